@@ -1,0 +1,260 @@
+"""A device as one driver shows it at one instant: identity and values, `None` where absent."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accelscope.model.health import UNKNOWN_HEALTH, Absence, Health
+
+
+class Vendor(StrEnum):
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    ASCEND = "ascend"
+    FURIOSA = "furiosa"
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """One temperature sensor; which of them is `Device.temperature_celsius` the reader decides."""
+
+    name: str
+    celsius: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    domain: str  # graphics, sm, memory, video, aicore, npu ...
+    hertz: float | None = None
+    max_hertz: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fan:
+    index: int
+    speed_ratio: float | None = None
+    speed_rpm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """One supply rail, as boards that measure several of them name it."""
+
+    name: str
+    volts: float | None = None
+    amperes: float | None = None
+    watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One core of a device that shows them singly (a PE of an NPU, an XCC of a GPU)."""
+
+    index: int
+    utilization_ratio: float | None = None
+    clock_hertz: float | None = None
+    occupied: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    generation: int | None = None
+    max_generation: int | None = None
+    width: int | None = None
+    max_width: int | None = None
+    replays_total: int | None = None
+    # Seen from the device: transmit is device to host. Counters where the driver has them, else the rate
+    # over the driver's own window.
+    transmit_bytes_total: float | None = None
+    receive_bytes_total: float | None = None
+    transmit_bytes_per_second: float | None = None
+    receive_bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkErrors:
+    kind: str  # crc, replay, recovery, ecc ...
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link between devices: NVLink, XGMI or HCCS."""
+
+    kind: str  # nvlink, xgmi, hccs
+    index: int
+    active: bool | None = None
+    remote: str | None = None  # PCI address of the other end, where the driver tells
+    bytes_per_second: float | None = None  # what the link can carry in one direction
+    transmit_bytes_total: float | None = None
+    receive_bytes_total: float | None = None
+    errors: tuple[LinkErrors, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EccCount:
+    severity: str  # corrected, uncorrected, deferred
+    lifetime: bool  # True: over the life of the board; False: since the driver was loaded
+    count: int
+    block: str | None = None  # None: the device's total; else a part of it (dram, sram, l2, gfx, umc ...)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """Errors that have a code: XID, RAS, AXI, PCIe, fault codes. `last_seen` in seconds since the epoch."""
+
+    kind: str
+    code: str
+    count: int
+    last_seen: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemappedRows:
+    correctable: int | None = None
+    uncorrectable: int | None = None
+    pending: bool | None = None
+    failed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """A reason to slow down that this driver knows, and whether it is at work now."""
+
+    reason: str
+    active: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A part of a device that is handed out by itself: a MIG instance, an MI300 or RNGD partition.
+
+    Memory that several partitions share stands at the first of them only, so that sums are right.
+    """
+
+    id: str
+    uuid: str | None = None
+    index: int | None = None
+    profile: str | None = None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    utilization_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    dram_active_ratio: float | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    multiprocessors: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    # identity
+    vendor: Vendor
+    id: str  # stable: see device_id
+    index: int | None = None  # an enumeration number: changes at reboot, never used as a key
+    model: str | None = None
+    architecture: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    pci_address: str | None = None
+    numa_node: int | None = None
+    device_name: str | None = None  # name of the device file: nvidia0, npu0, renderD128
+    driver_version: str | None = None
+    firmware_version: str | None = None
+    board_id: int | None = None  # Ascend: NPU id
+    chip_id: int | None = None  # Ascend: chip of that NPU
+    physical_id: int | None = None  # Ascend: Phy-ID
+    # state
+    health: Health = UNKNOWN_HEALTH
+    stale: bool = False  # True: the last attempt to read it failed; only identity is given
+    read_at: float | None = None  # seconds since the epoch of the last good reading
+    uptime_seconds: float | None = None
+    performance_state: int | None = None
+    persistence_mode: bool | None = None
+    ecc_enabled: bool | None = None
+    mig_enabled: bool | None = None
+    compute_partition: str | None = None  # AMD: SPX, DPX, CPX ...
+    memory_partition: str | None = None  # AMD: NPS1, NPS4 ...
+    # use
+    utilization_ratio: float | None = None  # share of the period in which anything ran
+    memory_utilization_ratio: float | None = None  # share in which memory was read or written, not fill
+    encoder_utilization_ratio: float | None = None
+    decoder_utilization_ratio: float | None = None
+    jpeg_utilization_ratio: float | None = None
+    optical_flow_utilization_ratio: float | None = None
+    vector_utilization_ratio: float | None = None
+    graphics_active_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    dram_active_ratio: float | None = None
+    fp64_active_ratio: float | None = None
+    fp32_active_ratio: float | None = None
+    fp16_active_ratio: float | None = None
+    cores: tuple[Core, ...] = ()
+    # memory
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    bar1_total_bytes: int | None = None
+    bar1_used_bytes: int | None = None
+    # power and heat
+    temperature_celsius: float | None = None
+    sensors: tuple[Sensor, ...] = ()
+    temperature_slowdown_celsius: float | None = None
+    temperature_shutdown_celsius: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None
+    power_limit_min_watts: float | None = None
+    power_limit_max_watts: float | None = None
+    energy_joules: float | None = None
+    rails: tuple[Rail, ...] = ()
+    fans: tuple[Fan, ...] = ()
+    clocks: tuple[Clock, ...] = ()
+    throttles: tuple[Throttle, ...] = ()
+    # connections
+    pcie: Pcie | None = None
+    links: tuple[Link, ...] = ()
+    # errors
+    ecc: tuple[EccCount, ...] = ()
+    remapped_rows: RemappedRows | None = None
+    retired_pages: tuple[EccCount, ...] = ()
+    errors: tuple[ErrorCount, ...] = ()
+    # parts
+    partitions: tuple[Partition, ...] = ()
+    absent: tuple[Absence, ...] = ()
+
+
+def device_id(
+    vendor: Vendor,
+    *,
+    uuid: str | None = None,
+    serial: str | None = None,
+    pci: str | None = None,
+    index: int | None = None,
+) -> str:
+    """The id by which a device is known everywhere: the vendor and the most stable fact there is.
+
+    A parser of one tool's output may know only an index; what it makes then says so (`unidentified-0`), and
+    a reader replaces it as soon as a better source tells who that is.
+    """
+    fact = uuid or serial or pci
+    if fact:
+        return f"{vendor}:{fact}"
+    return f"{vendor}:unidentified-{'?' if index is None else index}"
+
+
+_PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
+
+
+def pci_address(text: str) -> str | None:
+    """One spelling for every tool's: `0000:0c:00.0`, lower case, four-digit domain unless it needs more."""
+    match = _PCI_ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return None
+    domain, bus, slot, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{bus.lower()}:{slot.lower()}.{function or '0'}"

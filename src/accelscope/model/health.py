@@ -1,0 +1,48 @@
+"""Health of a device, and why a value is absent."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HealthState(StrEnum):
+    """One scale for every vendor. UNKNOWN is not OK: it says that nobody could tell."""
+
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    state: HealthState
+    reason: str | None = None  # for people: what led to the state
+    vendor_word: str | None = None  # the driver's own word with its case, where it has one ("OK", "Alarm")
+
+
+UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)
+
+
+class AbsenceReason(StrEnum):
+    """Why a value is missing. Each can be counted, and each means a different thing to do."""
+
+    NOT_SUPPORTED = "not_supported"  # the driver says that this device does not have it
+    NOT_KNOWN = "not_known"  # this driver or tool version does not know the field
+    NO_SAMPLE = "no_sample"  # it exists, but nothing was measured in this period
+    NO_PERMISSION = "no_permission"
+    LOST = "lost"  # the device fell off the bus
+    RESET_REQUIRED = "reset_required"
+    TIMEOUT = "timeout"  # the call did not come back within its deadline
+    DRIVER_ERROR = "driver_error"  # the driver answered with an error of its own
+    UNREADABLE = "unreadable"  # there was an answer that is not a value of this field
+    SHARED = "shared"  # the value belongs to a group of devices and is counted at another one
+    DEPRECATED = "deprecated"  # the driver no longer gives it
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """`field` is the name of a field of Device (`power_watts`, `pcie.replays_total`)."""
+
+    field: str
+    reason: AbsenceReason

@@ -1,0 +1,35 @@
+"""A process that uses a device."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProcessType(StrEnum):
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process on one device: a process that uses two devices is two of these.
+
+    `name` is the program's name only: arguments hold secrets and are never read.
+    """
+
+    pid: int
+    device: str | None = None  # Device.id; a parser of one tool's output may know only the index
+    device_index: int | None = None
+    partition: str | None = None  # Partition.id
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    name: str | None = None
+    user: str | None = None
+    type: ProcessType | None = None
+    mps: bool | None = None  # a client of NVIDIA's Multi-Process Service
+    memory_bytes: int | None = None
+    utilization_ratio: float | None = None
+    memory_utilization_ratio: float | None = None
+    encoder_utilization_ratio: float | None = None
+    decoder_utilization_ratio: float | None = None
+    cores: tuple[int, ...] = ()  # cores of the device that it holds, where the tool tells

@@ -1,0 +1,57 @@
+"""The whole node at one instant: what sinks, pages and the fleet are made from."""
+
+from dataclasses import dataclass
+
+from accelscope.model.device import Device, Vendor
+from accelscope.model.process import Process
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happened since the agent started, by its reason."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderState:
+    vendor: Vendor
+    found: bool  # the driver or its tool is on this node
+    up: bool  # the last pass brought something back
+    source: str | None = None  # where it reads: nvml, nvidia-smi, sysfs ...
+    driver_version: str | None = None
+    reason: str | None = None  # why it is not up, for people
+    duration_seconds: float | None = None
+    last_success: float | None = None  # seconds since the epoch
+    devices_expected: int = 0
+    devices_seen: int = 0
+    abandoned_calls: int = 0  # driver calls that have not come back
+    errors: tuple[Counted, ...] = ()
+    rejected: tuple[Counted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    version: str
+    started_at: float
+    collections: int = 0
+    overruns: int = 0
+    collection_seconds: float | None = None
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+    threads: int | None = None
+    open_files: int | None = None
+    config_reloads: tuple[Counted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    node: str
+    taken_at: float  # seconds since the epoch
+    agent: AgentState
+    interval_seconds: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()  # static labels of the node, by setting
+    readers: tuple[ReaderState, ...] = ()
+    devices: tuple[Device, ...] = ()
+    processes: tuple[Process, ...] = ()

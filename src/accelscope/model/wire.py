@@ -1,0 +1,113 @@
+"""Model objects as plain JSON values and back.
+
+The form is the model itself: a dataclass is an object with its fields' names, a tuple a list, an enum its
+value; what is `None` or empty is left out. So `/snapshot`, `accelscope parse` and the fleet share one
+description, the dataclasses.
+
+`SCHEMA_VERSION` is `major.minor`. A new field raises the minor: older readers ignore it. A field that changes
+its meaning or goes away raises the major: other readers must refuse it.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from accelscope.model.snapshot import Snapshot
+
+SCHEMA_VERSION = "1.0"
+
+T = TypeVar("T")
+
+
+class SchemaError(ValueError):
+    """A document that this version cannot read, and why."""
+
+
+def plain(value: object) -> Any:
+    """A model object as dicts, lists, strings and numbers."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        written = {}
+        for field in fields(value):
+            item = getattr(value, field.name)
+            if item is None or item == ():
+                continue
+            written[field.name] = plain(item)
+        return written
+    return value
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, **plain(snapshot)}
+
+
+def read_snapshot(document: object) -> Snapshot:
+    """A Snapshot from the document of this or an older version of the same major."""
+    if not isinstance(document, Mapping):
+        raise SchemaError("a snapshot is a JSON object")
+    version = str(document.get("schema_version", ""))
+    if version.split(".", 1)[0] != SCHEMA_VERSION.split(".", 1)[0]:
+        raise SchemaError(
+            f"snapshot has schema {version or 'without a version'}, this reads {SCHEMA_VERSION}"
+        )
+    return build(Snapshot, document)
+
+
+def build(cls: type[T], document: object, where: str = "") -> T:
+    """A dataclass from plain values. Unknown keys are ignored (a newer minor wrote them); a missing field
+    takes its default; a value of the wrong kind is an error that says where."""
+    if not isinstance(document, Mapping):
+        raise SchemaError(f"{where or cls.__name__}: expected an object")
+    hints = _hints(cls)
+    arguments = {}
+    for field in fields(cls):  # type: ignore[arg-type]
+        if field.name in document:
+            arguments[field.name] = _value(hints[field.name], document[field.name], f"{where}.{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise SchemaError(f"{where}.{field.name}: missing")
+    return cls(**arguments)
+
+
+@lru_cache(maxsize=64)
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls, vars(sys.modules[cls.__module__]))
+
+
+def _value(kind: Any, value: object, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin is UnionType:
+        if value is None:
+            return None
+        [kind] = [option for option in get_args(kind) if option is not NoneType]
+        return _value(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise SchemaError(f"{where}: expected a list")
+        kinds = get_args(kind)
+        if kinds[-1] is Ellipsis:
+            return tuple(_value(kinds[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple(
+            _value(k, item, f"{where}[{i}]") for i, (k, item) in enumerate(zip(kinds, value, strict=True))
+        )
+    if is_dataclass(kind):
+        return build(kind, value, where)  # type: ignore[arg-type]
+    return _scalar(kind, value, where)
+
+
+def _scalar(kind: Any, value: object, where: str) -> Any:
+    if issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise SchemaError(f"{where}: {error}") from None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (kind is float and number) or (type(value) is kind):
+        return value
+    raise SchemaError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")

@@ -1,0 +1,1 @@
+"""Readers: each turns one vendor's driver into devices. `registry` finds them."""

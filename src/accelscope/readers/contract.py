@@ -1,0 +1,84 @@
+"""What a reader is.
+
+A reader answers two questions, and the agent asks them, each with a deadline: `survey()` for what belongs to
+no single device (is the driver there, which devices does it show), then `read(key)` for each device. The
+agent, not the reader, times the calls, abandons those that hang, counts errors and keeps what was read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from accelscope.model import Reading, Rejection, Vendor
+
+
+class ReaderError(Exception):
+    """A reader could not answer. `reason` is a short word that can be counted; the text is for people."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class DriverAbsent(ReaderError):
+    """Nothing of this vendor is on the node: no driver, no tool, no device. Not a fault."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("driver_absent", text)
+
+
+class DeviceLost(ReaderError):
+    """The driver says that this device is gone, or must be reset."""
+
+    def __init__(self, text: str, *, reason: str = "lost") -> None:
+        super().__init__(reason, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the driver shows as a whole. `keys` name devices within this reader, in the driver's order;
+    they are stable ids (Device.id) wherever the driver gives one."""
+
+    source: str
+    keys: tuple[str, ...]
+    driver_version: str | None = None
+    rejected: tuple[Rejection, ...] = ()
+    lost: tuple[str, ...] = ()  # keys that the driver still names but cannot reach
+    warnings: tuple[str, ...] = ()  # short reasons to be counted; the pass goes on
+
+
+class Reader(Protocol):
+    @property
+    def vendor(self) -> Vendor: ...
+
+    def survey(self) -> Survey:
+        """Find the driver and its devices. Raises DriverAbsent or ReaderError."""
+
+    def read(self, key: str) -> Reading:
+        """Read one device that the last survey named. Raises ReaderError."""
+
+    def close(self) -> None:
+        """Let go of the driver. Must not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where a node keeps its things. All of them are settings, so that tests and the simulator can point a
+    reader at a folder."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+    nvml_library: str = "libnvidia-ml.so.1"
+    nvidia_smi: str = "nvidia-smi"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    paths: Paths = Paths()
+    tool_timeout_seconds: float = 10.0
+    environment: Mapping[str, str] | None = None  # for tools; None: the agent's own
+
+
+ReaderFactory = Callable[[ReaderOptions], Reader]
