@@ -1,1 +1,1 @@
-"""."""
+"""The command `accelscope` and its sub-commands."""

@@ -8,11 +8,10 @@ description, the dataclasses.
 its meaning or goes away raises the major: other readers must refuse it.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -75,9 +74,9 @@ def build(cls: type[T], document: object, where: str = "") -> T:
     return cls(**arguments)
 
 
-@lru_cache(maxsize=64)
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls, vars(sys.modules[cls.__module__]))
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _value(kind: Any, value: object, where: str) -> Any:

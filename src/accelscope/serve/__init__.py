@@ -1,1 +1,24 @@
-"""."""
+"""The small HTTP server: routes, TLS, token, limits. Knows no other package but the file watch."""
+
+from accelscope.serve.error import ServeError
+from accelscope.serve.limits import Limits
+from accelscope.serve.message import PLAIN_TEXT, Request, Response
+from accelscope.serve.negotiation import accepts
+from accelscope.serve.routing import Deferred, Handler, Route
+from accelscope.serve.server import Server, Tls
+from accelscope.serve.tokens import TokenFile
+
+__all__ = [
+    "PLAIN_TEXT",
+    "Deferred",
+    "Handler",
+    "Limits",
+    "Request",
+    "Response",
+    "Route",
+    "ServeError",
+    "Server",
+    "Tls",
+    "TokenFile",
+    "accepts",
+]

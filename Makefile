@@ -1,0 +1,76 @@
+# Every target sets up what it needs (scripts/setup says what it does and is done in no time the second time).
+# PYTHON=/path/to/python3.12 chooses the interpreter, APT=no keeps setup from installing Debian packages,
+# ARGS="..." is handed to pytest or to the benchmark, ACCELSCOPE_CAPTURES=folder tells tests where captures are.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+# What exists of the folders that hold Python: the checkers refuse a folder that does not.
+CODE := $(wildcard src tests bench)
+
+.PHONY: help
+help: ## show the targets
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+.PHONY: setup
+setup: ## make .venv from the locked versions
+	@scripts/setup
+
+.PHONY: demo
+demo: ## run the agent on a simulated node with eight GPUs and say where its page is
+	@scripts/setup --need compiler
+	@scripts/demo
+
+.PHONY: test
+test: ## run all tests but the end-to-end ones, with coverage
+	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze
+	$(BIN)/coverage erase
+	$(BIN)/python -m pytest --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
+
+.PHONY: e2e
+e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool
+	@if [ -n "$$(find tests/e2e -name 'test_*.py' 2>/dev/null)" ]; then \
+		echo '$(BIN)/python -m pytest tests/e2e $(ARGS)'; $(BIN)/python -m pytest tests/e2e $(ARGS); \
+	else echo 'e2e: tests/e2e holds no tests, nothing to run'; fi
+
+.PHONY: bench
+bench: ## measure the agent beside other exporters
+	@scripts/setup --need compiler --need openssl --need node-exporter
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lint
+lint: ## check format, style, types and layers
+	@scripts/setup
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: ## format the code and apply ruff's safe fixes
+	@scripts/setup
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+.PHONY: lock
+lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newest versions)
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+.PHONY: wheel
+wheel: ## build dist/accelscope-*.whl
+	@scripts/setup
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	rm -rf build
+	@ls dist/*.whl
+
+.PHONY: clean
+clean: ## remove everything that make made
+	rm -rf $(VENV) build dist src/*.egg-info .coverage .coverage.* .hypothesis
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

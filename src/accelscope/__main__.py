@@ -1,0 +1,7 @@
+"""`python -m accelscope`."""
+
+import sys
+
+from accelscope.cli.main import main
+
+sys.exit(main())

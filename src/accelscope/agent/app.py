@@ -1,0 +1,157 @@
+"""The agent as a process: settings, readers, loop, server, signals."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from accelscope import __version__
+from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.pages import Pages
+from accelscope.agent.runner import Runner
+from accelscope.agent.settings import AgentSettings
+from accelscope.attribution.processes import ProcessTable
+from accelscope.config import Change, Loaded, Reloader
+from accelscope.config.log import configure, fields
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import Vendor
+from accelscope.readers.contract import ReaderOptions
+from accelscope.readers.registry import open_reader
+from accelscope.serve import Server, Tls, TokenFile
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    def __init__(
+        self, loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+    ) -> None:
+        settings = loaded.settings
+        self._reloader = Reloader(loaded, arguments, environ)
+        changed = threading.Condition()
+        options = ReaderOptions(settings.paths, tool_timeout_seconds=settings.reader_timeout)
+        self._runners = [
+            Runner(
+                open_reader(Vendor(name), options),
+                deadlines=settings.deadlines,
+                changed=changed,
+                expected=settings.expected_devices,
+            )
+            for name in settings.readers
+        ]
+        self.pages = Pages(
+            _exposition(settings),
+            metrics_path=settings.metrics_path,
+            moved_at=lambda: self.collector.moved_at,
+        )
+        self.collector = Collector(
+            self._runners,
+            ProcessTable(settings.paths.proc, Path(settings.passwd_file)),
+            node=settings.node_name or socket.gethostname(),
+            version=__version__,
+            pace=Pace(settings.collection_interval),
+            changed=changed,
+            publish=self.pages.publish,
+            between=self._take_up_changes,
+        )
+        self.collector.labels = tuple(settings.labels.items())
+        self.server = Server(
+            self.pages.routes(),
+            host=settings.exporter_host,
+            port=settings.exporter_port,
+            tls=_tls(settings),
+            auth=TokenFile(settings.token_file) if settings.token_file else None,
+        )
+
+    def start(self) -> None:
+        self.server.start()
+        threading.Thread(target=self.collector.run, name="collector", daemon=True).start()
+
+    def stop(self) -> None:
+        self.collector.stop()
+        self.server.stop()
+
+    def _take_up_changes(self) -> None:
+        change = self._reloader.poll()
+        if change is None:
+            return
+        if change.error is not None:
+            log.error("the new settings file is bad, the old settings stay: %s", change.error)
+            self.collector.count_reload("rejected")
+            return
+        self._apply(change)
+
+    def _apply(self, change: Change[AgentSettings]) -> None:
+        settings = change.settings
+        configure(settings.log_level, settings.log_format)
+        self.collector.pace = Pace(settings.collection_interval)
+        self.collector.labels = tuple(settings.labels.items())
+        self.pages.exposition = _exposition(settings)
+        for runner in self._runners:
+            runner.deadlines = settings.deadlines
+            runner.expected = settings.expected_devices
+        if change.needs_restart:
+            log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
+        log.info(
+            "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
+        )
+        self.collector.count_reload("applied")
+
+
+def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    settings = loaded.settings
+    configure(settings.log_level, settings.log_format)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    agent = Agent(loaded, arguments, environ)
+    asked = _Signals()
+    agent.start()
+    scheme = "https" if settings.tls_certificate else "http"
+    host, port = agent.server.address[:2]
+    log.info(
+        "accelscope agent %s serves %s",
+        __version__,
+        settings.metrics_path,
+        extra=fields(port=port, host=host),
+    )
+    if settings.token_file is None and settings.tls_client_ca is None:
+        log.info("anybody who reaches the port may read; set --token-file or --tls-client-ca to guard it")
+    log.debug("scheme %s", scheme)
+    name = asked.wait()
+    log.info("%s: stopping", name)
+    agent.stop()
+    return 0
+
+
+class _Signals:
+    """Waits for a signal to end. A handler may run at any instant and so only writes a byte."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        os.write(self._write, bytes((number,)))
+
+    def wait(self) -> str:
+        return signal.Signals(os.read(self._read, 1)[0]).name
+
+
+def _exposition(settings: AgentSettings) -> Exposition:
+    return Exposition(
+        allow=settings.metric_allowlist,
+        deny=settings.metric_denylist,
+        max_process_series=settings.max_process_series,
+    )
+
+
+def _tls(settings: AgentSettings) -> Tls | None:
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return Tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)

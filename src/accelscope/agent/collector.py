@@ -1,0 +1,147 @@
+"""The collection loop: starts the readers' passes, and makes a Snapshot of what they know.
+
+A slow or hung reader delays nobody: when the time of a collection is up, the snapshot is made with what that
+reader last brought, and its devices become stale when their calls miss their deadlines.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from accelscope.agent.own import with_usage
+from accelscope.agent.runner import Runner
+from accelscope.attribution.processes import ProcessTable
+from accelscope.model import AgentState, Counted, Snapshot
+
+log = logging.getLogger(__name__)
+
+_WINDOW = 0.9  # share of the interval that a collection waits for its readers
+_JITTER = 0.1  # share of the interval by which a collection may begin late
+_LONGEST_WAIT = 1.0  # so that a changed settings file or a stop is noticed soon
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    interval_seconds: float
+    jitter: float = _JITTER
+
+
+class Collector:
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        processes: ProcessTable,
+        *,
+        node: str,
+        version: str,
+        pace: Pace,
+        changed: threading.Condition,
+        publish: Callable[[Snapshot], None],
+        between: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`changed` is the condition that the runners share. `between` is called about once a second between
+        collections, in the loop's thread."""
+        self.pace = pace
+        self.labels: tuple[tuple[str, str], ...] = ()
+        self._runners = runners
+        self._processes = processes
+        self._node = node
+        self._changed = changed
+        self._publish = publish
+        self._between = between
+        self._clock = clock
+        self._monotonic = monotonic
+        self._agent = AgentState(version=version, started_at=clock())
+        self._stopped = False
+        self.moved_at = monotonic()  # for the liveness probe
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            for runner in self._runners:
+                runner.stop()
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        due = self._monotonic()
+        while not self._stopped:
+            self._wait_until(due)
+            if self._stopped:
+                return
+            self.collect()
+            due = self._next_due(due)
+
+    def collect(self) -> Snapshot:
+        """One collection, as far as it gets within its time."""
+        started = self._monotonic()
+        with self._changed:
+            for runner in self._runners:
+                runner.begin()
+            self._wait_for_readers(started + _WINDOW * self.pace.interval_seconds)
+            results = [runner.result() for runner in self._runners]
+        processes = self._processes.describe(p for result in results for p in result.processes)
+        self._agent = replace(
+            self._agent,
+            collections=self._agent.collections + 1,
+            collection_seconds=self._monotonic() - started,
+        )
+        snapshot = Snapshot(
+            node=self._node,
+            taken_at=self._clock(),
+            agent=with_usage(self._agent),
+            interval_seconds=self.pace.interval_seconds,
+            labels=self.labels,
+            readers=tuple(result.state for result in results),
+            devices=tuple(device for result in results for device in result.devices),
+            processes=processes,
+        )
+        self._publish(snapshot)
+        return snapshot
+
+    def count_reload(self, result: str) -> None:
+        """Note what came of a changed settings file."""
+        counts = {c.reason: c.count for c in self._agent.config_reloads}
+        counts[result] = counts.get(result, 0) + 1
+        reloads = tuple(Counted(reason, count) for reason, count in sorted(counts.items()))
+        self._agent = replace(self._agent, config_reloads=reloads)
+
+    def _next_due(self, due: float) -> float:
+        interval = self.pace.interval_seconds
+        due += interval
+        if due < self._monotonic():
+            self._agent = replace(self._agent, overruns=self._agent.overruns + 1)
+            due = self._monotonic()
+        # Jitter is not a secret: it keeps a thousand nodes from asking at the same instant.
+        return due + random.uniform(0, self.pace.jitter * interval)  # noqa: S311
+
+    def _wait_for_readers(self, until: float) -> None:
+        while not self._stopped and any(runner.busy for runner in self._runners):
+            now = self._monotonic()
+            if now >= until:
+                return
+            self._changed.wait(min(until, self._earliest_deadline(until)) - now)
+            for runner in self._runners:
+                runner.abandon_overdue()
+            self.moved_at = self._monotonic()
+
+    def _wait_until(self, due: float) -> None:
+        while not self._stopped:
+            self.moved_at = now = self._monotonic()
+            if now >= due:
+                return
+            self._between()
+            with self._changed:
+                wait = min(due, now + _LONGEST_WAIT, self._earliest_deadline(due)) - self._monotonic()
+                if wait > 0 and not self._stopped:
+                    self._changed.wait(wait)
+                for runner in self._runners:
+                    runner.abandon_overdue()
+
+    def _earliest_deadline(self, latest: float) -> float:
+        deadlines = [d for d in (runner.deadline() for runner in self._runners) if d is not None]
+        return min([latest, *deadlines])

@@ -1,0 +1,132 @@
+"""What the agent's server answers: handlers over the last snapshot, which send bytes that are ready."""
+
+import html
+import json
+import time
+from collections.abc import Callable
+from functools import cached_property
+from gzip import compress
+
+from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, Page
+from accelscope.model import Snapshot
+from accelscope.model.wire import snapshot_document
+from accelscope.serve import Handler, Request, Response, Route, accepts
+from accelscope.serve.negotiation import choose_encoding
+
+_LOOP_IS_STUCK_SECONDS = 30.0
+
+
+class Collection:
+    """A snapshot with the forms of it that are sent; each is made once."""
+
+    def __init__(self, snapshot: Snapshot, page: Page) -> None:
+        self.snapshot = snapshot
+        self.page = page
+
+    @cached_property
+    def document(self) -> bytes:
+        return json.dumps(snapshot_document(self.snapshot), separators=(",", ":")).encode()
+
+    @cached_property
+    def document_gzip(self) -> bytes:
+        return compress(self.document, compresslevel=1, mtime=0)
+
+
+class Pages:
+    def __init__(
+        self,
+        exposition: Exposition,
+        *,
+        metrics_path: str,
+        moved_at: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`moved_at` tells when the collection loop last moved, by the monotonic clock."""
+        self.exposition = exposition
+        self._metrics_path = metrics_path
+        self._moved_at = moved_at
+        self._monotonic = monotonic
+        self._last: Collection | None = None
+        self._last_at = 0.0
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._last = Collection(snapshot, self.exposition.render(snapshot))
+        self._last_at = self._monotonic()
+
+    def routes(self) -> dict[str, Handler | Route]:
+        return {
+            self._metrics_path: self._metrics,
+            "/snapshot": self._snapshot,
+            "/": self._index,
+            "/healthz": Route(self._healthz, guarded=False),
+            "/readyz": Route(self._readyz, guarded=False),
+        }
+
+    def _metrics(self, request: Request) -> Response:
+        if self._last is None:
+            return Response.text(503, "the first collection is not done yet")
+        page = self._last.page
+        kind = accepts(request.headers.get("accept"), (TEXT_TYPE, OPENMETRICS_TYPE)) or TEXT_TYPE
+        if kind == OPENMETRICS_TYPE:
+            return _coded(request, lambda: page.openmetrics, lambda: page.openmetrics_gzip, kind)
+        return _coded(request, lambda: page.text, lambda: page.text_gzip, kind)
+
+    def _snapshot(self, request: Request) -> Response:
+        last = self._last
+        if last is None:
+            return Response.text(503, "the first collection is not done yet")
+        return _coded(request, lambda: last.document, lambda: last.document_gzip, "application/json")
+
+    def _healthz(self, _: Request) -> Response:
+        still = self._monotonic() - self._moved_at()
+        if still > _LOOP_IS_STUCK_SECONDS:
+            return Response.text(503, f"the collection loop has not moved for {still:.0f} s")
+        return Response.text(200, "ok")
+
+    def _readyz(self, _: Request) -> Response:
+        if self._last is None:
+            return Response.text(503, "the first collection is not done yet")
+        snapshot = self._last.snapshot
+        age = self._monotonic() - self._last_at
+        if age > _LOOP_IS_STUCK_SECONDS + 2 * (snapshot.interval_seconds or 0):
+            return Response.text(503, f"the last collection was made {age:.0f} s ago")
+        found = [reader for reader in snapshot.readers if reader.found]
+        if found and not any(reader.up for reader in found):
+            reasons = "; ".join(f"{reader.vendor}: {reader.reason}" for reader in found)
+            return Response.text(503, f"no driver can be read: {reasons}")
+        return Response.text(200, "ok" if found else "ok: no accelerator driver on this node")
+
+    def _index(self, _: Request) -> Response:
+        return Response({"identity": self._index_page().encode()}, content_type="text/html; charset=utf-8")
+
+    def _index_page(self) -> str:
+        rows, node, version = "", "", ""
+        if self._last is not None:
+            snapshot = self._last.snapshot
+            node, version = snapshot.node, snapshot.agent.version
+            rows = "".join(
+                f"<tr><td>{html.escape(d.id)}<td>{html.escape(d.model or '')}"
+                f"<td>{d.health.state}<td>{html.escape(d.health.reason or '')}</tr>"
+                for d in snapshot.devices
+            )
+        path = html.escape(self._metrics_path)
+        return (
+            "<!doctype html><html lang=en><meta charset=utf-8><title>AccelScope agent</title>"
+            "<style>body{font:16px/1.5 system-ui,sans-serif;margin:2rem;max-width:60rem}"
+            "td,th{text-align:left;padding:.2rem 1rem .2rem 0}</style>"
+            f"<h1>AccelScope agent {html.escape(version)}</h1>"
+            f"<p>Node {html.escape(node) or 'not read yet'}</p>"
+            f"<ul><li><a href='{path}'>Metrics</a> for Prometheus<li><a href='/snapshot'>Snapshot</a> as JSON"
+            "<li><a href='/healthz'>Liveness</a><li><a href='/readyz'>Readiness</a></ul>"
+            f"<table><tr><th>Device<th>Model<th>Health<th></tr>{rows}</table></html>"
+        )
+
+
+def _coded(
+    request: Request, plain: Callable[[], bytes], compressed: Callable[[], bytes], kind: str
+) -> Response:
+    """Compress only for a client that can take it."""
+    bodies = {"identity": plain()}
+    if choose_encoding(request.headers.get("accept-encoding"), ("gzip",)) == "gzip":
+        bodies["gzip"] = compressed()
+    return Response(bodies, content_type=kind)

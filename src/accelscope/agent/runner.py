@@ -1,0 +1,303 @@
+"""Runs one reader in a thread of its own and survives it.
+
+Driver calls block, and some never come back. Each call has a deadline. A call that misses it is abandoned:
+its thread is left behind and replaced, and the device it asked is not asked again until that call returns.
+So at most one thread is lost per device, plus one for the survey, after which the vendor is stale.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from accelscope.agent.stale import lost_device, stale_device, unidentified_device
+from accelscope.model import Counted, Device, Process, ReaderState, Reading, Rejection
+from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
+
+log = logging.getLogger(__name__)
+
+SURVEY: Final = ""  # the key of calls that belong to no device
+_MOST_KNOWN_DEVICES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    survey_seconds: float = 10.0
+    device_seconds: float = 2.0
+    pass_seconds: float = 10.0  # after it, devices not yet asked wait for the next pass
+
+
+@dataclass(slots=True)
+class _Call:
+    key: str
+    deadline: float
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What is known of one device: its last good reading, and how the last attempt ended."""
+
+    reading: Reading | None = None
+    error: ReaderError | None = None
+
+
+@dataclass(slots=True)
+class _Tally:
+    errors: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a reader contributes to a snapshot."""
+
+    state: ReaderState
+    devices: tuple[Device, ...]
+    processes: tuple[Process, ...]
+
+
+class Runner:
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        deadlines: Deadlines,
+        changed: threading.Condition,
+        expected: int = 0,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`changed` is notified when a pass ends; it also guards this object's state."""
+        self.deadlines = deadlines
+        self.expected = expected
+        self._reader = reader
+        self._changed = changed
+        self._clock = clock
+        self._monotonic = monotonic
+        self._token: object = None
+        self._todo: deque[str] = deque()
+        self._call: _Call | None = None
+        self._hung: set[str] = set()
+        self._slots: dict[str, _Slot] = {}
+        self._survey: Survey | None = None
+        self._survey_error: ReaderError | None = None
+        self._known: dict[str, Device] = {}
+        self._tally = _Tally()
+        self._pass_started: float | None = None
+        self._duration: float | None = None
+        self._last_success: float | None = None
+        self._said = ""
+        self._stopped = False
+
+    def begin(self) -> None:
+        """Start a pass, unless one is under way or the survey has not come back. Holds `changed`."""
+        if self._pass_started is not None or SURVEY in self._hung or self._stopped:
+            return
+        if self._token is None:
+            self._replace_worker()
+        self._pass_started = self._monotonic()
+        self._todo.append(SURVEY)
+        self._changed.notify_all()
+
+    @property
+    def busy(self) -> bool:
+        return self._pass_started is not None
+
+    def deadline(self) -> float | None:
+        """When the call under way must be back, by the monotonic clock."""
+        return self._call.deadline if self._call else None
+
+    def abandon_overdue(self) -> None:
+        """Give up the call under way if it missed its deadline. Holds `changed`."""
+        call = self._call
+        if call is None or self._monotonic() < call.deadline:
+            return
+        self._hung.add(call.key)
+        self._call = None
+        self._replace_worker()
+        seconds = self.deadlines.device_seconds if call.key else self.deadlines.survey_seconds
+        self._take(call.key, ReaderError("timeout", f"no answer from the driver within {seconds:g} s"))
+
+    def stop(self) -> None:
+        """Holds `changed`. Threads inside a driver call are daemons: they end with the process."""
+        self._stopped = True
+        self._token = None
+        self._changed.notify_all()
+        if not self._hung and self._call is None:
+            self._reader.close()
+
+    def _replace_worker(self) -> None:
+        self._token = object()
+        threading.Thread(
+            target=self._work, args=(self._token,), name=f"reader-{self._reader.vendor}", daemon=True
+        ).start()
+
+    def _work(self, token: object) -> None:
+        while True:
+            with self._changed:
+                while token is self._token and not self._todo:
+                    self._changed.wait()
+                if token is not self._token:
+                    return
+                key = self._todo.popleft()
+                seconds = self.deadlines.device_seconds if key else self.deadlines.survey_seconds
+                self._call = _Call(key, self._monotonic() + seconds)
+                self._changed.notify_all()  # the loop waits no longer than this call's deadline
+            outcome = self._ask(key)
+            with self._changed:
+                if token is not self._token:  # abandoned meanwhile; now the device may be asked again
+                    self._hung.discard(key)
+                    return
+                self._call = None
+                self._take(key, outcome)
+
+    def _ask(self, key: str) -> Survey | Reading | ReaderError:
+        try:
+            return self._reader.read(key) if key else self._reader.survey()
+        except ReaderError as error:
+            return error
+        except Exception as error:  # a fault in one reader must not cost the others
+            log.exception("the %s reader failed in a way it does not know", self._reader.vendor)
+            return ReaderError("internal", f"{type(error).__name__}: {error}")
+
+    def _take(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
+        if isinstance(outcome, Survey):
+            self._take_survey(outcome)
+        elif key == SURVEY:
+            assert isinstance(outcome, ReaderError)
+            self._survey_error = outcome
+            if not isinstance(outcome, DriverAbsent) or self._known:
+                self._tally.errors[outcome.reason] += 1
+        else:
+            self._take_device(key, outcome)
+        overdue = (
+            self._pass_started is not None
+            and self._monotonic() - self._pass_started > self.deadlines.pass_seconds
+        )
+        if overdue and self._todo:
+            for waiting in self._todo:
+                late = ReaderError("deadline", "not asked: other devices used up the time of this pass")
+                self._take_device(waiting, late)
+            self._todo.clear()
+        if not self._todo:
+            self._end_pass()
+
+    def _take_survey(self, survey: Survey) -> None:
+        self._survey, self._survey_error = survey, None
+        self._slots = {key: self._slots.get(key, _Slot()) for key in survey.keys}
+        self._count_rejected(survey.rejected)
+        self._tally.errors.update(survey.warnings)
+        self._todo.extend(key for key in survey.keys if key not in self._hung)
+
+    def _take_device(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
+        slot = self._slots.setdefault(key, _Slot())
+        if isinstance(outcome, Reading):
+            slot.reading, slot.error = outcome, None
+            self._count_rejected(outcome.rejected)
+            if len(self._known) < _MOST_KNOWN_DEVICES or outcome.device.id in self._known:
+                self._known[outcome.device.id] = outcome.device
+        elif isinstance(outcome, ReaderError):
+            slot.error = outcome
+            self._tally.errors[outcome.reason] += 1
+
+    def _count_rejected(self, rejected: tuple[Rejection, ...]) -> None:
+        self._tally.rejected.update(r.reason for r in rejected)
+
+    def _end_pass(self) -> None:
+        if self._pass_started is not None:
+            self._duration = self._monotonic() - self._pass_started
+        self._pass_started = None
+        if self._survey_error is None and (
+            not self._slots or any(s.error is None for s in self._slots.values())
+        ):
+            self._last_success = self._clock()
+        self._say()
+        self._changed.notify_all()
+
+    def result(self) -> Result:
+        """What is known now. Holds `changed`."""
+        devices: list[Device] = []
+        processes: list[Process] = []
+        error = self._survey_error
+        for key, slot in () if error else self._slots.items():
+            if slot.error is None and slot.reading is not None:
+                devices.append(slot.reading.device)
+                processes += slot.reading.processes
+            elif slot.error is not None:
+                devices.append(self._stale(key, slot))
+        shown = {device.id for device in devices}
+        for device in self._known.values():
+            if device.id in shown:
+                continue
+            if error is not None:
+                devices.append(stale_device(device, error))
+            else:
+                devices.append(lost_device(device, "the driver no longer shows this device"))
+        devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
+        return Result(self._state(devices), tuple(devices), tuple(processes))
+
+    def _stale(self, key: str, slot: _Slot) -> Device:
+        assert slot.error is not None
+        vendor = self._reader.vendor
+        device = slot.reading.device if slot.reading else unidentified_device(vendor, key, list(self._slots))
+        if isinstance(slot.error, DeviceLost):
+            return lost_device(device, str(slot.error))
+        return stale_device(device, slot.error)
+
+    def _state(self, devices: list[Device]) -> ReaderState:
+        error = self._survey_error
+        found = self._survey is not None or (error is not None and not isinstance(error, DriverAbsent))
+        fresh = sum(not device.stale for device in devices)
+        up = self._survey is not None and error is None and (fresh > 0 or not devices)
+        reason = str(error) if error else None
+        if reason is None and not up and found:
+            reason = "no device answers"
+        return ReaderState(
+            vendor=self._reader.vendor,
+            found=found,
+            up=up,
+            source=self._survey.source if self._survey else None,
+            driver_version=self._survey.driver_version if self._survey else None,
+            reason=reason,
+            duration_seconds=self._duration,
+            last_success=self._last_success,
+            devices_expected=max(self.expected, len(devices)),
+            devices_seen=fresh,
+            abandoned_calls=len(self._hung),
+            errors=_counted(self._tally.errors),
+            rejected=_counted(self._tally.rejected),
+        )
+
+    def _say(self) -> None:
+        """Log what changed, once."""
+        result = self.result()
+        troubled = [d for d in result.devices if d.stale]
+        lines = [f"{d.id}: {d.health.state}: {d.health.reason}" for d in troubled]
+        state = replace(result.state, duration_seconds=None, last_success=None, errors=(), rejected=())
+        said = f"{state.found} {state.up} {state.reason} {len(result.devices)} {lines}"
+        if said == self._said:
+            return
+        self._said = said
+        vendor = self._reader.vendor
+        if not state.found:
+            log.info("%s: not on this node (%s)", vendor, state.reason)
+        elif not state.up:
+            log.warning("%s: cannot be read: %s", vendor, state.reason)
+        else:
+            log.info(
+                "%s: %d of %d devices answer, through %s, driver %s",
+                vendor,
+                state.devices_seen,
+                state.devices_expected,
+                state.source,
+                state.driver_version,
+            )
+        for line in lines if state.up else ():
+            log.warning("%s", line)
+
+
+def _counted(counter: Counter[str]) -> tuple[Counted, ...]:
+    return tuple(Counted(reason, count) for reason, count in sorted(counter.items()))

@@ -1,0 +1,183 @@
+"""The agent's settings, each declared once: flag, environment variable, YAML key and reference page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from accelscope.agent.runner import Deadlines
+from accelscope.config import (
+    CONFIG_FILE,
+    LABELS,
+    PATH,
+    PATTERNS,
+    PORT,
+    TEXT,
+    Choice,
+    ConfigError,
+    Duration,
+    List,
+    Text,
+    WholeNumber,
+    setting,
+)
+from accelscope.config.log import FORMATS, LEVELS
+from accelscope.metrics.catalogue import INFO_LABELS
+from accelscope.metrics.family import SCOPE_LABELS, Scope
+from accelscope.model import Vendor
+from accelscope.readers.contract import Paths
+
+_TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
+_OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    config_file: str | None = setting(
+        None, CONFIG_FILE, "YAML file with these settings; re-read when it changes.", group="General"
+    )
+    node_name: str = setting(
+        "",
+        TEXT,
+        "Name of this node; the host's name if not given.",
+        group="General",
+        reloadable=False,
+    )
+    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
+    log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
+
+    collection_interval: float = setting(
+        10.0,
+        Duration(minimum=0.1, maximum=3600),
+        "Time between two collections.",
+        group="Collection",
+        env_aliases=("COLLECT_INTERVAL",),
+    )
+    readers: tuple[str, ...] = setting(
+        (Vendor.NVIDIA.value,),
+        List(Choice(Vendor.NVIDIA.value)),
+        "Vendors to look for.",
+        group="Collection",
+        reloadable=False,
+    )
+    device_timeout: float = setting(
+        2.0,
+        Duration(minimum=0.05, maximum=600),
+        "How long one device may take to answer before it is given up and shown as stale.",
+        group="Collection",
+    )
+    reader_timeout: float = setting(
+        10.0,
+        Duration(minimum=0.1, maximum=600),
+        "How long a driver may take to list its devices, a tool to run, and a pass over all devices to last.",
+        group="Collection",
+    )
+    expected_devices: int = setting(
+        0,
+        WholeNumber(0, 1024),
+        "Devices of each vendor found that should be there; 0: as many as were seen since the agent started.",
+        group="Collection",
+    )
+
+    metrics_path: str = setting(
+        "/metrics",
+        Text("a path that begins with /", r"/[A-Za-z0-9._~/-]*"),
+        "Path of the Prometheus page.",
+        group="Metrics",
+        reloadable=False,
+    )
+    metric_allowlist: tuple[str, ...] = setting(
+        (), PATTERNS, "Only families whose name fits one of these patterns.", group="Metrics"
+    )
+    metric_denylist: tuple[str, ...] = setting(
+        (), PATTERNS, "No families whose name fits one of these patterns.", group="Metrics"
+    )
+    max_process_series: int = setting(
+        1000,
+        WholeNumber(0, 1_000_000),
+        "Most series about processes on the page; what is left out is counted.",
+        group="Metrics",
+    )
+    labels: Mapping[str, str] = setting(
+        NO_LABELS, LABELS, "Labels of this node, put on accelerator_info.", group="Metrics"
+    )
+
+    exporter_host: str = setting(
+        "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
+    )
+    exporter_port: int = setting(9400, PORT, "Port to listen on.", group="HTTP", reloadable=False)
+    tls_certificate: str | None = setting(
+        None,
+        PATH,
+        "Certificate chain in PEM form: serve HTTPS. Re-read when it changes.",
+        group="HTTP",
+        reloadable=False,
+    )
+    tls_key: str | None = setting(
+        None, PATH, "Private key of the certificate.", group="HTTP", reloadable=False
+    )
+    tls_client_ca: str | None = setting(
+        None,
+        PATH,
+        "Ask clients for a certificate that this CA signed. Probes need none.",
+        group="HTTP",
+        reloadable=False,
+    )
+    token_file: str | None = setting(
+        None,
+        PATH,
+        "File with the bearer tokens that are accepted, one a line. Probes need none. Re-read on change.",
+        group="HTTP",
+        reloadable=False,
+    )
+
+    proc_root: str = setting("/proc", TEXT, "The node's /proc.", group="Paths", reloadable=False)
+    sys_root: str = setting("/sys", TEXT, "The node's /sys.", group="Paths", reloadable=False)
+    dev_root: str = setting("/dev", TEXT, "The node's /dev.", group="Paths", reloadable=False)
+    passwd_file: str = setting(
+        "/etc/passwd", TEXT, "The node's list of users, for their names.", group="Paths", reloadable=False
+    )
+    nvml_library: str = setting(
+        "libnvidia-ml.so.1",
+        TEXT,
+        "NVML library: a name for the loader or a path. The driver containers' usual places are tried too.",
+        group="Paths",
+        reloadable=False,
+    )
+    nvidia_smi_path: str = setting(
+        "nvidia-smi",
+        TEXT,
+        "The nvidia-smi tool, used where there is no NVML library.",
+        group="Paths",
+        reloadable=False,
+    )
+
+    def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ConfigError("--tls-client-ca needs --tls-certificate and --tls-key")
+        taken = sorted(_TAKEN_LABELS & self.labels.keys())
+        if taken:
+            raise ConfigError(f"--labels: {', '.join(taken)} is a label that accelerator_info has already")
+        if self.metrics_path in _OPEN_PATHS:
+            raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
+
+    @property
+    def paths(self) -> Paths:
+        return Paths(
+            proc=Path(self.proc_root),
+            sys=Path(self.sys_root),
+            dev=Path(self.dev_root),
+            nvml_library=self.nvml_library,
+            nvidia_smi=self.nvidia_smi_path,
+        )
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return Deadlines(
+            survey_seconds=self.reader_timeout,
+            device_seconds=self.device_timeout,
+            pass_seconds=self.reader_timeout,
+        )

@@ -1,0 +1,43 @@
+"""Devices that could not be read: shown with their identity only, because old values would pass for new."""
+
+from accelscope.model import Device, Health, HealthState, Vendor, device_id
+from accelscope.readers.contract import ReaderError
+
+_KEPT = (
+    "vendor",
+    "id",
+    "index",
+    "model",
+    "architecture",
+    "uuid",
+    "serial",
+    "pci_address",
+    "numa_node",
+    "device_name",
+    "driver_version",
+    "firmware_version",
+    "board_id",
+    "chip_id",
+    "physical_id",
+    "read_at",
+    "errors",  # counted by the agent, not by the device that is gone
+)
+
+
+def _identity_only(device: Device, health: Health) -> Device:
+    return Device(**{name: getattr(device, name) for name in _KEPT}, stale=True, health=health)
+
+
+def stale_device(device: Device, error: ReaderError) -> Device:
+    """Nobody can tell how it is: its health is unknown, not bad."""
+    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}"))
+
+
+def lost_device(device: Device, reason: str) -> Device:
+    return _identity_only(device, Health(HealthState.LOST, reason))
+
+
+def unidentified_device(vendor: Vendor, key: str, keys: list[str]) -> Device:
+    """A device that the driver names but that never answered."""
+    index = keys.index(key)
+    return Device(vendor=vendor, id=device_id(vendor, index=index), index=index)

@@ -1,0 +1,1 @@
+"""Whose a process is. Knows the model only."""

@@ -1,0 +1,44 @@
+"""Entry point: one command, sub-commands. A sub-command's module is imported only when it is the one."""
+
+import argparse
+import sys
+from importlib import import_module
+
+from accelscope import __version__
+
+COMMANDS = {
+    "agent": "read this node's accelerators and serve Prometheus",
+    "doctor": "say what was looked for on this node, what was found, and what to do",
+    "parse": "print as JSON what is made of a tool's saved output",
+    "simulate": "make a node with simulated accelerators",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="accelscope",
+        description="What every accelerator in a Kubernetes fleet is doing, and which pod is doing it.",
+        epilog="accelscope COMMAND --help tells more about a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"accelscope {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in given if not word.startswith("-")), None)
+    for command, summary in COMMANDS.items():
+        if command == chosen:
+            import_module(f"accelscope.cli.{command}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(command, help=summary, add_help=False)
+    parsed = parser.parse_args(given)
+    try:
+        code: int = parsed.run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone: `accelscope parse ... | head`
+        sys.stderr.close()
+        return 141
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""`accelscope parse SOURCE [FILE]`: what we make of a saved output, as JSON, on any machine."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from accelscope.model import Device, HealthState
+from accelscope.model.wire import plain
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.sources import Source, sources
+
+_LIMIT_BYTES = 64 * 2**20
+_USAGE = 2
+
+
+class _Refused(Exception):
+    """The command cannot be carried out; the text says what to change."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "parse",
+        help="print as JSON what AccelScope makes of a saved tool output",
+        description="Reads the saved output of a vendor's tool and prints as JSON what AccelScope makes of "
+        "it, in the units of its model. What is absent is left out; why stands in `absent`.",
+    )
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="kind of output; --list names them")
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="its file; - or none: standard input"
+    )
+    parser.add_argument("--list", action="store_true", help="name the sources and stop")
+    parser.add_argument(
+        "--fields",
+        metavar="NAMES",
+        help="columns of a CSV without a header line, separated by commas; a header line in the file wins",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code: 0 when the output was read, also when it is a message of the tool (the JSON says so under
+    `error`); 2 when the command itself is wrong."""
+    try:
+        if arguments.list:
+            print(_listing())
+            return 0
+        source = _source(arguments.source)
+        fields = _fields(source, arguments.fields)
+        parsed = source.parse(_text(arguments.file), fields)
+    except _Refused as refusal:
+        print(f"accelscope parse: {refusal}", file=sys.stderr)
+        return _USAGE
+    print(json.dumps(document(source.name, parsed), indent=2, ensure_ascii=False, allow_nan=False))
+    return 0
+
+
+def document(source: str, parsed: Parsed) -> dict[str, Any]:
+    return {
+        "source": source,
+        "devices": [_device(device) for device in parsed.devices],
+        "processes": plain(parsed.processes),
+        "error": plain(parsed.error),
+        "rejected": plain(parsed.rejected),
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    written: dict[str, Any] = plain(device)
+    del written["stale"]  # says something of a reader that tried and failed; here there is none
+    if device.health.state is HealthState.UNKNOWN and device.health.reason is None:
+        del written["health"]
+    return written
+
+
+def _listing() -> str:
+    known = sources()
+    width = max(map(len, known))
+    lines = []
+    for source in known.values():
+        lines.append(f"{source.name:{width}}  {source.summary}")
+        if source.takes_fields:
+            lines.append(f"{'':{width}}  --fields, by default {','.join(source.default_fields)}")
+    return "\n".join(lines)
+
+
+def _source(name: str | None) -> Source:
+    known = sources()
+    if name is None:
+        raise _Refused(f"name a source: {', '.join(known)}")
+    if name not in known:
+        raise _Refused(f"unknown source {name!r}; known are {', '.join(known)}")
+    return known[name]
+
+
+def _fields(source: Source, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    if not source.takes_fields:
+        raise _Refused(f"{source.name} names its own columns: leave out --fields")
+    fields = [field.strip() for field in text.split(",")]
+    if not all(fields):
+        raise _Refused(f"--fields {text!r} has an empty name; write them as index,uuid,name")
+    return fields
+
+
+def _text(file: str) -> str:
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(_LIMIT_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise _Refused(f"cannot read {file}: {error.strerror}") from None
+    if len(content) > _LIMIT_BYTES:
+        raise _Refused(f"{file} is larger than {_LIMIT_BYTES // 2**20} MiB, which no tool's output is")
+    # A redirection in Windows PowerShell writes UTF-16 with a byte order mark.
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return content.decode(encoding, errors="replace")

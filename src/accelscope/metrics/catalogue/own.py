@@ -1,0 +1,148 @@
+"""Self-metrics: how the readers and the agent itself are doing."""
+
+import sys
+
+from accelscope.metrics.family import AgentView, Declare, Family, ReaderView, Scope
+
+reader = Declare[ReaderView](Scope.READER)
+agent = Declare[AgentView](Scope.AGENT)
+
+READERS: tuple[Family, ...] = (
+    reader(
+        "accelscope_reader_found",
+        "",
+        "1 if this vendor's driver or tool is on the node.",
+        lambda v: v.state.found,
+    ),
+    reader(
+        "accelscope_reader_up",
+        "",
+        "1 if the last pass over this vendor's driver succeeded.",
+        lambda v: v.state.up,
+    ),
+    reader(
+        "accelscope_reader_duration_seconds",
+        "seconds",
+        "How long the last whole pass took.",
+        lambda v: v.state.duration_seconds,
+    ),
+    reader(
+        "accelscope_reader_last_success_timestamp_seconds",
+        "seconds",
+        "When a pass last succeeded, in seconds since the epoch.",
+        lambda v: v.state.last_success,
+    ),
+    reader(
+        "accelscope_reader_devices_expected",
+        "",
+        "Devices that should be there: by setting, else all that were seen since the agent started.",
+        lambda v: v.state.devices_expected if v.state.found else None,
+    ),
+    reader(
+        "accelscope_reader_devices_seen",
+        "",
+        "Devices that answered at the last pass.",
+        lambda v: v.state.devices_seen if v.state.found else None,
+    ),
+    reader(
+        "accelscope_reader_abandoned_calls",
+        "",
+        "Calls into the driver that were given up and have not come back.",
+        lambda v: v.state.abandoned_calls,
+    ),
+    reader.series(
+        "accelscope_reader_errors_total",
+        "",
+        "Failed reads, by reason.",
+        ("reason",),
+        lambda v: [((c.reason,), c.count) for c in v.state.errors],
+    ),
+    reader.series(
+        "accelscope_reader_rejected_values_total",
+        "",
+        "Lines or cells of a driver's answer that could not be taken as a value, by reason.",
+        ("reason",),
+        lambda v: [((c.reason,), c.count) for c in v.state.rejected],
+    ),
+    reader.series(
+        "accelscope_reader_absent_values",
+        "",
+        "Values that this vendor's devices did not give at the last pass, by reason.",
+        ("reason",),
+        lambda v: [((reason,), count) for reason, count in v.absent],
+    ),
+)
+
+AGENT: tuple[Family, ...] = (
+    agent.series(
+        "accelscope_build_info",
+        "",
+        "Version of the agent and of Python; 1.",
+        ("version", "python"),
+        lambda v: [((v.agent.version, ".".join(map(str, sys.version_info[:3]))), 1)],
+    ),
+    agent.series(
+        "accelscope_node_info",
+        "",
+        "Name of the node that the agent runs on; 1.",
+        ("node",),
+        lambda v: [((v.node,), 1)],
+    ),
+    agent(
+        "accelscope_start_timestamp_seconds",
+        "seconds",
+        "When the agent started, in seconds since the epoch.",
+        lambda v: v.agent.started_at,
+    ),
+    agent("accelscope_collections_total", "", "Collections made.", lambda v: v.agent.collections),
+    agent(
+        "accelscope_collection_overruns_total",
+        "",
+        "Collections that began late because the one before took longer than the interval.",
+        lambda v: v.agent.overruns,
+    ),
+    agent(
+        "accelscope_collection_duration_seconds",
+        "seconds",
+        "How long the last collection took.",
+        lambda v: v.agent.collection_seconds,
+    ),
+    agent(
+        "accelscope_collection_timestamp_seconds",
+        "seconds",
+        "When this page was made, in seconds since the epoch.",
+        lambda v: v.taken_at,
+    ),
+    agent(
+        "accelscope_process_series_dropped",
+        "",
+        "Series of processes that were left off this page by the cap on them.",
+        lambda v: v.process_series_dropped,
+    ),
+    agent.series(
+        "accelscope_config_reloads_total",
+        "",
+        "Changes of the settings file that were noticed, by what came of them.",
+        ("result",),
+        lambda v: [((c.reason,), c.count) for c in v.agent.config_reloads],
+    ),
+    agent(
+        "accelscope_cpu_seconds_total",
+        "seconds",
+        "CPU time used by the agent and the tools it ran.",
+        lambda v: v.agent.cpu_seconds,
+    ),
+    agent(
+        "accelscope_resident_memory_bytes",
+        "bytes",
+        "Resident memory of the agent.",
+        lambda v: v.agent.memory_bytes,
+    ),
+    agent("accelscope_threads", "", "Threads of the agent.", lambda v: v.agent.threads),
+    agent(
+        "accelscope_open_files",
+        "",
+        "Files and sockets that the agent has open.",
+        lambda v: v.agent.open_files,
+    ),
+)

@@ -1,0 +1,189 @@
+"""The writer: a Snapshot in, a page out, once per collection. A scrape only sends bytes.
+
+Text format 0.0.4 and OpenMetrics 1.0 share their sample lines and differ in the headers, so the lines are
+made once. Label strings of devices are kept from one collection to the next: they rarely change.
+"""
+
+import gzip
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from operator import attrgetter
+
+from accelscope.metrics.catalogue import CATALOGUE
+from accelscope.metrics.family import AgentView, Family, ReaderView, Scope
+from accelscope.model import Device, Process, Snapshot
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+Scoped = list[tuple[object, str]]  # an object of a scope, with its labels written out
+
+
+class Page:
+    """One collection's page. Other forms than the sample lines are made when first asked for, then kept."""
+
+    def __init__(self, blocks: Sequence[tuple[Family, str]], series: int) -> None:
+        self._blocks = blocks
+        self.series = series
+
+    @cached_property
+    def text(self) -> bytes:
+        return "".join(f"{_text_header(family)}{lines}" for family, lines in self._blocks).encode()
+
+    @cached_property
+    def openmetrics(self) -> bytes:
+        page = "".join(f"{_openmetrics_header(family)}{lines}" for family, lines in self._blocks)
+        return f"{page}# EOF\n".encode()
+
+    @cached_property
+    def text_gzip(self) -> bytes:
+        return gzip.compress(self.text, compresslevel=1, mtime=0)
+
+    @cached_property
+    def openmetrics_gzip(self) -> bytes:
+        return gzip.compress(self.openmetrics, compresslevel=1, mtime=0)
+
+
+class Exposition:
+    """Renders snapshots with a chosen set of families."""
+
+    def __init__(
+        self,
+        *,
+        families: Iterable[Family] = CATALOGUE,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        max_process_series: int = 1000,
+    ) -> None:
+        chosen = [f for f in families if _chosen(f.name, allow, deny)]
+        self._families = {scope: [f for f in chosen if f.scope is scope] for scope in Scope}
+        self._order = chosen
+        self._max_process_series = max_process_series
+        self._device_labels: dict[tuple[str, int | None], str] = {}
+
+    def render(self, snapshot: Snapshot) -> Page:
+        # The node's own labels stand on the info series only: elsewhere they would multiply every series.
+        info_suffix = _labels(
+            ("node", *(k for k, _ in snapshot.labels)), (snapshot.node, *(v for _, v in snapshot.labels))
+        )
+        devices: Scoped = [(d, self._labels_of(d)) for d in snapshot.devices]
+        by_id = {d.id: labels for d, (_, labels) in zip(snapshot.devices, devices, strict=True)}
+        partitions: Scoped = [
+            (p, f'{by_id[d.id]},partition="{escape(p.id)}"') for d in snapshot.devices for p in d.partitions
+        ]
+        processes, dropped = self._select(snapshot.processes, by_id)
+        scoped: dict[Scope, Scoped] = {
+            Scope.DEVICE: devices,
+            Scope.PARTITION: partitions,
+            Scope.PROCESS: processes,
+            Scope.READER: [(view, f'vendor="{view.state.vendor}"') for view in _readers(snapshot)],
+            Scope.AGENT: [(AgentView(snapshot.agent, snapshot.node, snapshot.taken_at, dropped), "")],
+        }
+        self._forget_labels(len(snapshot.devices))
+        blocks, series = [], 0
+        for family in self._order:
+            suffix = info_suffix if family.name == "accelerator_info" else ""
+            lines = _lines(family, scoped[family.scope], suffix)
+            if lines:
+                series += len(lines)
+                blocks.append((family, "".join(lines)))
+        return Page(blocks, series)
+
+    def _labels_of(self, device: Device) -> str:
+        key = (device.id, device.index)
+        labels = self._device_labels.get(key)
+        if labels is None:
+            index = "" if device.index is None else str(device.index)
+            labels = _labels(("vendor", "device", "index"), (device.vendor, device.id, index))
+            self._device_labels[key] = labels
+        return labels
+
+    def _forget_labels(self, devices: int) -> None:
+        if len(self._device_labels) > 2 * devices + 64:
+            self._device_labels.clear()
+
+    def _select(self, processes: Sequence[Process], by_id: dict[str, str]) -> tuple[Scoped, int]:
+        """The processes that fit under the cap, largest memory first, and how many series were left out."""
+        families = self._families[Scope.PROCESS]
+        kept: Scoped = []
+        room, dropped = self._max_process_series, 0
+        ranked = sorted(processes, key=lambda p: (-(p.memory_bytes or 0), p.pid, p.device or ""))
+        for process in ranked:
+            series = sum(len(list(family.take(process))) for family in families)
+            if series > room:
+                dropped += series
+                continue
+            room -= series
+            base = by_id.get(process.device or "", 'vendor="",device="",index=""')
+            kept.append((process, f'{base},pid="{process.pid}",name="{escape(process.name or "")}"'))
+        kept.sort(key=lambda item: attrgetter("device", "pid")(item[0]))
+        return kept, dropped
+
+
+def _readers(snapshot: Snapshot) -> list[ReaderView]:
+    views = []
+    for state in snapshot.readers:
+        absent = Counter(
+            str(absence.reason)
+            for device in snapshot.devices
+            if device.vendor is state.vendor
+            for absence in device.absent
+        )
+        views.append(ReaderView(state, tuple(sorted(absent.items()))))
+    return views
+
+
+def _lines(family: Family, scoped: Scoped, suffix: str) -> list[str]:
+    name, labels, take = family.name, family.labels, family.take
+    lines = []
+    for item, base in scoped:
+        for values, number in take(item):
+            parts = [part for part in (base, _labels(labels, values) if labels else "", suffix) if part]
+            lines.append(
+                f"{name}{{{','.join(parts)}}} {number_text(number)}\n"
+                if parts
+                else f"{name} {number_text(number)}\n"
+            )
+    return lines
+
+
+def _chosen(name: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
+    if allow and not any(fnmatchcase(name, pattern) for pattern in allow):
+        return False
+    return not any(fnmatchcase(name, pattern) for pattern in deny)
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    return ",".join(f'{name}="{escape(value)}"' for name, value in zip(names, values, strict=True))
+
+
+def escape(value: str) -> str:
+    """A label's value as both formats want it."""
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
+
+
+def number_text(number: float) -> str:
+    """The shortest text that reads back to the same number; whole numbers without a fraction."""
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no reading")
+    whole = int(number)
+    return str(whole) if whole == number and abs(number) < 2**63 else repr(number)
+
+
+def _text_header(family: Family) -> str:
+    return f"# HELP {family.name} {_help(family)}\n# TYPE {family.name} {family.type}\n"
+
+
+def _openmetrics_header(family: Family) -> str:
+    name = family.base_name
+    unit = f"# UNIT {name} {family.unit}\n" if family.unit else ""
+    return f"# TYPE {name} {family.type}\n{unit}# HELP {name} {_help(family)}\n"
+
+
+def _help(family: Family) -> str:
+    return family.help.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,122 @@
+"""What a metric family is: data, with a pure function that takes its samples from the model."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from accelscope.model import AgentState, ReaderState
+
+
+class Scope(StrEnum):
+    """What one series is about. It decides the labels that every series of the family has."""
+
+    DEVICE = "device"
+    PARTITION = "partition"
+    PROCESS = "process"
+    READER = "reader"
+    AGENT = "agent"
+
+
+SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
+    Scope.DEVICE: ("vendor", "device", "index"),
+    Scope.PARTITION: ("vendor", "device", "index", "partition"),
+    Scope.PROCESS: ("vendor", "device", "index", "pid", "name"),
+    Scope.READER: ("vendor",),
+    Scope.AGENT: (),
+}
+
+
+class Type(StrEnum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Stability(StrEnum):
+    STABLE = "stable"  # name, labels and meaning stay until the next major version
+    EXPERIMENTAL = "experimental"  # may still change
+
+
+Sample = tuple[tuple[str, ...], float]  # values of the family's own labels, value
+Number = float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What self-metrics of the agent are taken from: its state, and what making this page showed."""
+
+    agent: AgentState
+    node: str
+    taken_at: float
+    process_series_dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderView:
+    state: ReaderState
+    absent: tuple[tuple[str, int], ...]  # reason, number of values of this reader's devices
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`take` gives the samples of one object of the scope, absent ones left out."""
+
+    name: str
+    type: Type
+    unit: str
+    help: str
+    scope: Scope
+    take: Callable[[Any], Iterable[Sample]]
+    labels: tuple[str, ...] = ()
+    stability: Stability = Stability.STABLE
+
+    @property
+    def base_name(self) -> str:
+        """The name that OpenMetrics declares: a counter's without `_total`."""
+        return self.name.removesuffix("_total") if self.type is Type.COUNTER else self.name
+
+
+_NO_LABELS: tuple[str, ...] = ()
+
+T = TypeVar("T")
+
+
+class Declare(Generic[T]):
+    """Declares families of one scope: called for one value per object, `series` for several with labels."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __call__(
+        self,
+        name: str,
+        unit: str,
+        text: str,
+        value: Callable[[T], Number],
+        *,
+        stability: Stability = Stability.STABLE,
+    ) -> Family:
+        def take(item: T) -> Iterable[Sample]:
+            number = value(item)
+            return () if number is None else ((_NO_LABELS, float(number)),)
+
+        return Family(name, _type_of(name), unit, text, self._scope, take, (), stability)
+
+    def series(
+        self,
+        name: str,
+        unit: str,
+        text: str,
+        labels: tuple[str, ...],
+        values: Callable[[T], Iterable[tuple[tuple[str, ...], Number]]],
+        *,
+        stability: Stability = Stability.STABLE,
+    ) -> Family:
+        def take(item: T) -> Iterable[Sample]:
+            return [(own, float(value)) for own, value in values(item) if value is not None]
+
+        return Family(name, _type_of(name), unit, text, self._scope, take, labels, stability)
+
+
+def _type_of(name: str) -> Type:
+    return Type.COUNTER if name.endswith("_total") else Type.GAUGE

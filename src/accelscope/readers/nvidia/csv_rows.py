@@ -1,0 +1,75 @@
+"""Rows of `nvidia-smi --query-…  --format=csv[,noheader][,nounits]`, by the names of their columns.
+
+The tool does not quote. A header cell is the field's canonical name, with the unit in brackets where it has
+one; without a header the columns are those that were asked for, in that order.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelscope.readers.parsed import ParseError
+
+_NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
+_EXTRA_COMMAS = 8  # in a name; more than that is not a row
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    names: tuple[str, ...]  # canonical, lower case
+    units: tuple[str, ...]  # as in the header; empty where it has none
+
+    def row(self, line: str, free_text: str) -> dict[str, str] | None:
+        """Cells by column, or None if the line does not have that many. Commas too many are taken to be
+        within the column of free text, where there is one."""
+        cells = [cell.strip() for cell in line.split(",")]
+        extra = len(cells) - len(self.names)
+        if extra and (not 0 < extra <= _EXTRA_COMMAS or free_text not in self.names):
+            return None
+        if extra:
+            start = self.names.index(free_text)
+            end = start + extra + 1
+            cells[start:end] = [",".join(line.split(",")[start:end]).strip()]
+        return {
+            name: f"{cell} {unit}" if unit and cell[-1:].isdigit() else cell
+            for name, unit, cell in zip(self.names, self.units, cells, strict=True)
+        }
+
+    @property
+    def commas(self) -> int:
+        return len(self.names) - 1
+
+    def mismatch(self, text: str) -> ParseError | None:
+        """What to say of an output whose rows all have another number of columns."""
+        counts = {line.count(",") + 1 for line in text.split("\n") if "," in line}
+        if not counts or len(self.names) in counts:
+            return None
+        return ParseError(
+            "column_mismatch",
+            f"rows of {max(counts)} columns, expected {len(self.names)} ({','.join(self.names)}): "
+            "name the columns that were asked for",
+        )
+
+
+def asked(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
+    """Columns of a query, as the caller asked for them."""
+    return _columns([_NAME.fullmatch(name.strip().casefold()) or name for name in names], aliases)
+
+
+def header(line: str, known: Sequence[str] | frozenset[str], aliases: Mapping[str, str]) -> Columns | None:
+    """Columns of a header line; None if the line is not one. Fields that nobody here knows may be among
+    them: every driver version brings some."""
+    matches = []
+    for cell in line.casefold().split(","):
+        match = _NAME.fullmatch(cell.strip())
+        if match is None:
+            return None
+        matches.append(match)
+    columns = _columns(matches, aliases)
+    return columns if any(name in known for name in columns.names) else None
+
+
+def _columns(matches: Sequence[re.Match[str] | str], aliases: Mapping[str, str]) -> Columns:
+    names = [match if isinstance(match, str) else match[1] for match in matches]
+    units = ["" if isinstance(match, str) else match[2] or "" for match in matches]
+    return Columns(tuple(aliases.get(name, name) for name in names), tuple(units))

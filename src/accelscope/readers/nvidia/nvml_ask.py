@@ -1,0 +1,58 @@
+"""Asking NVML one value at a time, so that a value one driver does not know costs that value only."""
+
+from typing import Any
+
+from accelscope.model import Absence, AbsenceReason
+from accelscope.readers.contract import DeviceLost
+from accelscope.readers.nvidia.nvml_binding import absence
+
+# What a card does not have it will not have a second later: not asking again saves half the driver calls.
+ASK_AGAIN_SECONDS = 300.0
+_LASTING = frozenset({AbsenceReason.NOT_SUPPORTED, AbsenceReason.NOT_KNOWN, AbsenceReason.DEPRECATED})
+
+
+class Ask:
+    """Calls functions of NVML about one GPU and notes what is absent, and why."""
+
+    def __init__(self, binding: Any) -> None:
+        self._nvml = binding
+        self._lasting: dict[str, tuple[AbsenceReason, float]] = {}
+        self._absent: dict[str, AbsenceReason] = {}
+        self._now = 0.0
+
+    def begin(self, now: float) -> None:
+        """A new reading: what was absent in the one before is forgotten unless it lasts."""
+        self._now = now
+        self._absent = {}
+        self._lasting = {f: kept for f, kept in self._lasting.items() if kept[1] > now}
+
+    def __call__(self, field: str, function: str, *arguments: Any) -> Any:
+        """The function's answer, or None with the reason noted under `field`. A lost GPU raises."""
+        lasting = self._lasting.get(field)
+        if lasting is not None:
+            self._absent[field] = lasting[0]
+            return None
+        try:
+            return getattr(self._nvml, function)(*arguments)
+        except self._nvml.NVMLError as error:
+            self._note(field, error.value, str(error))
+            return None
+
+    def refuse(self, field: str, code: int) -> None:
+        """Note an absence that came as a return code inside an answer."""
+        self._note(field, code, f"NVML return code {code}")
+
+    def absent(self) -> tuple[Absence, ...]:
+        return tuple(Absence(field, reason) for field, reason in self._absent.items())
+
+    def forget(self, field: str) -> None:
+        """Another source gave the value after all."""
+        self._absent.pop(field, None)
+
+    def _note(self, field: str, code: int, text: str) -> None:
+        reason = absence(code)
+        if reason in (AbsenceReason.LOST, AbsenceReason.RESET_REQUIRED):
+            raise DeviceLost(text, reason=str(reason))
+        self._absent[field] = reason
+        if reason in _LASTING:
+            self._lasting[field] = (reason, self._now + ASK_AGAIN_SECONDS)

@@ -1,0 +1,106 @@
+"""Loading NVML, and what its errors mean.
+
+The calls themselves are those of NVIDIA's own `nvidia-ml-py` (module `pynvml`). It keeps the library in a
+module global, so each reader gets a module of its own: a library that was replaced can be loaded anew.
+"""
+
+import ctypes
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from accelscope.model import AbsenceReason
+from accelscope.readers.contract import DriverAbsent, ReaderError
+
+DEFAULT_LIBRARY = "libnvidia-ml.so.1"
+
+# Where containers and distributions put it when the loader's own search does not find it.
+USUAL_PLACES = (
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
+    "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1",
+    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+    "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1",
+    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+)
+
+# NVML return codes (nvml.h). The first column of each pair is stable since they were introduced.
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+VERSION_MISMATCH = 18
+NO_DATA = 21
+DEPRECATED = 26
+GPU_NOT_FOUND = 28
+
+_ABSENCE = {
+    NOT_SUPPORTED: AbsenceReason.NOT_SUPPORTED,
+    FUNCTION_NOT_FOUND: AbsenceReason.NOT_KNOWN,
+    INVALID_ARGUMENT: AbsenceReason.NOT_KNOWN,  # an older driver's answer to a newer field or structure
+    25: AbsenceReason.NOT_KNOWN,  # argument version mismatch, likewise
+    NO_PERMISSION: AbsenceReason.NO_PERMISSION,
+    GPU_IS_LOST: AbsenceReason.LOST,
+    RESET_REQUIRED: AbsenceReason.RESET_REQUIRED,
+    TIMEOUT: AbsenceReason.TIMEOUT,
+    NO_DATA: AbsenceReason.NO_SAMPLE,
+    NOT_FOUND: AbsenceReason.NO_SAMPLE,
+    DEPRECATED: AbsenceReason.DEPRECATED,
+}
+
+_DRIVER_REASONS = {
+    UNINITIALIZED: "driver_reloaded",
+    NO_PERMISSION: "no_permission",
+    DRIVER_NOT_LOADED: "driver_not_loaded",
+    TIMEOUT: "timeout",
+    GPU_IS_LOST: "lost",
+    RESET_REQUIRED: "reset_required",
+    VERSION_MISMATCH: "version_mismatch",
+}
+
+
+def absence(code: int) -> AbsenceReason:
+    return _ABSENCE.get(code, AbsenceReason.DRIVER_ERROR)
+
+
+def driver_error(error: Any, what: str) -> ReaderError:
+    """An NVML error about the driver as a whole, in a form that can be counted."""
+    return ReaderError(_DRIVER_REASONS.get(error.value, "driver_error"), f"{what}: {error}")
+
+
+def find_library(library: str) -> str | None:
+    """The library's place as `ctypes` can load it, or None. A name is looked up as the loader does."""
+    candidates = (library, *USUAL_PLACES) if library == DEFAULT_LIBRARY else (library,)
+    for candidate in candidates:
+        try:
+            ctypes.CDLL(candidate)
+        except OSError:
+            if Path(candidate).is_file():
+                return candidate  # it is there but does not load: loading it again tells why
+            continue
+        return candidate
+    return None
+
+
+def load_binding(library: str) -> Any:
+    """A `pynvml` module of one's own, bound to this library."""
+    place = find_library(library)
+    if place is None:
+        raise DriverAbsent(f"the NVML library {library} is not on this node")
+    try:
+        loaded = ctypes.CDLL(place)
+    except OSError as error:
+        raise ReaderError("library_unusable", f"the NVML library cannot be loaded: {error}") from None
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.loader is None:
+        raise ReaderError("binding_missing", "the Python package nvidia-ml-py is not installed")
+    binding = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(binding)
+    binding.nvmlLib = loaded  # type: ignore[attr-defined]
+    return binding

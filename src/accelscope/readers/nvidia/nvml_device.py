@@ -1,0 +1,386 @@
+"""One GPU through NVML."""
+
+from typing import Any
+
+from accelscope.model import (
+    Clock,
+    Device,
+    EccCount,
+    ErrorCount,
+    Fan,
+    Pcie,
+    Reading,
+    RemappedRows,
+    Sensor,
+    Throttle,
+    Vendor,
+    device_id,
+    pci_address,
+)
+from accelscope.readers.nvidia.health import health_of
+from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
+from accelscope.readers.nvidia.nvml_links import (
+    SPEED_MBPS_COMMON,
+    THROUGHPUT_DATA_RX,
+    THROUGHPUT_DATA_TX,
+    Links,
+)
+from accelscope.readers.nvidia.nvml_mig import MigInstances
+from accelscope.readers.nvidia.nvml_processes import ProcessLister
+
+_ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
+_CLOCKS = {0: "graphics", 1: "sm", 2: "memory", 3: "video"}
+_MEMORY_TEMPERATURE = 82  # field numbers of nvml.h
+_RECOVERY_ACTION = 230
+_SLOWDOWN, _SHUTDOWN = 1, 0  # temperature thresholds of nvml.h
+THROTTLE_REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+_SEVERITIES = {0: "corrected", 1: "uncorrected"}
+_BLOCKS = {1: "l2_cache", 2: "dram", 3: "register_file", 7: "sram"}
+_PAGE_CAUSES = {0: "corrected", 1: "uncorrected"}  # multiple single-bit errors, one double-bit error
+
+
+class NvmlDevice:
+    """Keeps what does not change between readings: the handle, the identity, the absences that last."""
+
+    def __init__(self, binding: Any, index: int, driver_version: str | None, now: float) -> None:
+        self._nvml = binding
+        self._index = index
+        self._ask = Ask(binding)
+        self._ask.begin(now)
+        self.handle = self._ask_handle()
+        self.identity = self._identify(driver_version)
+        self._fixed = self._fixed_values()
+        self._links = Links(self.handle, self._ask)
+        self._mig = MigInstances(binding, self.handle, self._ask)
+        self._processes = ProcessLister(binding, self.handle, self._ask)
+        self._gpm: Gpm | None = Gpm(binding, self.handle) if self._has_gpm() else None
+
+    def read(self, now: float, errors: tuple[ErrorCount, ...]) -> Reading:
+        ask = self._ask
+        ask.begin(now)
+        states = self._links.indices()
+        fields = self._field_values(states)
+        mig = self._mig_mode()
+        partitions = self._mig.read() if mig else ()
+        remapped, ecc = self._remapped_rows(), self._ecc()
+        throttles = self._throttles()
+        activity = self._activity(mig=bool(mig))
+        values: dict[str, Any] = {
+            **self._fixed,
+            **self._utilization(mig=bool(mig)),
+            **{field: activity[field] for field in ACTIVITY.values() if field in activity},
+            **self._memory(),
+            **self._power(),
+        }
+        recovery = fields.get((_RECOVERY_ACTION, 0))
+        by_instance = {
+            (p.gpu_instance_id, p.compute_instance_id): p.id
+            for p in partitions
+            if p.gpu_instance_id is not None and p.compute_instance_id is not None
+        }
+        processes = self._processes.read(self.identity["id"], self._index, by_instance)
+        device = Device(
+            vendor=Vendor.NVIDIA,
+            **self.identity,
+            **values,
+            read_at=now,
+            performance_state=_known(
+                ask("performance_state", "nvmlDeviceGetPerformanceState", self.handle), 32
+            ),
+            persistence_mode=_flag(ask("persistence_mode", "nvmlDeviceGetPersistenceMode", self.handle)),
+            ecc_enabled=self._ecc_mode(),
+            mig_enabled=mig,
+            **self._temperatures(fields),
+            fans=self._fans(),
+            clocks=self._clocks(),
+            throttles=throttles,
+            pcie=self._pcie(activity),
+            links=self._links.read(states, fields),
+            ecc=ecc,
+            remapped_rows=remapped,
+            retired_pages=self._retired_pages(),
+            errors=errors,
+            partitions=partitions,
+            health=health_of(
+                now=now,
+                remapped=remapped,
+                ecc=ecc,
+                errors=errors,
+                throttles=throttles,
+                recovery_action=None if recovery is None else int(recovery),
+            ),
+            absent=ask.absent(),  # last: by now everything was asked for
+        )
+        return Reading(device, processes)
+
+    def close(self) -> None:
+        if self._gpm is not None:
+            self._gpm.close()
+
+    def _ask_handle(self) -> Any:
+        return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
+
+    def _identify(self, driver_version: str | None) -> dict[str, Any]:
+        ask, handle = self._ask, self.handle
+        uuid = ask("uuid", "nvmlDeviceGetUUID", handle)
+        pci = ask("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
+        address = None if pci is None else pci_address(_text(pci.busId))
+        serial = ask("serial", "nvmlDeviceGetSerial", handle)
+        minor = ask("device_name", "nvmlDeviceGetMinorNumber", handle)
+        architecture = ask("architecture", "nvmlDeviceGetArchitecture", handle)
+        return {
+            "id": device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=address, index=self._index),
+            "index": self._index,
+            "model": ask("model", "nvmlDeviceGetName", handle),
+            "architecture": _ARCHITECTURES.get(architecture),
+            "uuid": uuid,
+            "serial": serial,
+            "pci_address": address,
+            "numa_node": ask("numa_node", "nvmlDeviceGetNumaNodeId", handle),
+            "device_name": None if minor is None else f"nvidia{minor}",
+            "driver_version": driver_version,
+            "firmware_version": ask("firmware_version", "nvmlDeviceGetVbiosVersion", handle),
+        }
+
+    def _fixed_values(self) -> dict[str, Any]:
+        ask, handle = self._ask, self.handle
+        limits = ask("power_limit_min_watts", "nvmlDeviceGetPowerManagementLimitConstraints", handle)
+        default = ask("power_limit_default_watts", "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+        return {
+            "power_limit_min_watts": None if limits is None else limits[0] / 1000,
+            "power_limit_max_watts": None if limits is None else limits[1] / 1000,
+            "power_limit_default_watts": _thousandth(default),
+            "temperature_slowdown_celsius": ask(
+                "temperature_slowdown_celsius", "nvmlDeviceGetTemperatureThreshold", handle, _SLOWDOWN
+            ),
+            "temperature_shutdown_celsius": ask(
+                "temperature_shutdown_celsius", "nvmlDeviceGetTemperatureThreshold", handle, _SHUTDOWN
+            ),
+        }
+
+    def _has_gpm(self) -> bool:
+        support = self._ask("activity", "nvmlGpmQueryDeviceSupport", self.handle)
+        return support is not None and bool(support.isSupportedDevice)
+
+    def _field_values(self, states: tuple[tuple[int, bool], ...]) -> dict[tuple[int, int], float]:
+        """All values that NVML gives by number, in one call: (number, scope) -> value."""
+        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0)]
+        if states:
+            wanted.append((SPEED_MBPS_COMMON, 0))
+            for index, active in states:
+                if active:
+                    wanted += [(THROUGHPUT_DATA_TX, index), (THROUGHPUT_DATA_RX, index)]
+        answers = self._ask("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
+        if answers is None:
+            return {}
+        values = {}
+        for (number, scope), answer in zip(wanted, answers, strict=True):
+            if answer.nvmlReturn == 0:
+                values[number, scope] = _union_value(answer)
+        return values
+
+    def _mig_mode(self) -> bool | None:
+        mode = self._ask("mig_enabled", "nvmlDeviceGetMigMode", self.handle)
+        return None if mode is None else bool(mode[0])
+
+    def _utilization(self, *, mig: bool) -> dict[str, float | None]:
+        ask, handle = self._ask, self.handle
+        rates = ask("utilization_ratio", "nvmlDeviceGetUtilizationRates", handle)
+        values = {
+            "utilization_ratio": None if rates is None else rates.gpu / 100,
+            "memory_utilization_ratio": None if rates is None else rates.memory / 100,
+        }
+        if mig:
+            return values
+        for engine, function in (
+            ("encoder", "nvmlDeviceGetEncoderUtilization"),
+            ("decoder", "nvmlDeviceGetDecoderUtilization"),
+            ("jpeg", "nvmlDeviceGetJpgUtilization"),
+            ("optical_flow", "nvmlDeviceGetOfaUtilization"),
+        ):
+            field = f"{engine}_utilization_ratio"
+            answer = ask(field, function, handle)
+            values[field] = None if answer is None else answer[0] / 100
+        return values
+
+    def _activity(self, *, mig: bool) -> dict[str, float]:
+        if self._gpm is None or mig:
+            return {}
+        try:
+            return self._gpm.read()
+        except self._nvml.NVMLError as error:
+            self._ask.refuse("activity", error.value)
+            return {}
+
+    def _memory(self) -> dict[str, int | None]:
+        ask, handle = self._ask, self.handle
+        memory = ask("memory", "nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        reserved = None if memory is None else memory.reserved
+        if memory is None:  # before driver 510, used contains what the driver reserves
+            memory = ask("memory_total_bytes", "nvmlDeviceGetMemoryInfo", handle)
+        bar1 = ask("bar1_total_bytes", "nvmlDeviceGetBAR1MemoryInfo", handle)
+        return {
+            "memory_total_bytes": memory.total if memory else None,
+            "memory_used_bytes": memory.used if memory else None,
+            "memory_free_bytes": memory.free if memory else None,
+            "memory_reserved_bytes": reserved,
+            "bar1_total_bytes": bar1.bar1Total if bar1 else None,
+            "bar1_used_bytes": bar1.bar1Used if bar1 else None,
+        }
+
+    def _power(self) -> dict[str, float | None]:
+        ask, handle = self._ask, self.handle
+        limit = ask("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", handle)
+        return {
+            "power_watts": _thousandth(ask("power_watts", "nvmlDeviceGetPowerUsage", handle)),
+            "power_limit_watts": _thousandth(limit),
+            "energy_joules": _thousandth(ask("energy_joules", "nvmlDeviceGetTotalEnergyConsumption", handle)),
+        }
+
+    def _temperatures(self, fields: dict[tuple[int, int], float]) -> dict[str, Any]:
+        gpu = self._ask("temperature_celsius", "nvmlDeviceGetTemperature", self.handle, 0)
+        memory = fields.get((_MEMORY_TEMPERATURE, 0))
+        sensors = [Sensor("gpu", float(gpu))] if gpu is not None else []
+        if memory:  # 0 is NVML's answer of a board without that sensor
+            sensors.append(Sensor("memory", float(memory)))
+        return {"temperature_celsius": None if gpu is None else float(gpu), "sensors": tuple(sensors)}
+
+    def _fans(self) -> tuple[Fan, ...]:
+        count = self._ask("fans", "nvmlDeviceGetNumFans", self.handle) or 0
+        fans = []
+        for index in range(count):
+            speed = self._ask(f"fans.{index}", "nvmlDeviceGetFanSpeed_v2", self.handle, index)
+            if speed is not None:
+                fans.append(Fan(index, speed_ratio=speed / 100))
+        return tuple(fans)
+
+    def _clocks(self) -> tuple[Clock, ...]:
+        clocks = []
+        for number, domain in _CLOCKS.items():
+            now = self._ask(f"clocks.{domain}", "nvmlDeviceGetClockInfo", self.handle, number)
+            top = self._ask(f"clocks.{domain}.max", "nvmlDeviceGetMaxClockInfo", self.handle, number)
+            if now is not None or top is not None:
+                clocks.append(Clock(domain, _mega(now), _mega(top)))
+        return tuple(clocks)
+
+    def _throttles(self) -> tuple[Throttle, ...]:
+        ask, handle = self._ask, self.handle
+        supported = ask("throttles.supported", "nvmlDeviceGetSupportedClocksThrottleReasons", handle)
+        active = ask("throttles", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        if supported is None or active is None:
+            return ()
+        return tuple(
+            Throttle(reason, bool(active & bit))
+            for bit, reason in THROTTLE_REASONS.items()
+            if supported & bit
+        )
+
+    def _pcie(self, activity: dict[str, float]) -> Pcie:
+        ask, handle = self._ask, self.handle
+        rates = {field: activity[field] for field in PCIE.values() if field in activity}
+        if self._gpm is None:  # each of these calls watches the bus for 20 ms; GPM gives the same for free
+            for direction, counter in (("transmit", 0), ("receive", 1)):
+                field = f"{direction}_bytes_per_second"
+                kib = ask(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
+                if kib is not None:
+                    rates[field] = kib * 1024
+        return Pcie(
+            generation=ask("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            max_generation=ask("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            width=ask("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth", handle),
+            max_width=ask("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth", handle),
+            replays_total=ask("pcie.replays_total", "nvmlDeviceGetPcieReplayCounter", handle),
+            transmit_bytes_per_second=rates.get("transmit_bytes_per_second"),
+            receive_bytes_per_second=rates.get("receive_bytes_per_second"),
+        )
+
+    def _ecc_mode(self) -> bool | None:
+        mode = self._ask("ecc_enabled", "nvmlDeviceGetEccMode", self.handle)
+        return None if mode is None else bool(mode[0])
+
+    def _ecc(self) -> tuple[EccCount, ...]:
+        counts = []
+        for lifetime in (False, True):
+            for number, severity in _SEVERITIES.items():
+                field = f"ecc.{severity}.{'lifetime' if lifetime else 'volatile'}"
+                total = self._ask(field, "nvmlDeviceGetTotalEccErrors", self.handle, number, int(lifetime))
+                if total is None:
+                    continue
+                counts.append(EccCount(severity, lifetime, total))
+                for location, block in _BLOCKS.items():
+                    part = self._ask(
+                        f"{field}.{block}",
+                        "nvmlDeviceGetMemoryErrorCounter",
+                        self.handle,
+                        number,
+                        int(lifetime),
+                        location,
+                    )
+                    if part is not None:
+                        counts.append(EccCount(severity, lifetime, part, block))
+        return tuple(counts)
+
+    def _remapped_rows(self) -> RemappedRows | None:
+        rows = self._ask("remapped_rows", "nvmlDeviceGetRemappedRows", self.handle)
+        if rows is None:
+            return None
+        correctable, uncorrectable, pending, failed = rows
+        return RemappedRows(correctable, uncorrectable, bool(pending), bool(failed))
+
+    def _retired_pages(self) -> tuple[EccCount, ...]:
+        counts = []
+        for cause, severity in _PAGE_CAUSES.items():
+            pages = self._ask(f"retired_pages.{severity}", "nvmlDeviceGetRetiredPages", self.handle, cause)
+            if pages is not None:
+                counts.append(EccCount(severity, lifetime=True, count=len(pages)))
+        return tuple(counts)
+
+
+def _union_value(answer: Any) -> float:
+    """The member of nvmlValue_t that the answer's type names."""
+    member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[answer.valueType]
+    return float(getattr(answer.value, member))
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _mega(value: int | None) -> float | None:
+    return None if value is None else value * 1e6
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _known(value: int | None, unknown: int) -> int | None:
+    return None if value == unknown else value
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,91 @@
+"""`nvidia-smi --query-compute-apps=… --format=csv[,noheader][,nounits]`: one row per process and GPU."""
+
+from collections.abc import Mapping, Sequence
+
+from accelscope.model import Process, ProcessType, Vendor, device_id, pci_address
+from accelscope.readers.nvidia import cells, csv_rows, messages
+from accelscope.readers.nvidia.programs import program_name
+from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.parsed import Parsed, ParseError
+
+TOOL = "nvidia-smi --query-compute-apps"
+DEFAULT_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
+
+_ALIASES: Mapping[str, str] = {"used_gpu_memory": "used_memory", "name": "process_name"}
+_KNOWN = frozenset((*DEFAULT_FIELDS, "gpu_bus_id", "gpu_serial"))
+_NOTHING_RUNS = "no running processes found"
+
+
+def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
+    """Compute processes, each with the id of its device. `fields` are the columns of an output without a
+    header line; where there is a header, it says them itself."""
+    columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
+    processes: list[Process] = []
+    rejected = Rejections()
+    error: ParseError | None = None
+    understood = False
+    for line in text.lstrip("\ufeff").split("\n"):
+        if not line.strip():
+            continue
+        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):
+            columns = found or columns
+            if not understood:
+                rejected.clear()  # a banner before the output is not a part of it
+            understood = True
+            continue
+        message = messages.message_of(line)
+        if message is not None:
+            if error is None and not message.warning:
+                error = ParseError(message.reason, message.text)
+            rejected.add(message.text, message.reason)
+            continue
+        row = columns.row(line, free_text="process_name")
+        process = None if row is None else _process(row, rejected)
+        if process is None:
+            rejected.add(line, _refusal(row))
+        else:
+            understood = True
+            processes.append(process)
+    if not understood:
+        return Parsed(error=error or _no_rows(text, columns), rejected=rejected.listed())
+    return Parsed(processes=tuple(processes), rejected=rejected.listed())
+
+
+def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
+    pid = cells.count(row.get("pid", ""))
+    if not pid:
+        return None
+    memory_cell = row.get("used_memory", "")
+    memory = cells.memory(memory_cell)
+    if memory is None and cells.absence(memory_cell) is None:
+        rejected.add(f"used_memory: {memory_cell}", "unreadable")
+    uuid = cells.uuid(row.get("gpu_uuid", ""))
+    serial_cell = row.get("gpu_serial", "")
+    serial = None if cells.absence(serial_cell) else cells.identifier(serial_cell)
+    pci = pci_address(row.get("gpu_bus_id", ""))
+    if uuid is not None and uuid.startswith("MIG-"):
+        device, partition = None, device_id(Vendor.NVIDIA, uuid=uuid)
+    else:
+        told = uuid or serial or pci
+        device = device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=pci) if told else None
+        partition = None
+    return Process(
+        pid=pid,
+        device=device,
+        partition=partition,
+        name=program_name(row.get("process_name", "")),
+        type=ProcessType.COMPUTE,
+        memory_bytes=memory,
+    )
+
+
+def _refusal(row: Mapping[str, str] | None) -> str:
+    """Why a line is not a process: some drivers print a marker where the pid should be."""
+    reason = cells.absence(row.get("pid", "")) if row else None
+    return reason.value if reason is not None else "not_a_row"
+
+
+def _no_rows(text: str, columns: csv_rows.Columns) -> ParseError:
+    error = messages.no_reading(text, TOOL)
+    return columns.mismatch(text) or error if error.reason == "unrecognized" else error

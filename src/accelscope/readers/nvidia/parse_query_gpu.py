@@ -1,0 +1,245 @@
+"""`nvidia-smi --query-gpu=… --format=csv[,noheader][,nounits]`: one row per GPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from accelscope.model import Device, Health, pci_address
+from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.readers.nvidia import cells, csv_rows, messages
+from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
+from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.parsed import Parsed, ParseError
+
+TOOL = "nvidia-smi --query-gpu"
+DEFAULT_FIELDS = (
+    "index",
+    "uuid",
+    "name",
+    "temperature.gpu",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.total",
+    "memory.used",
+    "memory.free",
+    "power.draw",
+    "power.limit",
+    "pcie.link.gen.current",
+    "pcie.link.width.current",
+)
+
+_ECC_COUNTS = {
+    "total": "",
+    # NVML has one location under two names.
+    "dram": ".dram",
+    "device_memory": ".dram",
+    "sram": ".sram",
+    "sram.parity": ".sram_parity",
+    "sram.secded": ".sram_secded",
+    "register_file": ".register_file",
+    "l1_cache": ".l1",
+    "l2_cache": ".l2",
+    "texture_memory": ".texture",
+    "cbu": ".cbu",
+}
+
+# Field, place in the model, how to read it. Of several fields for one place the first with a value is taken:
+# power.draw is an average on recent boards and what people compare with, so it goes before the last sample.
+FIELDS: tuple[tuple[str, str, cells.Read], ...] = (
+    ("index", "index", cells.count),
+    ("uuid", "uuid", cells.uuid),
+    ("serial", "serial", cells.identifier),
+    ("pci.bus_id", "pci_address", pci_address),
+    ("name", "model", cells.words),
+    ("driver_version", "driver_version", cells.words),
+    ("kmd_version", "driver_version", cells.words),
+    ("vbios_version", "firmware_version", cells.words),
+    ("pstate", "performance_state", cells.performance_state),
+    ("persistence_mode", "persistence_mode", cells.flag),
+    ("ecc.mode.current", "ecc_enabled", cells.flag),
+    ("mig.mode.current", "mig_enabled", cells.flag),
+    ("utilization.gpu", "utilization_ratio", cells.ratio),
+    ("utilization.memory", "memory_utilization_ratio", cells.ratio),
+    ("utilization.encoder", "encoder_utilization_ratio", cells.ratio),
+    ("utilization.decoder", "decoder_utilization_ratio", cells.ratio),
+    ("utilization.jpeg", "jpeg_utilization_ratio", cells.ratio),
+    ("utilization.ofa", "optical_flow_utilization_ratio", cells.ratio),
+    ("memory.total", "memory_total_bytes", cells.memory),
+    ("memory.used", "memory_used_bytes", cells.memory),
+    ("memory.free", "memory_free_bytes", cells.memory),
+    ("memory.reserved", "memory_reserved_bytes", cells.memory),
+    ("temperature.gpu", "temperature_celsius", cells.celsius),
+    ("temperature.memory", "sensors.memory", cells.celsius),
+    ("power.draw", "power_watts", cells.watts),
+    ("power.draw.instant", "power_watts", cells.watts),
+    ("power.draw.average", "power_watts", cells.watts),
+    ("power.limit", "power_limit_watts", cells.watts),
+    ("enforced.power.limit", "power_limit_watts", cells.watts),
+    ("power.default_limit", "power_limit_default_watts", cells.watts),
+    ("power.min_limit", "power_limit_min_watts", cells.watts),
+    ("power.max_limit", "power_limit_max_watts", cells.watts),
+    ("fan.speed", "fans.0", cells.ratio),
+    ("clocks.current.graphics", "clocks.graphics", cells.hertz),
+    ("clocks.max.graphics", "clocks.graphics.max", cells.hertz),
+    ("clocks.current.sm", "clocks.sm", cells.hertz),
+    ("clocks.max.sm", "clocks.sm.max", cells.hertz),
+    ("clocks.current.memory", "clocks.memory", cells.hertz),
+    ("clocks.max.memory", "clocks.memory.max", cells.hertz),
+    ("clocks.current.video", "clocks.video", cells.hertz),
+    ("clocks.max.video", "clocks.video.max", cells.hertz),
+    ("pcie.link.gen.current", "pcie.generation", cells.count),
+    ("pcie.link.gen.gpucurrent", "pcie.generation", cells.count),
+    ("pcie.link.gen.max", "pcie.max_generation", cells.count),
+    ("pcie.link.gen.gpumax", "pcie.max_generation", cells.count),
+    ("pcie.link.width.current", "pcie.width", cells.lanes),
+    ("pcie.link.width.max", "pcie.max_width", cells.lanes),
+    *(
+        (f"clocks_event_reasons.{reason}", f"throttles.{reason}", cells.flag)
+        for reason in THROTTLE_BITS.values()
+    ),
+    *(
+        (f"ecc.errors.{severity}.{span}.{name}", f"ecc.{severity}.{lasting}{block}", cells.count)
+        for severity in ("corrected", "uncorrected")
+        for span, lasting in (("volatile", "volatile"), ("aggregate", "lifetime"))
+        for name, block in _ECC_COUNTS.items()
+    ),
+    ("retired_pages.single_bit_ecc.count", "retired_pages.corrected", cells.count),
+    ("retired_pages.double_bit.count", "retired_pages.uncorrected", cells.count),
+    ("remapped_rows.correctable", "remapped_rows.correctable", cells.count),
+    ("remapped_rows.uncorrectable", "remapped_rows.uncorrectable", cells.count),
+    ("remapped_rows.pending", "remapped_rows.pending", cells.flag),
+    ("remapped_rows.failure", "remapped_rows.failed", cells.flag),
+)
+
+_ACTIVE, _SUPPORTED = "clocks_event_reasons.active", "clocks_event_reasons.supported"
+_IDENTITY_FIELDS = ("index", "uuid", "serial", "pci.bus_id")
+_RECOVERY_ACTION = "gpu_recovery_action"
+_ALIASES: Mapping[str, str] = {
+    "gpu_name": "name",
+    "gpu_uuid": "uuid",
+    "gpu_serial": "serial",
+    "gpu_bus_id": "pci.bus_id",
+    "retired_pages.sbe": "retired_pages.single_bit_ecc.count",
+    "retired_pages.dbe": "retired_pages.double_bit.count",
+    **{
+        f"{old}.{short}": f"{new}.{domain}"
+        for old, new in (
+            ("clocks", "clocks.current"),
+            ("clocks.current", "clocks.current"),
+            ("clocks.max", "clocks.max"),
+        )
+        for short, domain in (
+            ("gr", "graphics"),
+            ("graphics", "graphics"),
+            ("sm", "sm"),
+            ("mem", "memory"),
+            ("memory", "memory"),
+            ("video", "video"),
+        )
+    },
+    # The name before driver 535.
+    **{
+        f"clocks_throttle_reasons.{reason}": f"clocks_event_reasons.{reason}"
+        for reason in ("active", "supported", *THROTTLE_BITS.values())
+    },
+}
+_KNOWN = frozenset(
+    (*(field for field, _, _ in FIELDS), _ACTIVE, _SUPPORTED, _RECOVERY_ACTION, "timestamp", "count")
+)
+
+
+def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
+    """Devices of the output. `fields` are the columns of an output without a header line, in their order;
+    where there is a header, it says them itself."""
+    columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
+    devices: dict[object, Device] = {}
+    said: list[messages.Message] = []
+    rejected = Rejections()
+    has_header = False
+    for line in text.lstrip("\ufeff").split("\n"):
+        if not line.strip():
+            continue
+        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        if found is not None:
+            columns = found
+            if not has_header and not devices:
+                rejected.clear()  # a banner before the output is not a part of it
+            has_header = True
+            continue
+        message = messages.message_of(line)
+        if message is not None:
+            said.append(message)
+            continue
+        row = columns.row(line, free_text="name")
+        if row is None:
+            rejected.add(line, "not_a_row")
+            continue
+        draft = _draft(row)
+        refusal = _refusal(draft, row, commas_within=line.count(",") > columns.commas)
+        if refusal is not None:
+            rejected.add(line, refusal)
+            continue
+        rejected.extend(draft.rejected)
+        told = draft.values
+        # A tool that loops prints a GPU again and again: the last reading stands. Nothing but the whole
+        # identity tells, since shared outputs have masked uuids.
+        key = tuple(told.get(place) for place in ("uuid", "pci_address", "index"))
+        devices[key if any(part is not None for part in key) else object()] = draft.device()
+    error = None if devices else _no_rows(text, columns, has_header)
+    for message in said:
+        if error is None or error.text != message.text:
+            rejected.add(message.text, message.reason)
+    return Parsed(
+        devices=tuple(_with_unreachable(list(devices.values()), said)),
+        error=error,
+        rejected=rejected.listed(),
+    )
+
+
+def _draft(row: Mapping[str, str]) -> Draft:
+    draft = Draft()
+    for field, place, read in FIELDS:
+        if field in row:
+            draft.take(place, row[field], read, field)
+    draft.take_throttle_masks(row.get(_ACTIVE), row.get(_SUPPORTED))
+    draft.take_recovery_action(row.get(_RECOVERY_ACTION, ""))
+    return draft
+
+
+def _refusal(draft: Draft, row: Mapping[str, str], *, commas_within: bool) -> str | None:
+    """Why a line with the right number of cells is still not a row, or None if it is one."""
+    if commas_within and draft.rejected:
+        return "not_a_row"  # the commas were not within the name after all
+    if any(field in row for field in _IDENTITY_FIELDS):
+        return None if draft.identified else draft.unidentified_because
+    # Nothing was asked that tells devices apart: then every cell must be a value or a marker.
+    return None if draft.values and not draft.rejected else "not_a_row"
+
+
+def _no_rows(text: str, columns: csv_rows.Columns, has_header: bool) -> ParseError:
+    error = messages.no_reading(text, TOOL)
+    if error.reason != "unrecognized":
+        return error
+    if has_header:
+        return ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
+    return columns.mismatch(text) or error
+
+
+def _with_unreachable(devices: list[Device], said: Sequence[messages.Message]) -> list[Device]:
+    """Give each message to the device it is about; one that has no row is shown by its address alone, since
+    a GPU that fell off the bus must not vanish."""
+    for message in said:
+        if message.pci is None:
+            continue
+        for place, device in enumerate(devices):
+            if device.pci_address == message.pci:
+                devices[place] = replace(device, health=_worse(device.health, message))
+                break
+        else:
+            lost = messages.unreachable(message)
+            if lost is not None:
+                devices.append(lost)
+    return devices
+
+
+def _worse(health: Health, message: messages.Message) -> Health:
+    return messages.health_of(message) if health == UNKNOWN_HEALTH else health

@@ -1,0 +1,240 @@
+"""`nvidia-smi -q -x`: everything the tool knows of each GPU, its MIG devices and its processes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from xml.etree.ElementTree import Element
+
+from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
+from accelscope.readers.nvidia import cells, messages
+from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
+from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.nvidia.xml_tree import XmlBroken, log_of, tree_of
+from accelscope.readers.parsed import Parsed, ParseError
+
+TOOL = "nvidia-smi -q -x"
+
+
+def _device_file(text: str) -> str | None:
+    minor = cells.count(text)
+    return None if minor is None else f"nvidia{minor}"
+
+
+_CLOCKS = (
+    ("graphics", "graphics_clock"),
+    ("sm", "sm_clock"),
+    ("memory", "mem_clock"),
+    ("video", "video_clock"),
+)
+_THROTTLES = {
+    **{name: name for name in THROTTLE_BITS.values()},
+    "display_clocks_setting": "display_clock_setting",
+}
+_LINK = "pci/pci_gpu_link_info"
+
+# Path below <gpu>, place in the model, how to read it. The layout follows the age of the driver, not the
+# number of the DTD, so the first path that has a value is taken. module_power_readings is the whole board's.
+_PATHS: tuple[tuple[str, str, cells.Read], ...] = (
+    ("uuid", "uuid", cells.uuid),
+    ("serial", "serial", cells.identifier),
+    ("pci/pci_bus_id", "pci_address", pci_address),
+    ("minor_number", "device_name", _device_file),
+    ("product_name", "model", cells.words),
+    ("product_architecture", "architecture", cells.architecture),
+    ("vbios_version", "firmware_version", cells.words),
+    ("performance_state", "performance_state", cells.performance_state),
+    ("persistence_mode", "persistence_mode", cells.flag),
+    ("ecc_mode/current_ecc", "ecc_enabled", cells.flag),
+    ("mig_mode/current_mig", "mig_enabled", cells.flag),
+    ("utilization/gpu_util", "utilization_ratio", cells.ratio),
+    ("utilization/memory_util", "memory_utilization_ratio", cells.ratio),
+    ("utilization/encoder_util", "encoder_utilization_ratio", cells.ratio),
+    ("utilization/decoder_util", "decoder_utilization_ratio", cells.ratio),
+    ("utilization/jpeg_util", "jpeg_utilization_ratio", cells.ratio),
+    ("utilization/ofa_util", "optical_flow_utilization_ratio", cells.ratio),
+    ("fb_memory_usage/total", "memory_total_bytes", cells.memory),
+    ("fb_memory_usage/used", "memory_used_bytes", cells.memory),
+    ("fb_memory_usage/free", "memory_free_bytes", cells.memory),
+    ("fb_memory_usage/reserved", "memory_reserved_bytes", cells.memory),
+    ("bar1_memory_usage/total", "bar1_total_bytes", cells.memory),
+    ("bar1_memory_usage/used", "bar1_used_bytes", cells.memory),
+    ("temperature/gpu_temp", "temperature_celsius", cells.celsius),
+    ("temperature/memory_temp", "sensors.memory", cells.celsius),
+    ("temperature/gpu_temp_slow_threshold", "temperature_slowdown_celsius", cells.celsius),
+    ("temperature/gpu_temp_max_threshold", "temperature_shutdown_celsius", cells.celsius),
+    *(
+        (f"{readings}/{draw}", "power_watts", cells.watts)
+        for readings in ("gpu_power_readings", "power_readings")
+        for draw in ("instant_power_draw", "average_power_draw", "power_draw")
+    ),
+    ("gpu_power_readings/current_power_limit", "power_limit_watts", cells.watts),
+    ("power_readings/power_limit", "power_limit_watts", cells.watts),
+    *(
+        (f"{readings}/{kind}_power_limit", f"power_limit_{kind}_watts", cells.watts)
+        for readings in ("gpu_power_readings", "power_readings")
+        for kind in ("default", "min", "max")
+    ),
+    ("voltage/graphics_volt", "rails.graphics", cells.volts),
+    ("fan_speed", "fans.0", cells.ratio),
+    *(
+        (f"{group}/{tag}", f"clocks.{domain}{kind}", cells.hertz)
+        for domain, tag in _CLOCKS
+        for group, kind in (("clocks", ""), ("max_clocks", ".max"))
+    ),
+    (f"{_LINK}/pcie_gen/current_link_gen", "pcie.generation", cells.count),
+    (f"{_LINK}/pcie_gen/max_link_gen", "pcie.max_generation", cells.count),
+    (f"{_LINK}/link_widths/current_link_width", "pcie.width", cells.lanes),
+    (f"{_LINK}/link_widths/max_link_width", "pcie.max_width", cells.lanes),
+    ("pci/replay_counter", "pcie.replays_total", cells.count),
+    ("pci/tx_util", "pcie.transmit_bytes_per_second", cells.bytes_per_second),
+    ("pci/rx_util", "pcie.receive_bytes_per_second", cells.bytes_per_second),
+    *(
+        (f"clocks_{word}_reasons/clocks_{word}_reason_{tag}", f"throttles.{reason}", cells.flag)
+        for tag, reason in _THROTTLES.items()
+        for word in ("event", "throttle")
+    ),
+    *(
+        (f"ecc_errors/{span}/{path}", f"ecc.{severity}.{lasting}{block}", cells.count)
+        for span, lasting in (("volatile", "volatile"), ("aggregate", "lifetime"))
+        for severity, bits, word in (
+            ("corrected", "single", "correctable"),
+            ("uncorrected", "double", "uncorrectable"),
+        )
+        for path, block in (
+            (f"{bits}_bit/total", ""),
+            (f"dram_{word}", ".dram"),
+            (f"{bits}_bit/device_memory", ".dram"),
+            (f"sram_{word}", ".sram"),
+            (f"sram_{word}_parity", ".sram_parity"),
+            (f"sram_{word}_secded", ".sram_secded"),
+            (f"{bits}_bit/register_file", ".register_file"),
+            (f"{bits}_bit/l1_cache", ".l1"),
+            (f"{bits}_bit/l2_cache", ".l2"),
+            (f"{bits}_bit/texture_memory", ".texture"),
+            (f"{bits}_bit/texture_shm", ".texture_shm"),
+            (f"{bits}_bit/cbu", ".cbu"),
+        )
+    ),
+    ("retired_pages/multiple_single_bit_retirement/retired_count", "retired_pages.corrected", cells.count),
+    ("retired_pages/double_bit_retirement/retired_count", "retired_pages.uncorrected", cells.count),
+    ("remapped_rows/remapped_row_corr", "remapped_rows.correctable", cells.count),
+    ("remapped_rows/remapped_row_unc", "remapped_rows.uncorrectable", cells.count),
+    ("remapped_rows/remapped_row_pending", "remapped_rows.pending", cells.flag),
+    ("remapped_rows/remapped_row_failure", "remapped_rows.failed", cells.flag),
+)
+
+
+def parse(text: str) -> Parsed:
+    log = log_of(text)
+    if log is None:
+        return Parsed(error=messages.no_reading(text, TOOL))
+    broken: ParseError | None = None
+    try:
+        root = tree_of(log)
+    except XmlBroken as error:
+        broken = ParseError(error.reason, str(error))
+        if error.root is None:
+            return Parsed(error=broken)
+        root = error.root
+    rejected = Rejections()
+    devices: list[Device] = []
+    processes: list[Process] = []
+    gpus = root.findall("gpu")
+    # The log has no index, but one that shows all GPUs shows them in the order of their indices.
+    whole = broken is None and cells.count(root.findtext("attached_gpus") or "") == len(gpus)
+    for position, gpu in enumerate(gpus):
+        draft = _draft(gpu, root, index=position if whole else None)
+        rejected.extend(draft.rejected)
+        device = draft.device()
+        devices.append(device)
+        processes.extend(_processes(gpu, device, rejected))
+    if devices:
+        if broken is not None:
+            rejected.add(broken.text, broken.reason)
+        return Parsed(tuple(devices), tuple(processes), rejected=rejected.listed())
+    return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
+
+
+def _draft(gpu: Element, root: Element, index: int | None) -> Draft:
+    draft = Draft()
+    if index is not None:
+        draft.values["index"] = index
+    for path, place, read in _PATHS:
+        draft.take_told(place, gpu.findtext(path), read, path)
+    draft.take_told("pci_address", gpu.get("id"), pci_address, "id")
+    for tag in ("driver_version", "kmd_version"):
+        draft.take_told("driver_version", root.findtext(tag), cells.words, tag)
+    remapped = gpu.find("remapped_rows")
+    if remapped is not None and len(remapped) == 0:
+        draft.take_told("remapped_rows", remapped.text, lambda _: None, "remapped_rows")
+    draft.take_recovery_action(gpu.findtext("gpu_recovery_action") or "")
+    for tag, action in (("reset_required", "Reset"), ("drain_and_reset_recommended", "Drain and Reset")):
+        if cells.flag(gpu.findtext(f"gpu_reset_status/{tag}") or ""):
+            draft.recovery_action = draft.recovery_action or action
+    _take_partitions(gpu, draft)
+    return draft
+
+
+def _take_partitions(gpu: Element, draft: Draft) -> None:
+    """MIG devices. Those of one GPU instance share its memory, which stands at the first of them."""
+    instances = set()
+    for mig in gpu.findall("mig_devices/mig_device"):
+        partition = _partition(mig, draft.id)
+        if partition.gpu_instance_id is not None and partition.gpu_instance_id in instances:
+            for place in ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes"):
+                draft.absences[f"partitions.{partition.index}.{place}"] = AbsenceReason.SHARED
+            partition = replace(
+                partition, memory_total_bytes=None, memory_used_bytes=None, memory_free_bytes=None
+            )
+        instances.add(partition.gpu_instance_id)
+        draft.partitions.append(partition)
+
+
+def _partition(mig: Element, parent: str) -> Partition:
+    """The log tells a MIG device's instances, not its uuid: `-L` does, by the same index."""
+    index, instance, compute = (
+        cells.count(mig.findtext(tag) or "") for tag in ("index", "gpu_instance_id", "compute_instance_id")
+    )
+    total, used, free = (
+        cells.memory(mig.findtext(f"fb_memory_usage/{tag}") or "") for tag in ("total", "used", "free")
+    )
+    return Partition(
+        id=f"{parent}/" + (f"mig{index}" if instance is None else f"gi{instance}/ci{compute}"),
+        index=index,
+        gpu_instance_id=instance,
+        compute_instance_id=compute,
+        memory_total_bytes=total,
+        memory_used_bytes=used,
+        memory_free_bytes=free,
+        multiprocessors=cells.count(mig.findtext("device_attributes/shared/multiprocessor_count") or ""),
+    )
+
+
+def _processes(gpu: Element, device: Device, rejected: Rejections) -> Iterator[Process]:
+    partitions = {(p.gpu_instance_id, p.compute_instance_id): p.id for p in device.partitions}
+    for info in gpu.findall("processes/process_info"):
+        told = {element.tag: element.text or "" for element in info}
+        pid = cells.count(told.get("pid", ""))
+        if not pid:
+            rejected.add(f"pid: {told.get('pid', '')}", "not_a_row")
+            continue
+        kind = process_type(told.get("type", ""))
+        memory = cells.memory(told.get("used_memory", ""))
+        if kind is None:
+            rejected.add(f"type: {told['type']}", "unreadable")
+        if memory is None and cells.absence(told.get("used_memory", "")) is None:
+            rejected.add(f"used_memory: {told['used_memory']}", "unreadable")
+        gpu_instance = cells.count(told.get("gpu_instance_id", ""))
+        compute_instance = cells.count(told.get("compute_instance_id", ""))
+        yield Process(
+            pid=pid,
+            device=device.id,
+            device_index=device.index,
+            partition=None if gpu_instance is None else partitions.get((gpu_instance, compute_instance)),
+            gpu_instance_id=gpu_instance,
+            compute_instance_id=compute_instance,
+            name=program_name(told.get("process_name", "")),
+            type=kind and kind[0],
+            mps=kind and kind[1],
+            memory_bytes=memory,
+        )

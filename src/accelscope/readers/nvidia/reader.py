@@ -1,0 +1,46 @@
+"""The NVIDIA reader: NVML where its library is, else the nvidia-smi tool; looked for anew at each survey."""
+
+import time
+from collections.abc import Callable
+
+from accelscope.model import Reading, Vendor
+from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.readers.nvidia.smi import SmiSource
+
+_LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_missing"})
+
+
+class NvidiaReader:
+    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+        self._nvml = NvmlSource(options.paths, clock)
+        self._smi = SmiSource(options, clock)
+        self._source: NvmlSource | SmiSource = self._nvml
+
+    @property
+    def vendor(self) -> Vendor:
+        return Vendor.NVIDIA
+
+    def survey(self) -> Survey:
+        try:
+            survey = self._nvml.survey()
+        except ReaderError as error:
+            if error.reason not in _LIBRARY_IS_NO_USE or not self._smi.available():
+                if isinstance(error, DriverAbsent):
+                    raise DriverAbsent(f"{error}, and neither is nvidia-smi") from None
+                raise
+            self._source = self._smi
+            return self._smi.survey()
+        self._source = self._nvml
+        return survey
+
+    def read(self, key: str) -> Reading:
+        return self._source.read(key)
+
+    def close(self) -> None:
+        self._nvml.close()
+        self._smi.close()
+
+
+def open_reader(options: ReaderOptions) -> NvidiaReader:
+    return NvidiaReader(options)

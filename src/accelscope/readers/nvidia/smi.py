@@ -1,0 +1,204 @@
+"""The nvidia-smi source, for a node that has the tool but no NVML library.
+
+The tool tells of all GPUs at once, so it runs in the survey; reading a device only hands out its part.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from accelscope.model import Device, Health, HealthState, Process, Reading, Rejection
+from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
+from accelscope.readers.nvidia import (
+    parse_compute_apps,
+    parse_list,
+    parse_pmon,
+    parse_query_gpu,
+    parse_xml,
+)
+from accelscope.readers.nvidia.health import health_of
+from accelscope.readers.nvidia.messages import unknown_field
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.tool import Tool, ToolOutput
+
+# Known to every driver seen; asked for when the tool does not tell which fields it knows.
+_STABLE_FIELDS = (
+    "index",
+    "uuid",
+    "pci.bus_id",
+    "driver_version",
+    "memory.total",
+    "memory.used",
+    "memory.free",
+    "utilization.gpu",
+    "utilization.memory",
+    "temperature.gpu",
+    "power.draw",
+    "power.limit",
+    "clocks.sm",
+    "clocks.mem",
+    "pstate",
+    "fan.speed",
+    "mig.mode.current",
+    "ecc.errors.uncorrected.volatile.total",
+    "name",
+)
+_MOST_UNKNOWN_FIELDS = 20
+_QUOTED_FIELD = re.compile(r'"([a-z0-9_.]+)"', re.IGNORECASE)
+# The second pair is what drivers before 535 call the first.
+_THROTTLE_MASKS = (
+    "clocks_event_reasons.active",
+    "clocks_event_reasons.supported",
+    "clocks_throttle_reasons.active",
+    "clocks_throttle_reasons.supported",
+)
+_COMPUTE_APPS_FIELDS = "gpu_uuid,pid,used_memory,process_name"
+
+
+class SmiSource:
+    name = "nvidia-smi"
+
+    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+        self._tool = Tool(
+            options.paths.nvidia_smi,
+            timeout_seconds=options.tool_timeout_seconds,
+            environment=options.environment,
+        )
+        self._clock = clock
+        self._fields: list[str] | None = None
+        self._readings: dict[str, Reading] = {}
+        self._ids_by_address: dict[str, str] = {}
+
+    def available(self) -> bool:
+        return self._tool.find() is not None
+
+    def survey(self) -> Survey:
+        parsed, exit_code = self._query()
+        warnings = ["tool_exit_code"] if exit_code and parsed.devices else []
+        rejected = list(parsed.rejected)
+        devices = [self._identified(device) for device in parsed.devices]
+        if any(device.mig_enabled for device in devices):
+            devices = self._with_partitions(devices, rejected, warnings)
+        processes = self._processes(devices, rejected, warnings)
+        now = self._clock()
+        self._readings = {
+            device.id: Reading(
+                _judged(replace(device, read_at=now), now),
+                tuple(p for p in processes if p.device == device.id),
+            )
+            for device in devices
+        }
+        version = next((d.driver_version for d in devices if d.driver_version), None)
+        return Survey(self.name, tuple(self._readings), version, tuple(rejected), warnings=tuple(warnings))
+
+    def read(self, key: str) -> Reading:
+        reading = self._readings[key]
+        if reading.device.health.state is HealthState.LOST:
+            raise DeviceLost(reading.device.health.reason or "GPU is lost")
+        return reading
+
+    def close(self) -> None:
+        """Nothing is held between two runs of the tool."""
+
+    def _query(self) -> tuple[Parsed, int]:
+        fields = self._fields if self._fields is not None else self._wanted_fields()
+        for _ in range(_MOST_UNKNOWN_FIELDS):
+            output = self._tool.run([f"--query-gpu={','.join(fields)}", "--format=csv"])
+            unknown = unknown_field(output.text)
+            if unknown not in fields:
+                break
+            fields.remove(unknown)  # it costs itself only
+        self._fields = fields
+        parsed = parse_query_gpu.parse(output.text, fields)
+        if parsed.error is not None and not parsed.devices:
+            self._fields = None
+            if parsed.error.reason == "no_devices":
+                return Parsed(), 0  # the driver is up and shows none
+            raise ReaderError(parsed.error.reason, f"nvidia-smi: {parsed.error.text}")
+        return parsed, output.exit_code
+
+    def _wanted_fields(self) -> list[str]:
+        """What the model has a place for and this driver knows. The name comes last: it may hold commas."""
+        known = set(_QUOTED_FIELD.findall(self._tool.run(["--help-query-gpu"]).text))
+        if "uuid" not in known:
+            return list(_STABLE_FIELDS)
+        wanted = [field for field, _, _ in parse_query_gpu.FIELDS if field in known and field != "name"]
+        masks = [field for field in _THROTTLE_MASKS if field in known][:2]
+        return [*wanted, *masks, "name"]
+
+    def _identified(self, device: Device) -> Device:
+        """A GPU that fell off the bus is named by its address only: it is the one that was there before."""
+        address = device.pci_address
+        if address is None:
+            return device
+        if device.uuid is not None:
+            self._ids_by_address[address] = device.id
+            return device
+        return replace(device, id=self._ids_by_address.get(address, device.id))
+
+    def _with_partitions(
+        self, devices: list[Device], rejected: list[Rejection], warnings: list[str]
+    ) -> list[Device]:
+        measured = self._parsed(["-q", "-x"], parse_xml.parse, warnings)
+        listed = self._parsed(["-L"], parse_list.parse, warnings)
+        rejected += [*measured.rejected, *listed.rejected]
+        joined = {d.id: d.partitions for d in parse_list.named_partitions(measured, listed).devices}
+        return [replace(device, partitions=joined.get(device.id, ())) for device in devices]
+
+    def _processes(
+        self, devices: list[Device], rejected: list[Rejection], warnings: list[str]
+    ) -> list[Process]:
+        """pmon tells who ran and of what type, compute-apps how much memory compute processes hold."""
+        by_index = {device.index: device.id for device in devices}
+        monitored = self._parsed(["pmon", "-s", "um", "-c", "1"], parse_pmon.parse, warnings)
+        listed = self._parsed(
+            [f"--query-compute-apps={_COMPUTE_APPS_FIELDS}", "--format=csv"],
+            parse_compute_apps.parse,
+            warnings,
+        )
+        rejected += [*monitored.rejected, *listed.rejected]
+        found: dict[tuple[str, int], Process] = {}
+        for process in monitored.processes:
+            device = by_index.get(process.device_index)
+            if device is not None:
+                found[device, process.pid] = replace(process, device=device)
+        indices = {device.id: device.index for device in devices}
+        for process in listed.processes:
+            if process.device not in indices:
+                continue
+            key = (process.device, process.pid)
+            before = found.get(key)
+            if before is None:
+                found[key] = replace(process, device_index=indices[process.device])
+            else:
+                memory = before.memory_bytes if process.memory_bytes is None else process.memory_bytes
+                found[key] = replace(before, name=process.name or before.name, memory_bytes=memory)
+        return list(found.values())
+
+    def _parsed(self, arguments: list[str], parse: Callable[[str], Parsed], warnings: list[str]) -> Parsed:
+        """What a further run adds. Its failure costs what it would have added, and is counted."""
+        try:
+            output: ToolOutput = self._tool.run(arguments)
+        except ReaderError as error:
+            warnings.append(error.reason)
+            return Parsed()
+        parsed = parse(output.text)
+        if parsed.error is not None and parsed.error.reason != "not_supported":
+            warnings.append(parsed.error.reason)
+        return parsed
+
+
+def _judged(device: Device, now: float) -> Device:
+    """The row's own word about its health, else what its values say."""
+    if device.health.state is not HealthState.UNKNOWN:
+        return device
+    health: Health = health_of(
+        now=now,
+        remapped=device.remapped_rows,
+        ecc=device.ecc,
+        errors=device.errors,
+        throttles=device.throttles,
+        recovery_action=None,
+    )
+    return replace(device, health=health)

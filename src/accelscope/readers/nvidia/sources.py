@@ -1,0 +1,34 @@
+"""What `accelscope parse` can read of NVIDIA's tools."""
+
+from accelscope.readers.nvidia import parse_compute_apps, parse_list, parse_pmon, parse_query_gpu, parse_xml
+from accelscope.readers.sources import Source
+
+SOURCES = (
+    Source(
+        "nvidia-smi-query-gpu",
+        "nvidia-smi --query-gpu=… --format=csv: one row per GPU",
+        parse_query_gpu.parse,
+        default_fields=parse_query_gpu.DEFAULT_FIELDS,
+    ),
+    Source(
+        "nvidia-smi-pmon",
+        "nvidia-smi pmon: processes with their utilisation",
+        lambda text, _fields: parse_pmon.parse(text),
+    ),
+    Source(
+        "nvidia-smi-compute-apps",
+        "nvidia-smi --query-compute-apps=… --format=csv: compute processes with their memory",
+        parse_compute_apps.parse,
+        default_fields=parse_compute_apps.DEFAULT_FIELDS,
+    ),
+    Source(
+        "nvidia-smi-xml",
+        "nvidia-smi -q -x: all that the tool knows of GPUs, MIG devices and processes",
+        lambda text, _fields: parse_xml.parse(text),
+    ),
+    Source(
+        "nvidia-smi-list",
+        "nvidia-smi -L: GPUs and MIG devices with their uuids",
+        lambda text, _fields: parse_list.parse(text),
+    ),
+)

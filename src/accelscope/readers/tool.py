@@ -1,0 +1,125 @@
+"""Running a driver's tool: no shell, a deadline, a limit on what it may print, and its whole group killed."""
+
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from accelscope.readers.contract import ReaderError
+
+if TYPE_CHECKING:
+    import subprocess
+
+_CHUNK = 65536
+_STDERR_BYTES = 65536
+_KILL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    text: str  # standard output; what is not UTF-8 is replaced
+    complaint: str  # standard error
+    exit_code: int
+
+
+class Tool:
+    """One tool of this node. A run that cannot even be killed blocks further runs: never two stuck ones."""
+
+    def __init__(
+        self,
+        program: str,
+        *,
+        timeout_seconds: float,
+        environment: Mapping[str, str] | None = None,
+        limit_bytes: int = 16 * 2**20,
+    ) -> None:
+        self._program = program
+        self._timeout = timeout_seconds
+        self._environment = environment
+        self._limit = limit_bytes
+        self._stuck: subprocess.Popen[bytes] | None = None
+
+    def find(self) -> str | None:
+        return shutil.which(self._program)
+
+    def run(self, arguments: Sequence[str]) -> ToolOutput:
+        """Raises ReaderError, with a reason that begins with `tool_`."""
+        import subprocess  # noqa: PLC0415 - half a mebibyte that a node with NVML never needs
+
+        if self._stuck is not None and self._stuck.poll() is None:
+            raise ReaderError("tool_stuck", f"{self._program}: an earlier run cannot be ended")
+        self._stuck = None
+        place = self.find()
+        if place is None:
+            raise ReaderError("tool_missing", f"{self._program} is not on this node")
+        environment = {**(os.environ if self._environment is None else self._environment), "LC_ALL": "C"}
+        try:
+            child = subprocess.Popen(  # noqa: S603 - no shell; the program is the operator's setting
+                [place, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ReaderError("tool_not_started", f"{self._program}: {error}") from None
+        try:
+            text, complaint = self._read(child)
+            exit_code = child.wait(timeout=_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ReaderError("tool_timeout", f"{self._program} does not end") from None
+        finally:
+            self._end(child)
+        if exit_code < 0:
+            raise ReaderError("tool_killed", f"{self._program} was ended by signal {-exit_code}")
+        return ToolOutput(text.decode(errors="replace"), complaint.decode(errors="replace"), exit_code)
+
+    def _read(self, child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        deadline = time.monotonic() + self._timeout
+        out, err = child.stdout.fileno(), child.stderr.fileno()
+        texts: dict[int, bytearray] = {out: bytearray(), err: bytearray()}
+        poll = select.poll()
+        for descriptor in texts:
+            poll.register(descriptor, select.POLLIN)
+        open_pipes = set(texts)
+        while open_pipes:
+            left = deadline - time.monotonic()
+            events = poll.poll(left * 1000) if left > 0 else []
+            if not events:
+                raise ReaderError(
+                    "tool_timeout", f"{self._program} gave no answer within {self._timeout:g} s"
+                )
+            for descriptor, _ in events:
+                chunk = os.read(descriptor, _CHUNK)
+                if not chunk:
+                    poll.unregister(descriptor)
+                    open_pipes.discard(descriptor)
+                elif descriptor == out or len(texts[err]) < _STDERR_BYTES:
+                    texts[descriptor] += chunk
+            if len(texts[out]) > self._limit:
+                raise ReaderError("tool_output_too_big", f"{self._program} printed over {self._limit} bytes")
+        return bytes(texts[out]), bytes(texts[err])
+
+    def _end(self, child: "subprocess.Popen[bytes]") -> None:
+        """Kill the child's whole group, close the pipes, and take its exit code so that no zombie stays."""
+        import subprocess  # noqa: PLC0415 - as above
+
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        if child.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        try:
+            child.wait(timeout=_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._stuck = child

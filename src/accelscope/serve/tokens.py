@@ -1,0 +1,62 @@
+"""Bearer tokens from a file, re-read when it changes."""
+
+import logging
+
+# What hmac.compare_digest is made of; hmac itself would load OpenSSL, some 4 MiB, for this one function.
+from _operator import _compare_digest as equal_in_constant_time
+from pathlib import Path
+
+from accelscope.filewatch import FileWatch
+from accelscope.serve.error import ServeError
+from accelscope.serve.message import Request
+
+log = logging.getLogger(__name__)
+
+_SIZE_LIMIT = 64 * 1024  # bytes
+
+
+class TokenFile:
+    """Tokens that are accepted, one a line: two lines while a token is being rotated. Raises ServeError if
+    the file cannot be used at the start; later the old tokens stay until a good file is there."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._watch = FileWatch(path)
+        self._tokens = _read(self._watch.path)
+
+    def allows(self, request: Request) -> bool:
+        """`Authorization: Bearer`, or `X-AccelScope-Token`, since the API server's proxy drops the former."""
+        given = [request.headers.get("x-accelscope-token", "")]
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given.append(credentials.strip())
+        allowed = False
+        for sent in given:
+            for token in self._tokens:
+                # All are compared, so that the time taken tells nothing about which one came close.
+                allowed |= equal_in_constant_time(sent.encode("latin-1"), token)
+        return allowed
+
+    def refresh(self) -> None:
+        """Take up a changed file."""
+        if not self._watch.changed():
+            return
+        try:
+            self._tokens = _read(self._watch.path)
+        except ServeError as error:
+            log.warning("the token file cannot be used, the old tokens stay: %s", error)
+        else:
+            log.info("tokens re-read", extra={"fields": {"path": str(self._watch.path)}})
+
+
+def _read(path: Path) -> tuple[bytes, ...]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_SIZE_LIMIT + 1)
+    except OSError as error:
+        raise ServeError(f"token file {path}: {error.strerror or error}") from error
+    if len(content) > _SIZE_LIMIT:
+        raise ServeError(f"token file {path}: larger than {_SIZE_LIMIT // 1024} KiB")
+    tokens = tuple(line.strip() for line in content.splitlines() if line.strip())
+    if not tokens:
+        raise ServeError(f"token file {path}: holds no token")
+    return tokens

@@ -1,0 +1,56 @@
+"""The agent's process stays small because of what it does not import.
+
+Each module of its packages is imported in one fresh interpreter, and what came along by itself or through the
+standard library is compared with what must not. Importing every module is stricter than running: what a
+function imports when it needs it does not show here.
+"""
+
+import subprocess
+import sys
+
+PACKAGES = ["agent", "attribution", "config", "metrics", "model", "readers", "serve"]
+
+# Each brings megabytes, or a second way of doing what the agent does already.
+BANNED = {
+    "asyncio",
+    "concurrent.futures.process",
+    "email",
+    "http.client",
+    "http.server",
+    "multiprocessing",
+    "nvitop",
+    "prometheus_client",
+    "psutil",
+    "unittest",
+    "urllib.request",
+}
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module("accelscope." + name)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
+print("\\n".join(sys.modules))
+"""
+
+
+def imported(*packages: str) -> set[str]:
+    done = subprocess.run(
+        # -I and no coverage: only what the packages themselves ask for is to be seen.
+        [sys.executable, "-I", "-c", IMPORT_ALL, *packages],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={},
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_no_heavy_module_comes_along() -> None:
+    found = imported(*PACKAGES)
+    assert {f"accelscope.{package}" for package in PACKAGES} <= found
+    assert found & BANNED == set()

@@ -1,0 +1,76 @@
+"""The locks: complete, hashed, in step with pyproject.toml, and silent about where packages come from."""
+
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LOCKS = ["agent.txt", "dev.txt"]
+
+
+def lock_text(lock: str) -> str:
+    return (REPOSITORY / "requirements" / lock).read_text()
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Version by name. A requirement and its hashes are one line continued with backslashes."""
+    found: dict[str, str] = {}
+    for line in lock_text(lock).replace("\\\n", " ").splitlines():
+        if line and not line.lstrip().startswith("#"):
+            requirement = Requirement(line.split("--hash")[0].strip())
+            [version] = requirement.specifier
+            assert version.operator == "=="
+            assert re.search(r"--hash=sha256:[0-9a-f]{64}", line), f"{requirement.name} has no hash"
+            found[canonicalize_name(requirement.name)] = version.version
+    return found
+
+
+@pytest.fixture
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+
+
+def unsatisfied(declared: list[str], locked: dict[str, str]) -> list[str]:
+    """Requirements that no pin fulfils."""
+    found = []
+    for line in declared:
+        requirement = Requirement(line)
+        version = locked.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version):
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_address_of_a_registry(lock: str) -> None:
+    assert re.findall(r"\S*://\S*|--index-url.*|--find-links.*", lock_text(lock)) == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_requirement_is_pinned_and_hashed(lock: str) -> None:
+    assert pins(lock)
+
+
+def test_dev_lock_has_all_that_is_declared(pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    declared = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    assert unsatisfied(declared, pins("dev.txt")) == [], "pyproject.toml asks for these: make lock"
+
+
+def test_build_backend_is_locked(pyproject: dict[str, Any]) -> None:
+    assert unsatisfied(pyproject["build-system"]["requires"], pins("dev.txt")) == []
+
+
+def test_agent_lock_has_what_the_agent_needs_and_no_tools(pyproject: dict[str, Any]) -> None:
+    assert unsatisfied(pyproject["project"]["dependencies"], pins("agent.txt")) == [], "make lock"
+    assert {"pytest", "mypy", "psutil"} & pins("agent.txt").keys() == set()
+
+
+def test_agent_runs_with_the_versions_that_were_tested() -> None:
+    assert pins("agent.txt").items() <= pins("dev.txt").items()

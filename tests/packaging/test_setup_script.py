@@ -1,0 +1,147 @@
+"""scripts/setup on a machine where something is missing: one clear line that says what and how to get it.
+
+The script runs in a copy of its surroundings, with a PATH that holds only what the case allows. APT=no, or no
+apt-get at all, keeps it from touching the machine; that it installs packages rightly shows on fresh machines.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BASICS = ["cat", "cksum", "dirname", "grep", "id", "ln", "mkdir", "mktemp", "rm", "sh", "tail"]
+OLD_PYTHON = "#!/bin/sh\nexit 1\n"  # what any probe of its version amounts to
+BARE_PYTHON = """#!/bin/sh
+case "$2" in
+    *ensurepip*) exit 1 ;;
+    *-venv*) echo python3.11-venv ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A folder with the script's surroundings, and in `bin` all the commands there are."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name in BASICS:
+        found = shutil.which(name)
+        assert found is not None
+        (commands / name).symlink_to(found)
+    for name in ("scripts/setup", "requirements/dev.txt", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    return tmp_path
+
+
+def command(machine: Path, name: str, text: str) -> Path:
+    path = machine / "bin" / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def setup(machine: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+    """Exit code and all lines."""
+    done = subprocess.run(
+        [machine / "scripts" / "setup", *arguments],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=60,
+        env={"PATH": str(machine / "bin"), "TMPDIR": str(machine), **environment},
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_python_that_was_named_is_too_old(machine: Path) -> None:
+    old = command(machine, "old", OLD_PYTHON)
+    assert setup(machine, PYTHON=str(old)) == (
+        1,
+        [f"setup: PYTHON={old} is not a Python of version 3.11 or newer"],
+    )
+
+
+def test_python_without_venv_names_the_package(machine: Path) -> None:
+    bare = command(machine, "bare", BARE_PYTHON)
+    status, lines = setup(machine, PYTHON=str(bare), APT="no")
+    assert status == 1
+    assert lines == [
+        f"setup: the venv module of {bare} is missing and not installed (APT=no);"
+        " on Debian: apt-get install python3.11-venv"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("need", "packages"),
+    [
+        ("compiler", "gcc libc6-dev"),
+        ("openssl", "openssl"),
+        ("prometheus", "prometheus"),
+        ("promtool", "prometheus"),
+        ("node-exporter", "prometheus-node-exporter"),
+    ],
+)
+def test_needed_command_that_is_missing_ends_the_run(machine: Path, need: str, packages: str) -> None:
+    assert setup(machine, "--need", need) == (
+        1,
+        [
+            f"setup: {need} is missing and not installed (this is not a Debian system);"
+            f" on Debian: apt-get install {packages}"
+        ],
+    )
+
+
+def test_wanted_command_that_is_missing_is_said_and_no_more(machine: Path) -> None:
+    old = command(machine, "old", OLD_PYTHON)
+    _, lines = setup(machine, "--want", "systemd-analyze", PYTHON=str(old), APT="no")
+    assert lines[0] == (
+        "setup: systemd-analyze is missing and not installed (APT=no);"
+        " on Debian: apt-get install systemd; tests that use it are skipped"
+    )
+    assert lines[1].startswith("setup: PYTHON=")
+
+
+def test_installs_from_the_lock_once_and_again_when_it_changes(machine: Path) -> None:
+    # A Python whose venv is itself and whose pip only writes down what it was asked.
+    pip_log = machine / "pip.log"
+    stand_in = command(
+        machine,
+        "stand-in",
+        f"""#!/bin/sh
+case "$1 $2" in
+    "-m venv") mkdir -p .venv/bin && ln -sf "$0" .venv/bin/python ;;
+    "-m pip") echo "$*" >>{pip_log} ;;
+    "-c "*platform*) echo a stand-in ;;
+esac
+""",
+    )
+    first = setup(machine, PYTHON=str(stand_in))
+    assert first == (
+        0,
+        [
+            "setup: making .venv with a stand-in",
+            "setup: installing the locked versions (requirements/dev.txt)",
+            "setup: installing accelscope itself, editable",
+        ],
+    )
+    installs = [line for line in pip_log.read_text().splitlines() if " install " in line]
+    assert "--require-hashes" in installs[0]
+    assert installs[0].endswith("-r requirements/dev.txt")
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(installs[1].split())
+
+    assert setup(machine, PYTHON=str(stand_in)) == (0, [])
+
+    with (machine / "requirements" / "dev.txt").open("a") as lock:
+        lock.write("# changed\n")
+    assert setup(machine, PYTHON=str(stand_in)) == (0, first[1][1:])
+
+
+def test_leaves_no_temporary_file_behind(machine: Path) -> None:
+    before = sorted(machine.iterdir())
+    setup(machine, "--need", "openssl")
+    assert sorted(machine.iterdir()) == before
