@@ -23,7 +23,7 @@ setup: ## make .venv from the locked versions
 .PHONY: demo
 demo: ## run the agent on a simulated node with eight GPUs and say where its page is
 	@scripts/setup --need compiler
-	@scripts/demo
+	@$(BIN)/python scripts/demo
 
 .PHONY: test
 test: ## run all tests but the end-to-end ones, with coverage
@@ -56,6 +56,11 @@ format: ## format the code and apply ruff's safe fixes
 	@scripts/setup
 	$(BIN)/ruff check --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
+
+.PHONY: docs
+docs: ## remake the reference pages that are made from code
+	@scripts/setup
+	$(BIN)/python scripts/docs
 
 .PHONY: lock
 lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newest versions)

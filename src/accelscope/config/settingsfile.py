@@ -57,7 +57,9 @@ class _Document:
             return self._top(yaml.parse(self._text, Loader=parser))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            line = f":{mark.line + 1}" if mark else ""
+            # At the end of the text one of the two parsers counts a line more than there is.
+            last = self._text.count("\n") + 1
+            line = f":{min(mark.line + 1, last)}" if mark else ""
             problem = " ".join(str(error.problem or error.context).split())
             raise ConfigError(f"{self._path}{line}: not valid YAML: {problem}") from error
         except yaml.YAMLError as error:  # a character that YAML does not allow

@@ -452,8 +452,8 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_errors_total",
         "",
-        "Errors that the driver reported by code (XID, RAS, AXI, PCIe ...). Where it only tells of events, they "
-        "are counted from the start of the agent.",
+        "Errors that the driver reported by code (XID, RAS, AXI, PCIe ...). Where it only tells of events, "
+        "they are counted from the start of the agent.",
         ("kind", "code"),
         lambda d: [((e.kind, e.code), e.count) for e in d.errors],
     ),

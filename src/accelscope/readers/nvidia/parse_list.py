@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from accelscope.model import Device, Partition, Vendor, device_id
+from accelscope.model import Partition, Vendor, device_id
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.draft import Draft
 from accelscope.readers.nvidia.rejections import Rejections
@@ -13,7 +13,7 @@ from accelscope.readers.parsed import Parsed
 TOOL = "nvidia-smi -L"
 
 _LINE_LIMIT = 1000
-_GPU = re.compile(r"GPU\s+(\d{1,4}):(.*)", re.ASCII)
+_GPU = re.compile(r"\s*GPU\s+(\d{1,4}):(.*)", re.ASCII)
 # `MIG 1g.10gb     Device  2: (UUID: MIG-…)`; the profile's grammar is [<c>c.]<g>g.<mem>gb[+me|+gfx …].
 _MIG = re.compile(r"\s*MIG\s+(\S{1,64})\s+Device\s+(\d{1,4}):\s*\(UUID:\s*([^\s)]{1,128})\)\s*", re.ASCII)
 _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  # before R470: /<gi>/<ci>
@@ -21,35 +21,31 @@ _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  #
 
 def parse(text: str) -> Parsed:
     drafts: list[Draft] = []
-    unreachable: list[Device] = []
+    said = messages.Said()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        message = messages.message_of(line)
-        gpu = _GPU.match(line.rstrip()) if message is None and len(line) <= _LINE_LIMIT else None
-        mig = _MIG.fullmatch(line) if message is None and len(line) <= _LINE_LIMIT else None
-        if message is None and gpu is not None:
-            message = messages.message_of(gpu[2])  # the GPU's line may say why it cannot be named
+        gpu, mig = (
+            pattern.fullmatch(line.rstrip()) if len(line) <= _LINE_LIMIT else None for pattern in (_GPU, _MIG)
+        )
+        message = messages.message_of(gpu[2] if gpu else line)  # a GPU's line may say why it has no name
         if message is not None:
-            rejected.add(message.text, message.reason)
-            lost = messages.unreachable(message)
-            if lost is not None:
-                unreachable.append(replace(lost, index=int(gpu[1])) if gpu else lost)
+            said.add(replace(message, index=int(gpu[1])) if gpu else message)
         elif gpu is not None:
             drafts.append(_device(gpu[1], gpu[2]))
         elif mig is not None and drafts:
             drafts[-1].partitions.append(_partition(mig[1], mig[2], mig[3]))
         else:
             rejected.add(line, "not_a_row")
+    devices = messages.with_unreachable((draft.device() for draft in drafts), said)
+    if not drafts:
+        return Parsed(devices=devices, error=messages.no_reading(text, TOOL))
     for draft in drafts:
         rejected.extend(draft.rejected)
-    devices = (*(draft.device() for draft in drafts), *unreachable)
-    return Parsed(
-        devices=devices,
-        error=None if drafts else messages.no_reading(text, TOOL),
-        rejected=rejected.listed() if drafts else (),
-    )
+    for message in said:
+        rejected.add(message.text, message.reason)
+    return Parsed(devices=devices, rejected=rejected.listed())
 
 
 def named_partitions(measured: Parsed, listed: Parsed) -> Parsed:

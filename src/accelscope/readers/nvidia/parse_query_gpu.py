@@ -1,10 +1,8 @@
 """`nvidia-smi --query-gpu=… --format=csv[,noheader][,nounits]`: one row per GPU."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from accelscope.model import Device, Health, pci_address
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model import Device, pci_address
 from accelscope.readers.nvidia import cells, csv_rows, messages
 from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
 from accelscope.readers.nvidia.rejections import Rejections
@@ -42,9 +40,10 @@ _ECC_COUNTS = {
     "cbu": ".cbu",
 }
 
-# Field, place in the model, how to read it. Of several fields for one place the first with a value is taken:
+# Name, place in the model, how to read it. Of several fields for one place the first with a value is taken:
 # power.draw is an average on recent boards and what people compare with, so it goes before the last sample.
-FIELDS: tuple[tuple[str, str, cells.Read], ...] = (
+Field = tuple[str, str, cells.Read]
+FIELDS: tuple[Field, ...] = (
     ("index", "index", cells.count),
     ("uuid", "uuid", cells.uuid),
     ("serial", "serial", cells.identifier),
@@ -151,8 +150,9 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Devices of the output. `fields` are the columns of an output without a header line, in their order;
     where there is a header, it says them itself."""
     columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
+    wanted = _wanted(columns)
     devices: dict[object, Device] = {}
-    said: list[messages.Message] = []
+    said = messages.Said()
     rejected = Rejections()
     has_header = False
     for line in text.lstrip("\ufeff").split("\n"):
@@ -160,20 +160,20 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
             continue
         found = csv_rows.header(line, _KNOWN, _ALIASES)
         if found is not None:
-            columns = found
+            columns, wanted = found, _wanted(found)
             if not has_header and not devices:
                 rejected.clear()  # a banner before the output is not a part of it
             has_header = True
             continue
         message = messages.message_of(line)
         if message is not None:
-            said.append(message)
+            said.add(message)
             continue
         row = columns.row(line, free_text="name")
         if row is None:
             rejected.add(line, "not_a_row")
             continue
-        draft = _draft(row)
+        draft = _draft(row, wanted)
         refusal = _refusal(draft, row, commas_within=line.count(",") > columns.commas)
         if refusal is not None:
             rejected.add(line, refusal)
@@ -189,17 +189,21 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
     return Parsed(
-        devices=tuple(_with_unreachable(list(devices.values()), said)),
+        devices=messages.with_unreachable(devices.values(), said),
         error=error,
         rejected=rejected.listed(),
     )
 
 
-def _draft(row: Mapping[str, str]) -> Draft:
+def _wanted(columns: csv_rows.Columns) -> tuple[Field, ...]:
+    """Those of the fields that are columns here, in the order of preference."""
+    return tuple(field for field in FIELDS if field[0] in columns.names)
+
+
+def _draft(row: Mapping[str, str], wanted: Sequence[Field]) -> Draft:
     draft = Draft()
-    for field, place, read in FIELDS:
-        if field in row:
-            draft.take(place, row[field], read, field)
+    for name, place, read in wanted:
+        draft.take(place, row[name], read, name)
     draft.take_throttle_masks(row.get(_ACTIVE), row.get(_SUPPORTED))
     draft.take_recovery_action(row.get(_RECOVERY_ACTION, ""))
     return draft
@@ -222,24 +226,3 @@ def _no_rows(text: str, columns: csv_rows.Columns, has_header: bool) -> ParseErr
     if has_header:
         return ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
     return columns.mismatch(text) or error
-
-
-def _with_unreachable(devices: list[Device], said: Sequence[messages.Message]) -> list[Device]:
-    """Give each message to the device it is about; one that has no row is shown by its address alone, since
-    a GPU that fell off the bus must not vanish."""
-    for message in said:
-        if message.pci is None:
-            continue
-        for place, device in enumerate(devices):
-            if device.pci_address == message.pci:
-                devices[place] = replace(device, health=_worse(device.health, message))
-                break
-        else:
-            lost = messages.unreachable(message)
-            if lost is not None:
-                devices.append(lost)
-    return devices
-
-
-def _worse(health: Health, message: messages.Message) -> Health:
-    return messages.health_of(message) if health == UNKNOWN_HEALTH else health

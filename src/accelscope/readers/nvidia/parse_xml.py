@@ -127,7 +127,9 @@ _PATHS: tuple[tuple[str, str, cells.Read], ...] = (
 def parse(text: str) -> Parsed:
     log = log_of(text)
     if log is None:
-        return Parsed(error=messages.no_reading(text, TOOL))
+        lost = messages.with_unreachable((), messages.Said(messages.messages_in(text)))
+        return Parsed(devices=lost, error=messages.no_reading(text, TOOL))
+    said = messages.Said(messages.messages_in(text.replace(log, "")))  # around the log, not within it
     broken: ParseError | None = None
     try:
         root = tree_of(log)
@@ -151,7 +153,10 @@ def parse(text: str) -> Parsed:
     if devices:
         if broken is not None:
             rejected.add(broken.text, broken.reason)
-        return Parsed(tuple(devices), tuple(processes), rejected=rejected.listed())
+        for message in said:
+            rejected.add(message.text, message.reason)
+        shown = messages.with_unreachable(devices, said)
+        return Parsed(shown, tuple(processes), rejected=rejected.listed())
     return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
 
 

@@ -1,0 +1,1 @@
+"""Simulated NVIDIA driver: its library, its tool and what they show."""

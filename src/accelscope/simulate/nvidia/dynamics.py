@@ -1,0 +1,325 @@
+"""How a simulated GPU behaves: from its processes' loads and its faults to what it shows at an instant.
+
+Everything is a function of the time asked for. Rates follow the load linearly, so that counters (energy,
+bytes) are the load's exact integral: they never run backwards and agree with the rates shown beside them.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from accelscope.simulate import identity
+from accelscope.simulate.faults import DEFAULT_XID, Fault, FaultKind
+from accelscope.simulate.nvidia.gpu import Gpu
+from accelscope.simulate.nvidia.mig import COMPUTE_SLICES, MigDevice
+from accelscope.simulate.nvidia.readings import (
+    GPU_IDLE,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    SW_POWER_CAP,
+    SW_THERMAL,
+    Activity,
+    EccReading,
+    GpuReading,
+    LinkReading,
+    MigReading,
+    ProcessReading,
+    Remapping,
+    XidEvent,
+)
+from accelscope.simulate.workload import Placement
+
+_MIB = 1 << 20
+_CONTEXT_BYTES = 4 * _MIB  # what the driver itself holds on a card
+_INSTANCE_BYTES = 12 * _MIB  # and on a MIG instance
+_BUSY = 0.005  # below this a driver's sampling sees nothing
+_POWER_AT_FULL_LOAD = 0.985  # of the limit
+_POWER_CAP_FROM = 0.97
+_HEAT_STEP_SECONDS = 5.0
+_HEAT_STEPS = 12
+_HEAT_TIME_CONSTANT = 20.0
+_HEADROOM_AT_FULL_POWER = 18  # degrees below slowdown
+_HOT_CLOCK = 0.55  # of the highest, when the card protects itself
+_STORM_CORRECTED_PER_SECOND = 40
+_STORM_SECONDS_PER_UNCORRECTED = 30
+_STORM_SECONDS_PER_ROW = 60
+_XID_LOST, _XID_ROW_REMAP, _XID_CONTAINED_ECC, _XID_RESET = 79, 63, 94, 154
+_REMEMBERED_XIDS = 64
+_GPM_METRICS = {  # nvmlGpmMetricId_t: share of the load
+    1: 1.0,  # graphics: anything at all ran
+    2: 0.86,  # SMs busy
+    3: 0.42,  # warps resident
+    4: 0.18,  # integer
+    5: 0.55,  # any tensor
+    7: 0.55,  # half-precision tensor
+    10: 0.48,  # DRAM bandwidth
+    11: 0.02,  # fp64
+    12: 0.21,  # fp32
+    13: 0.11,  # fp16
+}
+_DEVICE_FAULTS = (FaultKind.VANISHED, FaultKind.LOST, FaultKind.RESET_REQUIRED, FaultKind.HANG)
+
+
+class _Load:
+    """Sum of the loads on a card or a part of it, as a share of that card or part."""
+
+    def __init__(self, placements: Iterable[tuple[Placement, float]]) -> None:
+        self._shares = tuple(placements)
+
+    def integral(self, at: float) -> float:
+        return sum(share * placement.curve.integral(at) for placement, share in self._shares)
+
+    def total(self, at: float) -> float:
+        """Load-seconds since simulated time zero."""
+        return self.integral(at) - self.integral(0.0)
+
+    def mean(self, at: float, window: float = 1.0) -> float:
+        return (self.integral(at) - self.integral(at - window)) / window
+
+    def now(self, at: float) -> float:
+        return sum(share * placement.curve.at(at) for placement, share in self._shares)
+
+
+class GpuDynamics:
+    def __init__(self, gpu: Gpu, placements: Sequence[Placement]) -> None:
+        self._gpu = gpu
+        self._placements = tuple(p for p in placements if p.device == gpu.slot)
+        self._load = _Load((p, self._part(p).share if self._part(p) else 1.0) for p in self._placements)
+        full = gpu.spec.power_limit_watts * _POWER_AT_FULL_LOAD
+        self._power_span = max(0.0, full - gpu.card.power.idle_watts)
+
+    def _part(self, placement: Placement) -> MigDevice | None:
+        return None if placement.instance is None else self._gpu.mig[placement.instance]
+
+    def _between(self, low: float, high: float, name: str) -> float:
+        return identity.between(low, high, self._gpu.seed, "nvidia", name, self._gpu.slot)
+
+    def reading(self, at: float, faults: Sequence[Fault], index: int | None) -> GpuReading:
+        """`faults` are all that this GPU ever had up to now; `index` its place in the enumeration."""
+        gpu, card = self._gpu, self._gpu.card
+        active = {fault.kind for fault in faults if fault.active(at)}
+        hot = FaultKind.HOT in active
+        mean, busy = self._load.mean(at), self._load.mean(at) > _BUSY
+        average = card.power.idle_watts + self._power_span * mean
+        processes = tuple(self._process(p, at) for p in self._placements if p.curve.runs_at(at))
+        temperature = card.temperature.slowdown + 2 if hot else self._temperature(at)
+        sm_clock = self._sm_clock(mean, hot=hot)
+        mig = self._mig(processes, at)
+        used = _CONTEXT_BYTES + (
+            sum({m.part.gpu_instance_id: m.memory_used_bytes for m in mig}.values())
+            if gpu.partitioned
+            else sum(p.placement.memory_bytes(at) for p in processes)
+        )
+        encoding = [p.encoder or 0 for p in processes]
+        decoding = [p.decoder or 0 for p in processes]
+        transmit, receive = (self._between(low, high, name) * 1e9 for low, high, name in _PCIE_GB_PER_SECOND)
+        fan = self._fan_percent(temperature)
+        retired = self._storm_rows(at, faults) if card.ecc and not card.row_remapping else None
+        return GpuReading(
+            gpu=gpu,
+            index=index,
+            fault=next((str(kind) for kind in _DEVICE_FAULTS if kind in active), None),
+            utilization_percent=min(100, round(100 * mean)),
+            memory_utilization_percent=min(100, round(100 * self._memory_traffic(at))),
+            encoder_percent=min(100, sum(encoding)),
+            decoder_percent=min(100, sum(decoding)),
+            memory_total_bytes=card.memory_mib * _MIB,
+            memory_reserved_bytes=card.reserved_mib * _MIB,
+            memory_used_bytes=used,
+            bar1_used_bytes=min(card.bar1_mib, 2 + 2 * len(processes)) * _MIB,
+            temperature_celsius=temperature,
+            memory_temperature_celsius=round(temperature * 0.92) if card.temperature.memory_max else None,
+            power_average_milliwatts=int(1000 * average),
+            power_instant_milliwatts=int(
+                1000 * (card.power.idle_watts + self._power_span * self._load.now(at))
+            ),
+            energy_millijoules=self._energy(at),
+            sm_clock_mhz=sm_clock,
+            memory_clock_mhz=card.clocks.max_memory if busy else card.clocks.idle_memory,
+            video_clock_mhz=card.clocks.max_video * sm_clock // card.clocks.max_sm // 15 * 15,
+            pstate=card.busy_pstate if busy else card.idle_pstate,
+            fan_percent=fan,
+            fan_rpm=None if fan is None else fan * 33,
+            pcie_generation=card.pcie_generation if busy else card.idle_pcie_generation,
+            pcie_transmit_kb_per_second=int(transmit * mean / 1000),
+            pcie_receive_kb_per_second=int(receive * mean / 1000),
+            pcie_transmit_bytes=self._counted("pcie tx", transmit, at),
+            pcie_receive_bytes=self._counted("pcie rx", receive, at),
+            pcie_replays=int(self._between(0, 3, "replays") + at * self._between(0, 0.002, "replay rate")),
+            clock_event_reasons=self._reasons(average, busy=busy, hot=hot),
+            thermal_violation_nanoseconds=int(1e9 * _seconds(faults, FaultKind.HOT, at)),
+            ecc=self._ecc(at, faults) if card.ecc else None,
+            remapping=self._remapping(at, faults) if card.row_remapping else None,
+            retired_pages=None if retired is None else (0, retired),
+            retirement_pending=bool(retired),
+            links=tuple(self._link(link, at) for link in range(gpu.links)),
+            activity=_activity(self._load, at) if card.gpm else (),
+            instance_activity=self._instance_activity(at) if card.gpm else (),
+            xids=_xids(faults, at),
+            mig=mig,
+            processes=processes,
+        )
+
+    def _temperature(self, at: float) -> int:
+        """The card warms up and cools down slowly: the power of the last minute, recent moments counting
+        most, through a resistance that leaves some headroom at full power."""
+        card = self._gpu.card
+        weights = [math.exp(-step * _HEAT_STEP_SECONDS / _HEAT_TIME_CONSTANT) for step in range(_HEAT_STEPS)]
+        lagging = sum(
+            weight * self._load.mean(at - step * _HEAT_STEP_SECONDS, _HEAT_STEP_SECONDS)
+            for step, weight in enumerate(weights)
+        ) / sum(weights)
+        full = card.power.idle_watts + self._power_span
+        power = card.power.idle_watts + self._power_span * lagging
+        ambient = self._gpu.spec.ambient_celsius + self._between(0, 4, "ambient")
+        rise = card.temperature.slowdown - _HEADROOM_AT_FULL_POWER - ambient
+        return round(ambient + rise * power / full)
+
+    def _sm_clock(self, mean: float, *, hot: bool) -> int:
+        clocks = self._gpu.card.clocks
+        if hot:
+            return int(clocks.max_sm * _HOT_CLOCK) // 15 * 15
+        if mean <= _BUSY:
+            return clocks.idle_sm
+        return int(clocks.max_sm * (1 - 0.12 * mean**3)) // 15 * 15
+
+    def _fan_percent(self, temperature: int) -> int | None:
+        if self._gpu.card.fans == 0:
+            return None
+        return 0 if temperature < 50 else min(100, 30 + round((temperature - 50) * 1.6))
+
+    def _reasons(self, watts: float, *, busy: bool, hot: bool) -> int:
+        if hot:
+            return HW_SLOWDOWN | SW_THERMAL | HW_THERMAL
+        if watts >= self._gpu.spec.power_limit_watts * _POWER_CAP_FROM:
+            return SW_POWER_CAP
+        return 0 if busy else GPU_IDLE
+
+    def _energy(self, at: float) -> int:
+        joules = self._gpu.card.power.idle_watts * at + self._power_span * self._load.total(at)
+        return int(1000 * (self._between(1e6, 5e8, "energy") + joules))
+
+    def _counted(self, name: str, per_second_at_full_load: float, at: float) -> int:
+        return int(self._between(1e9, 1e12, name) + per_second_at_full_load * self._load.total(at))
+
+    def _memory_traffic(self, at: float) -> float:
+        return sum(
+            p.memory_intensity * p.curve.mean(at) * (part.share if (part := self._part(p)) else 1.0)
+            for p in self._placements
+        )
+
+    def _process(self, placement: Placement, at: float) -> ProcessReading:
+        part = self._part(placement)
+        spec = placement.process.spec
+        mean = placement.curve.mean(at)
+        sampled = mean > _BUSY and not self._gpu.partitioned
+        return ProcessReading(
+            placement=placement,
+            gpu_instance_id=part.gpu_instance_id if part else None,
+            compute_instance_id=part.compute_instance_id if part else None,
+            memory_bytes=placement.memory_bytes(at) if spec.memory_reported else None,
+            sm=round(100 * mean) if sampled else None,
+            memory=round(100 * mean * placement.memory_intensity) if sampled else None,
+            encoder=round(100 * mean * spec.encoder) if sampled else None,
+            decoder=round(100 * mean * spec.decoder) if sampled else None,
+        )
+
+    def _mig(self, processes: Sequence[ProcessReading], at: float) -> tuple[MigReading, ...]:
+        def used(instance: int) -> int:
+            held = (p.placement.memory_bytes(at) for p in processes if p.gpu_instance_id == instance)
+            return _INSTANCE_BYTES + sum(held)
+
+        return tuple(
+            MigReading(
+                part=part,
+                uuid=self._gpu.mig_uuid(part),
+                name=f"{self._gpu.card.name} MIG {part.name}",
+                memory_total_bytes=part.profile.memory_mib * _MIB,
+                memory_used_bytes=used(part.gpu_instance_id),
+            )
+            for part in self._gpu.mig
+        )
+
+    def _instance_activity(self, at: float) -> tuple[tuple[int, tuple[Activity, ...]], ...]:
+        slices = {part.gpu_instance_id: part.profile.slices for part in self._gpu.mig}
+        result = []
+        for instance, count in slices.items():
+            load = _Load(
+                (placement, part.share * COMPUTE_SLICES / count)
+                for placement in self._placements
+                if (part := self._part(placement)) and part.gpu_instance_id == instance
+            )
+            result.append((instance, _activity(load, at)))
+        return tuple(result)
+
+    def _link(self, link: int, at: float) -> LinkReading:
+        nvlink = self._gpu.card.nvlink
+        active = self._gpu.link_active(link)
+        rate = nvlink.mbps * 1e6 / 1024 * self._between(0.2, 0.35, f"link {link}") if nvlink and active else 0.0
+        return LinkReading(
+            link=link,
+            active=active,
+            transmit_kib=int(rate * self._load.total(at)),
+            receive_kib=int(rate * 0.97 * self._load.total(at)),
+            replays=int(self._between(0, 2, f"link {link} replays")) if active else 0,
+            recoveries=0,
+            crc_errors=int(at * self._between(0, 0.0005, f"link {link} crc")) if active else 0,
+        )
+
+    def _ecc(self, at: float, faults: Sequence[Fault]) -> EccReading:
+        storms = [fault for fault in faults if fault.kind is FaultKind.ECC_STORM and fault.begin <= at]
+        corrected = sum(12 + int(_STORM_CORRECTED_PER_SECOND * s.seconds(at)) for s in storms)
+        uncorrected = sum(1 + int(s.seconds(at) / _STORM_SECONDS_PER_UNCORRECTED) for s in storms)
+        return EccReading(
+            volatile_corrected=corrected,
+            volatile_uncorrected=uncorrected,
+            aggregate_corrected=corrected + int(self._between(0, 9, "ecc history")),
+            aggregate_uncorrected=uncorrected,
+        )
+
+    def _storm_rows(self, at: float, faults: Sequence[Fault]) -> int:
+        storms = (fault for fault in faults if fault.kind is FaultKind.ECC_STORM and fault.begin <= at)
+        return sum(1 + int(storm.seconds(at) / _STORM_SECONDS_PER_ROW) for storm in storms)
+
+    def _remapping(self, at: float, faults: Sequence[Fault]) -> Remapping:
+        rows = self._storm_rows(at, faults)
+        return Remapping(correctable=2 * rows, uncorrectable=rows, pending=rows > 0, failed=False)
+
+
+_PCIE_GB_PER_SECOND = ((0.4, 2.5, "pcie transmit"), (1.0, 6.0, "pcie receive"))  # at full load
+
+
+def _activity(load: _Load, at: float) -> tuple[Activity, ...]:
+    mean, total = load.mean(at), load.total(at)
+    return tuple(
+        Activity(metric=metric, percent=100 * share * mean, integral=100 * share * total)
+        for metric, share in _GPM_METRICS.items()
+    )
+
+
+def _seconds(faults: Sequence[Fault], kind: FaultKind, at: float) -> float:
+    return sum(fault.seconds(at) for fault in faults if fault.kind is kind)
+
+
+def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
+    """In the order of their times, so that an event keeps its number as time goes on."""
+    events: list[tuple[float, int]] = []
+    for fault in faults:
+        if fault.begin > at:
+            continue
+        match fault.kind:
+            case FaultKind.LOST:
+                events.append((fault.begin, _XID_LOST))
+            case FaultKind.RESET_REQUIRED:
+                events.append((fault.begin, _XID_RESET))
+            case FaultKind.XID:
+                events.append((fault.begin, fault.code or DEFAULT_XID))
+            case FaultKind.ECC_STORM:
+                events.append((fault.begin, _XID_ROW_REMAP))
+                repeats = int(fault.seconds(at) / _STORM_SECONDS_PER_UNCORRECTED) + 1
+                events += [
+                    (fault.begin + i * _STORM_SECONDS_PER_UNCORRECTED, _XID_CONTAINED_ECC)
+                    for i in range(repeats)
+                ]
+    events.sort(key=lambda event: event[0])
+    numbered = [XidEvent(number=number, code=code) for number, (_, code) in enumerate(events, start=1)]
+    return tuple(numbered[-_REMEMBERED_XIDS:])

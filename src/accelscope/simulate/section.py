@@ -1,0 +1,138 @@
+"""Reading one mapping of a YAML file, key by key, with errors that name the key and what is allowed."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?")
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+class DescriptionError(ValueError):
+    """A node's description that cannot be used. One line: where, what is wrong, what is allowed."""
+
+
+class Section:
+    """Each reading method takes a key off; `finish` complains about those that nobody asked for."""
+
+    def __init__(self, document: object, where: str) -> None:
+        if not isinstance(document, Mapping):
+            raise DescriptionError(f"{where or 'the description'}: expected a mapping, got {_kind(document)}")
+        self._left: dict[Any, Any] = dict(document)
+        self._known: list[str] = []
+        self._where = where
+
+    def path(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    def error(self, key: str, text: str) -> DescriptionError:
+        return DescriptionError(f"{self.path(key)}: {text}")
+
+    def take(self, key: str) -> Any:
+        """The raw value, or None."""
+        self._known.append(key)
+        return self._left.pop(key, None)
+
+    def finish(self) -> None:
+        if self._left:
+            unknown = ", ".join(repr(key) for key in self._left)
+            place = f"{self._where}: " if self._where else ""
+            raise DescriptionError(f"{place}unknown key {unknown}; allowed: {', '.join(self._known)}")
+
+    def text(self, key: str, default: str) -> str:
+        value = self.take(key)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value or "\n" in value:
+            raise self.error(key, f"expected a text, got {_kind(value)}")
+        return value
+
+    def optional_text(self, key: str, pattern: str, meaning: str) -> str | None:
+        value = self.take(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise self.error(key, f"{value!r} is not {meaning}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.take(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, got {value!r}")
+        return value
+
+    def integer(self, key: str, default: int, low: int, high: int) -> int:
+        value = self.take(key)
+        return default if value is None else self._integer(key, value, low, high)
+
+    def optional_integer(self, key: str, low: int, high: int) -> int | None:
+        value = self.take(key)
+        return None if value is None else self._integer(key, value, low, high)
+
+    def _integer(self, key: str, value: object, low: int, high: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.error(key, f"expected a whole number from {low} to {high}, got {value!r}")
+        return value
+
+    def number(self, key: str, default: float, low: float, high: float) -> float:
+        value = self.take(key)
+        return default if value is None else self._number(key, value, low, high)
+
+    def optional_number(self, key: str, low: float, high: float) -> float | None:
+        value = self.take(key)
+        return None if value is None else self._number(key, value, low, high)
+
+    def _number(self, key: str, value: object, low: float, high: float) -> float:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
+            upper = f" to {high:g}" if math.isfinite(high) else " on"
+            raise self.error(key, f"expected a number from {low:g}{upper}, got {value!r}")
+        return float(value)  # type: ignore[arg-type]
+
+    def size(self, key: str, default: int) -> int:
+        """Bytes, from a whole number or a text such as 12GiB."""
+        value = self.take(key)
+        if value is None:
+            return default
+        match = _SIZE.fullmatch(str(value))
+        if isinstance(value, bool) or match is None:
+            raise self.error(key, f"expected a size such as 12GiB or 800MiB, got {value!r}")
+        return int(float(match[1]) * _UNITS[match[2] or "B"])
+
+    def choice(self, key: str, options: type[Choice], default: Choice) -> Choice:
+        value = self.take(key)
+        if value is None:
+            return default
+        try:
+            return options(str(value))
+        except ValueError:
+            raise self.error(key, f"{value!r} is not known; allowed: {', '.join(options)}") from None
+
+    def items(self, key: str) -> tuple[tuple[str, object], ...]:
+        """The members of a list, each with its place; none when the key is not there."""
+        value = self.take(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self.error(key, f"expected a list, got {_kind(value)}")
+        return tuple((f"{self.path(key)}[{i}]", member) for i, member in enumerate(value))
+
+    def sections(self, key: str, read: Callable[["Section"], Any]) -> tuple[Any, ...]:
+        results = []
+        for where, member in self.items(key):
+            section = Section(member, where)
+            results.append(read(section))
+            section.finish()
+        return tuple(results)
+
+
+def _kind(value: object) -> str:
+    return {dict: "a mapping", list: "a list", str: "a text", type(None): "nothing"}.get(
+        type(value), repr(value)
+    )

@@ -1,0 +1,96 @@
+"""Processes of a node: who they are, where they run, how busy each is there."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from accelscope.simulate import identity
+from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
+from accelscope.simulate.spec import NodeSpec, ProcessSpec, ProcessType
+
+_FULL = 0.98  # processes that want more than this of a device together are scaled down to it
+_LOWEST_PID = 1_000_000
+_HIGHEST_PID = 4_190_000
+_CHUNK = 2 << 20  # allocators take memory in pieces of 2 MiB
+_BREATHING = 0.06  # share of its memory that a process with a changing load gives back and takes again
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedProcess:
+    pid: int
+    workload: int  # its place in the description
+    spec: ProcessSpec
+    start_ticks: int  # since boot, in hundredths of a second, as /proc has it
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One process on one device (or MIG device). The curve is of what it runs on, not of the whole card."""
+
+    process: SimulatedProcess
+    device: int
+    instance: int | None
+    curve: LoadCurve
+    memory_intensity: float  # memory traffic at full load, ratio
+
+    @property
+    def type(self) -> ProcessType:
+        return self.process.spec.type
+
+    def memory_bytes(self, at: float) -> int:
+        whole = self.process.spec.memory_bytes
+        if self.curve.shape in (Shape.STEADY, Shape.IDLE):
+            return whole
+        tide = (1 + math.sin(math.tau * (at / (3 * self.curve.period) + self.curve.phase))) / 2
+        return whole - int(whole * _BREATHING * tide) // _CHUNK * _CHUNK
+
+
+def uptime_at_start(seed: int) -> float:
+    """Seconds that the node had been up at simulated time zero."""
+    return float(identity.whole(86_400, 90 * 86_400, seed, "uptime"))
+
+
+def place(spec: NodeSpec) -> tuple[Placement, ...]:
+    """Every process on every device it uses, with loads that fit on the devices."""
+    wanted: list[Placement] = []
+    for number, workload in enumerate(spec.processes):
+        for copy in range(workload.count):
+            shared = _process(spec.seed, number, workload, copy, None) if workload.spans_devices else None
+            for device in workload.devices:
+                process = shared or _process(spec.seed, number, workload, copy, device)
+                path = (number, copy, device)
+                curve = LoadCurve(
+                    shape=workload.load.shape,
+                    level=workload.load.level,
+                    period=workload.load.period_seconds or DEFAULT_PERIOD_SECONDS[workload.load.shape],
+                    phase=identity.fraction(spec.seed, "phase", *path),
+                    begin=-math.inf if workload.begin is None else workload.begin,
+                    until=math.inf if workload.until is None else workload.until,
+                )
+                intensity = identity.between(0.3, 0.8, spec.seed, "intensity", number)
+                wanted.append(Placement(process, device, workload.instance, curve, intensity))
+    return _fitted(wanted)
+
+
+def _process(seed: int, number: int, spec: ProcessSpec, copy: int, device: int | None) -> SimulatedProcess:
+    path = (number, copy, device)
+    pid = spec.pid or identity.whole(_LOWEST_PID, _HIGHEST_PID, seed, "pid", *path)
+    age = identity.between(600, 80_000, seed, "age", *path) if spec.begin is None else -spec.begin
+    ticks = int((uptime_at_start(seed) - age) * 100)
+    return SimulatedProcess(pid, number, spec, ticks)
+
+
+def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:
+    peaks: dict[tuple[int, int | None], float] = defaultdict(float)
+    for placement in wanted:
+        peaks[placement.device, placement.instance] += placement.curve.peak
+    return tuple(
+        Placement(
+            placement.process,
+            placement.device,
+            placement.instance,
+            placement.curve.scaled(min(1.0, _FULL / max(peaks[placement.device, placement.instance], _FULL))),
+            placement.memory_intensity,
+        )
+        for placement in wanted
+    )

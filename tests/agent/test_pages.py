@@ -1,0 +1,128 @@
+"""What the server answers over the last snapshot."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+
+from accelscope.agent.pages import Pages
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import AgentState, Device, ReaderState, Snapshot, Vendor
+from accelscope.model.wire import read_snapshot
+from accelscope.serve import Request, Response, Route
+
+SNAPSHOT = Snapshot(
+    node="n1",
+    taken_at=1.0,
+    agent=AgentState(version="1", started_at=0.0),
+    interval_seconds=10.0,
+    readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True),),
+    devices=(Device(vendor=Vendor.NVIDIA, id="nvidia:<GPU>", power_watts=5.0),),
+)
+
+
+class Site:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.moved = 1000.0
+        self.pages = Pages(
+            Exposition(), metrics_path="/m", moved_at=lambda: self.moved, monotonic=lambda: self.now
+        )
+
+    def get(self, path: str, **headers: str) -> Response:
+        route = self.pages.routes()[path]
+        handler = route.handler if isinstance(route, Route) else route
+        request = Request("GET", path, "", {name.replace("_", "-"): text for name, text in headers.items()})
+        response = handler(request)
+        assert isinstance(response, Response)
+        return response
+
+    def text(self, path: str) -> tuple[int, str]:
+        response = self.get(path)
+        return response.status, response.bodies["identity"].decode()
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_nothing_is_ready_before_the_first_collection(site: Site) -> None:
+    for path in ("/m", "/snapshot", "/readyz"):
+        assert site.get(path).status == 503
+    assert site.get("/healthz").status == 200
+    assert site.get("/").status == 200
+
+
+def test_only_the_probes_are_open(site: Site) -> None:
+    routes = site.pages.routes()
+    is_open = {path for path, route in routes.items() if isinstance(route, Route) and not route.guarded}
+    assert is_open == {"/healthz", "/readyz"}
+
+
+def test_text_by_default_and_openmetrics_for_who_asks(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    plain = site.get("/m")
+    assert plain.content_type.startswith("text/plain; version=0.0.4")
+    prometheus = site.get("/m", accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    assert prometheus.content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert prometheus.bodies["identity"].endswith(b"# EOF\n")
+
+
+def test_gzip_only_for_who_can_take_it(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    assert set(site.get("/m").bodies) == {"identity"}
+    bodies = site.get("/snapshot", accept_encoding="gzip").bodies
+    assert gzip.decompress(bodies["gzip"]) == bodies["identity"]
+
+
+def test_snapshot_is_the_whole_reading_with_its_schema(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    document = json.loads(site.get("/snapshot").bodies["identity"])
+    assert document["schema_version"] == "1.0"
+    assert read_snapshot(document) == SNAPSHOT
+
+
+def test_the_small_page_escapes_what_drivers_say(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    _, page = site.text("/")
+    assert "nvidia:&lt;GPU&gt;" in page
+    assert "<GPU>" not in page
+
+
+UP = ReaderState(vendor=Vendor.NVIDIA, found=True, up=True)
+DOWN = ReaderState(vendor=Vendor.AMD, found=True, up=False, reason="driver_error")
+ABSENT = ReaderState(vendor=Vendor.ASCEND, found=False, up=False)
+
+
+@pytest.mark.parametrize(
+    ("readers", "status"),
+    [
+        ((), 200),
+        ((ABSENT,), 200),
+        ((UP,), 200),
+        ((UP, DOWN, ABSENT), 200),
+        ((DOWN,), 503),
+        ((DOWN, ABSENT), 503),
+    ],
+)
+def test_ready_unless_every_driver_fails(site: Site, readers: tuple[ReaderState, ...], status: int) -> None:
+    site.pages.publish(replace(SNAPSHOT, readers=readers))
+    answered, text = site.text("/readyz")
+    assert answered == status
+    if status == 503:
+        assert "amd: driver_error" in text
+
+
+def test_not_ready_when_collections_stop(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    site.now += 1000
+    assert site.text("/readyz") == (503, "the last collection was made 1000 s ago\n")
+
+
+def test_not_alive_when_the_loop_stands_still(site: Site) -> None:
+    site.now += 29
+    assert site.text("/healthz")[0] == 200
+    site.now += 5
+    assert site.text("/healthz") == (503, "the collection loop has not moved for 34 s\n")

@@ -1,0 +1,277 @@
+"""One reader under deadlines: what hangs costs itself, and nothing else."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from accelscope.agent.runner import Deadlines, Result, Runner
+from accelscope.model import Device, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
+from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, Survey
+
+DEADLINES = Deadlines(survey_seconds=0.2, device_seconds=0.2, pass_seconds=5)
+
+
+class ScriptedReader:
+    """Answers as the test says; a key in `gates` waits until its gate opens."""
+
+    vendor = Vendor.NVIDIA
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = list(keys)
+        self.errors: dict[str, Exception] = {}
+        self.gates: dict[str, threading.Event] = {}
+        self.asked: list[str] = []
+        self.ids: dict[str, str] = {}
+        self.closed = False
+
+    def survey(self) -> Survey:
+        self._go_through("")
+        return Survey("script", tuple(self.keys), "1.0")
+
+    def read(self, key: str) -> Reading:
+        self._go_through(key)
+        id_ = self.ids.get(key, f"nvidia:GPU-{key}")
+        device = Device(
+            vendor=Vendor.NVIDIA,
+            id=id_,
+            index=int(key),
+            power_watts=100.0,
+            errors=(ErrorCount("xid", "79", 1, 5.0),),
+        )
+        return Reading(device, (Process(pid=1, device=id_),), (Rejection("x", "unreadable"),))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def hang(self, key: str) -> None:
+        self.gates[key] = threading.Event()
+
+    def release(self, key: str) -> None:
+        self.gates.pop(key).set()
+
+    def _go_through(self, key: str) -> None:
+        self.asked.append(key)
+        gate = self.gates.get(key)
+        if gate is not None:
+            gate.wait(20)
+        error = self.errors.get(key)
+        if error is not None:
+            raise error
+
+
+class Run:
+    """Drives a runner as the collector does."""
+
+    def __init__(self, reader: ScriptedReader, deadlines: Deadlines = DEADLINES) -> None:
+        self.changed = threading.Condition()
+        self.reader = reader
+        self.runner = Runner(reader, deadlines=deadlines, changed=self.changed)
+
+    def one_pass(self) -> Result:
+        with self.changed:
+            self.runner.begin()
+            end = time.monotonic() + 10
+            while self.runner.busy and time.monotonic() < end:
+                self.changed.wait(0.02)
+                self.runner.abandon_overdue()
+            return self.runner.result()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        for gate in self.reader.gates.values():
+            gate.set()
+        with self.changed:
+            self.runner.stop()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def open_run(*keys: str, deadlines: Deadlines = DEADLINES) -> Run:
+        runs.append(Run(ScriptedReader(*keys), deadlines))
+        return runs[-1]
+
+    yield open_run
+    for run in runs:
+        run.close()
+
+
+def counts(result: Result) -> dict[str, int]:
+    return {c.reason: c.count for c in result.state.errors}
+
+
+def states(result: Result) -> dict[str, tuple[bool, HealthState]]:
+    return {d.id: (d.stale, d.health.state) for d in result.devices}
+
+
+FRESH = (False, HealthState.UNKNOWN)
+STALE = (True, HealthState.UNKNOWN)
+LOST = (True, HealthState.LOST)
+
+
+def test_a_pass_brings_devices_processes_and_counts(opened: Callable[..., Run]) -> None:
+    result = opened("0", "1").one_pass()
+    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": FRESH}
+    assert len(result.processes) == 2
+    assert result.state.up
+    assert result.state.found
+    assert (result.state.devices_seen, result.state.devices_expected) == (2, 2)
+    assert [(c.reason, c.count) for c in result.state.rejected] == [("unreadable", 2)]
+
+
+def test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns(opened: Callable[..., Run]) -> None:
+    run = opened("0", "1", "2")
+    run.one_pass()
+    run.reader.hang("1")
+    result = run.one_pass()
+    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": STALE, "nvidia:GPU-2": FRESH}
+    assert counts(result) == {"timeout": 1}
+    assert result.state.abandoned_calls == 1
+    assert result.devices[1].power_watts is None
+    assert result.devices[1].errors
+    assert len(result.processes) == 2
+
+    run.reader.asked.clear()
+    result = run.one_pass()
+    assert run.reader.asked == ["", "0", "2"]
+    assert states(result)["nvidia:GPU-1"] == STALE
+    assert counts(result) == {"timeout": 1}
+
+    run.reader.release("1")
+    run.until(lambda: run.one_pass().state.abandoned_calls == 0)
+    assert states(run.one_pass())["nvidia:GPU-1"] == FRESH
+
+
+def test_a_hung_survey_makes_the_vendor_stale_with_one_lost_thread(opened: Callable[..., Run]) -> None:
+    run = opened("0", "1")
+    run.one_pass()
+    threads = threading.active_count()
+    run.reader.hang("")
+    for _ in range(3):
+        result = run.one_pass()
+    assert set(states(result).values()) == {STALE}
+    assert not result.state.up
+    assert "within 0.2 s" in (result.state.reason or "")
+    assert threading.active_count() <= threads + 1
+    run.reader.release("")
+    run.until(lambda: run.one_pass().state.up)
+
+
+def test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device(
+    opened: Callable[..., Run],
+) -> None:
+    keys = [str(n) for n in range(20)]
+    run = opened(*keys, deadlines=Deadlines(survey_seconds=1, device_seconds=0.1, pass_seconds=0.25))
+    for key in keys:
+        run.reader.hang(key)
+    began = time.monotonic()
+    result = run.one_pass()
+    assert time.monotonic() - began < 1.5
+    assert result.state.abandoned_calls <= 4
+    assert set(states(result).values()) == {STALE}
+    assert len(result.devices) == 20
+    assert counts(result)["deadline"] >= 16
+
+
+def test_a_device_that_never_answered_is_still_visible(opened: Callable[..., Run]) -> None:
+    run = opened("0", "1")
+    run.reader.hang("1")
+    assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:unidentified-1": STALE}
+
+
+@pytest.mark.parametrize("reason", ["lost", "reset_required"])
+def test_a_device_that_the_driver_calls_lost(opened: Callable[..., Run], reason: str) -> None:
+    run = opened("0", "1")
+    run.one_pass()
+    run.reader.errors["1"] = DeviceLost("GPU is lost", reason=reason)
+    result = run.one_pass()
+    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}
+    assert counts(result) == {reason: 1}
+    assert (result.state.devices_seen, result.state.devices_expected) == (1, 2)
+    run.reader.errors.clear()
+    assert states(run.one_pass())["nvidia:GPU-1"] == FRESH
+
+
+def test_a_device_that_the_driver_no_longer_shows_is_lost_not_forgotten(opened: Callable[..., Run]) -> None:
+    run = opened("0", "1", "2")
+    run.one_pass()
+    run.reader.keys = ["0", "1"]
+    run.reader.ids = {"1": "nvidia:GPU-2"}  # the indices move up
+    result = run.one_pass()
+    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST, "nvidia:GPU-2": FRESH}
+    assert (result.state.devices_seen, result.state.devices_expected) == (2, 3)
+
+
+def test_a_node_without_the_driver_is_no_fault(opened: Callable[..., Run]) -> None:
+    run = opened()
+    run.reader.errors[""] = DriverAbsent("no library")
+    result = run.one_pass()
+    assert (result.state.found, result.state.up) == (False, False)
+    assert counts(result) == {}
+    run.reader.errors.clear()
+    run.reader.keys = ["0"]
+    result = run.one_pass()
+    assert (result.state.found, result.state.up) == (True, True)
+
+
+def test_a_driver_that_disappears_is_a_fault(opened: Callable[..., Run]) -> None:
+    run = opened("0")
+    run.one_pass()
+    run.reader.errors[""] = DriverAbsent("no library")
+    result = run.one_pass()
+    assert (result.state.found, result.state.up) == (True, False)
+    assert counts(result) == {"driver_absent": 1}
+    assert states(result) == {"nvidia:GPU-0": STALE}
+
+
+def test_an_unforeseen_error_in_a_reader_is_counted_not_fatal(
+    opened: Callable[..., Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = opened("0", "1")
+    run.reader.errors["0"] = ZeroDivisionError("oops")
+    result = run.one_pass()
+    assert counts(result) == {"internal": 1}
+    assert states(result)["nvidia:GPU-1"] == FRESH
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_state_is_logged_when_it_changes_not_every_pass(
+    opened: Callable[..., Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run = opened("0", "1")
+    for _ in range(3):
+        run.one_pass()
+    assert len(caplog.records) == 1
+    run.reader.errors["1"] = ReaderError("driver_error", "unknown error")
+    for _ in range(3):
+        run.one_pass()
+    assert [r.levelname for r in caplog.records] == ["INFO", "INFO", "WARNING"]
+    assert "nvidia:GPU-1: unknown: driver_error: unknown error" in caplog.text
+
+
+def test_more_devices_expected_by_setting(opened: Callable[..., Run]) -> None:
+    run = opened("0")
+    run.runner.expected = 8
+    state = run.one_pass().state
+    assert (state.devices_seen, state.devices_expected) == (1, 8)
+
+
+def test_stop_closes_the_reader_only_when_no_call_is_inside(opened: Callable[..., Run]) -> None:
+    idle, hung = opened("0"), opened("0")
+    idle.one_pass()
+    hung.reader.hang("0")
+    hung.one_pass()
+    for run in (idle, hung):
+        with run.changed:
+            run.runner.stop()
+    assert idle.reader.closed
+    assert not hung.reader.closed

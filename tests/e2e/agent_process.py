@@ -1,0 +1,124 @@
+"""`accelscope agent` as users start it: a process of its own, on a port of its own choosing."""
+
+import http.client
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from accelscope.model import Snapshot
+from accelscope.model.wire import read_snapshot
+
+PATIENCE_SECONDS = 30.0  # generous: a busy machine must not decide a test
+_POLL_SECONDS = 0.05
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:g} s in vain: {what}")
+        time.sleep(_POLL_SECONDS)
+
+
+class AgentProcess:
+    """Settings are those of the command line, without the dashes: `{"nvml_library": "..."}`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        folder: Path,
+        *,
+        trust: ssl.SSLContext | None = None,
+        token: str | None = None,
+    ) -> None:
+        """`trust` makes this object's own requests HTTPS, `token` goes with them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / "agent.log"
+        self._trust = trust
+        self._token = token
+        given = {"exporter_host": "127.0.0.1", "exporter_port": "0", "collection_interval": "0.3s", **settings}
+        self._command = [sys.executable, "-m", "accelscope", "agent", "--log-format", "json"]
+        for name, value in given.items():
+            self._command += [f"--{name.replace('_', '-')}", value]
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=log)
+        try:
+            wait_until(self._serves, "the agent tells its port")
+            wait_until(lambda: self.get("/readyz", guarded=False).status == 200, "the agent is ready")
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """As a service manager does. Harmless when it has ended already."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"SIGTERM did not end the agent:\n{self.log()}") from None
+        assert code == 0, f"the agent ended with {code}:\n{self.log()}"
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def get(self, path: str, *, guarded: bool = True, **headers: str) -> Answer:
+        """One request on a connection of its own; `accept="..."` is a header."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if guarded and self._token is not None:
+            sent.setdefault("authorization", f"Bearer {self._token}")
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+            if self._trust is None
+            else http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=PATIENCE_SECONDS, context=self._trust
+            )
+        )
+        try:
+            connection.request("GET", path, headers=sent)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def snapshot(self) -> Snapshot:
+        answer = self.get("/snapshot")
+        assert answer.status == 200, answer.body
+        return read_snapshot(json.loads(answer.body))
+
+    def settled(self, collections: int = 3) -> Snapshot:
+        """A snapshot once as many collections were made: values between two samples need two of them."""
+        wait_until(lambda: self.snapshot().agent.collections >= collections, f"{collections} collections")
+        return self.snapshot()
+
+    def _serves(self) -> bool:
+        assert self._process.poll() is None, f"the agent ended at once:\n{self.log()}"
+        for line in self.log().splitlines(keepends=True):
+            if line.endswith("\n") and "port" in (event := json.loads(line)):
+                self.port = event["port"]
+                return True
+        return False

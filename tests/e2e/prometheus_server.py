@@ -1,0 +1,125 @@
+"""A real Prometheus on a folder and a port of its own."""
+
+import json
+import math
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+import yaml
+
+from tests.e2e.agent_process import PATIENCE_SECONDS, wait_until
+
+SCRAPE_INTERVAL_SECONDS = 0.5
+
+
+class Series(NamedTuple):
+    labels: Mapping[str, str]
+    value: float
+
+
+class PrometheusServer:
+    """`scrape` is what stands in the scrape config beside the target: scheme, tls_config, authorization."""
+
+    def __init__(self, folder: Path, target_port: int, scrape: Mapping[str, object] | None = None) -> None:
+        if shutil.which("prometheus") is None:
+            pytest.skip("prometheus is not installed (make e2e installs it)")
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._log = folder / "prometheus.log"
+        job = {
+            "job_name": "accelscope",
+            "static_configs": [{"targets": [f"127.0.0.1:{target_port}"]}],
+            **(scrape or {}),
+        }
+        interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
+        config = {
+            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "scrape_configs": [job],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def __enter__(self) -> Self:
+        self._port = _free_port()
+        command = [
+            "prometheus",
+            f"--config.file={self._folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._folder / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{self._port}",
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            wait_until(self._ready, "Prometheus is ready")
+            wait_until(lambda: self.target()["health"] != "unknown", "the first scrape")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def query(self, expression: str) -> list[Series]:
+        result = self._api("query", query=expression)["result"]
+        return [Series(series["metric"], float(series["value"][1])) for series in result]
+
+    def value(self, expression: str) -> float | None:
+        """The number that an expression with one result has; None where it has none."""
+        found = self.query(expression)
+        assert len(found) <= 1, f"{expression} has {len(found)} results"
+        return found[0].value if found else None
+
+    def holds(self, expression: str, value: float) -> bool:
+        found = self.value(expression)
+        return found is not None and math.isclose(found, value)
+
+    def target(self) -> Mapping[str, Any]:
+        """What Prometheus knows of its one target: health, lastError ..."""
+        targets = self._api("targets", state="active")["activeTargets"]
+        found: Mapping[str, Any] = targets[0]
+        return found
+
+    def metadata(self) -> dict[str, Mapping[str, str]]:
+        """Family -> type, unit and help as they arrived. Units exist in OpenMetrics only."""
+        listed = self._api("targets/metadata")
+        return {entry["metric"]: entry for entry in listed}
+
+    def _api(self, path: str, **parameters: str) -> Any:
+        address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(address, timeout=PATIENCE_SECONDS) as response:
+            return json.load(response)["data"]
+
+    def _ready(self) -> bool:
+        assert self._process.poll() is None, f"Prometheus ended at once:\n{self._log.read_text()}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
+                return bool(self._api("targets", state="active")["activeTargets"])
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def _end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _free_port() -> int:
+    """Prometheus does not tell which port it took, so it is given one that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,38 @@
+"""Ids are the most stable fact there is; PCI addresses have one spelling."""
+
+import pytest
+
+from accelscope.model import Vendor, device_id, pci_address
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"uuid": "GPU-1", "serial": "S", "pci": "0000:01:00.0", "index": 3}, "nvidia:GPU-1"),
+        ({"serial": "S", "pci": "0000:01:00.0", "index": 3}, "nvidia:S"),
+        ({"pci": "0000:01:00.0", "index": 3}, "nvidia:0000:01:00.0"),
+        ({"index": 3}, "nvidia:unidentified-3"),
+        ({}, "nvidia:unidentified-?"),
+    ],
+)
+def test_device_id(facts: dict[str, str], expected: str) -> None:
+    assert device_id(Vendor.NVIDIA, **facts) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("00000000:0C:00.0", "0000:0c:00.0"),
+        ("0000:0c:00.0", "0000:0c:00.0"),
+        ("0000000F:01:00.0", "000f:01:00.0"),
+        ("00010000:01:00.0", "10000:01:00.0"),
+        ("0C:00.1", "0000:0c:00.1"),
+        (" 0000:9A:00.0 \n", "0000:9a:00.0"),
+        ("NA", None),
+        ("", None),
+        ("0000:0c:00.0.1", None),
+        ("0000:0c", None),
+    ],
+)
+def test_pci_address(text: str, expected: str | None) -> None:
+    assert pci_address(text) == expected

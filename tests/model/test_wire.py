@@ -1,0 +1,89 @@
+"""A snapshot goes over the wire and comes back the same; other versions are read or refused."""
+
+import json
+
+import pytest
+
+from accelscope.model import (
+    AgentState,
+    Clock,
+    Counted,
+    Device,
+    Health,
+    HealthState,
+    Pcie,
+    Process,
+    ProcessType,
+    ReaderState,
+    Sensor,
+    Snapshot,
+    Vendor,
+)
+from accelscope.model.wire import SchemaError, plain, read_snapshot, snapshot_document
+
+SNAPSHOT = Snapshot(
+    node="node-1",
+    taken_at=1000.5,
+    agent=AgentState(version="1", started_at=1.0, config_reloads=(Counted("applied", 2),)),
+    labels=(("rack", "7"),),
+    readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True, errors=(Counted("timeout", 3),)),),
+    devices=(
+        Device(
+            vendor=Vendor.NVIDIA,
+            id="nvidia:GPU-1",
+            health=Health(HealthState.WARNING, "hot"),
+            sensors=(Sensor("gpu", 40.0),),
+            clocks=(Clock("sm", 1e9),),
+            pcie=Pcie(generation=5),
+            utilization_ratio=0.0,
+            memory_used_bytes=0,
+        ),
+    ),
+    processes=(Process(pid=7, device="nvidia:GPU-1", type=ProcessType.BOTH, mps=False),),
+)
+
+
+def document() -> dict[str, object]:
+    loaded: dict[str, object] = json.loads(json.dumps(snapshot_document(SNAPSHOT)))
+    return loaded
+
+
+def test_a_snapshot_comes_back_the_same() -> None:
+    assert read_snapshot(document()) == SNAPSHOT
+
+
+def test_absent_is_left_out_and_zero_is_not() -> None:
+    device = plain(SNAPSHOT.devices[0])
+    assert device["utilization_ratio"] == 0.0
+    assert device["memory_used_bytes"] == 0
+    assert "power_watts" not in device
+    assert device["health"] == {"state": "warning", "reason": "hot"}
+
+
+def test_fields_that_a_newer_minor_added_are_ignored() -> None:
+    newer = document() | {"schema_version": "1.9", "colour": "blue"}
+    assert read_snapshot(newer) == SNAPSHOT
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema_version": "2.0"}, "schema 2.0, this reads 1."),
+        ({"schema_version": None}, "schema None"),
+        ({"node": 7}, r"\.node: expected str"),
+        ({"taken_at": "now"}, r"\.taken_at: expected float"),
+        ({"devices": {}}, r"\.devices: expected a list"),
+        ({"devices": [{"vendor": "acme", "id": "x"}]}, r"\.devices\[0\]\.vendor: 'acme'"),
+        ({"devices": [{"vendor": "nvidia"}]}, r"\.devices\[0\]\.id: missing"),
+        ({"agent": []}, r"\.agent: expected an object"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        read_snapshot(document() | changes)
+
+
+@pytest.mark.parametrize("nonsense", [None, [], "text", 7])
+def test_a_snapshot_is_an_object(nonsense: object) -> None:
+    with pytest.raises(SchemaError, match="JSON object"):
+        read_snapshot(nonsense)

@@ -1,0 +1,102 @@
+"""Running a driver's tool: whatever it does, the caller gets an answer or a reason, in time."""
+
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from accelscope.readers.contract import ReaderError
+from accelscope.readers.tool import Tool
+
+
+def tool(folder: Path, script: str, *, timeout: float = 5.0, limit: int = 1000) -> Tool:
+    path = folder / "tool"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Tool(str(path), timeout_seconds=timeout, limit_bytes=limit)
+
+
+def reason(tool: Tool) -> str:
+    with pytest.raises(ReaderError) as caught:
+        tool.run(["--query"])
+    return caught.value.reason
+
+
+def test_output_complaint_and_exit_code(tmp_path: Path) -> None:
+    output = tool(tmp_path, 'echo "out $1"; echo err >&2; exit 3').run(["--query"])
+    assert (output.text, output.complaint, output.exit_code) == ("out --query\n", "err\n", 3)
+
+
+def test_arguments_meet_no_shell(tmp_path: Path) -> None:
+    assert tool(tmp_path, 'printf "%s" "$1"').run(["$(id); `id`"]).text == "$(id); `id`"
+
+
+def test_it_runs_without_terminal_and_in_a_known_language(tmp_path: Path) -> None:
+    assert tool(tmp_path, 'echo "$LC_ALL"; cat').run([]).text == "C\n"
+
+
+def test_what_is_not_utf8_is_replaced(tmp_path: Path) -> None:
+    assert tool(tmp_path, r"printf 'a\377b'").run([]).text == "a�b"
+
+
+def test_a_tool_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    hanging = tool(tmp_path, f"sleep 60 & echo $! $$ > {pids}; wait", timeout=0.3)
+    began = time.monotonic()
+    assert reason(hanging) == "tool_timeout"
+    assert time.monotonic() - began < 5
+    for pid in pids.read_text().split():
+        end = time.monotonic() + 5
+        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+            assert time.monotonic() < end, f"{pid} is still there"
+            time.sleep(0.02)
+
+
+def test_a_tool_that_closes_its_output_but_does_not_end(tmp_path: Path) -> None:
+    assert reason(tool(tmp_path, "exec >&- 2>&-; sleep 60", timeout=0.3)) == "tool_timeout"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("kill -9 $$", "tool_killed"),
+        ("yes", "tool_output_too_big"),
+    ],
+)
+def test_reasons(tmp_path: Path, script: str, expected: str) -> None:
+    assert reason(tool(tmp_path, script)) == expected
+
+
+def test_a_missing_tool(tmp_path: Path) -> None:
+    missing = Tool(str(tmp_path / "none"), timeout_seconds=1)
+    assert missing.find() is None
+    assert reason(missing) == "tool_missing"
+
+
+def test_a_tool_that_cannot_be_started(tmp_path: Path) -> None:
+    path = tmp_path / "tool"
+    path.write_bytes(b"\x7fELF nonsense")
+    path.chmod(0o755)
+    assert reason(Tool(str(path), timeout_seconds=1)) == "tool_not_started"
+
+
+def test_floods_on_the_error_channel_do_not_block_it(tmp_path: Path) -> None:
+    output = tool(tmp_path, "head -c 1000000 /dev/zero >&2; echo done").run([])
+    assert output.text == "done\n"
+    assert len(output.complaint) < 200_000
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    quick = tool(tmp_path, "echo")
+    quick.run([])
+    before = descriptors()
+    for _ in range(5):
+        quick.run([])
+    (tmp_path / "h").mkdir()
+    hanging = tool(tmp_path / "h", "sleep 60", timeout=0.05)
+    reason(hanging)
+    assert descriptors() == before
