@@ -1,7 +1,9 @@
 """Families about whole devices."""
 
+from collections.abc import Callable
+
 from accelscope.metrics.family import Declare, Family, Scope, Stability
-from accelscope.model import Device, HealthState, Pcie
+from accelscope.model import Device, HealthState, Link, Pcie
 
 device = Declare[Device](Scope.DEVICE)
 
@@ -42,6 +44,25 @@ _NO_PCIE = Pcie()
 
 def _pcie(d: Device) -> Pcie:
     return d.pcie or _NO_PCIE
+
+
+def _over_links(d: Device, value: Callable[[Link], float | None]) -> list[tuple[tuple[str, ...], float]]:
+    """The links of one kind together. Each link's own figures are in /snapshot."""
+    totals: dict[str, float] = {}
+    for link in d.links:
+        part = value(link)
+        if part is not None:
+            totals[link.kind] = totals.get(link.kind, 0.0) + part
+    return [((kind,), total) for kind, total in totals.items()]
+
+
+def _link_errors(d: Device) -> list[tuple[tuple[str, ...], float]]:
+    totals: dict[tuple[str, ...], float] = {}
+    for link in d.links:
+        for error in link.errors:
+            key = (link.kind, error.kind)
+            totals[key] = totals.get(key, 0.0) + error.count
+    return list(totals.items())
 
 
 DEVICES: tuple[Family, ...] = (
@@ -362,31 +383,43 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_link_capacity_bytes_per_second",
         "bytes_per_second",
-        "What a link between devices can carry in one direction.",
-        ("kind", "link"),
-        lambda d: [((link.kind, str(link.index)), link.bytes_per_second) for link in d.links],
+        "What the device's active links can carry together, in one direction.",
+        ("kind",),
+        lambda d: _over_links(d, lambda link: link.bytes_per_second),
         stability=Stability.EXPERIMENTAL,
     ),
     device.series(
         "accelerator_link_transmit_bytes_total",
         "bytes",
-        "Bytes sent over a link between devices.",
-        ("kind", "link"),
-        lambda d: [((link.kind, str(link.index)), link.transmit_bytes_total) for link in d.links],
+        "Bytes sent over the device's links to other devices.",
+        ("kind",),
+        lambda d: _over_links(d, lambda link: link.transmit_bytes_total),
     ),
     device.series(
         "accelerator_link_receive_bytes_total",
         "bytes",
-        "Bytes received over a link between devices.",
-        ("kind", "link"),
-        lambda d: [((link.kind, str(link.index)), link.receive_bytes_total) for link in d.links],
+        "Bytes received over the device's links to other devices.",
+        ("kind",),
+        lambda d: _over_links(d, lambda link: link.receive_bytes_total),
     ),
     device.series(
         "accelerator_link_errors_total",
         "",
-        "Errors of a link between devices, by what went wrong.",
+        "Errors of the device's links, by what went wrong.",
+        ("kind", "error"),
+        _link_errors,
+    ),
+    device.series(
+        "accelerator_faulty_link_errors_total",
+        "",
+        "Errors of a single link. Only links that had any are shown: a server has more than a hundred.",
         ("kind", "link", "error"),
-        lambda d: [((link.kind, str(link.index), e.kind), e.count) for link in d.links for e in link.errors],
+        lambda d: [
+            ((link.kind, str(link.index), e.kind), e.count)
+            for link in d.links
+            for e in link.errors
+            if e.count
+        ],
     ),
     device.series(
         "accelerator_ecc_errors_total",

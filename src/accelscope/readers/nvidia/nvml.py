@@ -44,7 +44,7 @@ class NvmlSource:
             if self._nvml is None:
                 self._start()
             try:
-                count = self._nvml.nvmlDeviceGetCount_v2()
+                count = self._nvml.nvmlDeviceGetCount()
                 self._xids.poll(self._clock())
             except self._nvml.NVMLError as error:
                 self._shut_down()

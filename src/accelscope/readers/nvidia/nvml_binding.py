@@ -6,12 +6,14 @@ module global, so each reader gets a module of its own: a library that was repla
 
 import ctypes
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
 from accelscope.model import AbsenceReason
 from accelscope.readers.contract import DriverAbsent, ReaderError
 
+_MODULE = "accelscope_nvml_binding"
 DEFAULT_LIBRARY = "libnvidia-ml.so.1"
 
 # Where containers and distributions put it when the loader's own search does not find it.
@@ -97,10 +99,21 @@ def load_binding(library: str) -> Any:
         loaded = ctypes.CDLL(place)
     except OSError as error:
         raise ReaderError("library_unusable", f"the NVML library cannot be loaded: {error}") from None
-    spec = importlib.util.find_spec("pynvml")
-    if spec is None or spec.loader is None:
-        raise ReaderError("binding_missing", "the Python package nvidia-ml-py is not installed")
-    binding = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(binding)
-    binding.nvmlLib = loaded  # type: ignore[attr-defined]
+    binding = _own_module()
+    binding.nvmlLib = loaded
     return binding
+
+
+def _own_module() -> Any:
+    found = importlib.util.find_spec("pynvml")
+    if found is None or found.origin is None:
+        raise ReaderError("binding_missing", "the Python package nvidia-ml-py is not installed")
+    spec = importlib.util.spec_from_file_location(_MODULE, found.origin)
+    if spec is None or spec.loader is None:
+        raise ReaderError(
+            "binding_missing", f"the Python package nvidia-ml-py cannot be read: {found.origin}"
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_MODULE] = module  # it looks itself up there while it is being made
+    spec.loader.exec_module(module)
+    return module
