@@ -49,7 +49,12 @@ class AgentProcess:
         self._log = folder / "agent.log"
         self._trust = trust
         self._token = token
-        given = {"exporter_host": "127.0.0.1", "exporter_port": "0", "collection_interval": "0.3s", **settings}
+        given = {
+            "exporter_host": "127.0.0.1",
+            "exporter_port": "0",
+            "collection_interval": "0.3s",
+            **settings,
+        }
         self._command = [sys.executable, "-m", "accelscope", "agent", "--log-format", "json"]
         for name, value in given.items():
             self._command += [f"--{name.replace('_', '-')}", value]

@@ -143,12 +143,12 @@ def test_tls_and_token(
     settings = frozen_node.agent_settings() | guarded(certificates, token_file=token_file)
     with AgentProcess(settings, tmp_path, trust=certificates.trust(), token=TOKEN) as agent:
         assert agent.get("/metrics", guarded=False).status == 401
-        with PrometheusServer(
-            tmp_path / "right", agent.port, https(certificates, token=TOKEN)
-        ) as prometheus:
+        with PrometheusServer(tmp_path / "right", agent.port, https(certificates, token=TOKEN)) as prometheus:
             wait_until(lambda: prometheus.holds("up", 1), "the scrape with the token succeeds")
             assert prometheus.value("count(accelerator_up == 1)") == 8
-        with PrometheusServer(tmp_path / "wrong", agent.port, https(certificates, token="guess")) as prometheus:
+        with PrometheusServer(
+            tmp_path / "wrong", agent.port, https(certificates, token="guess")
+        ) as prometheus:
             assert prometheus.holds("up", 0)
             assert "401" in prometheus.target()["lastError"]
             assert prometheus.query("accelerator_up") == []
@@ -157,9 +157,7 @@ def test_tls_and_token(
 def test_mutual_tls(frozen_node: SimulatedNode, certificates: Certificates, tmp_path: Path) -> None:
     settings = frozen_node.agent_settings() | guarded(certificates, tls_client_ca=certificates.ca)
     with AgentProcess(settings, tmp_path, trust=certificates.trust(with_client=True)) as agent:
-        with PrometheusServer(
-            tmp_path / "with", agent.port, https(certificates, client=True)
-        ) as prometheus:
+        with PrometheusServer(tmp_path / "with", agent.port, https(certificates, client=True)) as prometheus:
             wait_until(lambda: prometheus.holds("up", 1), "the scrape with a certificate succeeds")
             assert prometheus.value("count(accelerator_up == 1)") == 8
         with PrometheusServer(tmp_path / "without", agent.port, https(certificates)) as prometheus:
@@ -207,7 +205,9 @@ def test_energy_grows_as_power_says(moving_node: SimulatedNode, tmp_path: Path) 
         assert len(rates) == 8
         for device, rate in rates.items():
             # Power is of an instant, and the range ends between two scrapes: more than this would be a wrong unit.
-            assert math.isclose(rate, powers[device], rel_tol=0.35), f"{device}: {rate} J/s, {powers[device]} W"
+            assert math.isclose(rate, powers[device], rel_tol=0.35), (
+                f"{device}: {rate} J/s, {powers[device]} W"
+            )
         assert prometheus.query("resets(accelerator_energy_joules_total[8s]) > 0") == []
 
 

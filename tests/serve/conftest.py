@@ -89,20 +89,20 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def connect() -> Iterator[Callable[..., Client]]:
-    opened: list[socket.socket] = []
+    opened: list[Client] = []
 
     def open_to(server: Server, host: str = "127.0.0.1", receive_buffer: int | None = None) -> Client:
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        opened.append(sock)
+        opened.append(Client(sock))
         sock.settimeout(PATIENCE_SECONDS)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.connect((host, server.address[1]))
-        return Client(sock)
+        return opened[-1]
 
     yield open_to
-    for sock in opened:
-        sock.close()
+    for client in opened:
+        client.sock.close()  # of TLS, if the test put that over it
 
 
 @pytest.fixture

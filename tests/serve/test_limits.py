@@ -2,9 +2,11 @@
 
 import logging
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable
+from queue import Queue
 from typing import TYPE_CHECKING
 
 import pytest
@@ -109,38 +111,54 @@ def test_two_hundred_at_once(serve: "Serve", connect: "Connect") -> None:
 
 
 def test_when_all_are_busy_the_next_is_told_503(serve: "Serve", connect: "Connect") -> None:
-    busy: list[Deferred] = []
+    busy: Queue[Deferred] = Queue()
 
     def handler(_: object) -> Deferred:
-        busy.append(Deferred())
-        return busy[-1]
+        deferred = Deferred()
+        busy.put(deferred)
+        return deferred
 
-    server = serve({"/": handler}, limits=Limits(connections=2, stalled_seconds=60))
+    server = serve({"/": handler}, limits=Limits(connections=2, slow_seconds=60))
     working = [connect(server).send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
     refused = connect(server)
     answer = refused.answer()
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    refused.sock.close()
-    for deferred in busy:
+    for _ in working:
+        deferred = busy.get(timeout=10)
         deferred.complete(Response.text(200, "done"))
     for client in working:
         assert client.answer().status == 200
 
 
 def test_slow_lorises_give_way(serve: "Serve", connect: "Connect") -> None:
-    server = serve(limits=Limits(connections=10, stalled_seconds=0.1, head_seconds=60))
-    lorises = [connect(server).send(b"GET /metrics HT") for _ in range(10)]
-    time.sleep(0.3)
-    for _ in range(10):
-        client = connect(server)
-        assert client.get("/healthz").status == 200
+    server = serve(limits=Limits(connections=10, slow_seconds=0.1, head_seconds=60))
+    lorises = [connect(server).send(b"GET /") for _ in range(10)]
+    for _ in range(20):
+        for loris in lorises:
+            loris.send(b"a")
+        time.sleep(0.02)
+    clients = [connect(server).send(b"GET /heal") for _ in range(10)]
+    for client in clients:
+        assert client.send(b"thz HTTP/1.1\r\nHost: x\r\n\r\n").answer().status == 200
     assert all(loris.is_closed() for loris in lorises)
 
 
+def test_slow_readers_give_way(serve: "Serve", connect: "Connect") -> None:
+    routes = {"/huge": lambda _: Response({"identity": HUGE}), "/": lambda _: Response.text(200, "ok")}
+    server = serve(routes, limits=Limits(connections=5, slow_seconds=0.1))
+    readers = [connect(server, receive_buffer=4096) for _ in range(5)]
+    for reader in readers:
+        reader.send(b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
+    for _ in range(20):
+        for reader in readers:
+            reader.sock.recv(1)
+        time.sleep(0.02)
+    assert connect(server).get("/").status == 200
+
+
 @pytest.fixture
-def descriptors() -> "Callable[[], Callable[[], None]]":
+def descriptors() -> Callable[[], Callable[[], None]]:
     """Take every file descriptor there is; gives the function that lets them go."""
-    import resource
 
     def take() -> Callable[[], None]:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -170,11 +188,14 @@ def test_without_descriptors_it_waits_and_then_goes_on(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(serve_loop, "_PAUSE_SECONDS", 0.1)
-    pauses = []
+    pauses: list[float] = []
     pause = serve_loop.Loop._pause
-    monkeypatch.setattr(
-        serve_loop.Loop, "_pause", lambda self, *given: (pauses.append(1), pause(self, *given))[1]
-    )
+
+    def counted(loop: serve_loop.Loop, error: OSError, now: float) -> None:
+        pauses.append(now)
+        pause(loop, error, now)
+
+    monkeypatch.setattr(serve_loop.Loop, "_pause", counted)
     server = serve()
     with socket.socket() as sock:
         sock.settimeout(10)

@@ -122,11 +122,10 @@ def test_refusals(head: str, status: int) -> None:
 )
 def test_any_bytes_are_a_request_or_a_refusal(head: bytes) -> None:
     try:
-        parsed = parse_head(head)
-    except Refusal as refusal:
-        assert 400 <= refusal.response.status <= 505
-    else:
-        assert parsed.request.path.isprintable()
+        path = parse_head(head).request.path
+    except Refusal:
+        return
+    assert path.isprintable()
 
 
 GET = Request("GET", "/", "", {})

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.serve import Deferred, Limits, Request, Response, Route, Server, ServeError
-from accelscope.serve import server as serve_server
+from accelscope.serve import Deferred, Limits, Request, Response, Route, ServeError, Server
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client
@@ -220,7 +219,7 @@ def test_without_ipv6_it_is_ipv4(serve: "Serve", connect: "Connect", monkeypatch
         return real(family, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(serve_server.socket, "socket", without_ipv6)
+        patched.setattr(socket, "socket", without_ipv6)
         server = serve(host="")
     assert server.address[0] == "0.0.0.0"
     assert connect(server).get().status == 200

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.serve import Limits, Response, Server, ServeError, Tls, TokenFile
+from accelscope.serve import Limits, Response, ServeError, Server, Tls, TokenFile
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client
@@ -115,7 +115,7 @@ def test_old_tls_is_refused(
 ) -> None:
     server = serve(tls=tls)
     context = trusting(authority)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="TLSVersion"):
         context.minimum_version = context.maximum_version = version
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -201,9 +201,8 @@ def test_certificates_change_while_running(
     # The key comes first: for a moment the two do not belong together, and nobody notices.
     certificate, key = authority.issue("renewed")
     shutil.copy(key, tls.key)
-    mismatch = "the key does not belong to the certificate"
     _until(lambda: len(said()) == 1)
-    assert said()[0].endswith(f"certificate {tls.certificate} with key {tls.key}: {mismatch}")
+    assert said()[0].endswith(f"certificate {tls.certificate} and key {tls.key} do not belong together")
     assert common_name() == "server"
     shutil.copy(certificate, tls.certificate)
     _until(lambda: common_name() == "renewed")
@@ -268,7 +267,7 @@ def test_plain_http_is_told_so(serve: "Serve", connect: "Connect", tls: Tls) -> 
 def test_beyond_the_limit_tls_clients_are_dropped(
     serve: "Serve", connect: "Connect", tls: Tls, authority: Authority
 ) -> None:
-    server = serve(tls=tls, limits=Limits(connections=1, stalled_seconds=60, head_seconds=60))
+    server = serve(tls=tls, limits=Limits(connections=1, slow_seconds=60, head_seconds=60))
     held = connect(server).send(b"\x16")
     assert connect(server).is_closed()
     held.sock.close()
@@ -282,40 +281,49 @@ def _answers(server: Server, connect: "Connect", authority: Authority) -> bool:
         return False
 
 
-@pytest.mark.parametrize("fault", ["missing", "garbage", "mismatch", "encrypted", "client ca"])
+def _encrypt(tls: Tls) -> None:
+    key = Path(tls.key)
+    plain = key.rename(key.with_suffix(".plain"))
+    command = ["openssl", "pkey", "-aes256", "-passout", "pass:secret", "-in", str(plain), "-out", str(key)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+FAULTS: dict[str, Callable[[Tls, Authority], object]] = {
+    "{key}: No such file or directory": lambda tls, _: Path(tls.key).unlink(),
+    "{certificate}: holds no certificate in PEM form": lambda tls, _: Path(tls.certificate).write_text("x"),
+    "{key}: holds no private key in PEM form": lambda tls, _: Path(tls.key).write_text(""),
+    "{key}: is encrypted; give a key without a password": lambda tls, _: _encrypt(tls),
+    "certificate {certificate} and key {key} do not belong together": lambda tls, authority: shutil.copy(
+        authority.issue("other")[1], tls.key
+    ),
+    "certificate {certificate} and key {key} cannot be used: ": lambda tls, _: Path(
+        tls.certificate
+    ).write_text("-----BEGIN CERTIFICATE-----\nx"),
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
 def test_files_that_cannot_be_used_are_an_error_at_the_start(
-    tls: Tls, authority: Authority, tmp_path: Path, fault: str
+    tls: Tls, authority: Authority, message: str
 ) -> None:
-    client_ca = None
-    pair = f"certificate {tls.certificate} with key {tls.key}"
-    match fault:
-        case "missing":
-            Path(tls.key).unlink()
-            expected = f"{tls.key}: No such file or directory"
-        case "garbage":
-            Path(tls.certificate).write_text("garbage")
-            expected = f"{pair}: not a PEM file"
-        case "mismatch":
-            shutil.copy(authority.issue("other")[1], tls.key)
-            expected = f"{pair}: the key does not belong to the certificate"
-        case "encrypted":
-            command = [
-                "openssl",
-                "pkey",
-                "-aes256",
-                "-passout",
-                "pass:secret",
-                "-in",
-                tls.key,
-                "-out",
-                tls.key,
-            ]
-            subprocess.run(command, check=True, capture_output=True, timeout=30)
-            expected = f"{pair}: the key is encrypted; give one without a password"
-        case _:
-            client_ca = str(tmp_path / "ca")
-            Path(client_ca).write_text("garbage")
-            expected = f"client CA {client_ca}: no certificate in it"
+    FAULTS[message](tls, authority)
     with pytest.raises(ServeError) as raised:
-        Server({}, tls=Tls(tls.certificate, tls.key, client_ca))
-    assert str(raised.value) == expected
+        Server({}, tls=tls)
+    assert str(raised.value).startswith(message.format(certificate=tls.certificate, key=tls.key))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("garbage", "{path}: holds no certificate in PEM form"),
+        ("-----BEGIN CERTIFICATE-----\nx", "client CA {path} cannot be used: "),
+    ],
+)
+def test_a_client_ca_that_cannot_be_used_is_an_error_at_the_start(
+    tls: Tls, tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "ca"
+    path.write_text(content)
+    with pytest.raises(ServeError) as raised:
+        Server({}, tls=Tls(tls.certificate, tls.key, str(path)))
+    assert str(raised.value).startswith(message.format(path=path))

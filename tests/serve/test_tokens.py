@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.serve import Server, ServeError, TokenFile
+from accelscope.serve import ServeError, Server, TokenFile
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client

@@ -5,7 +5,7 @@ reader last brought, and its devices become stale when their calls miss their de
 """
 
 import logging
-import random
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -116,8 +116,8 @@ class Collector:
         if due < self._monotonic():
             self._agent = replace(self._agent, overruns=self._agent.overruns + 1)
             due = self._monotonic()
-        # Jitter is not a secret: it keeps a thousand nodes from asking at the same instant.
-        return due + random.uniform(0, self.pace.jitter * interval)  # noqa: S311
+        # Keeps a thousand nodes from asking at the same instant.
+        return due + self.pace.jitter * interval * int.from_bytes(os.urandom(2)) / 2**16
 
     def _wait_for_readers(self, until: float) -> None:
         while not self._stopped and any(runner.busy for runner in self._runners):

@@ -35,6 +35,7 @@ class Reloader(Generic[S]):
         arguments: argparse.Namespace | Mapping[str, object],
         environ: Mapping[str, str],
     ) -> None:
+        self._file = loaded.file
         self._watch = FileWatch(loaded.file) if loaded.file is not None else None
         self._arguments = arguments
         self._environ = environ
@@ -56,7 +57,7 @@ class Reloader(Generic[S]):
             return None
         self._unread = False
         try:
-            loaded = load(type(self._in_force), self._arguments, self._environ, str(self._watch.path))
+            loaded = load(type(self._in_force), self._arguments, self._environ, self._file)
             return self._taken(loaded.settings)
         except ConfigError as error:
             self._error = str(error)

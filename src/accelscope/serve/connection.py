@@ -55,7 +55,7 @@ class Connection:
         self.phase = Phase.READING if context is None else Phase.HANDSHAKE
         self.interest = EVENT_READ  # 0: nothing of the socket
         self.deadline = now + limits.head_seconds
-        self.last_progress = now
+        self.since = now  # it began to shake hands, read this request, write this answer, or idle
         self.retiring = False  # to be closed after the next answer: its certificate is no longer in force
         self._plain = PlainStream(sock)
         self._tls: TlsStream | None = None
@@ -156,10 +156,10 @@ class Connection:
                 self._ended = True
                 break
             self._buffer += chunk
-            self.last_progress = now
             if self._tls is None and len(chunk) < _CHUNK:
                 break  # that was all; of TLS the selector does not know what is left
         if fresh and self._buffer and self._served:
+            self.since = now
             self.deadline = now + self._limits.head_seconds
 
     def _next_request(self, now: float) -> bool:
@@ -220,18 +220,19 @@ class Connection:
         self._out = [memoryview(part) for part in parts if part]
         self.phase = Phase.WRITING
         self.interest = EVENT_WRITE
+        self.since = now
         self.deadline = now + self._limits.response_seconds
         self._write(now)
 
     def _write(self, now: float) -> None:
         sent = self._stream.send(self._out)
-        self.last_progress = now
         while self._out and sent >= len(self._out[0]):
             sent -= len(self._out.pop(0))
         if self._out:
             self._out[0] = self._out[0][sent:]
             return
         self._served = True
+        self.since = now
         if self._close_after:
             self._stream.finish()
             self.phase = Phase.LINGERING

@@ -13,5 +13,7 @@ class Limits:
     response_seconds: float = 30.0  # for the client to take the whole answer
     idle_seconds: float = 120.0  # between requests
     linger_seconds: float = 1.0  # after the last answer, for the client to read it and close
-    stalled_seconds: float = 1.0  # without progress: may be dropped when the server is full
+    slow_seconds: float = (
+        1.0  # a request or an answer under way for longer may be dropped when the server is full
+    )
     connections: int = 256

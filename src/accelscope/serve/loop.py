@@ -160,7 +160,7 @@ class Loop:
             if self._starved:
                 self._starved = False
                 log.info("connections are accepted again")
-            self._welcome(sock, address[0], now)
+            self._welcome(sock, address[0].removeprefix("::ffff:"), now)
 
     def _pause(self, error: OSError, now: float) -> None:
         """Out of file descriptors: trying again at once would burn the processor until one is free."""
@@ -197,12 +197,13 @@ class Loop:
             connection.close()
 
     def _make_room(self, now: float) -> bool:
-        """Close the connection that misses it least: the longest idle, else one that has stood still."""
-        stalled_since = now - self._limits.stalled_seconds
-        candidates = [each for each in self._connections if each.spare or each.last_progress <= stalled_since]
+        """Close the connection that misses it least: the longest idle, else the slowest. What counts is when
+        its request or answer began, not that a byte moves now and then."""
+        slow_since = now - self._limits.slow_seconds
+        candidates = [each for each in self._connections if each.spare or each.since <= slow_since]
         if not candidates:
             return False
-        self._drop(min(candidates, key=lambda each: (not each.spare, each.last_progress)))
+        self._drop(min(candidates, key=lambda each: (not each.spare, each.since)))
         return True
 
     def _deliver(self, connection: Connection, deferred: Deferred, response: Response) -> None:

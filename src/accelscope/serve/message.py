@@ -9,10 +9,6 @@ from accelscope.serve.negotiation import choose_encoding
 
 _REASONS = {
     200: "OK",
-    204: "No Content",
-    301: "Moved Permanently",
-    302: "Found",
-    304: "Not Modified",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -24,7 +20,6 @@ _REASONS = {
     413: "Content Too Large",
     414: "URI Too Long",
     417: "Expectation Failed",
-    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",

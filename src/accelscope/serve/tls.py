@@ -16,6 +16,8 @@ from accelscope.serve.error import ServeError
 
 log = logging.getLogger(__name__)
 
+_SIZE_LIMIT = 1 << 20  # bytes; bundles of authorities are a few hundred KiB
+
 
 class TlsFiles:
     """The context in force. Raises ServeError if the files cannot be used at the start; later the old
@@ -44,22 +46,24 @@ class TlsFiles:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        for path in (self._certificate, self._key):
-            _readable(path)
+        _look_at(self._certificate, b"-----BEGIN CERTIFICATE-----", "certificate")
+        _look_at(self._key, b"PRIVATE KEY-----", "private key")
         try:
             # Without a password function OpenSSL would ask at the terminal for that of an encrypted key.
             context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
         except (ssl.SSLError, OSError, ValueError) as error:
-            problem = _problem(error)
-            raise ServeError(f"certificate {self._certificate} with key {self._key}: {problem}") from error
+            pair = f"certificate {self._certificate} and key {self._key}"
+            mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
+            problem = "do not belong together" if mismatch else f"cannot be used: {error}"
+            raise ServeError(f"{pair} {problem}") from error
         if self._client_ca is not None:
-            _readable(self._client_ca)
+            _look_at(self._client_ca, b"-----BEGIN CERTIFICATE-----", "certificate")
             # Optional, because probes come without one; routes that are guarded ask for it themselves.
             context.verify_mode = ssl.CERT_OPTIONAL
             try:
                 context.load_verify_locations(cafile=self._client_ca)
             except (ssl.SSLError, OSError) as error:
-                raise ServeError(f"client CA {self._client_ca}: {_problem(error)}") from error
+                raise ServeError(f"client CA {self._client_ca} cannot be used: {error}") from error
         return context
 
 
@@ -112,22 +116,14 @@ class TlsStream:
         self._sock.close()
 
 
-def _readable(path: str) -> None:
-    """OpenSSL's own error does not name the file."""
+def _look_at(path: str, marker: bytes, what: str) -> None:
+    """OpenSSL's errors name no file and say "PEM lib" for most that can be wrong with one."""
     try:
-        with Path(path).open("rb"):
-            pass
+        with Path(path).open("rb") as file:
+            content = file.read(_SIZE_LIMIT)
     except OSError as error:
         raise ServeError(f"{path}: {error.strerror or error}") from error
-
-
-def _problem(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    known = {
-        "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
-        "NO_START_LINE": "not a PEM file",
-        "NO_CERTIFICATE_OR_CRL_FOUND": "no certificate in it",
-        "BAD_DECRYPT": "the key is encrypted; give one without a password",
-        "BAD_PASSWORD_READ": "the key is encrypted; give one without a password",
-    }
-    return known.get(str(reason), str(reason or error).replace("_", " ").lower())
+    if marker not in content:
+        raise ServeError(f"{path}: holds no {what} in PEM form")
+    if b"ENCRYPTED" in content:
+        raise ServeError(f"{path}: is encrypted; give a key without a password")

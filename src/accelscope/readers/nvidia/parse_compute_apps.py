@@ -27,7 +27,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        found = _header(line)
         if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):
             columns = found or columns
             if not understood:
@@ -50,6 +50,14 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     if not understood:
         return Parsed(error=error or _no_rows(text, columns), rejected=rejected.listed())
     return Parsed(processes=tuple(processes), rejected=rejected.listed())
+
+
+def _header(line: str) -> csv_rows.Columns | None:
+    """Columns of a list of running processes; that of finished ones (accounted apps) is not one."""
+    columns = csv_rows.header(line, _KNOWN, _ALIASES)
+    if columns is None or "pid" not in columns.names or "max_memory_usage" in columns.names:
+        return None
+    return columns
 
 
 def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:

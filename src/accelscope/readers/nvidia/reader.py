@@ -2,19 +2,25 @@
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
 from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
 from accelscope.readers.nvidia.nvml import NvmlSource
-from accelscope.readers.nvidia.smi import SmiSource
+from accelscope.readers.tool import find_program
+
+if TYPE_CHECKING:
+    from accelscope.readers.nvidia.smi import SmiSource
 
 _LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_missing"})
 
 
 class NvidiaReader:
     def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+        self._options = options
+        self._clock = clock
         self._nvml = NvmlSource(options.paths, clock)
-        self._smi = SmiSource(options, clock)
+        self._smi: SmiSource | None = None
         self._source: NvmlSource | SmiSource = self._nvml
 
     @property
@@ -25,12 +31,11 @@ class NvidiaReader:
         try:
             survey = self._nvml.survey()
         except ReaderError as error:
-            if error.reason not in _LIBRARY_IS_NO_USE or not self._smi.available():
+            if error.reason not in _LIBRARY_IS_NO_USE or find_program(self._options.paths.nvidia_smi) is None:
                 if isinstance(error, DriverAbsent):
                     raise DriverAbsent(f"{error}, and neither is nvidia-smi") from None
                 raise
-            self._source = self._smi
-            return self._smi.survey()
+            return self._survey_with_tool()
         self._source = self._nvml
         return survey
 
@@ -39,7 +44,14 @@ class NvidiaReader:
 
     def close(self) -> None:
         self._nvml.close()
-        self._smi.close()
+
+    def _survey_with_tool(self) -> Survey:
+        from accelscope.readers.nvidia.smi import SmiSource  # noqa: PLC0415 - parsers: 2 MiB a node with NVML saves
+
+        if self._smi is None:
+            self._smi = SmiSource(self._options, self._clock)
+        self._source = self._smi
+        return self._smi.survey()
 
 
 def open_reader(options: ReaderOptions) -> NvidiaReader:

@@ -70,9 +70,6 @@ class SmiSource:
         self._readings: dict[str, Reading] = {}
         self._ids_by_address: dict[str, str] = {}
 
-    def available(self) -> bool:
-        return self._tool.find() is not None
-
     def survey(self) -> Survey:
         parsed, exit_code = self._query()
         warnings = ["tool_exit_code"] if exit_code and parsed.devices else []
@@ -97,9 +94,6 @@ class SmiSource:
         if reading.device.health.state is HealthState.LOST:
             raise DeviceLost(reading.device.health.reason or "GPU is lost")
         return reading
-
-    def close(self) -> None:
-        """Nothing is held between two runs of the tool."""
 
     def _query(self) -> tuple[Parsed, int]:
         fields = self._fields if self._fields is not None else self._wanted_fields()

@@ -1,0 +1,138 @@
+"""Processes under measurement."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.effort import Effort
+from bench.scraper import Scraper, ScrapeFailed
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SLOW_SECONDS = 30.0
+AGENT = str(Path(sys.executable).with_name("accelscope"))
+
+
+class Child:
+    """A started exporter."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._log = tempfile.TemporaryFile()
+        self.started = time.perf_counter()
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    def wait_for_page(self, scraper: Scraper) -> float:
+        """Seconds from the process's start to the first page."""
+        while True:
+            try:
+                scraper.scrape()
+            except (OSError, ScrapeFailed):
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"{self.name} ended at once: {self._last_words()}") from None
+                if time.perf_counter() - self.started > _SLOW_SECONDS:
+                    raise RuntimeError(f"{self.name} serves nothing after {_SLOW_SECONDS:g} s") from None
+                time.sleep(0.001)
+            else:
+                return time.perf_counter() - self.started
+
+    def rss_bytes(self) -> int:
+        return int(self._file("statm").split()[1]) * _PAGE_BYTES
+
+    def private_bytes(self) -> int:
+        """What would be free if this process alone ended."""
+        return 1024 * sum(
+            int(line.split()[1])
+            for line in self._file("smaps_rollup").splitlines()
+            if line.startswith("Private_")
+        )
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all threads, also those that ended, and of tools that were run."""
+        cells = self._file("stat").rpartition(")")[2].split()
+        return sum(map(int, cells[11:15])) / _TICKS_PER_SECOND
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        self.go_on()
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _file(self, name: str) -> str:
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace").strip()[-500:]
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where a run of the benchmark puts its things, and how long it measures."""
+
+    folder: Path
+    effort: Effort
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Without coverage, which would be measured along; with bytecode, as an installed program has it:
+        compiling a large module at every start costs time, and memory that is not given back."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("COVERAGE", "PYTHON"))}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"), **more}
+
+    def agent(self, name: str, port: int, settings: Mapping[str, str]) -> Child:
+        command = [AGENT, "agent", "--exporter-host", "127.0.0.1", "--exporter-port", str(port)]
+        command += ["--log-level", "error"]
+        for setting, value in settings.items():
+            command += [f"--{setting.replace('_', '-')}", value]
+        return Child(name, command, self.environment())
+
+    def nvitop_exporter(self, port: int, node: Path, *, interval_seconds: float) -> Child:
+        command = [sys.executable, "-m", "nvitop_exporter", "--hostname", "node", "--port", str(port)]
+        command += ["--interval", str(interval_seconds)]
+        environment = self.environment(LD_LIBRARY_PATH=str(node / "lib"))
+        return Child("nvitop-exporter", command, environment)
+
+    def node_exporter(self, port: int) -> Child:
+        command = ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"]
+        return Child("node_exporter", command, self.environment())
+
+
+@contextlib.contextmanager
+def running(*children: Child) -> Iterator[None]:
+    """Ends them all, whatever happens."""
+    try:
+        yield
+    finally:
+        for child in children:
+            child.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,20 @@
+"""How long to measure: the usual run takes some minutes, the quick one less than one."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    scrapes: int  # per exporter and way of connecting
+    rounds: int  # in which the exporters take turns
+    first_scrapes: int  # each the first of a new page
+    collections: int  # over which CPU time is averaged
+    starts: int
+    renderings: int
+    repeats: int  # of a whole measurement, of which the median counts
+
+
+USUAL = Effort(
+    scrapes=1000, rounds=4, first_scrapes=40, collections=60, starts=9, renderings=60, repeats=3
+)
+QUICK = Effort(scrapes=150, rounds=2, first_scrapes=8, collections=12, starts=3, renderings=15, repeats=1)

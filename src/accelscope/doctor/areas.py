@@ -1,0 +1,18 @@
+"""What is examined, in order: what everything else rests on comes first."""
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.doctor import http_files, node, port, settings, visibility
+from accelscope.doctor.check import Area
+from accelscope.doctor.vendors import vendor_area
+from accelscope.model import Vendor
+
+_EVERY_NODE = (
+    Area("settings", settings.CHECKS),
+    Area("http", (*http_files.CHECKS, *port.CHECKS)),
+    Area("node", (*node.CHECKS, *visibility.CHECKS)),
+)
+
+
+def areas_for(chosen: AgentSettings) -> tuple[Area, ...]:
+    """One area for each vendor that the agent would look for."""
+    return (*_EVERY_NODE, *(vendor_area(Vendor(name)) for name in chosen.readers))

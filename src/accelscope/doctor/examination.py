@@ -1,0 +1,63 @@
+"""Runs the checks one after the other, each in a thread with a deadline, and survives them all."""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from accelscope import __version__
+from accelscope.doctor.check import Area, Check
+from accelscope.doctor.finding import Finding, Severity, error
+from accelscope.doctor.report import Report
+from accelscope.doctor.subject import Subject
+
+_OUR_FAULT = "This is a fault in AccelScope, not in your node: please report it with this line."
+
+
+def examine(subject: Subject, areas: Iterable[Area]) -> Report:
+    with _quiet_log():
+        findings = tuple((area.name, f) for area in areas for check in area.checks for f in run(check, subject))
+    return Report(version=__version__, node=subject.node, findings=findings)
+
+
+def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
+    """What the check found within its time. One that raises or hangs has found an error."""
+    found: list[Finding] = []
+    seconds = check.seconds(subject.settings)
+    thread = threading.Thread(
+        target=_look, args=(check, subject, found), name=f"doctor-{check.name}", daemon=True
+    )
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        late = Finding(
+            name=check.name,
+            severity=Severity.ERROR,
+            found=f"no answer within {seconds:g} s",
+            advice=check.if_it_hangs,
+            hung=True,
+        )
+        return (*found, late)
+    return tuple(found)
+
+
+def _look(check: Check, subject: Subject, found: list[Finding]) -> None:
+    try:
+        for finding in check.look(subject):
+            found.append(finding)
+    except Exception as fault:  # noqa: BLE001 - one check's fault must not cost the others their say
+        found.append(error(check.name, f"the check failed: {type(fault).__name__}: {fault}", _OUR_FAULT))
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """The agent's modules log what they find; here the findings say it."""
+    logger = logging.getLogger("accelscope")
+    silent, propagate = logging.NullHandler(), logger.propagate
+    logger.addHandler(silent)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = propagate
+        logger.removeHandler(silent)

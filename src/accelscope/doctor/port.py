@@ -1,0 +1,133 @@
+"""Whether the agent can have its port, and who has it otherwise."""
+
+import errno
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelscope.doctor.check import Check
+from accelscope.doctor.finding import Finding, error, ok
+from accelscope.doctor.subject import Subject
+from accelscope.serve import ServeError, Server
+
+_ANSWER_SECONDS = 1.0
+_ANSWER_BYTES = 256 * 1024
+_EVERYWHERE = {"": "localhost", "*": "localhost", "::": "localhost", "0.0.0.0": "127.0.0.1"}  # noqa: S104
+_OUR_PAGE = re.compile(r"<h1>AccelScope agent ?([^<]*)</h1>")
+# What the agent answers those who may not see its page.
+_OUR_REFUSALS = ('realm="accelscope"', "a client certificate is needed here; the probes work without")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who listens on the port."""
+
+    name: str
+    ours: bool = False
+
+
+def port(subject: Subject) -> Iterator[Finding]:
+    settings = subject.settings
+    number = settings.exporter_port
+    if number == 0:
+        yield ok("port", "any free one, told in the log when the agent starts")
+        return
+    host = _EVERYWHERE.get(settings.exporter_host, settings.exporter_host)
+    tenant = _tenant(host, number)
+    if tenant is None:
+        yield _listening(settings.exporter_host, number)
+    elif tenant.ours:
+        yield ok("port", f"{number} is served by {tenant.name}", port=number, tenant=tenant.name)
+    else:
+        yield _taken(number, tenant.name)
+
+
+def _listening(host: str, number: int) -> Finding:
+    """Try as the agent would."""
+    server = Server({}, host=host, port=number)
+    try:
+        server.start()
+    except ServeError as problem:
+        cause = problem.__cause__
+        code = cause.errno if isinstance(cause, OSError) else None
+        if code == errno.EADDRINUSE:
+            return _taken(number, "a program that does not answer here")
+        if code in (errno.EACCES, errno.EPERM):
+            advice = (
+                "Ports below 1024 need the capability NET_BIND_SERVICE: choose another with --exporter-port."
+            )
+        else:
+            advice = "--exporter-host must be an address of this machine; leave it out to listen on all."
+        return error("port", str(problem), advice, port=number)
+    server.stop()
+    return ok("port", f"{number} is free", port=number)
+
+
+def _taken(number: int, tenant: str) -> Finding:
+    advice = f"See who it is with `ss -ltnp 'sport = :{number}'`; end it, or set another --exporter-port."
+    if tenant == "dcgm-exporter":
+        advice = (
+            "Both have 9400 by default: give AccelScope another port (--exporter-port 9410, and the same where "
+            "Prometheus scrapes it), or remove dcgm-exporter once nothing uses its names any more."
+        )
+    return error("port", f"{number} is taken by {tenant}", advice, port=number, tenant=tenant)
+
+
+def _tenant(host: str, number: int) -> Tenant | None:
+    """None: nobody listens there. No token is sent: whoever listens may not be who it should be."""
+    try:
+        with socket.create_connection((host, number), _ANSWER_SECONDS):
+            pass
+    except OSError:
+        return None
+    for encrypted in (False, True):
+        start = _answer(host, number, "/", encrypted=encrypted)
+        page = _OUR_PAGE.search(start)
+        if page is not None:
+            return Tenant(f"an AccelScope agent {page[1]}".rstrip(), ours=True)
+        if any(refusal in start for refusal in _OUR_REFUSALS):
+            return Tenant("an AccelScope agent, guarded", ours=True)
+        metrics = _answer(host, number, "/metrics", encrypted=encrypted)
+        if "DCGM_FI_" in metrics:
+            return Tenant("dcgm-exporter")
+        if metrics.startswith("HTTP/"):
+            return Tenant("another HTTP server")
+    return Tenant("another program")
+
+
+def _answer(host: str, number: int, path: str, *, encrypted: bool) -> str:
+    """The beginning of the answer, empty if there is none that HTTP knows."""
+    received = bytearray()
+    try:
+        with socket.create_connection((host, number), _ANSWER_SECONDS) as plain:
+            stream = _encrypted(plain) if encrypted else plain
+            with stream:
+                stream.settimeout(_ANSWER_SECONDS)
+                stream.sendall(
+                    f"GET {path} HTTP/1.1\r\nHost: {host}:{number}\r\nConnection: close\r\n\r\n".encode("ascii")
+                )
+                while len(received) < _ANSWER_BYTES and (chunk := stream.recv(65536)):
+                    received += chunk
+    except (OSError, UnicodeError):  # what came until then is all there is
+        return received.decode("latin-1")
+    return received.decode("latin-1")
+
+
+def _encrypted(plain: socket.socket) -> socket.socket:
+    import ssl  # noqa: PLC0415 - only where the port is taken
+
+    # Whoever answers is asked who it is and told nothing, so its certificate does not matter.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
+
+
+def _seconds(_: object) -> float:
+    return 15.0  # four questions, each with a time of its own
+
+
+CHECKS = (
+    Check("port", port, _seconds, "What listens there does not answer: see `ss -ltnp` for who it is."),
+)

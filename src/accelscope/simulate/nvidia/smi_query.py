@@ -1,0 +1,259 @@
+"""Cells of `nvidia-smi --query-gpu`: which fields there are, and what each shows for a reading."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from accelscope.simulate.nvidia.readings import (
+    GPU_IDLE,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    SUPPORTED_REASONS,
+    SW_POWER_CAP,
+    SW_THERMAL,
+    GpuReading,
+)
+from accelscope.simulate.spec import NvidiaSpec
+
+NOT_AVAILABLE = "[N/A]"
+_DEPRECATED = "[Requested functionality has been deprecated]"
+_RESET_REQUIRED = "[GPU requires reset]"
+_DEPRECATED_FROM = 590  # the driver from which nvidia-smi says so
+Cell = Callable[[GpuReading], object | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryField:
+    """A field as asked for (`name` or one of `aliases`). The header shows `name` with its unit."""
+
+    name: str
+    cell: Cell  # None: absent
+    unit: str = ""
+    aliases: tuple[str, ...] = ()
+    since: int = 0  # driver
+    identity: bool = False  # told even by a card that must be reset
+
+    def value(self, reading: GpuReading) -> str:
+        if reading.fault == "reset_required" and not self.identity:
+            return _RESET_REQUIRED
+        value = self.cell(reading)
+        return NOT_AVAILABLE if value is None else str(value)
+
+
+def query_fields(spec: NvidiaSpec, gpu_count: int) -> tuple[QueryField, ...]:
+    """What this driver's tool knows."""
+    every = (*_identity(spec, gpu_count), *_state(spec), *_memory(), *_reasons(spec), *_power(), *_clocks(spec))
+    return tuple(field for field in (*every, *_ecc(), *_mig()) if field.since <= spec.driver_major)
+
+
+def rows(fields: tuple[QueryField, ...], readings: tuple[GpuReading, ...]) -> Iterator[str]:
+    """Lines of `name, header, unit, cell per GPU`, tab-separated, one for every name a field may be asked by."""
+    for field in fields:
+        header = f"{field.name} [{field.unit}]" if field.unit else field.name
+        cells = [field.value(reading) for reading in readings]
+        for name in (field.name, *field.aliases):
+            yield "\t".join((name, header, field.unit, *cells))
+
+
+def mib(size: int) -> int:
+    return size >> 20
+
+
+def watts(milliwatts: float) -> str:
+    return f"{milliwatts / 1000:.2f}"
+
+
+def _constant(text: str) -> Cell:
+    return lambda _: text
+
+
+def _identity(spec: NvidiaSpec, count: int) -> Iterator[QueryField]:
+    def field(name: str, cell: Cell, *aliases: str) -> QueryField:
+        return QueryField(name, cell, aliases=aliases, identity=True)
+
+    yield field("driver_version", _constant(spec.driver_version))
+    yield field("count", lambda _: count)
+    yield field("name", lambda r: r.gpu.card.name, "gpu_name")
+    yield field("serial", lambda r: r.gpu.serial, "gpu_serial")
+    yield field("uuid", lambda r: r.gpu.uuid, "gpu_uuid")
+    yield field("pci.bus_id", lambda r: r.gpu.bus_id, "gpu_bus_id")
+    yield field("pci.domain", _constant("0x0000"))
+    yield field("pci.bus", lambda r: f"0x{r.gpu.bus:02X}")
+    yield field("pci.device", _constant("0x00"))
+    yield field("pci.device_id", lambda r: f"0x{r.gpu.card.pci_device_id:08X}")
+    yield field("pci.sub_device_id", lambda r: f"0x{r.gpu.card.pci_subsystem_id:08X}")
+    yield field("index", lambda r: r.index)
+    yield field("vbios_version", lambda r: r.gpu.card.vbios)
+    yield field("inforom.img", lambda r: r.gpu.card.inforom_image, "inforom.image")
+    yield field("inforom.oem", _constant("2.1"))
+    yield field("inforom.ecc", lambda r: "7.16" if r.gpu.card.ecc else None)
+    yield field("compute_cap", lambda r: ".".join(map(str, r.gpu.card.compute_capability)))
+
+
+def _state(spec: NvidiaSpec) -> Iterator[QueryField]:
+    deprecated = _constant(_DEPRECATED)
+
+    def unless_deprecated(cell: Cell) -> Cell:
+        return deprecated if spec.driver_major >= _DEPRECATED_FROM else cell
+
+    yield QueryField("pcie.link.gen.current", lambda r: r.pcie_generation)
+    yield QueryField("pcie.link.gen.gpucurrent", lambda r: r.pcie_generation, since=520)
+    yield QueryField("pcie.link.gen.max", lambda r: r.gpu.card.pcie_generation)
+    yield QueryField("pcie.link.gen.gpumax", lambda r: r.gpu.card.pcie_generation, since=520)
+    yield QueryField("pcie.link.gen.hostmax", _none, since=520)
+    yield QueryField("pcie.link.width.current", lambda r: r.gpu.card.pcie_width)
+    yield QueryField("pcie.link.width.max", lambda r: r.gpu.card.pcie_width)
+    yield QueryField("display_mode", unless_deprecated(lambda r: _enabled(r.gpu.card.display)))
+    yield QueryField("display_active", lambda r: _enabled(r.gpu.card.display))
+    yield QueryField("persistence_mode", lambda r: _enabled(not r.gpu.card.display))
+    yield QueryField("accounting.mode", _constant("Disabled"))
+    yield QueryField("accounting.buffer_size", _constant("4000"))
+    yield QueryField("compute_mode", _constant("Default"))
+    yield QueryField("fan.speed", lambda r: r.fan_percent, "%")
+    yield QueryField("pstate", lambda r: f"P{r.pstate}")
+    yield QueryField("utilization.gpu", _whole_card(lambda r: r.utilization_percent), "%")
+    yield QueryField("utilization.memory", _whole_card(lambda r: r.memory_utilization_percent), "%")
+    yield QueryField("utilization.encoder", _whole_card(lambda r: r.encoder_percent), "%", since=525)
+    yield QueryField("utilization.decoder", _whole_card(lambda r: r.decoder_percent), "%", since=525)
+    yield QueryField("utilization.jpeg", _whole_card(lambda _: 0), "%", since=545)
+    yield QueryField("utilization.ofa", _whole_card(lambda _: 0), "%", since=545)
+    yield QueryField("encoder.stats.sessionCount", _constant("0"))
+    yield QueryField("encoder.stats.averageFps", _constant("0"))
+    yield QueryField("encoder.stats.averageLatency", _constant("0"))
+    yield QueryField("temperature.gpu", lambda r: r.temperature_celsius)
+    yield QueryField(
+        "temperature.gpu.tlimit",
+        lambda r: r.gpu.card.temperature.gpu_max - r.temperature_celsius if r.gpu.card.gpm else None,
+        since=535,
+    )
+    # This one cell is bare where the others have brackets.
+    yield QueryField(
+        "temperature.memory",
+        lambda r: "N/A" if r.memory_temperature_celsius is None else r.memory_temperature_celsius,
+    )
+    yield QueryField("gsp.mode.current", _constant("Enabled"), since=545)
+
+
+def _memory() -> Iterator[QueryField]:
+    yield QueryField("memory.total", lambda r: mib(r.memory_total_bytes), "MiB")
+    yield QueryField("memory.reserved", lambda r: mib(r.memory_reserved_bytes), "MiB", since=510)
+    yield QueryField("memory.used", lambda r: mib(r.memory_used_bytes), "MiB")
+    yield QueryField("memory.free", lambda r: mib(r.memory_free_bytes), "MiB")
+
+
+_REASONS = {
+    "gpu_idle": GPU_IDLE,
+    "applications_clocks_setting": 0x2,
+    "sw_power_cap": SW_POWER_CAP,
+    "hw_slowdown": HW_SLOWDOWN,
+    "hw_thermal_slowdown": HW_THERMAL,
+    "hw_power_brake_slowdown": 0x80,
+    "sw_thermal_slowdown": SW_THERMAL,
+    "sync_boost": 0x10,
+}
+_RENAMED_REASONS = 535  # the driver that calls them events; it still knows the old name
+
+
+def _reasons(spec: NvidiaSpec) -> Iterator[QueryField]:
+    new, old = "clocks_event_reasons", "clocks_throttle_reasons"
+    renamed = spec.driver_major >= _RENAMED_REASONS
+
+    def field(name: str, cell: Cell) -> QueryField:
+        if renamed:
+            return QueryField(f"{new}.{name}", cell, aliases=(f"{old}.{name}",))
+        return QueryField(f"{old}.{name}", cell)
+
+    yield field("supported", _constant(f"0x{SUPPORTED_REASONS:016X}"))
+    yield field("active", lambda r: f"0x{r.clock_event_reasons:016X}")
+    for name, bit in _REASONS.items():
+        yield field(name, _reason(bit))
+
+
+def _reason(bit: int) -> Cell:
+    return lambda r: "Active" if r.clock_event_reasons & bit else "Not Active"
+
+
+def _power() -> Iterator[QueryField]:
+    limit: Cell = lambda r: f"{r.gpu.spec.power_limit_watts:.2f}"  # noqa: E731  one cell for two fields
+    yield QueryField("power.management", _constant("Enabled"))
+    yield QueryField("power.draw", lambda r: watts(r.power_average_milliwatts), "W")
+    yield QueryField("power.draw.average", lambda r: watts(r.power_average_milliwatts), "W", since=535)
+    yield QueryField("power.draw.instant", lambda r: watts(r.power_instant_milliwatts), "W", since=535)
+    yield QueryField("power.limit", limit, "W")
+    yield QueryField("enforced.power.limit", limit, "W")
+    yield QueryField("power.default_limit", lambda r: f"{r.gpu.card.power.default_watts:.2f}", "W")
+    yield QueryField("power.min_limit", lambda r: f"{r.gpu.card.power.min_watts:.2f}", "W")
+    yield QueryField("power.max_limit", lambda r: f"{r.gpu.card.power.max_watts:.2f}", "W")
+
+
+def _clocks(spec: NvidiaSpec) -> Iterator[QueryField]:
+    def field(name: str, cell: Cell, alias: str) -> QueryField:
+        return QueryField(name, cell, "MHz", (alias,))
+
+    yield field("clocks.current.graphics", lambda r: r.sm_clock_mhz, "clocks.gr")
+    yield field("clocks.current.sm", lambda r: r.sm_clock_mhz, "clocks.sm")
+    yield field("clocks.current.memory", lambda r: r.memory_clock_mhz, "clocks.mem")
+    yield field("clocks.current.video", lambda r: r.video_clock_mhz, "clocks.video")
+    if spec.driver_major >= _DEPRECATED_FROM:
+        for name, alias in (("graphics", "gr"), ("memory", "mem")):
+            cell = _constant(_DEPRECATED)
+            yield field(f"clocks.applications.{name}", cell, f"clocks.applications.{alias}")
+    yield field("clocks.max.graphics", lambda r: r.gpu.card.clocks.max_sm, "clocks.max.gr")
+    yield QueryField("clocks.max.sm", lambda r: r.gpu.card.clocks.max_sm, "MHz")
+    yield field("clocks.max.memory", lambda r: r.gpu.card.clocks.max_memory, "clocks.max.mem")
+
+
+def _ecc() -> Iterator[QueryField]:
+    mode: Cell = lambda r: "Enabled" if r.ecc else None  # noqa: E731  one cell for two fields
+    yield QueryField("ecc.mode.current", mode)
+    yield QueryField("ecc.mode.pending", mode)
+    for error in ("corrected", "uncorrected"):
+        for counter in ("volatile", "aggregate"):
+            for location in ("device_memory", "dram", "sram", "total"):
+                yield QueryField(f"ecc.errors.{error}.{counter}.{location}", _ecc_count(error, counter, location))
+    yield QueryField(
+        "retired_pages.single_bit_ecc.count", _page_count(0), aliases=("retired_pages.sbe",)
+    )
+    yield QueryField("retired_pages.double_bit.count", _page_count(1), aliases=("retired_pages.dbe",))
+    yield QueryField(
+        "retired_pages.pending", lambda r: _yes(r.retirement_pending) if r.retired_pages is not None else None
+    )
+    yield QueryField("remapped_rows.correctable", lambda r: r.remapping and r.remapping.correctable, since=530)
+    yield QueryField("remapped_rows.uncorrectable", lambda r: r.remapping and r.remapping.uncorrectable, since=530)
+    yield QueryField("remapped_rows.pending", lambda r: r.remapping and _yes(r.remapping.pending), since=530)
+    yield QueryField("remapped_rows.failure", lambda r: r.remapping and _yes(r.remapping.failed), since=530)
+
+
+def _ecc_count(error: str, counter: str, location: str) -> Cell:
+    def cell(reading: GpuReading) -> object | None:
+        if reading.ecc is None:
+            return None
+        return 0 if location == "sram" else getattr(reading.ecc, f"{counter}_{error}")
+
+    return cell
+
+
+def _page_count(kind: int) -> Cell:
+    return lambda r: None if r.retired_pages is None else r.retired_pages[kind]
+
+
+def _mig() -> Iterator[QueryField]:
+    mode: Cell = lambda r: _enabled(r.gpu.partitioned) if r.gpu.card.mig_profiles else None  # noqa: E731  two fields
+    yield QueryField("mig.mode.current", mode)
+    yield QueryField("mig.mode.pending", mode)
+
+
+def _whole_card(cell: Cell) -> Cell:
+    """With MIG on, the tool shows no utilisation of the whole card."""
+    return lambda r: None if r.gpu.partitioned else cell(r)
+
+
+def _none(_: GpuReading) -> None:
+    return None
+
+
+def _enabled(value: object) -> str:
+    return "Enabled" if value else "Disabled"
+
+
+def _yes(value: object) -> str:
+    return "Yes" if value else "No"

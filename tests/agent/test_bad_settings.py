@@ -1,0 +1,90 @@
+"""Bad settings: one clear line on standard error and exit code 2, before anything starts."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def agent(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "accelscope", "agent", *flags],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "says"),
+    [
+        (["--exporter-port", "99999"], {}, ["--exporter-port", "99999", "65535"]),
+        (["--exporter-port", "http"], {}, ["--exporter-port", "http"]),
+        ([], {"EXPORTER_PORT": "-1"}, ["EXPORTER_PORT", "-1"]),
+        (["--collection-interval", "soon"], {}, ["--collection-interval", "soon", "10s"]),
+        ([], {"COLLECT_INTERVAL": "0"}, ["COLLECT_INTERVAL", "100ms"]),
+        (["--log-level", "loud"], {}, ["--log-level", "loud", "warning"]),
+        (["--labels", "rack"], {}, ["--labels", "rack"]),
+        (["--labels", "model=x"], {}, ["--labels", "model"]),
+        (["--labels", "1a=x"], {}, ["--labels", "1a"]),
+        (["--readers", "acme"], {}, ["--readers", "acme", "nvidia"]),
+        (["--metrics-path", "metrics"], {}, ["--metrics-path", "metrics"]),
+        (["--metrics-path", "/healthz"], {}, ["--metrics-path", "/healthz"]),
+        (["--max-process-series", "-5"], {}, ["--max-process-series", "-5"]),
+        (["--tls-certificate", "/x.pem"], {}, ["--tls-certificate", "--tls-key"]),
+        (["--tls-client-ca", "/x.pem"], {}, ["--tls-client-ca", "--tls-certificate"]),
+        (["--tls-certificate", "/none.pem", "--tls-key", "/none.key"], {}, ["/none"]),
+        (["--token-file", "/none/token"], {}, ["/none/token"]),
+        (["--config-file", "/none/agent.yaml"], {}, ["/none/agent.yaml"]),
+        (["--exporter-host", "no such host"], {}, ["no such host"]),
+    ],
+)
+def test_one_line_and_exit_code_2(flags: list[str], environment: dict[str, str], says: list[str]) -> None:
+    ended = agent(*flags, **environment)
+    assert ended.returncode == 2, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1, ended.stderr
+    for word in says:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("exporterPort: many\n", ["exporterPort", "many"]),
+        ("exporterPrt: 9400\n", ["exporterPrt", "exporterPort"]),
+        ("exporterPort: [9400\n", ["agent.yaml:2:", "not valid YAML"]),
+        ("- a\n- b\n", []),
+        ("logLevel: info\nlogLevel: debug\n", ["logLevel"]),
+    ],
+)
+def test_a_bad_file(tmp_path: Path, text: str, says: list[str]) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text(text)
+    ended = agent("--config-file", str(file))
+    assert ended.returncode == 2, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 1, ended.stderr
+    assert "agent.yaml" in lines[0]
+    for word in says:
+        assert word in lines[0]
+
+
+def test_an_unknown_flag_is_named() -> None:
+    ended = agent("--exporter-prt", "1")
+    assert ended.returncode == 2
+    assert "--exporter-prt" in ended.stderr
+
+
+def test_a_port_in_use_is_said_plainly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = agent("--exporter-host", "127.0.0.1", "--exporter-port", str(port))
+    assert ended.returncode == 2
+    [line] = [line for line in ended.stderr.splitlines() if line.startswith("accelscope agent:")]
+    assert str(port) in line

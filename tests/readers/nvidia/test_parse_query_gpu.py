@@ -1,0 +1,314 @@
+"""Rules of `--query-gpu` CSV, each on a few made-up lines."""
+
+import pytest
+
+from accelscope.model import Device, EccCount, Fan, Sensor
+from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
+from accelscope.readers.parsed import Parsed
+
+MIB = 2**20
+ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, 70.50, 300.00, 4, 16"
+OTHER = ROW.replace("0, GPU-a", "1, GPU-b", 1)
+
+
+def only(parsed: Parsed) -> Device:
+    assert parsed.error is None
+    [device] = parsed.devices
+    return device
+
+
+def absences(device: Device) -> dict[str, str]:
+    return {absence.field: absence.reason.value for absence in device.absent}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROW,
+        f"{ROW}\n",
+        f"\ufeff{ROW}\r\n",
+        f"{ROW}   \n\n",
+        ROW.replace(", ", ","),
+        "0, GPU-a, NVIDIA X, 50, 10 %, 5 %, 1000 MiB, 400 MiB, 600 MiB, 70.50 W, 300.00 W, 4, 16",
+        "Warning: something, somewhere\nindex, uuid, name, temperature.gpu, utilization.gpu [%], "
+        "utilization.memory [%], memory.total [MiB], memory.used [MiB], memory.free [MiB], power.draw [W], "
+        f"power.limit [W], pcie.link.gen.current, pcie.link.width.current\n{ROW}\n",
+        "pcie.link.width.current, gpu_name, brand_new.field, memory.free, memory.used, memory.total, "
+        "utilization.memory, utilization.gpu, temperature.gpu, power.limit, power.draw, uuid, index, "
+        "pcie.link.gen.current\n"
+        "16, NVIDIA X, [N/A], 600, 400, 1000, 5, 10, 50, 300.00 W, 70.50 W, GPU-a, 0, 4\n",
+        "index, uuid, name, temperature.gpu, utilization.gpu [%], utilization.memory [%], memory.total [KiB], "
+        "memory.used [KiB], memory.free [KiB], power.draw [mW], power.limit [kW], pcie.link.gen.current, "
+        "pcie.link.width.current\n"
+        "0, GPU-a, NVIDIA X, 50, 10, 5, 1024000, 409600, 614400, 70500, 0.3, 4, 16",
+    ],
+)
+def test_same_values_whatever_the_form(text: str) -> None:
+    parsed = parse(text)
+    device = only(parsed)
+    assert parsed.rejected == ()
+    assert device.id == "nvidia:GPU-a"
+    assert (device.index, device.uuid, device.model) == (0, "GPU-a", "NVIDIA X")
+    assert (device.temperature_celsius, device.sensors) == (50.0, (Sensor("gpu", 50.0),))
+    assert (device.utilization_ratio, device.memory_utilization_ratio) == (0.1, 0.05)
+    assert device.memory_total_bytes == 1000 * MIB
+    assert device.memory_used_bytes == 400 * MIB
+    assert device.memory_free_bytes == 600 * MIB
+    assert (device.power_watts, device.power_limit_watts) == (70.5, 300.0)
+    assert device.pcie is not None
+    assert (device.pcie.generation, device.pcie.width) == (4, 16)
+    assert device.absent == ()
+
+
+def test_header_goes_before_the_asked_columns() -> None:
+    device = only(parse("uuid, index\nGPU-a, 3\n", ["index", "uuid"]))
+    assert (device.index, device.uuid) == (3, "GPU-a")
+
+
+def test_columns_may_be_asked_by_alias() -> None:
+    fields = ["gpu_uuid", "clocks.sm", "clocks.mem", "clocks.max.gr", "clocks_throttle_reasons.hw_slowdown"]
+    device = only(parse("GPU-a, 1000, 2000, 3000, Active", fields))
+    assert {clock.domain: (clock.hertz, clock.max_hertz) for clock in device.clocks} == {
+        "graphics": (None, 3e9),
+        "sm": (1e9, None),
+        "memory": (2e9, None),
+    }
+    assert [(throttle.reason, throttle.active) for throttle in device.throttles] == [("hw_slowdown", True)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells", "watts"),
+    [
+        ("power.draw.instant,power.draw", "5 W, 6 W", 6.0),
+        ("power.draw.instant,power.draw", "5 W, [N/A]", 5.0),
+        ("power.draw.average,power.draw.instant", "4 W, 5 W", 5.0),
+        ("power.draw.average", "4 W", 4.0),
+    ],
+)
+def test_power_that_was_asked_first(fields: str, cells: str, watts: float) -> None:
+    device = only(parse(f"0, {cells}", ["index", *fields.split(",")]))
+    assert device.power_watts == watts
+    assert absences(device) == {}
+
+
+def test_what_was_not_asked_is_neither_there_nor_absent() -> None:
+    device = only(parse("0, GPU-a", ["index", "uuid"]))
+    assert device == Device(vendor=device.vendor, id="nvidia:GPU-a", index=0, uuid="GPU-a")
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[N/A]", "not_supported"),
+        ("[Unknown Error]", "driver_error"),
+        ("[Insufficient Permissions]", "no_permission"),
+        ("[Requested functionality has been deprecated]", "deprecated"),
+        ("", "no_sample"),
+    ],
+)
+def test_absent_is_never_zero(cell: str, reason: str) -> None:
+    fields = ["index", "utilization.gpu", "memory.used", "power.draw", "temperature.memory", "pstate", "name"]
+    device = only(parse(f"0, {cell}, {cell}, {cell}, {cell}, P0, X", fields))
+    assert absences(device) == dict.fromkeys(
+        ("utilization_ratio", "memory_used_bytes", "power_watts", "sensors.memory"), reason
+    )
+    assert device.utilization_ratio is device.memory_used_bytes is device.power_watts is None
+    assert device.sensors == ()
+
+
+def test_a_bad_cell_costs_itself() -> None:
+    parsed = parse("0, ?!, 40", ["index", "power.draw", "temperature.gpu"])
+    device = only(parsed)
+    assert device.temperature_celsius == 40.0
+    assert absences(device) == {"power_watts": "unreadable"}
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
+        ("power.draw: ?!", "unreadable")
+    ]
+
+
+def test_a_group_that_is_not_there_is_one_absence() -> None:
+    names = [f"ecc.errors.{s}.volatile.{b}" for s in ("corrected", "uncorrected") for b in ("total", "dram")]
+    device = only(parse("0, [N/A], [N/A], [N/A], [N/A], [N/A]", ["index", *names, "fan.speed"]))
+    assert absences(device) == {"ecc": "not_supported", "fans": "not_supported"}
+
+
+def test_blocks_of_ecc_add_up() -> None:
+    names = ["total", "device_memory", "dram", "sram", "sram.parity", "sram.secded", "sram.l2"]
+    fields = ["index", *(f"ecc.errors.uncorrected.aggregate.{name}" for name in names)]
+    device = only(parse("0, 7, 3, 3, 4, 1, 3, 4", fields))
+    assert device.ecc == (
+        EccCount("uncorrected", lifetime=True, count=7),
+        EccCount("uncorrected", lifetime=True, count=3, block="dram"),
+        EccCount("uncorrected", lifetime=True, count=4, block="sram"),
+    )
+
+
+def test_fan_pages_and_rows() -> None:
+    fields = (
+        "index,fan.speed,retired_pages.sbe,retired_pages.dbe,remapped_rows.correctable,"
+        "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
+    ).split(",")
+    device = only(parse("0, 0 %, 2, 1, 3, 4, Yes, No", fields))
+    assert device.fans == (Fan(0, speed_ratio=0.0),)
+    assert [(pages.severity, pages.count) for pages in device.retired_pages] == [
+        ("corrected", 2),
+        ("uncorrected", 1),
+    ]
+    rows = device.remapped_rows
+    assert rows is not None
+    assert (rows.correctable, rows.uncorrectable, rows.pending, rows.failed) == (3, 4, True, False)
+
+
+@pytest.mark.parametrize(
+    ("supported", "active", "known", "at_work"),
+    [
+        ("0x00000000000001FF", "0x0000000000000044", 9, {"sw_power_cap", "hw_thermal_slowdown"}),
+        ("0x0000000000000005", "0x0000000000000004", 2, {"sw_power_cap"}),
+        ("[N/A]", "0x0000000000000000", 9, set()),
+    ],
+)
+def test_throttle_reasons_as_bits(supported: str, active: str, known: int, at_work: set[str]) -> None:
+    fields = ["index", "clocks_event_reasons.supported", "clocks_event_reasons.active"]
+    device = only(parse(f"0, {supported}, {active}", fields))
+    assert len(device.throttles) == known
+    assert {throttle.reason for throttle in device.throttles if throttle.active} == at_work
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("NVIDIA X, Founders", DEFAULT_FIELDS),
+        ("a, b, c", ("index", "name", "memory.total")),
+        ("a, b", ("index", "name")),
+    ],
+)
+def test_a_name_may_hold_commas(name: str, fields: tuple[str, ...]) -> None:
+    values = dict(zip(DEFAULT_FIELDS, ROW.split(", "), strict=True)) | {"name": name}
+    device = only(parse(", ".join(values[field] for field in fields), fields))
+    assert device.model == name
+    assert device.memory_total_bytes in (1000 * MIB, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (ROW[:40], "not_a_row"),
+        (ROW + ", 7, 8", "not_a_row"),
+        (", ".join(["[Unknown Error]"] * 13), "driver_error"),
+        (", ".join(["[GPU is lost]"] * 13), "lost"),
+        (", ".join(["x"] * 13), "unreadable"),
+        ("Terminated", "not_a_row"),
+    ],
+)
+def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
+    parsed = parse(f"{ROW}\n{line}\n{OTHER}\n")
+    assert parsed.error is None
+    assert [device.index for device in parsed.devices] == [0, 1]
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
+
+
+def test_a_lost_gpu_between_rows_stays_visible() -> None:
+    sentence = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot …"
+    parsed = parse(f"{ROW}\n{sentence}\n{OTHER}\n")
+    assert parsed.error is None
+    assert [(device.index, device.pci_address, device.health.state) for device in parsed.devices] == [
+        (0, None, "unknown"),
+        (1, None, "unknown"),
+        (None, "0000:02:00.0", "lost"),
+    ]
+    assert parsed.devices[2].health.reason == sentence
+    assert parsed.devices[2].id == "nvidia:0000:02:00.0"
+    assert [rejection.reason for rejection in parsed.rejected] == ["device_lost"]
+
+
+def test_a_message_is_given_to_the_row_of_its_device() -> None:
+    fields = ["index", "pci.bus_id", "power.draw"]
+    text = (
+        "0, 00000000:01:00.0, 5\n1, 00000000:02:00.0, [Unknown Error]\n"
+        "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n"
+        "WARNING: infoROM is corrupted at gpu 0000:01:00.0\n"
+    )
+    assert [(device.pci_address, device.health.state.value) for device in parse(text, fields).devices] == [
+        ("0000:01:00.0", "warning"),
+        ("0000:02:00.0", "critical"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "state"),
+    [
+        ("5 W, 40, 10 %", "unknown"),
+        ("[N/A], [N/A], [N/A]", "unknown"),
+        ("[Unknown Error], 40, 10 %", "unknown"),
+        ("[Unknown Error], [Unknown Error], 10 %", "critical"),
+        ("[GPU requires reset], 40, 10 %", "critical"),
+        ("[GPU is lost], [GPU is lost], [GPU is lost]", "lost"),
+    ],
+)
+def test_health_that_a_row_tells(cells: str, state: str) -> None:
+    device = only(parse(f"0, X, {cells}", ["index", "name", "power.draw", "temperature.gpu", "fan.speed"]))
+    assert device.health.state == state
+    assert (device.health.reason is None) == (state == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("action", "state"),
+    [("None", "unknown"), ("[N/A]", "unknown"), ("Reset", "critical"), ("Drain P2P", "critical")],
+)
+def test_health_by_recovery_action(action: str, state: str) -> None:
+    device = only(parse(f"0, {action}", ["index", "gpu_recovery_action"]))
+    assert device.health.state == state
+    assert device.health.vendor_word == (None if state == "unknown" else action)
+
+
+@pytest.mark.parametrize(
+    ("driver", "kmd", "version"),
+    [
+        ("590.1", "[N/A]", "590.1"),
+        ('Deprecated, see "KMD version" instead', "610.2", "610.2"),
+        ("[N/A]", "[N/A]", None),
+    ],
+)
+def test_driver_version_or_that_of_its_kernel_module(driver: str, kmd: str, version: str | None) -> None:
+    parsed = parse(
+        f"index, driver_version, kmd_version\n0, {driver}, {kmd}\n".replace("Deprecated, ", "Deprecated; ")
+    )
+    assert only(parsed).driver_version == version
+
+
+def test_a_tool_that_loops_shows_each_gpu_once_with_its_last_values() -> None:
+    parsed = parse(
+        "0, GPU-x, 10\n1, GPU-x, 20\n0, GPU-x, 30\n1, GPU-x, 40\n", ["index", "uuid", "temperature.gpu"]
+    )
+    assert [(device.index, device.temperature_celsius) for device in parsed.devices] == [(0, 30.0), (1, 40.0)]
+
+
+@pytest.mark.parametrize(
+    ("address", "spelled"),
+    [
+        ("00000000:0C:00.0", "0000:0c:00.0"),
+        ("0000:0C:00.0", "0000:0c:00.0"),
+        ("0000000F:01:00.0", "000f:01:00.0"),
+    ],
+)
+def test_pci_address_in_one_spelling(address: str, spelled: str) -> None:
+    device = only(parse(address, ["pci.bus_id"]))
+    assert (device.pci_address, device.id) == (spelled, f"nvidia:{spelled}")
+
+
+def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
+    parsed = parse("10, 20\n30, 40\n", ["utilization.gpu", "utilization.memory"])
+    assert [device.utilization_ratio for device in parsed.devices] == [0.1, 0.3]
+
+
+def test_another_number_of_columns_asks_for_their_names() -> None:
+    parsed = parse("0, GPU-a\n1, GPU-b\n")
+    assert parsed.error is not None
+    assert parsed.error.reason == "column_mismatch"
+    assert "rows of 2 columns, expected 13" in parsed.error.text
+
+
+def test_a_header_alone_is_an_output_that_was_cut() -> None:
+    parsed = parse("index, uuid\n")
+    assert parsed.error is not None
+    assert parsed.error.reason == "truncated"
