@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.effort import Effort
-from bench.scraper import Scraper, ScrapeFailed
+from bench.scraper import ScrapeFailed, Scraper
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -24,17 +24,21 @@ AGENT = str(Path(sys.executable).with_name("accelscope"))
 class Child:
     """A started exporter."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path
+    ) -> None:
+        """What it prints goes to a file in the folder."""
         self.name = name
-        self._log = tempfile.TemporaryFile()
+        log, self._log = tempfile.mkstemp(dir=folder)
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
+            stdout=log,
+            stderr=log,
         )
+        os.close(log)
 
     def wait_for_page(self, scraper: Scraper) -> float:
         """Seconds from the process's start to the first page."""
@@ -80,14 +84,12 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
 
     def _file(self, name: str) -> str:
         return Path(f"/proc/{self._process.pid}/{name}").read_text()
 
     def _last_words(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace").strip()[-500:]
+        return Path(self._log).read_text(errors="replace").strip()[-500:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +110,17 @@ class Workshop:
         command += ["--log-level", "error"]
         for setting, value in settings.items():
             command += [f"--{setting.replace('_', '-')}", value]
-        return Child(name, command, self.environment())
+        return Child(name, command, self.environment(), self.folder)
 
     def nvitop_exporter(self, port: int, node: Path, *, interval_seconds: float) -> Child:
         command = [sys.executable, "-m", "nvitop_exporter", "--hostname", "node", "--port", str(port)]
         command += ["--interval", str(interval_seconds)]
         environment = self.environment(LD_LIBRARY_PATH=str(node / "lib"))
-        return Child("nvitop-exporter", command, environment)
+        return Child("nvitop-exporter", command, environment, self.folder)
 
     def node_exporter(self, port: int) -> Child:
         command = ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"]
-        return Child("node_exporter", command, self.environment())
+        return Child("node_exporter", command, self.environment(), self.folder)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,5 @@ class Effort:
     repeats: int  # of a whole measurement, of which the median counts
 
 
-USUAL = Effort(
-    scrapes=1000, rounds=4, first_scrapes=40, collections=60, starts=9, renderings=60, repeats=3
-)
+USUAL = Effort(scrapes=1000, rounds=4, first_scrapes=40, collections=60, starts=9, renderings=60, repeats=3)
 QUICK = Effort(scrapes=150, rounds=2, first_scrapes=8, collections=12, starts=3, renderings=15, repeats=1)

@@ -78,7 +78,9 @@ def test_a_bad_file(tmp_path: Path, text: str, says: list[str]) -> None:
 def test_an_unknown_flag_is_named() -> None:
     ended = agent("--exporter-prt", "1")
     assert ended.returncode == 2
-    assert "--exporter-prt" in ended.stderr
+    assert ended.stderr.splitlines() == [
+        "accelscope: unrecognized arguments: --exporter-prt 1 (see accelscope --help)"
+    ]
 
 
 def test_a_port_in_use_is_said_plainly() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.certificates import Certificates, make_certificates
 
 from accelscope.simulate import SimulatedNode, load_node
-from tests.e2e.certificates import Certificates, make_certificates
 
 FROZEN_AT = 1000.0  # seconds of simulated time
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 import yaml
-
 from tests.e2e.agent_process import PATIENCE_SECONDS, wait_until
 
 SCRAPE_INTERVAL_SECONDS = 0.5

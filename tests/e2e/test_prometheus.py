@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from accelscope.model import Device, HealthState
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
 from tests.e2e.agent_process import AgentProcess, wait_until
 from tests.e2e.certificates import Certificates
 from tests.e2e.prometheus_server import PrometheusServer, Series
+
+from accelscope.model import Device, HealthState
+from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
 
 TOKEN = "let-prometheus-in"
 
@@ -38,8 +38,8 @@ PER_DEVICE: tuple[tuple[str, Callable[[Device], float | None]], ...] = (
     ("accelerator_power_watts", lambda d: d.power_watts),
     ("accelerator_power_limit_watts", lambda d: d.power_limit_watts),
     ("accelerator_energy_joules_total", lambda d: d.energy_joules),
-    ("accelerator_pcie_generation", lambda d: d.pcie and d.pcie.generation),
-    ("accelerator_pcie_replays_total", lambda d: d.pcie and d.pcie.replays_total),
+    ("accelerator_pcie_generation", lambda d: d.pcie.generation if d.pcie else None),
+    ("accelerator_pcie_replays_total", lambda d: d.pcie.replays_total if d.pcie else None),
 )
 
 
@@ -204,7 +204,7 @@ def test_energy_grows_as_power_says(moving_node: SimulatedNode, tmp_path: Path) 
         powers = by_device(prometheus.query("avg_over_time(accelerator_power_watts[6s])"))
         assert len(rates) == 8
         for device, rate in rates.items():
-            # Power is of an instant, and the range ends between two scrapes: more than this would be a wrong unit.
+            # Power is of an instant, and the range ends between two scrapes; a wrong unit would be far off.
             assert math.isclose(rate, powers[device], rel_tol=0.35), (
                 f"{device}: {rate} J/s, {powers[device]} W"
             )

@@ -132,11 +132,18 @@ class AgentSettings:
         reloadable=False,
     )
 
-    proc_root: str = setting("/proc", TEXT, "The node's /proc.", group="Paths", reloadable=False)
-    sys_root: str = setting("/sys", TEXT, "The node's /sys.", group="Paths", reloadable=False)
-    dev_root: str = setting("/dev", TEXT, "The node's /dev.", group="Paths", reloadable=False)
+    proc_root: str = setting(
+        "/proc", TEXT, "The node's /proc.", group="Paths", reloadable=False, metavar="PATH"
+    )
+    sys_root: str = setting("/sys", TEXT, "The node's /sys.", group="Paths", reloadable=False, metavar="PATH")
+    dev_root: str = setting("/dev", TEXT, "The node's /dev.", group="Paths", reloadable=False, metavar="PATH")
     passwd_file: str = setting(
-        "/etc/passwd", TEXT, "The node's list of users, for their names.", group="Paths", reloadable=False
+        "/etc/passwd",
+        TEXT,
+        "The node's list of users, for their names.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
     )
     nvml_library: str = setting(
         "libnvidia-ml.so.1",
@@ -144,6 +151,7 @@ class AgentSettings:
         "NVML library: a name for the loader or a path. The driver containers' usual places are tried too.",
         group="Paths",
         reloadable=False,
+        metavar="PATH",
     )
     nvidia_smi_path: str = setting(
         "nvidia-smi",
@@ -151,6 +159,7 @@ class AgentSettings:
         "The nvidia-smi tool, used where there is no NVML library.",
         group="Paths",
         reloadable=False,
+        metavar="PATH",
     )
 
     def __post_init__(self) -> None:

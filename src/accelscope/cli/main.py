@@ -3,6 +3,7 @@
 import argparse
 import sys
 from importlib import import_module
+from typing import Any, NoReturn
 
 from accelscope import __version__
 
@@ -14,9 +15,19 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and takes no abbreviations: they would break when options are added."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="accelscope",
         description="What every accelerator in a Kubernetes fleet is doing, and which pod is doing it.",
         epilog="accelscope COMMAND --help tells more about a command.",

@@ -26,6 +26,7 @@ class Check:
     look: Callable[[Subject], Iterable[Finding]]
     seconds: Callable[[AgentSettings], float] = usual_seconds
     if_it_hangs: str = _FILES_HANG  # advice
+    unless_hung: str | None = None  # name of a check of the same area: where that hung, this would too
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,19 @@ _OUR_FAULT = "This is a fault in AccelScope, not in your node: please report it 
 
 def examine(subject: Subject, areas: Iterable[Area]) -> Report:
     with _quiet_log():
-        findings = tuple((area.name, f) for area in areas for check in area.checks for f in run(check, subject))
+        findings = tuple((area.name, finding) for area in areas for finding in _of_area(area, subject))
     return Report(version=__version__, node=subject.node, findings=findings)
+
+
+def _of_area(area: Area, subject: Subject) -> Iterator[Finding]:
+    hung: set[str | None] = set()
+    for check in area.checks:
+        if check.unless_hung is not None and check.unless_hung in hung:
+            continue
+        findings = run(check, subject)
+        if any(finding.hung for finding in findings):
+            hung.add(check.name)
+        yield from findings
 
 
 def run(check: Check, subject: Subject) -> tuple[Finding, ...]:

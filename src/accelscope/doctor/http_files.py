@@ -59,7 +59,7 @@ def guard(subject: Subject) -> Iterator[Finding]:
         yield error(
             "token-file",
             str(problem),
-            "Write one token a line into it and let the agent's user read it; the agent does not start without.",
+            "The agent does not start with it: write one token a line, and let the agent's user read it.",
         )
         return
     yield ok("token-file", f"{settings.token_file} can be read and holds a token")
@@ -100,7 +100,10 @@ def _dates(subject: Subject, name: str, path: str) -> Iterator[Finding]:
         )
     elif left <= 0:
         yield error(
-            name, f"expired on {ends:%Y-%m-%d}, {math.floor(-left)} days ago: clients refuse it", renew, **details
+            name,
+            f"expired on {ends:%Y-%m-%d}, {math.floor(-left)} days ago: clients refuse it",
+            renew,
+            **details,
         )
     elif left < _SOON_DAYS:
         yield warning(name, f"expires on {ends:%Y-%m-%d}, in {math.floor(left)} days", renew, **details)

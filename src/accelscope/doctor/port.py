@@ -68,8 +68,8 @@ def _taken(number: int, tenant: str) -> Finding:
     advice = f"See who it is with `ss -ltnp 'sport = :{number}'`; end it, or set another --exporter-port."
     if tenant == "dcgm-exporter":
         advice = (
-            "Both have 9400 by default: give AccelScope another port (--exporter-port 9410, and the same where "
-            "Prometheus scrapes it), or remove dcgm-exporter once nothing uses its names any more."
+            "Both have 9400 by default: give AccelScope another port (--exporter-port 9410, and the same "
+            "where Prometheus scrapes it), or remove dcgm-exporter once nothing uses its names any more."
         )
     return error("port", f"{number} is taken by {tenant}", advice, port=number, tenant=tenant)
 
@@ -105,7 +105,9 @@ def _answer(host: str, number: int, path: str, *, encrypted: bool) -> str:
             with stream:
                 stream.settimeout(_ANSWER_SECONDS)
                 stream.sendall(
-                    f"GET {path} HTTP/1.1\r\nHost: {host}:{number}\r\nConnection: close\r\n\r\n".encode("ascii")
+                    f"GET {path} HTTP/1.1\r\nHost: {host}:{number}\r\nConnection: close\r\n\r\n".encode(
+                        "ascii"
+                    )
                 )
                 while len(received) < _ANSWER_BYTES and (chunk := stream.recv(65536)):
                     received += chunk
@@ -128,6 +130,4 @@ def _seconds(_: object) -> float:
     return 15.0  # four questions, each with a time of its own
 
 
-CHECKS = (
-    Check("port", port, _seconds, "What listens there does not answer: see `ss -ltnp` for who it is."),
-)
+CHECKS = (Check("port", port, _seconds, "What listens there does not answer: see `ss -ltnp` for who it is."),)

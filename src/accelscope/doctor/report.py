@@ -1,5 +1,6 @@
 """The findings as a text for people and as a document for programs."""
 
+import re
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from accelscope.doctor.finding import Finding, Severity, sentence
 _WIDTH = 80
 _SEVERITY_WIDTH = max(map(len, Severity))
 _NAME_WIDTH = 14  # longer names stand on their own and push their text to the right
+_COMMAND = re.compile(r"`[^`]*`")
+_HELD_BLANK = "\x00"  # not printable, so that no text holds it
 _EXIT_CODES = {Severity.OK: 0, Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 _PLURALS = {Severity.NOTE: "notes", Severity.WARNING: "warnings", Severity.ERROR: "errors"}
 
@@ -61,30 +64,35 @@ def text(report: Report) -> str:
     lines = [f"accelscope {report.version} doctor on node {_printable(report.node)}"]
     for area, members in groupby(report.findings, key=lambda pair: pair[0]):
         lines += ["", area]
+        given: dict[str, str] = {}  # advice -> name of the check that gave it first
         for _, finding in members:
-            lines += _lines(finding)
+            lines += _lines(finding, given)
     return "\n".join([*lines, "", _summary(report)])
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: Finding, given: dict[str, str]) -> list[str]:
     head = f"  {finding.severity:{_SEVERITY_WIDTH}}  {_printable(finding.name):{_NAME_WIDTH}}  "
     margin = " " * (2 + _SEVERITY_WIDTH + 2)
     lines = _wrapped(_printable(finding.found), head, " " * (len(margin) + _NAME_WIDTH + 2))
     if finding.advice is not None:
-        lines += _wrapped(_printable(finding.advice), f"{margin}do: ", f"{margin}    ")
+        first = given.setdefault(finding.advice, finding.name)
+        todo = finding.advice if first == finding.name else f"as for {first}, above"
+        lines += _wrapped(_printable(todo), f"{margin}do: ", f"{margin}    ")
     return lines
 
 
 def _wrapped(words: str, first: str, rest: str) -> list[str]:
-    # Paths, options and commands stay whole, so that they can be copied.
-    return textwrap.wrap(
-        words,
+    """Paths, options and commands in `backquotes` stay whole, so that they can be copied."""
+    held = _COMMAND.sub(lambda command: command[0].replace(" ", _HELD_BLANK), words)
+    lines = textwrap.wrap(
+        held,
         _WIDTH,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [first.rstrip()]
+    )
+    return [line.replace(_HELD_BLANK, " ") for line in lines] or [first.rstrip()]
 
 
 def _printable(words: str) -> str:

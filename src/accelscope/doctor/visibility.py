@@ -1,6 +1,5 @@
 """Whether the node's processes and the names of their users can be seen from here."""
 
-import os
 import re
 from collections.abc import Iterator
 from enum import Enum
@@ -32,13 +31,15 @@ def processes(subject: Subject) -> Iterator[Finding]:
         case Shown.CONTAINER:
             yield warning(
                 "processes",
-                f"{proc} shows the {len(pids)} processes of this container only: those on the devices cannot be "
-                "named, and some drivers do not even list them",
+                f"{proc} shows the {len(pids)} processes of this container only: those on the devices cannot "
+                "be named, and some drivers do not even list them",
                 "hostPID: true in the pod (docker run --pid=host).",
                 processes=len(pids),
             )
         case Shown.UNKNOWN:
-            yield note("processes", f"{len(pids)} in {proc}, which does not tell whether they are all of the node's")
+            yield note(
+                "processes", f"{len(pids)} in {proc}, which does not tell whether they are all of the node's"
+            )
         case Shown.NODE:
             yield ok("processes", f"the node's {len(pids)} are seen", processes=len(pids))
     yield from _hidden(proc, pids)
@@ -70,7 +71,7 @@ def users(subject: Subject) -> Iterator[Finding]:
 def shown_processes(proc: Path) -> Shown:
     """Told by the namespace of this process; where that is not to be seen, by what runs as 1 and 2."""
     try:
-        namespace = os.readlink(proc / "self/ns/pid")
+        namespace = str((proc / "self/ns/pid").readlink())
     except OSError:
         namespace = None
     # A node that is a container itself (kind, LXC) has a namespace of its own, and an init in it.
@@ -99,8 +100,8 @@ def _hidden(proc: Path, pids: list[int]) -> Iterator[Finding]:
     yield warning(
         "hidepid",
         found + (f": {proc} is mounted with hidepid={option}" if option else ""),
-        f"`mount -o remount,hidepid=0 {proc}`, or hidepid's gid= of a group that the agent is in; in a systemd "
-        "unit leave out ProtectProc=. Without it, names and users of processes are absent.",
+        f"`mount -o remount,hidepid=0 {proc}`, or with gid= of a group that the agent is in; in a systemd "
+        "unit leave out ProtectProc=. Until then names and users of processes are absent.",
         refused=refused,
         hidepid=option,
     )
@@ -123,7 +124,7 @@ def hidepid(proc: Path) -> str | None:
 
 def _pids(proc: Path) -> list[int]:
     try:
-        return sorted(int(entry) for entry in os.listdir(proc) if entry.isdecimal())
+        return sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
     except OSError:
         return []  # the check of the folders says why
 

@@ -1,7 +1,28 @@
-"""Simulated nodes: drivers, tools and processes as a real machine shows them, from one YAML file."""
+"""Simulated nodes: drivers, tools and processes as a real machine shows them, from one YAML file.
 
-from accelscope.simulate.description import load_node, ready_made
-from accelscope.simulate.node import SimulatedNode
+node = SimulatedNode(load_node("nvidia-h100x8"), "/tmp/node")
+node.build()
+node.write(at=60.0)
+node.set_faults([Fault(kind=FaultKind.HANG, device=3)])
+"""
+
+from accelscope.simulate.compiler import CompileError
+from accelscope.simulate.description import load_node, read_node, ready_made
+from accelscope.simulate.faults import Fault, FaultKind, ToolError
+from accelscope.simulate.node import NodeRunning, SimulatedNode
+from accelscope.simulate.section import DescriptionError
 from accelscope.simulate.spec import NodeSpec
 
-__all__ = ["NodeSpec", "SimulatedNode", "load_node", "ready_made"]
+__all__ = [
+    "CompileError",
+    "DescriptionError",
+    "Fault",
+    "FaultKind",
+    "NodeRunning",
+    "NodeSpec",
+    "SimulatedNode",
+    "ToolError",
+    "load_node",
+    "read_node",
+    "ready_made",
+]

@@ -1,4 +1,4 @@
-"""Building the simulated drivers' native parts with the machine's C compiler, once per version of the sources."""
+"""Building the native parts of simulated drivers with the machine's C compiler, once per version of them."""
 
 import hashlib
 import os

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from accelscope.simulate.faults import Fault, FaultKind, ToolError
 from accelscope.simulate.load import Shape
 from accelscope.simulate.nvidia.cards import CARDS
@@ -68,14 +70,13 @@ def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
 
 
 def read_yaml(text: str) -> Any:
-    import yaml  # noqa: PLC0415  only descriptions need it
-
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}: " if mark else ""
-        raise DescriptionError(f"not YAML: {place}{getattr(error, 'problem', None) or 'unreadable'}") from None
+        problem = getattr(error, "problem", None) or "unreadable"
+        raise DescriptionError(f"not YAML: {place}{problem}") from None
 
 
 def _nvidia(section: Section) -> NvidiaSpec:
@@ -108,7 +109,9 @@ def _nvidia(section: Section) -> NvidiaSpec:
 
 
 def _version(section: Section, key: str, default: str) -> str:
-    return section.optional_text(key, r"\d+(\.\d+){1,2}", "a version such as 590.48.01 (in quotes)") or default
+    return (
+        section.optional_text(key, r"\d+(\.\d+){1,2}", "a version such as '590.48.01', in quotes") or default
+    )
 
 
 def _nvidia_device(section: Section) -> NvidiaDeviceSpec:
@@ -249,7 +252,8 @@ def read_fault(section: Section, device_count: int) -> Fault:
     if code is not None and kind is not FaultKind.XID:
         raise section.error("code", f"only xid has a code, not {kind}")
     error = section.take("error")
-    if (error is not None) != (kind is FaultKind.TOOL_ERROR) or (error is not None and error not in ToolError):
+    wanted = kind is FaultKind.TOOL_ERROR
+    if wanted != (error is not None) or (wanted and error not in ToolError):
         raise section.error("error", f"for tool_error one of: {', '.join(ToolError)}; got {error!r}")
     return Fault(
         kind=kind,
@@ -265,8 +269,8 @@ def _check_memory(spec: NodeSpec) -> None:
     """Processes must fit: a card that holds more than it has would be no simulation of anything."""
     for number, device in enumerate(spec.nvidia.devices):
         room: dict[int | None, int] = {None: (device.card.memory_mib - device.card.reserved_mib - 64) << 20}
-        for part in device.mig or ():
-            room[part.gpu_instance_id] = (part.profile.memory_mib - 64) << 20
+        for cut_off in device.mig or ():
+            room[cut_off.gpu_instance_id] = (cut_off.profile.memory_mib - 64) << 20
         for process in spec.processes:
             if number not in process.devices:
                 continue

@@ -1,34 +1,183 @@
-"""A simulated node: a folder that looks like a machine with a driver, kept up to date as time goes on."""
+"""A simulated node: a folder that looks like a machine with its drivers, kept up to date as time goes on.
 
+lib/ bin/           the vendor's library and tool
+proc/ sys/ dev/     what the kernel shows
+state/              what library and tool read; written whole, never edited by hand
+node.yaml           the description that the node was made from
+faults.yaml         what is wrong just now: may be edited while the node runs
+"""
+
+import fcntl
+import json
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
-from accelscope.simulate.faults import Fault, FaultLog
+from accelscope.simulate.description import read_fault, read_node, read_yaml
+from accelscope.simulate.faults import Fault, FaultKind, FaultLog, fault_document
+from accelscope.simulate.folder import Tree, write_text
 from accelscope.simulate.nvidia.driver import NvidiaDriver
+from accelscope.simulate.nvidia.readings import GpuReading
+from accelscope.simulate.proc import proc_files
+from accelscope.simulate.section import DescriptionError, Section
 from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.workload import place
+
+# Wall-clock time of simulated time zero for a node that is not running: so its files are always the same.
+_STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+_log = logging.getLogger(__name__)
+
+
+class NodeRunning(RuntimeError):
+    """Another process already keeps this folder moving."""
 
 
 class SimulatedNode:
+    """`spec` as a folder. Nothing is written before `build()`."""
+
     def __init__(self, spec: NodeSpec, folder: Path | str, *, cache: Path | None = None) -> None:
         self.spec = spec
         self.folder = Path(folder).absolute()
+        self._placements = place(spec)
+        self._nvidia = NvidiaDriver(spec, self.folder, self._placements, cache)
+        self._tree = Tree(self.folder, ("proc", "sys", "dev", "state"))
         self._faults = FaultLog(spec.faults)
-        self._nvidia = NvidiaDriver(spec, self.folder, cache)
+        self._bad_faults: str | None = None  # what was last wrong with faults.yaml
+        self._at = 0.0
+        self._epoch = _STILL_EPOCH
+        self._lock = Lock()
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "SimulatedNode":
+        """A node that was built before, with its time and its faults. Raises DescriptionError."""
+        folder = Path(folder)
+        try:
+            spec = read_node((folder / "node.yaml").read_text(encoding="utf-8"))
+            memory = json.loads((folder / "state" / "memory.json").read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DescriptionError(f"{folder}: not a simulated node: {error.strerror}") from None
+        node = cls(spec, folder)
+        node._at, node._epoch = memory["at"], memory["epoch"]
+        node._faults = FaultLog(spec.faults, _faults(memory["faults"], "faults", len(spec.nvidia.devices)))
+        return node
 
     def build(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Compile what must be compiled and lay out the folder at simulated time zero, with no faults but
+        those of the description. Raises CompileError; DescriptionError for a folder that is not ours."""
+        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / "node.yaml").exists():
+            raise DescriptionError(f"{self.folder}: not empty and not a simulated node; give a new folder")
         self._nvidia.build()
+        write_text(self.folder / "node.yaml", self.spec.text)
+        self.write_faults(())
+        self.write(0.0)
 
     def write(self, at: float) -> None:
-        self._nvidia.write(at, self._faults)
+        """Show the node at simulated time `at`, in seconds."""
+        with self._lock:
+            self._write(at)
+
+    def _write(self, at: float) -> None:
+        self._at = at
+        self._observe_faults(at)
+        self._nvidia.install(at, self._faults)
+        running = {p.process.pid: p.process for p in self._placements if p.curve.runs_at(at)}
+        proc = proc_files(self.spec.seed, self._epoch, at, running.values())
+        files = {f"proc/{name}": text for name, text in proc.items()}
+        files.update(self._nvidia.files(at, self._epoch + at, self._faults))
+        noted = [fault_document(fault) for fault in self._faults.noted]
+        memory = {"at": at, "epoch": self._epoch, "faults": noted}
+        files["state/memory.json"] = json.dumps(memory) + "\n"
+        self._tree.bring_to(files)
+
+    def _observe_faults(self, at: float) -> None:
+        """A file that somebody is editing may be bad for a while: what was good before stays in force."""
+        try:
+            current = self.faults()
+        except DescriptionError as error:
+            if str(error) != self._bad_faults:
+                _log.warning("%s; the faults before it stay in force", error)
+            self._bad_faults = str(error)
+            return
+        self._bad_faults = None
+        self._faults.observe(current, at)
+
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """What the NVIDIA devices show at the time last written: the truth to hold readers against."""
+        return self._nvidia.readings(self._at, self._faults)
 
     def set_faults(self, faults: Iterable[Fault]) -> None:
-        self._faults.observe(faults, 0.0)
+        """Let exactly these be wrong from now on, beside those of the description. Takes effect at once."""
+        with self._lock:
+            self.write_faults(faults)
+            self._write(self._at)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
+        try:
+            text = (self.folder / "faults.yaml").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ()
+        return _faults(read_yaml(text), "faults.yaml", len(self.spec.nvidia.devices))
+
+    def checked_fault(
+        self, kind: FaultKind, *, device: int | None, code: int | None, error: str | None
+    ) -> Fault:
+        """A fault that this node can have. Raises DescriptionError."""
+        document = {"kind": kind, "device": device, "code": code, "error": error}
+        return read_fault(Section(document, "fault"), len(self.spec.nvidia.devices))
 
     def run(self, stop: Event, period: float = 1.0) -> None:
-        started = time.monotonic()
-        while not stop.is_set():
-            self.write(time.monotonic() - started)
-            stop.wait(period)
+        """Move with the wall clock until `stop` is set. Raises NodeRunning."""
+        with self._running():
+            started = time.monotonic() - self._at
+            self._epoch = time.time() - self._at
+            while not stop.is_set():
+                self.write(time.monotonic() - started)
+                stop.wait(period)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        path = self.folder / ".lock"
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NodeRunning(f"{self.folder} is kept moving by another process") from None
+            yield
+
+    def is_running(self) -> bool:
+        """Whether some process keeps the folder moving."""
+        if not self.folder.exists():
+            return False
+        try:
+            with self._running():
+                return False
+        except NodeRunning:
+            return True
+
+    def agent_settings(self) -> dict[str, str]:
+        """The agent's settings that point it at this node."""
+        return {
+            "nvml_library": str(self._nvidia.library),
+            "nvidia_smi_path": str(self._nvidia.tool),
+            "proc_root": str(self.folder / "proc"),
+            "sys_root": str(self.folder / "sys"),
+            "dev_root": str(self.folder / "dev"),
+        }
+
+    def write_faults(self, faults: Iterable[Fault]) -> None:
+        """Only the file: for a node that another process keeps moving, which sees it at its next step."""
+        documents = [fault_document(replace(fault, begin=0.0, until=None)) for fault in faults]
+        lines = "".join(f"- {json.dumps(document)}\n" for document in documents)
+        write_text(self.folder / "faults.yaml", lines or "[]\n")
+
+
+def _faults(document: object, where: str, devices: int) -> tuple[Fault, ...]:
+    root = Section({where: document or []}, "")
+    return root.sections(where, lambda section: read_fault(section, devices))

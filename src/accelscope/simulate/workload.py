@@ -1,5 +1,6 @@
 """Processes of a node: who they are, where they run, how busy each is there."""
 
+import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass
@@ -53,12 +54,13 @@ def uptime_at_start(seed: int) -> float:
 def place(spec: NodeSpec) -> tuple[Placement, ...]:
     """Every process on every device it uses, with loads that fit on the devices."""
     wanted: list[Placement] = []
+    pids = {workload.pid for workload in spec.processes if workload.pid is not None}
     for number, workload in enumerate(spec.processes):
         for copy in range(workload.count):
-            shared = _process(spec.seed, number, workload, copy, None) if workload.spans_devices else None
+            shared = _process(spec, (number, copy, None), pids) if workload.spans_devices else None
             for device in workload.devices:
-                process = shared or _process(spec.seed, number, workload, copy, device)
                 path = (number, copy, device)
+                process = shared or _process(spec, path, pids)
                 curve = LoadCurve(
                     shape=workload.load.shape,
                     level=workload.load.level,
@@ -72,12 +74,22 @@ def place(spec: NodeSpec) -> tuple[Placement, ...]:
     return _fitted(wanted)
 
 
-def _process(seed: int, number: int, spec: ProcessSpec, copy: int, device: int | None) -> SimulatedProcess:
-    path = (number, copy, device)
-    pid = spec.pid or identity.whole(_LOWEST_PID, _HIGHEST_PID, seed, "pid", *path)
-    age = identity.between(600, 80_000, seed, "age", *path) if spec.begin is None else -spec.begin
-    ticks = int((uptime_at_start(seed) - age) * 100)
+def _process(node: NodeSpec, path: tuple[int, int, int | None], pids: set[int]) -> SimulatedProcess:
+    """`path` is the workload, the copy and the device; `pids` are those already given away."""
+    number, spec = path[0], node.processes[path[0]]
+    pid = spec.pid or _free_pid(node.seed, path, pids)
+    age = identity.between(600, 80_000, node.seed, "age", *path) if spec.begin is None else -spec.begin
+    ticks = int((uptime_at_start(node.seed) - age) * 100)
     return SimulatedProcess(pid, number, spec, ticks)
+
+
+def _free_pid(seed: int, path: tuple[object, ...], pids: set[int]) -> int:
+    for attempt in itertools.count():
+        pid = identity.whole(_LOWEST_PID, _HIGHEST_PID, seed, "pid", *path, attempt)
+        if pid not in pids:
+            pids.add(pid)
+            break
+    return pid
 
 
 def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:

@@ -24,8 +24,8 @@ SENTENCES = [
     ("Unable to determine the device handle for GPU3: Unknown Error", "device_lost"),
     ("Unable to determine the device handle for GPU 0000:02:00.0: Insufficient Permissions", "no_permission"),
     (
-        "Unable to determine the device handle for GPU 0000:02:00.0: Unable to communicate with GPU because it "
-        "is insufficiently powered.",
+        "Unable to determine the device handle for GPU 0000:02:00.0: Unable to communicate with GPU because "
+        "it is insufficiently powered.",
         "insufficient_power",
     ),
     ('Field "power.draw.sideways" is not a valid field to query.', "unknown_field"),

@@ -37,9 +37,9 @@ def absences(device: Device) -> dict[str, str]:
         "utilization.memory, utilization.gpu, temperature.gpu, power.limit, power.draw, uuid, index, "
         "pcie.link.gen.current\n"
         "16, NVIDIA X, [N/A], 600, 400, 1000, 5, 10, 50, 300.00 W, 70.50 W, GPU-a, 0, 4\n",
-        "index, uuid, name, temperature.gpu, utilization.gpu [%], utilization.memory [%], memory.total [KiB], "
-        "memory.used [KiB], memory.free [KiB], power.draw [mW], power.limit [kW], pcie.link.gen.current, "
-        "pcie.link.width.current\n"
+        "index, uuid, name, temperature.gpu, utilization.gpu [%], utilization.memory [%], "
+        "memory.total [KiB], memory.used [KiB], memory.free [KiB], power.draw [mW], power.limit [kW], "
+        "pcie.link.gen.current, pcie.link.width.current\n"
         "0, GPU-a, NVIDIA X, 50, 10, 5, 1024000, 409600, 614400, 70500, 0.3, 4, 16",
     ],
 )
@@ -144,11 +144,12 @@ def test_blocks_of_ecc_add_up() -> None:
 
 
 def test_fan_pages_and_rows() -> None:
-    fields = (
-        "index,fan.speed,retired_pages.sbe,retired_pages.dbe,remapped_rows.correctable,"
-        "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
-    ).split(",")
-    device = only(parse("0, 0 %, 2, 1, 3, 4, Yes, No", fields))
+    text = (
+        "index, fan.speed [%], retired_pages.sbe, retired_pages.dbe, remapped_rows.correctable, "
+        "remapped_rows.uncorrectable, remapped_rows.pending, remapped_rows.failure\n"
+        "0, 0 %, 2, 1, 3, 4, Yes, No\n"
+    )
+    device = only(parse(text))
     assert device.fans == (Fan(0, speed_ratio=0.0),)
     assert [(pages.severity, pages.count) for pages in device.retired_pages] == [
         ("corrected", 2),
@@ -297,8 +298,18 @@ def test_pci_address_in_one_spelling(address: str, spelled: str) -> None:
 
 
 def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
-    parsed = parse("10, 20\n30, 40\n", ["utilization.gpu", "utilization.memory"])
-    assert [device.utilization_ratio for device in parsed.devices] == [0.1, 0.3]
+    text = "10, 20\n30, 40\n[Unknown Error], [Unknown Error]\n,\nx, 5\n"
+    parsed = parse(text, ["utilization.gpu", "utilization.memory"])
+    assert [device.utilization_ratio for device in parsed.devices] == [0.1, 0.3, None]
+    assert [device.health.state.value for device in parsed.devices] == ["unknown", "unknown", "critical"]
+    assert [rejection.line for rejection in parsed.rejected] == [",", "x, 5"]
+
+
+def test_a_row_of_more_columns_than_named_is_not_read_shifted() -> None:
+    fields = ["index", "name", "pstate", "memory.total"]
+    for line in ("0, X, P0, 5, 6", "0, X, 1, 5, 6", "0, X, [N/A], P0, 6"):
+        parsed = parse(f"{line}\n1, Y, P0, 5\n", fields)
+        assert [device.index for device in parsed.devices] == [1], line
 
 
 def test_another_number_of_columns_asks_for_their_names() -> None:

@@ -82,6 +82,11 @@ def absence(text: str) -> AbsenceReason | None:
     return _MARKERS.get(folded)
 
 
+def is_number(text: str) -> bool:
+    """A number with or without a unit, of whatever kind."""
+    return _split(text) is not None
+
+
 def words(text: str) -> str | None:
     """Free text, such as a name or a version."""
     return text.strip()[:256] or None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelscope.readers.nvidia.cells import absence, is_number
 from accelscope.readers.parsed import ParseError
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
@@ -21,7 +22,8 @@ class Columns:
 
     def row(self, line: str, free_text: str) -> dict[str, str] | None:
         """Cells by column, or None if the line does not have that many. Commas too many are taken to be
-        within the column of free text, where there is one."""
+        within the column of free text, where there is one, unless that would swallow a value: rows of more
+        columns than were named must not be read shifted."""
         cells = [cell.strip() for cell in line.split(",")]
         extra = len(cells) - len(self.names)
         if extra and (not 0 < extra <= _EXTRA_COMMAS or free_text not in self.names):
@@ -29,6 +31,8 @@ class Columns:
         if extra:
             start = self.names.index(free_text)
             end = start + extra + 1
+            if any(is_number(cell) or absence(cell) for cell in cells[start + 1 : end]):
+                return None
             cells[start:end] = [",".join(line.split(",")[start:end]).strip()]
         return {
             name: f"{cell} {unit}" if unit and cell[-1:].isdigit() else cell
@@ -59,6 +63,8 @@ def asked(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
 def header(line: str, known: Sequence[str] | frozenset[str], aliases: Mapping[str, str]) -> Columns | None:
     """Columns of a header line; None if the line is not one. Fields that nobody here knows may be among
     them: every driver version brings some."""
+    if not line.lstrip()[:1].isalpha():
+        return None
     matches = []
     for cell in line.casefold().split(","):
         match = _NAME.fullmatch(cell.strip())

@@ -60,7 +60,7 @@ class Gpm:
             if answer.nvmlReturn != 0:
                 continue
             if metric in ACTIVITY:
-                values[ACTIVITY[metric]] = answer.value / 100
+                values[ACTIVITY[metric]] = round(answer.value / 100, 6)  # no card measures finer
             else:
                 values[PCIE[metric]] = answer.value * _MIB
         return values

@@ -27,7 +27,9 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = _header(line)
+        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        if found is not None and not _is_of_running_processes(found):
+            return Parsed(error=ParseError("unrecognized", f"not the header of {TOOL}: {line.strip()[:200]}"))
         if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):
             columns = found or columns
             if not understood:
@@ -41,6 +43,8 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
             rejected.add(message.text, message.reason)
             continue
         row = columns.row(line, free_text="process_name")
+        if row is not None and line.count(",") > columns.commas and _memory_unreadable(row):
+            row = None  # the commas were not within the name after all
         process = None if row is None else _process(row, rejected)
         if process is None:
             rejected.add(line, _refusal(row))
@@ -52,22 +56,17 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     return Parsed(processes=tuple(processes), rejected=rejected.listed())
 
 
-def _header(line: str) -> csv_rows.Columns | None:
-    """Columns of a list of running processes; that of finished ones (accounted apps) is not one."""
-    columns = csv_rows.header(line, _KNOWN, _ALIASES)
-    if columns is None or "pid" not in columns.names or "max_memory_usage" in columns.names:
-        return None
-    return columns
+def _is_of_running_processes(columns: csv_rows.Columns) -> bool:
+    """The list of finished ones (accounted apps) has a pid too, and the most memory it ever used."""
+    return "pid" in columns.names and "max_memory_usage" not in columns.names
 
 
 def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
     pid = cells.count(row.get("pid", ""))
     if not pid:
         return None
-    memory_cell = row.get("used_memory", "")
-    memory = cells.memory(memory_cell)
-    if memory is None and cells.absence(memory_cell) is None:
-        rejected.add(f"used_memory: {memory_cell}", "unreadable")
+    if _memory_unreadable(row):
+        rejected.add(f"used_memory: {row['used_memory']}", "unreadable")
     uuid = cells.uuid(row.get("gpu_uuid", ""))
     serial_cell = row.get("gpu_serial", "")
     serial = None if cells.absence(serial_cell) else cells.identifier(serial_cell)
@@ -84,8 +83,13 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
         partition=partition,
         name=program_name(row.get("process_name", "")),
         type=ProcessType.COMPUTE,
-        memory_bytes=memory,
+        memory_bytes=cells.memory(row.get("used_memory", "")),
     )
+
+
+def _memory_unreadable(row: Mapping[str, str]) -> bool:
+    cell = row.get("used_memory", "")
+    return cells.memory(cell) is None and cells.absence(cell) is None
 
 
 def _refusal(row: Mapping[str, str] | None) -> str:

@@ -96,9 +96,9 @@ def _cells(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
 
 def _row(named: Mapping[str, str], rejected: Rejections) -> _Row | None:
     device = cells.count(named.get("gpu", ""))
-    if device is None:
+    if device is None or "pid" not in named:
         return None
-    if cells.absence(named.get("pid", "")) is not None:
+    if named["pid"] == "-":
         return _Row(device, None)
     pid = cells.count(named["pid"])
     if not pid:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from accelscope.model import Device, pci_address
+from accelscope.model import AbsenceReason, Device, pci_address
 from accelscope.readers.nvidia import cells, csv_rows, messages
 from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
 from accelscope.readers.nvidia.rejections import Rejections
@@ -215,8 +215,9 @@ def _refusal(draft: Draft, row: Mapping[str, str], *, commas_within: bool) -> st
         return "not_a_row"  # the commas were not within the name after all
     if any(field in row for field in _IDENTITY_FIELDS):
         return None if draft.identified else draft.unidentified_because
-    # Nothing was asked that tells devices apart: then every cell must be a value or a marker.
-    return None if draft.values and not draft.rejected else "not_a_row"
+    # Nothing was asked that tells devices apart: then every cell must be a value or a marker, not all blank.
+    blank = not draft.values and set(draft.absences.values()) <= {AbsenceReason.NO_SAMPLE}
+    return "not_a_row" if blank or draft.rejected else None
 
 
 def _no_rows(text: str, columns: csv_rows.Columns, has_header: bool) -> ParseError:

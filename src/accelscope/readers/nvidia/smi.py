@@ -53,7 +53,7 @@ _THROTTLE_MASKS = (
     "clocks_throttle_reasons.active",
     "clocks_throttle_reasons.supported",
 )
-_COMPUTE_APPS_FIELDS = "gpu_uuid,pid,used_memory,process_name"
+_COMPUTE_APPS_FIELDS = ("gpu_uuid", "pid", "used_memory", "process_name")
 
 
 class SmiSource:
@@ -147,8 +147,8 @@ class SmiSource:
         by_index = {device.index: device.id for device in devices}
         monitored = self._parsed(["pmon", "-s", "um", "-c", "1"], parse_pmon.parse, warnings)
         listed = self._parsed(
-            [f"--query-compute-apps={_COMPUTE_APPS_FIELDS}", "--format=csv"],
-            parse_compute_apps.parse,
+            [f"--query-compute-apps={','.join(_COMPUTE_APPS_FIELDS)}", "--format=csv"],
+            lambda text: parse_compute_apps.parse(text, _COMPUTE_APPS_FIELDS),
             warnings,
         )
         rejected += [*monitored.rejected, *listed.rejected]

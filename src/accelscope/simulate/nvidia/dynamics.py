@@ -83,12 +83,17 @@ class GpuDynamics:
     def __init__(self, gpu: Gpu, placements: Sequence[Placement]) -> None:
         self._gpu = gpu
         self._placements = tuple(p for p in placements if p.device == gpu.slot)
-        self._load = _Load((p, self._part(p).share if self._part(p) else 1.0) for p in self._placements)
+        self._load = _Load((p, self._share(p)) for p in self._placements)
         full = gpu.spec.power_limit_watts * _POWER_AT_FULL_LOAD
         self._power_span = max(0.0, full - gpu.card.power.idle_watts)
 
     def _part(self, placement: Placement) -> MigDevice | None:
         return None if placement.instance is None else self._gpu.mig[placement.instance]
+
+    def _share(self, placement: Placement) -> float:
+        """Of the whole card, what the placement runs on."""
+        part = self._part(placement)
+        return part.share if part else 1.0
 
     def _between(self, low: float, high: float, name: str) -> float:
         return identity.between(low, high, self._gpu.seed, "nvidia", name, self._gpu.slot)
@@ -202,10 +207,7 @@ class GpuDynamics:
         return int(self._between(1e9, 1e12, name) + per_second_at_full_load * self._load.total(at))
 
     def _memory_traffic(self, at: float) -> float:
-        return sum(
-            p.memory_intensity * p.curve.mean(at) * (part.share if (part := self._part(p)) else 1.0)
-            for p in self._placements
-        )
+        return sum(p.memory_intensity * p.curve.mean(at) * self._share(p) for p in self._placements)
 
     def _process(self, placement: Placement, at: float) -> ProcessReading:
         part = self._part(placement)
@@ -254,7 +256,9 @@ class GpuDynamics:
     def _link(self, link: int, at: float) -> LinkReading:
         nvlink = self._gpu.card.nvlink
         active = self._gpu.link_active(link)
-        rate = nvlink.mbps * 1e6 / 1024 * self._between(0.2, 0.35, f"link {link}") if nvlink and active else 0.0
+        rate = (
+            nvlink.mbps * 1e6 / 1024 * self._between(0.2, 0.35, f"link {link}") if nvlink and active else 0.0
+        )
         return LinkReading(
             link=link,
             active=active,

@@ -32,7 +32,7 @@ class Gpu:
 
     @cached_property
     def serial(self) -> str | None:
-        number = identity.whole(1_320_000_000_000, 1_659_999_999_999, self.seed, "nvidia", "serial", self.slot)
+        number = identity.whole(132 * 10**10, 166 * 10**10, self.seed, "nvidia", "serial", self.slot)
         return str(number) if self.card.serial else None
 
     @property

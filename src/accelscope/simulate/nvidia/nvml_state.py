@@ -68,7 +68,7 @@ def _system(spec: NvidiaSpec, readings: Sequence[GpuReading], at: float) -> Keys
 
 def _gpu(spec: NvidiaSpec, reading: GpuReading) -> Keys:
     gpu = reading.gpu
-    keys = _identity(gpu)
+    keys = _identity(spec, gpu)
     if reading.index is not None:
         keys["index"] = reading.index
     if reading.fault is not None:
@@ -85,7 +85,7 @@ def _gpu(spec: NvidiaSpec, reading: GpuReading) -> Keys:
     return keys
 
 
-def _identity(gpu: Gpu) -> Keys:
+def _identity(spec: NvidiaSpec, gpu: Gpu) -> Keys:
     card, power = gpu.card, gpu.card.power
     keys: Keys = {
         "name": card.name,
@@ -94,7 +94,7 @@ def _identity(gpu: Gpu) -> Keys:
         "inforom.image": card.inforom_image,
         "inforom.0": "2.1",
         "inforom.checksum": 0x5EED + gpu.slot,
-        "gsp_firmware": "590.48.01",
+        "gsp_firmware": spec.driver_version,
         "gsp.enabled": 1,
         "minor_number": gpu.slot,
         "board_id": gpu.bus << 8,

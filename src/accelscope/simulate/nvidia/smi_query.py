@@ -41,12 +41,21 @@ class QueryField:
 
 def query_fields(spec: NvidiaSpec, gpu_count: int) -> tuple[QueryField, ...]:
     """What this driver's tool knows."""
-    every = (*_identity(spec, gpu_count), *_state(spec), *_memory(), *_reasons(spec), *_power(), *_clocks(spec))
-    return tuple(field for field in (*every, *_ecc(), *_mig()) if field.since <= spec.driver_major)
+    groups = (
+        _identity(spec, gpu_count),
+        _state(spec),
+        _memory(),
+        _reasons(spec),
+        _power(),
+        _clocks(spec),
+        _ecc(),
+        _mig(),
+    )
+    return tuple(field for group in groups for field in group if field.since <= spec.driver_major)
 
 
 def rows(fields: tuple[QueryField, ...], readings: tuple[GpuReading, ...]) -> Iterator[str]:
-    """Lines of `name, header, unit, cell per GPU`, tab-separated, one for every name a field may be asked by."""
+    """Lines of name, header, unit and a cell per GPU, tab-separated: one for every name a field goes by."""
     for field in fields:
         header = f"{field.name} [{field.unit}]" if field.unit else field.name
         cells = [field.value(reading) for reading in readings]
@@ -209,18 +218,20 @@ def _ecc() -> Iterator[QueryField]:
     for error in ("corrected", "uncorrected"):
         for counter in ("volatile", "aggregate"):
             for location in ("device_memory", "dram", "sram", "total"):
-                yield QueryField(f"ecc.errors.{error}.{counter}.{location}", _ecc_count(error, counter, location))
-    yield QueryField(
-        "retired_pages.single_bit_ecc.count", _page_count(0), aliases=("retired_pages.sbe",)
-    )
+                name = f"ecc.errors.{error}.{counter}.{location}"
+                yield QueryField(name, _ecc_count(error, counter, location))
+    yield QueryField("retired_pages.single_bit_ecc.count", _page_count(0), aliases=("retired_pages.sbe",))
     yield QueryField("retired_pages.double_bit.count", _page_count(1), aliases=("retired_pages.dbe",))
-    yield QueryField(
-        "retired_pages.pending", lambda r: _yes(r.retirement_pending) if r.retired_pages is not None else None
-    )
-    yield QueryField("remapped_rows.correctable", lambda r: r.remapping and r.remapping.correctable, since=530)
-    yield QueryField("remapped_rows.uncorrectable", lambda r: r.remapping and r.remapping.uncorrectable, since=530)
-    yield QueryField("remapped_rows.pending", lambda r: r.remapping and _yes(r.remapping.pending), since=530)
-    yield QueryField("remapped_rows.failure", lambda r: r.remapping and _yes(r.remapping.failed), since=530)
+    pending: Cell = lambda r: None if r.retired_pages is None else _yes(r.retirement_pending)  # noqa: E731
+    yield QueryField("retired_pages.pending", pending)
+    remapped: dict[str, Cell] = {
+        "correctable": lambda r: None if r.remapping is None else r.remapping.correctable,
+        "uncorrectable": lambda r: None if r.remapping is None else r.remapping.uncorrectable,
+        "pending": lambda r: None if r.remapping is None else _yes(r.remapping.pending),
+        "failure": lambda r: None if r.remapping is None else _yes(r.remapping.failed),
+    }
+    for name, cell in remapped.items():
+        yield QueryField(f"remapped_rows.{name}", cell, since=530)
 
 
 def _ecc_count(error: str, counter: str, location: str) -> Cell:

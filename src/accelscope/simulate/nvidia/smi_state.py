@@ -40,9 +40,7 @@ _WORDS = {
 }
 
 
-def render(
-    spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], moment: float
-) -> str:
+def render(spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], moment: float) -> str:
     """`faults` are the active ones; `moment` is the wall-clock time that the texts show."""
     return "".join(f"@@ {name}\n{text}" for name, text in _sections(spec, readings, faults, moment))
 
@@ -86,4 +84,5 @@ def _error_line(error: ToolError) -> str:
 
 def _gpu_line(reading: GpuReading) -> str:
     gpu = reading.gpu
-    return "\t".join((str(reading.index), gpu.uuid, gpu.bus_id, gpu.serial or "-", reading.fault or "-")) + "\n"
+    parts = (str(reading.index), gpu.uuid, gpu.bus_id, gpu.serial or "-", reading.fault or "-")
+    return "\t".join(parts) + "\n"

@@ -20,7 +20,9 @@ def pmon(spec: NvidiaSpec, readings: Sequence[GpuReading], selection: str) -> st
     units = ["MB" if column in ("fb", "ccpm") else "%" for column in columns]
     width, gap = (7, 4) if wide else (6, 3)
 
-    def line(gpu: str, pid: str, kind: str, cells: Iterable[str], command: str, *, header: bool = False) -> str:
+    def line(
+        gpu: str, pid: str, kind: str, cells: Iterable[str], command: str, *, header: bool = False
+    ) -> str:
         first = f"{gpu:<5}" if header else f"{gpu:>5}"
         places = "".join(f"{cell:>{width}}" for cell in cells)
         return f"{first}{pid:>11}{kind:>6}{places}{'':{gap}}{command:<{_COMMAND_LENGTH}}\n"
@@ -104,7 +106,7 @@ def version(spec: NvidiaSpec) -> str:
 
 
 def help_query_gpu(fields: Sequence[QueryField]) -> str:
-    lines = ["List of valid properties to query for the switch \"--query-gpu=\":\n"]
+    lines = ['List of valid properties to query for the switch "--query-gpu=":\n']
     for field in fields:
         names = " or ".join(f'"{name}"' for name in (field.name, *field.aliases))
         lines.append(f"\n{names}\n    As this simulated driver shows it.\n")

@@ -8,7 +8,7 @@ from accelscope.simulate.nvidia.smi_query import mib, watts
 from accelscope.simulate.spec import NvidiaSpec
 
 # An element is its name and either a text (None: N/A) or child elements.
-Node = tuple[str, "object | None | list[Node]"]
+Node = tuple[str, "object | list[Node] | None"]
 
 _NEW_POWER_FROM = 570  # average and instant draw instead of one
 _GPU_POWER_FROM = 535  # gpu_power_readings instead of power_readings
@@ -68,8 +68,9 @@ def _gpu(spec: NvidiaSpec, reading: GpuReading) -> Iterator[Node]:
     yield "pci", _pci(reading)
     yield "fan_speed", _unit(reading.fan_percent, "%")
     yield "performance_state", f"P{reading.pstate}"
-    yield "fb_memory_usage", _memory(
-        spec, reading.memory_total_bytes, reading.memory_reserved_bytes, reading.memory_used_bytes
+    yield (
+        "fb_memory_usage",
+        _memory(spec, reading.memory_total_bytes, reading.memory_reserved_bytes, reading.memory_used_bytes),
     )
     yield "bar1_memory_usage", _bar1(card.bar1_mib << 20, reading.bar1_used_bytes)
     yield "compute_mode", "Default"
@@ -150,8 +151,12 @@ def _utilization(reading: GpuReading) -> list[Node]:
 def _ecc(reading: GpuReading) -> list[Node]:
     ecc = reading.ecc
 
-    def counts(corrected: int | None, uncorrected: int | None) -> list[Node]:
+    def counts(counter: str) -> list[Node]:
         sram = None if ecc is None else 0
+        corrected, uncorrected = (
+            None if ecc is None else getattr(ecc, f"{counter}_{error}")
+            for error in ("corrected", "uncorrected")
+        )
         return [
             ("sram_correctable", sram),
             ("sram_uncorrectable_parity", sram),
@@ -160,10 +165,7 @@ def _ecc(reading: GpuReading) -> list[Node]:
             ("dram_uncorrectable", uncorrected),
         ]
 
-    return [
-        ("volatile", counts(ecc and ecc.volatile_corrected, ecc and ecc.volatile_uncorrected)),
-        ("aggregate", counts(ecc and ecc.aggregate_corrected, ecc and ecc.aggregate_uncorrected)),
-    ]
+    return [(counter, counts(counter)) for counter in ("volatile", "aggregate")]
 
 
 def _remapped(reading: GpuReading) -> object | None:
@@ -260,7 +262,10 @@ def _processes(reading: GpuReading) -> list[Node]:
                 ("pid", process.pid),
                 ("type", process.placement.type),
                 ("process_name", process.path),
-                ("used_memory", _unit(None if process.memory_bytes is None else mib(process.memory_bytes), "MiB")),
+                (
+                    "used_memory",
+                    _unit(None if process.memory_bytes is None else mib(process.memory_bytes), "MiB"),
+                ),
             ],
         )
         for process in reading.processes

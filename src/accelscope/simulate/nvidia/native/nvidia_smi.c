@@ -26,10 +26,10 @@ struct request {
     long samples, delay;
 };
 
-static char *state;                        /* the whole text; sections begin with "@@ name\n" */
-static char *output;                       /* printed as a whole at the end, so that a fault can spoil it */
+static char *state;  /* the whole text; sections begin with "@@ name\n" */
+static char *output; /* printed as a whole at the end, so that a fault can spoil it */
 static size_t output_length, output_room;
-static bool selected[MAX_GPUS];            /* by index */
+static bool selected[MAX_GPUS]; /* by index */
 static int exit_code;
 
 static void say(const char *format, ...) {
@@ -151,11 +151,11 @@ static void select_gpus(const char *id) {
         if (!wanted || index >= MAX_GPUS)
             continue;
         if (strcmp(fault, "hang") == 0) {
-            char mark[64];
+            char mark[256];
+            snprintf(mark, sizeof mark, "%s\t%s\t%s\thang", uuid, address, serial);
             do
                 usleep(HANG_POLL_MICROSECONDS);
-            while (load_state() && (snprintf(mark, sizeof mark, "%s\t%s\t%s\thang", uuid, address, serial),
-                                    strstr(state, mark)));
+            while (load_state() && strstr(state, mark));
         }
         selected[index] = true;
         if (strcmp(fault, "lost") == 0) {
@@ -171,7 +171,7 @@ static void select_gpus(const char *id) {
 /* --- tables of cells: lines of name, header, unit, then a cell per GPU or process --- */
 
 struct column {
-    char *header, *unit, *cells[4096];
+    char *header, *unit, **cells;
     int count;
 };
 
@@ -183,8 +183,14 @@ static bool find_column(const char *table, const char *name, struct column *colu
             continue;
         column->header = strsep(&rest, "\t");
         column->unit = strsep(&rest, "\t");
+        size_t room = 1;
+        for (const char *at = rest; at && *at; at++)
+            room += *at == '\t';
+        column->cells = calloc(room, sizeof *column->cells);
+        if (!column->cells)
+            exit(EXIT_FAILURE);
         column->count = 0;
-        while (rest && column->count < (int)(sizeof column->cells / sizeof *column->cells))
+        while (rest)
             column->cells[column->count++] = strsep(&rest, "\t");
         return true;
     }
@@ -195,8 +201,7 @@ static bool is_number(const char *cell) { return (*cell >= '0' && *cell <= '9') 
 
 static void print_table(const struct request *request, const char *table_name, const char *asked,
                         const char *gpu_row) {
-    static struct column columns[MAX_FIELDS];
-    struct column *gpus = malloc(sizeof *gpus);
+    struct column columns[MAX_FIELDS], gpus;
     char *table = section(table_name), *names = strdup(asked), *save = NULL;
     int count = 0;
     for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
@@ -210,12 +215,12 @@ static void print_table(const struct request *request, const char *table_name, c
         }
         count++;
     }
-    if (!gpus || !find_column(table, gpu_row, gpus))
+    if (!find_column(table, gpu_row, &gpus))
         return;
     for (int i = 0; request->header && i < count; i++)
         say("%s%s", columns[i].header, i + 1 < count ? ", " : "\n");
-    for (int row = 0; row < gpus->count; row++) {
-        int index = atoi(gpus->cells[row]);
+    for (int row = 0; row < gpus.count; row++) {
+        int index = atoi(gpus.cells[row]);
         if (index < 0 || index >= MAX_GPUS || !selected[index])
             continue;
         for (int i = 0; i < count; i++) {
@@ -233,6 +238,9 @@ static void print_pmon(const struct request *request) {
     const char *name = use && memory ? "pmon um" : memory ? "pmon m" : "pmon u";
     for (long sample = 0; sample < request->samples; sample++) {
         if (sample > 0) {
+            fwrite(output, 1, output_length, stdout);
+            fflush(stdout);
+            output_length = 0;
             sleep((unsigned int)request->delay);
             load_state();
         }
@@ -253,8 +261,8 @@ static void print_pmon(const struct request *request) {
             int index = atoi(line);
             if (index < 0 || index >= MAX_GPUS || !selected[index])
                 continue;
-            strftime(stamp, sizeof stamp, date && clock_time ? " %Y%m%d   %H:%M:%S " : date ? " %Y%m%d  " : " %H:%M:%S ",
-                     &local);
+            const char *format = date && clock_time ? " %Y%m%d   %H:%M:%S " : date ? " %Y%m%d  " : " %H:%M:%S ";
+            strftime(stamp, sizeof stamp, format, &local);
             say("%s%s\n", date || clock_time ? stamp : "", line);
         }
     }
@@ -357,6 +365,12 @@ static void answer(const struct request *request) {
         say("%s", section("help-query-gpu"));
         return;
     }
+    char *error;
+    if (has_fault("error", &error)) {
+        exit_code = (int)strtol(error, &error, 10);
+        say("%s\n", error + 1);
+        return;
+    }
     select_gpus(request->gpu_id);
     if (request->query_gpu)
         print_table(request, "query-gpu", request->query_gpu, "index");
@@ -410,7 +424,6 @@ static int emit(void) {
 int main(int argc, char **argv) {
     struct request request = {.selection = "u", .time_columns = "", .header = true, .units = true,
                               .samples = LONG_MAX, .delay = 1};
-    char *error;
     (void)argc;
     if (!load_state()) {
         puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.");
@@ -422,12 +435,6 @@ int main(int argc, char **argv) {
     if (!read_arguments(&request, argv)) {
         puts("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n");
         return EXIT_INVALID;
-    }
-    if (has_fault("error", &error)) {
-        char *text;
-        long code = strtol(error, &text, 10);
-        printf("%s\n", text + 1);
-        return (int)code;
     }
     answer(&request);
     return emit();

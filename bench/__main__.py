@@ -1,0 +1,66 @@
+"""`python -m bench`: measure, print, and if asked to write docs/benchmarks.md."""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.children import Workshop
+from bench.collection import collect
+from bench.contracts import Contract, Outcome, Verdict, contract_table
+from bench.effort import QUICK, USUAL
+from bench.exporters import compare
+from bench.growth import grow
+from bench.page import write_page
+from bench.rendering import render
+from bench.start import start
+from bench.tables import Table
+
+SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
+    "exporters": compare,
+    "collection": collect,
+    "start": start,
+    "growth": grow,
+    "rendering": render,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures the agent beside other exporters on a simulated node. "
+        "Prints what it measured and never fails by a figure.",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repeats: less than a minute, more noise")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
+    parser.add_argument(
+        "--only", choices=SUBJECTS, action="append", help="only this subject; may be repeated"
+    )
+    chosen = parser.parse_args()
+    if chosen.write and (chosen.only or chosen.quick):
+        parser.error("--write needs a whole run: leave --only and --quick out")
+    tables: list[Table] = []
+    verdicts: dict[Contract, Verdict] = {}
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
+        workshop = Workshop(Path(folder), QUICK if chosen.quick else USUAL)
+        for name in chosen.only or SUBJECTS:
+            outcome = SUBJECTS[name](workshop)
+            verdicts |= outcome.verdicts
+            tables += outcome.tables
+            for table in outcome.tables:
+                print(f"{table.as_text()}\n", flush=True)
+    if verdicts:
+        summary = contract_table(verdicts)
+        tables.insert(0, summary)
+        print(f"{summary.as_text()}\n")
+    print(f"Measured in {time.perf_counter() - started:.0f} s.")
+    if chosen.write:
+        print(f"Written to {write_page(tables)}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What the design promises of the agent, and what was measured of it."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bench.tables import Table
+
+
+class Contract(Enum):
+    """What, contract, aim."""
+
+    MEMORY = ("RSS with TLS, 8 devices x 4 processes, NVML, after the scrapes", "<= 32 MiB", "< 20 MiB")
+    SCRAPE = ("scrape p99, new connection", "<= 3 ms", "<= 1/10 of the best peer")
+    COLLECTION = ("CPU per collection beside the same NVML calls in C", "<= 3 x", "<= 1.5 x")
+    TOOL = ("CPU per collection beside the bare runs of nvidia-smi", "<= 3 x", "<= 1.5 x")
+    DEVICES = ("growth in devices, 1 to 64", "linear or better", "linear or better")
+    PROCESSES = ("growth in processes, 10 to 5,000", "linear or better", "known ones free")
+    START = ("cold start to first page", "<= 1 s", "<= 0.3 s")
+
+
+Verdict = tuple[str, bool, bool]  # measured, contract holds, aim is met
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one subject of the benchmark found."""
+
+    tables: list[Table] = field(default_factory=list)
+    verdicts: dict[Contract, Verdict] = field(default_factory=dict)
+
+
+def contract_table(verdicts: dict[Contract, Verdict]) -> Table:
+    table = Table("Contracts", ("what", "contract", "aim", "measured", "holds?", "aim met?"))
+    for contract in Contract:
+        what, promised, aim = contract.value
+        if contract in verdicts:
+            measured, holds, met = verdicts[contract]
+            table.add(what, promised, aim, measured, _answer(holds), _answer(met))
+    table.notes = ("Pod attribution is not part of the agent yet and so not of these figures.",)
+    return table
+
+
+def _answer(truth: bool) -> str:
+    return "yes" if truth else "NO"

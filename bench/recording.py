@@ -1,0 +1,107 @@
+"""What the agent's reader asks the driver in one collection: every NVML call with its arguments.
+
+The calls are taken down between `nvidia-ml-py` and the library, and written as text that `c/driver_calls.c`
+makes again. Pointers that the library gave out (devices, event sets, GPM samples) get names, because another
+process will be given others.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from accelscope.readers.contract import Paths
+from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.readers.nvidia.nvml_binding import load_binding
+
+PASSES = 2  # GPM compares two samples that change places at each pass, so the calls repeat after two
+
+_HANDLE_GIVERS = {"nvmlDeviceGetHandleByIndex_v2": "d", "nvmlEventSetCreate": "e", "nvmlGpmSampleAlloc": "s"}
+
+
+class Recorder:
+    """Stands where the library stands."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._names: dict[int, str] = {}  # pointer of the library's -> name
+        self._given: dict[str, int] = {}  # kind of name -> how many there are
+        self.calls: list[str] = []
+        self.on = False
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        function = getattr(self._library, name)
+        kind = _HANDLE_GIVERS.get(name)
+
+        def call(*arguments: Any) -> int:
+            if self.on:
+                self.calls.append(" ".join([name, *map(self._written, arguments)]))
+            code: int = function(*arguments)
+            if kind is not None and code == 0:
+                self._name(kind, arguments)
+            return code
+
+        return call
+
+    def _name(self, kind: str, arguments: tuple[Any, ...]) -> None:
+        place = self._given.setdefault(kind, 0)
+        self._given[kind] = place + 1
+        if kind == "d":
+            place = arguments[0].value
+        self._names[_address(arguments[-1]._obj)] = f"{kind}{place}"
+
+    def _written(self, argument: Any) -> str:
+        """A number, the name of a pointer, or a buffer with its content and the names of pointers in it."""
+        if argument is None:
+            return "0"
+        if isinstance(argument, int):
+            return str(argument)
+        buffer = getattr(argument, "_obj", argument)  # what byref() was given
+        if buffer is argument and isinstance(argument, ctypes._SimpleCData):
+            return str(argument.value)
+        if buffer is argument and isinstance(argument, ctypes._Pointer):
+            return self._names[_address(argument)]
+        content = bytes(buffer)
+        named = "".join(f"@{place}:{name}" for place, name in self._named_words(content))
+        return f"b{content.hex()}{named}"
+
+    def _named_words(self, content: bytes) -> Iterator[tuple[int, str]]:
+        for place in range(0, len(content) - 7, 8):
+            name = self._names.get(int.from_bytes(content[place : place + 8], "little"))
+            if name is not None:
+                yield place, name
+
+
+def _address(pointer: Any) -> int:
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+
+
+def record(library: str) -> list[str]:
+    """The calls of PASSES collections, after the ones that only the first makes."""
+    recorders: list[Recorder] = []
+
+    def load_recorded(place: str) -> Any:
+        binding = load_binding(place)
+        recorders.append(Recorder(binding.nvmlLib))
+        binding.nvmlLib = recorders[-1]
+        return binding
+
+    with mock.patch("accelscope.readers.nvidia.nvml.load_binding", load_recorded):
+        source = NvmlSource(Paths(nvml_library=library))
+        for number in range(2 * PASSES):
+            if recorders:
+                recorders[-1].on = number >= PASSES
+            for key in source.survey().keys:
+                source.read(key)
+        recorders[-1].on = False
+        source.close()
+    [recorder] = recorders
+    return recorder.calls
+
+
+def write_calls(library: str, path: Path) -> int:
+    """Write the list for the C program; the number of calls of one collection."""
+    calls = record(library)
+    path.write_text("".join(f"{call}\n" for call in calls))
+    return len(calls) // PASSES

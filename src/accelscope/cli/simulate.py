@@ -1,0 +1,199 @@
+"""`accelscope simulate`: nodes without hardware."""
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from accelscope.simulate import (
+    CompileError,
+    DescriptionError,
+    Fault,
+    FaultKind,
+    NodeRunning,
+    SimulatedNode,
+    ToolError,
+    load_node,
+    ready_made,
+)
+
+_DESCRIPTION = """\
+Make a folder that looks like a node with accelerators: the vendor's library and tool, /proc, /sys and /dev,
+with a load that moves. The ordinary agent is pointed at it by its ordinary settings.
+"""
+_EXAMPLES = """\
+examples:
+  accelscope simulate list                             which nodes there are
+  accelscope simulate run nvidia-h100x8 /tmp/node      make one and keep it moving
+  accelscope simulate fault /tmp/node hang --device 3  break something while it runs ...
+  accelscope simulate fault /tmp/node hang --device 3 --clear     ... and mend it
+  accelscope simulate show nvidia-h100x8 > mine.yaml   begin a description of your own
+  accelscope simulate build mine.yaml /tmp/mine --at 60   one instant, standing still
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "simulate",
+        help="nodes without hardware, for demos and tests",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="names of the ready-made nodes")
+    show = actions.add_parser("show", help="print the description of a node")
+    show.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
+    build = _node_parser(actions, "build", "make the folder, showing one instant")
+    build.add_argument(
+        "--at", type=_seconds, default=0.0, metavar="SECONDS", help="simulated time (default 0)"
+    )
+    run_parser = _node_parser(actions, "run", "make the folder and keep it moving until interrupted")
+    run_parser.add_argument(
+        "--period", type=_period, default=1.0, metavar="SECONDS", help="between updates (default 1)"
+    )
+    _add_fault_parser(actions)
+
+
+def _node_parser(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, meaning: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=meaning)
+    parser.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a new folder, or one made by this before")
+    return parser
+
+
+def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    width = max(map(len, FaultKind))
+    kinds = "\n".join(f"  {kind:<{width}}  {kind.meaning}" for kind in FaultKind)
+    parser = actions.add_parser(
+        "fault",
+        help="break something of a node, or mend it",
+        description="Set a fault of a simulated node, or end it with --clear. Without a kind: what is set.",
+        epilog=f"kinds:\n{kinds}\n\nerrors of tool_error: {', '.join(ToolError)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder")
+    parser.add_argument("kind", metavar="KIND", nargs="?", type=_kind, help="see below")
+    parser.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
+    parser.add_argument("--code", type=int, metavar="XID", help="for xid")
+    parser.add_argument("--error", choices=list(ToolError), help="for tool_error")
+    parser.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
+    return value
+
+
+def _period(text: str) -> float:
+    value = _seconds(text)
+    if value < 0.05:
+        raise argparse.ArgumentTypeError(f"{text!r} is too short; at least 0.05 seconds")
+    return value
+
+
+def _kind(text: str) -> FaultKind:
+    try:
+        return FaultKind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not known; allowed: {', '.join(FaultKind)}") from None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code 0, 2 for something wrong in what was given, 1 for the rest."""
+    actions = {"list": _list, "show": _show, "build": _build, "run": _run, "fault": _fault}
+    try:
+        return actions[arguments.action](arguments)
+    except DescriptionError as error:
+        print(f"accelscope simulate: {error}", file=sys.stderr)
+        return 2
+    except (CompileError, NodeRunning, OSError) as error:
+        print(f"accelscope simulate: {error}", file=sys.stderr)
+        return 1
+
+
+def _list(_: argparse.Namespace) -> int:
+    width = max(map(len, ready_made()))
+    for name in ready_made():
+        spec = load_node(name)
+        # The first comment of a description says what it is.
+        lines = (line.lstrip("# ") for line in spec.text.splitlines() if line.startswith("#"))
+        print(f"{name:<{width}}  {next(lines, '')}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    print(load_node(arguments.node).text, end="")
+    return 0
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    node = SimulatedNode(load_node(arguments.node), arguments.folder)
+    if node.is_running():
+        raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
+    node.build()
+    node.write(arguments.at)
+    _print_directions(node)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    node = SimulatedNode(load_node(arguments.node), arguments.folder)
+    if node.is_running():
+        raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
+    node.build()
+    _print_directions(node)
+    print("moving; Ctrl-C ends it", flush=True)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    node.run(stop, arguments.period)
+    return 0
+
+
+def _print_directions(node: SimulatedNode) -> None:
+    flags = [f"--{name.replace('_', '-')} {value}" for name, value in node.agent_settings().items()]
+    print(f"{node.spec.name} is in {node.folder}. An agent sees it with:\n")
+    print("  accelscope agent \\\n    " + " \\\n    ".join(flags) + "\n")
+    library = Path(node.agent_settings()["nvml_library"]).parent
+    print(f"and other tools with LD_LIBRARY_PATH={library}", flush=True)
+
+
+def _fault(arguments: argparse.Namespace) -> int:
+    node = SimulatedNode.open(arguments.folder)
+    current = node.faults()
+    if arguments.kind is None:
+        _change(node, () if arguments.clear else current, changed=arguments.clear)
+        return 0
+    wanted = node.checked_fault(
+        kind=arguments.kind, device=arguments.device, code=arguments.code, error=arguments.error
+    )
+    others = tuple(fault for fault in current if not fault.same_as(wanted))
+    if arguments.clear and len(others) == len(current):
+        raise DescriptionError(f"{arguments.kind} is not set; set: {_named(current)}")
+    _change(node, others if arguments.clear else (*others, wanted), changed=True)
+    return 0
+
+
+def _change(node: SimulatedNode, faults: Iterable[Fault], *, changed: bool) -> None:
+    faults = tuple(faults)
+    if changed and node.is_running():
+        node.write_faults(faults)  # who keeps the node moving will see it
+    elif changed:
+        node.set_faults(faults)
+    print(f"set: {_named(faults)}")
+
+
+def _named(faults: Iterable[Fault]) -> str:
+    names = [f"{f.kind}" + ("" if f.device is None else f" of device {f.device}") for f in faults]
+    return ", ".join(names) or "nothing"

@@ -1,0 +1,173 @@
+"""Hardware, kernel module and device files: what must be there before any library can work."""
+
+import errno
+import grp
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
+from accelscope.doctor.nvidia import advice
+from accelscope.doctor.pci import DISPLAY_CLASS, PciDevice, pci_devices
+from accelscope.doctor.subject import Subject
+from accelscope.doctor.vendors import Hardware
+from accelscope.readers.contract import Paths
+
+_VENDOR_CODE = 0x10DE
+_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9]+(?:\.[0-9]+)+)")
+_DEVICE_FILE = re.compile(r"nvidia[0-9]+")
+_CONTROL = "nvidiactl"
+_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
+
+
+def gpus(paths: Paths) -> tuple[PciDevice, ...]:
+    return pci_devices(paths.sys, _VENDOR_CODE, DISPLAY_CLASS) or ()
+
+
+def module_version(paths: Paths) -> str | None:
+    """Of the module that is loaded; None: none is."""
+    try:
+        text = (paths.proc / "driver/nvidia/version").read_text(errors="replace")
+        match = _VERSION.search(text)
+        if match is not None:
+            return match[1]
+    except OSError:
+        pass  # a container may lack it; /sys is the other place
+    try:
+        return (paths.sys / "module/nvidia/version").read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def device_files(paths: Paths) -> list[Path]:
+    """One a GPU, without the one for the driver as a whole."""
+    try:
+        found = [entry for entry in paths.dev.iterdir() if _DEVICE_FILE.fullmatch(entry.name)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: int(path.name[len("nvidia") :]))
+
+
+def hardware(subject: Subject) -> Hardware:
+    paths = subject.paths
+    found = gpus(paths)
+    files = device_files(paths)
+    return Hardware(
+        addresses=frozenset(gpu.address for gpu in found if gpu.driver == "nvidia"),
+        unheld=frozenset(gpu.address for gpu in found if gpu.driver is None),
+        device_files=len(files) if files else None,
+        driver_loaded=module_version(paths) is not None,
+    )
+
+
+def on_pci(subject: Subject) -> Iterator[Finding]:
+    sys = subject.paths.sys
+    found = pci_devices(sys, _VENDOR_CODE, DISPLAY_CLASS)
+    if found is None:
+        yield note(
+            "pci",
+            f"{sys}/bus/pci/devices is not there: GPUs cannot be counted without their driver",
+            "In a pod, mount the node's /sys and name it with --sys-root; a machine without PCI has none.",
+        )
+        return
+    if not found:
+        yield note("pci", "no NVIDIA GPU on PCI (a board with an integrated one has it elsewhere)")
+        return
+    details = {gpu.address: {"device": gpu.device_code, "driver": gpu.driver} for gpu in found}
+    yield ok("pci", f"{len(found)}: {', '.join(gpu.address for gpu in found)}", devices=details)
+    passed_on = [gpu.address for gpu in found if (gpu.driver or "").startswith(_PASSED_ON)]
+    if passed_on:
+        yield note(
+            "pci", f"{sentence(passed_on)} held by vfio for a virtual machine: not this node's to read"
+        )
+    foreign = [gpu for gpu in found if gpu.driver in ("nouveau", "nova_core", "nova")]
+    if foreign:
+        yield warning(
+            "pci",
+            f"{sentence([gpu.address for gpu in foreign])} held by {foreign[0].driver}, which has no NVML",
+            f"Blacklist {foreign[0].driver} (/etc/modprobe.d), install NVIDIA's driver and reboot.",
+        )
+
+
+def module(subject: Subject) -> Iterator[Finding]:
+    version = module_version(subject.paths)
+    if version is not None:
+        yield ok("module", f"nvidia {version} is loaded", version=version)
+    elif any(not (gpu.driver or "").startswith(_PASSED_ON) for gpu in gpus(subject.paths)):
+        yield warning(
+            "module",
+            "the kernel module nvidia is not loaded, though there are GPUs",
+            f"{advice.MODULE} Not installed at all? {advice.DRIVER}",
+        )
+    else:
+        yield note("module", "the kernel module nvidia is not loaded")
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """NVML opens one file for the driver and one for each GPU."""
+    paths = subject.paths
+    control = paths.dev / _CONTROL
+    singles = device_files(paths)
+    there = [*([control] if control.exists() else []), *singles]
+    if not there:
+        yield _none(subject)
+        return
+    yield from (_closed(subject, path, problem) for path in there if (problem := _opening(path)))
+    missing = [] if control in there else [control.name]
+    expected = sum(gpu.driver == "nvidia" for gpu in gpus(paths))
+    if len(singles) < expected:
+        missing.append(f"{expected - len(singles)} of {expected} GPUs' files")
+    names = sentence([path.name for path in there])
+    if missing:
+        yield warning(
+            "device files",
+            f"{names}; missing: {sentence(missing)}",
+            advice.device_files_missing(subject),
+            files=[str(path) for path in there],
+        )
+    else:
+        yield ok("device files", f"{names} in {paths.dev}", files=[str(path) for path in there])
+
+
+def _none(subject: Subject) -> Finding:
+    paths = subject.paths
+    found = f"no {_CONTROL} and no nvidia0 in {paths.dev}"
+    if (paths.dev / "dxg").exists():
+        return ok("device files", "dxg: Windows' own, for all GPUs (WSL)")
+    if module_version(paths) is None:
+        return note("device files", f"{found}, as is to be expected without the module")
+    return error(
+        "device files", f"{found}, though the module is loaded", advice.device_files_missing(subject)
+    )
+
+
+def _opening(path: Path) -> OSError | None:
+    """Try what NVML does: rights alone do not tell of a container's device rules."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as problem:
+        return problem
+    return None
+
+
+def _closed(subject: Subject, path: Path, problem: OSError) -> Finding:
+    status = path.stat()
+    group = _group(status.st_gid)
+    found = f"{path} ({stat.filemode(status.st_mode)}, group {group}): {problem.strerror}"
+    if problem.errno == errno.EACCES:
+        return error(
+            "device files", found, advice.no_permission(subject, group, status.st_gid), path=str(path)
+        )
+    if problem.errno == errno.EPERM:
+        # The file's rights would do; a control group's device rules forbid it.
+        return error("device files", found, advice.advice("driver_error", subject), path=str(path))
+    return error("device files", found, advice.advice("lost", subject), path=str(path))
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

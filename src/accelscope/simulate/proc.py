@@ -1,0 +1,111 @@
+"""`/proc` of a simulated node: the processes that use its devices, as the kernel shows them."""
+
+from collections.abc import Iterable, Iterator
+
+from accelscope.simulate import identity
+from accelscope.simulate.spec import CgroupKind, CgroupSpec, PodQos
+from accelscope.simulate.workload import SimulatedProcess, uptime_at_start
+
+_COMM_LENGTH = 15  # the kernel keeps no more of a name
+# An argument that nobody may publish: what looks for it in our output finds out whether arguments leak.
+SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and meant to be found
+_CLOCK_TICKS = 100
+
+
+def proc_files(seed: int, epoch: float, at: float, processes: Iterable[SimulatedProcess]) -> dict[str, str]:
+    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero."""
+    uptime = uptime_at_start(seed)
+    files = {"stat": _node_stat(int(epoch - uptime)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
+    for process in processes:
+        for name, text in _process_files(seed, process):
+            files[f"{process.pid}/{name}"] = text
+    return files
+
+
+def _node_stat(boot_time: int) -> str:
+    return f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {boot_time}\nprocesses 4194304\n"
+
+
+def _process_files(seed: int, process: SimulatedProcess) -> Iterator[tuple[str, str]]:
+    spec = process.spec
+    comm = spec.name[:_COMM_LENGTH]
+    ids = _CgroupIds(seed, process)
+    yield "comm", f"{comm}\n"
+    yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
+    yield "stat", _stat(process, comm)
+    yield "status", _status(process, comm)
+    yield "cgroup", f"0::{ids.path}\n"
+    yield "mountinfo", ids.mountinfo
+
+
+def _stat(process: SimulatedProcess, comm: str) -> str:
+    # Fields 3 to 52 of proc_pid_stat(5); 22 is the start time in clock ticks since boot.
+    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 13, "8", "0"]
+    fields += [str(process.start_ticks), "8589934592", "131072", *["0"] * 28]
+    return f"{process.pid} ({comm}) {' '.join(fields)}\n"
+
+
+def _status(process: SimulatedProcess, comm: str) -> str:
+    uid = process.spec.uid
+    return (
+        f"Name:\t{comm}\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{process.pid}\nPid:\t{process.pid}\n"
+        f"PPid:\t1\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        f"VmRSS:\t  524288 kB\nThreads:\t8\n"
+    )
+
+
+class _CgroupIds:
+    """All processes of one workload live in one pod, container, job or unit."""
+
+    def __init__(self, seed: int, process: SimulatedProcess) -> None:
+        spec, number = process.spec.cgroup, process.workload
+        self._spec: CgroupSpec = spec
+        self._uid = process.spec.uid
+        self._name = process.spec.name
+        self._pod = spec.pod_uid or identity.uuid(seed, "pod", number)
+        self._container = spec.container_id or identity.hex_id(seed, "container", number)
+        self._job = spec.job or identity.whole(1000, 99999, seed, "job", number)
+
+    @property
+    def path(self) -> str:
+        match self._spec.kind:
+            case CgroupKind.POD:
+                return self._pod_path()
+            case CgroupKind.DOCKER:
+                return f"/system.slice/docker-{self._container}.scope"
+            case CgroupKind.SLURM:
+                return f"/system.slice/slurmstepd.scope/job_{self._job}/step_0/user/task_0"
+            case CgroupKind.HOST:
+                if self._spec.unit:
+                    return f"/system.slice/{self._spec.unit}"
+                return f"/user.slice/user-{self._uid}.slice/session-1.scope"
+
+    def _pod_path(self) -> str:
+        pod = self._pod.replace("-", "_")
+        leaf = f"cri-containerd-{self._container}.scope"
+        if self._spec.qos is PodQos.GUARANTEED:
+            return f"/kubepods.slice/kubepods-pod{pod}.slice/{leaf}"
+        qos = self._spec.qos
+        return f"/kubepods.slice/kubepods-{qos}.slice/kubepods-{qos}-pod{pod}.slice/{leaf}"
+
+    @property
+    def mountinfo(self) -> str:
+        if self._spec.kind is CgroupKind.POD:
+            pod = f"/var/lib/kubelet/pods/{self._pod}"
+            return (
+                "601 550 0:95 / / rw,relatime - overlay overlay rw\n"
+                "602 601 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw\n"
+                f"603 601 259:2 {pod}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+                f"604 601 259:2 {pod}/containers/{self._name}/{self._container[:8]} "
+                "/dev/termination-log rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            )
+        if self._spec.kind is CgroupKind.DOCKER:
+            folder = f"/var/lib/docker/containers/{self._container}"
+            return (
+                "701 650 0:96 / / rw,relatime - overlay overlay rw\n"
+                f"702 701 259:2 {folder}/hostname /etc/hostname rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            )
+        return (
+            "24 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            "30 24 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw\n"
+        )

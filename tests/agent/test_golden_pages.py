@@ -1,0 +1,128 @@
+"""The whole page of each ready-made node, byte for byte: a change of output is a diff in review.
+
+    UPDATE_GOLDEN=1 make test ARGS=tests/agent/test_golden_pages.py
+
+writes them anew. Time is fixed, self-metrics are left out.
+"""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.runner import Deadlines, Runner
+from accelscope.attribution.processes import ProcessTable
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import Snapshot
+from accelscope.model.wire import SCHEMA_VERSION, plain, read_snapshot, snapshot_document
+from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.nvidia.reader import NvidiaReader
+from accelscope.simulate import SimulatedNode, load_node, ready_made
+
+PAGES = Path(__file__).parent / "golden"
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
+WALL_CLOCK = 1_800_000_000.0
+SIMULATED_TIMES = (7200.0, 7210.0)  # two collections: some values are measured between two samples
+
+nodes = pytest.mark.parametrize("name", ready_made())
+
+
+def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
+    """What the agent makes of a ready-made node at a fixed time."""
+    node = SimulatedNode(load_node(name), folder)
+    node.build()
+    settings = node.agent_settings()
+    paths = Paths(
+        proc=Path(settings["proc_root"]),
+        sys=Path(settings["sys_root"]),
+        dev=Path(settings["dev_root"]),
+        nvml_library=settings["nvml_library"] if library else str(folder / "no-library"),
+        nvidia_smi=settings["nvidia_smi_path"],
+    )
+    users = folder / "passwd"
+    users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
+    changed = threading.Condition()
+    reader = NvidiaReader(ReaderOptions(paths), clock=lambda: WALL_CLOCK)
+    runner = Runner(reader, deadlines=Deadlines(30, 30, 60), changed=changed, clock=lambda: WALL_CLOCK)
+    collector = Collector(
+        [runner],
+        ProcessTable(paths.proc, users),
+        node=name,
+        version="golden",
+        pace=Pace(60.0),
+        changed=changed,
+        publish=lambda _: None,
+        clock=lambda: WALL_CLOCK,
+    )
+    collector.labels = (("rack", "7"),)
+    try:
+        for at in SIMULATED_TIMES:
+            node.write(at)
+            snapshot = collector.collect()
+    finally:
+        collector.stop()
+    return snapshot
+
+
+def compare(page: str, golden: Path) -> None:
+    if UPDATE:
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(page)
+    assert golden.exists(), f"{golden.name} is not stored: run with UPDATE_GOLDEN=1 and look at it"
+    assert page == golden.read_text()
+
+
+@nodes
+def test_page_through_the_library(name: str, tmp_path: Path) -> None:
+    snapshot = collect(name, tmp_path)
+    compare(Exposition(deny=("accelscope_*",)).render(snapshot).text.decode(), PAGES / f"{name}.prom")
+
+
+@nodes
+def test_page_through_the_tool(name: str, tmp_path: Path) -> None:
+    snapshot = collect(name, tmp_path, library=False)
+    assert snapshot.readers[0].source == "nvidia-smi"
+    compare(
+        Exposition(deny=("accelscope_*",)).render(snapshot).text.decode(), PAGES / f"{name}.nvidia-smi.prom"
+    )
+
+
+@nodes
+def test_a_snapshot_of_this_version_is_stored(name: str, tmp_path: Path) -> None:
+    """Stored snapshots are never changed: they are what agents of that version sent."""
+    stored = SNAPSHOTS / SCHEMA_VERSION / f"{name}.json"
+    if UPDATE and not stored.exists():
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        document = snapshot_document(collect(name, tmp_path))
+        stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    assert stored.exists(), "run with UPDATE_GOLDEN=1 to store it"
+
+
+STORED = sorted(SNAPSHOTS.glob("*/*.json"))
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_snapshots_of_earlier_versions_are_read_whole(path: Path) -> None:
+    document = json.loads(path.read_text())
+    assert_holds(plain(read_snapshot(document)), {k: v for k, v in document.items() if k != "schema_version"})
+
+
+def assert_holds(read: Any, stored: Any, where: str = "") -> None:
+    """Everything that was stored is there after reading; newer versions may have more."""
+    if isinstance(stored, dict):
+        assert isinstance(read, dict), where
+        for key, value in stored.items():
+            assert key in read, f"{where}.{key}"
+            assert_holds(read[key], value, f"{where}.{key}")
+    elif isinstance(stored, list):
+        assert isinstance(read, list), where
+        assert len(read) == len(stored), where
+        for place, (one, other) in enumerate(zip(read, stored, strict=True)):
+            assert_holds(one, other, f"{where}[{place}]")
+    else:
+        assert read == stored, where

@@ -1,0 +1,99 @@
+"""Rules of `--query-compute-apps` CSV, each on a few made-up lines."""
+
+import pytest
+
+from accelscope.model import Process, ProcessType
+from accelscope.readers.nvidia.parse_compute_apps import parse
+
+MIB = 2**20
+TRAIN = Process(pid=7, device="nvidia:GPU-a", name="train", type=ProcessType.COMPUTE, memory_bytes=512 * MIB)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GPU-a, 7, /opt/train, 512 MiB\n",
+        "GPU-a, 7, /opt/train, 512",
+        "\ufeffGPU-a,7,train --key=secret,512 MiB\r\n",
+        "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\nGPU-a, 7, ./train, 512 MiB\n",
+        "a banner, with, three, commas\n"
+        "pid, used_memory [MiB], brand_new, gpu_uuid, name\n7, 512, ?, GPU-a, train\n",
+        "gpu_uuid, pid, process_name, used_gpu_memory [KiB]\nGPU-a, 7, train, 524288\n",
+    ],
+)
+def test_same_process_whatever_the_form(text: str) -> None:
+    parsed = parse(text)
+    assert parsed.processes == (TRAIN,)
+    assert (parsed.devices, parsed.error, parsed.rejected) == ((), None, ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "line", "device", "partition"),
+    [
+        ("gpu_uuid,gpu_serial,gpu_bus_id,pid", "GPU-a, 123, 00000000:0C:00.0, 7", "nvidia:GPU-a", None),
+        ("gpu_uuid,gpu_serial,gpu_bus_id,pid", "[N/A], 123, 00000000:0C:00.0, 7", "nvidia:123", None),
+        ("gpu_serial,gpu_bus_id,pid", "[N/A], 00000000:0C:00.0, 7", "nvidia:0000:0c:00.0", None),
+        ("gpu_uuid,pid", "MIG-b, 7", None, "nvidia:MIG-b"),
+        ("pid", "7", None, None),
+    ],
+)
+def test_device_by_what_is_told(fields: str, line: str, device: str | None, partition: str | None) -> None:
+    [process] = parse(line, fields.split(",")).processes
+    assert (process.device, process.partition) == (device, partition)
+
+
+@pytest.mark.parametrize("cell", ["[N/A]", "N/A", "[Not Supported]", "", "[Insufficient Permissions]"])
+def test_absent_memory_is_not_zero(cell: str) -> None:
+    parsed = parse(f"GPU-a, 7, train, {cell}\n")
+    assert [process.memory_bytes for process in parsed.processes] == [None]
+    assert parsed.rejected == ()
+
+
+def test_a_name_may_hold_commas() -> None:
+    [process] = parse(r"GPU-a, 7, C:\Tools\a, b, c.exe, 512 MiB").processes
+    assert (process.name, process.memory_bytes) == ("a, b, c.exe", 512 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("GPU-a, [Not Supported], [Not Supported], [Not Supported]", "not_supported"),
+        ("GPU-a, [N/A], train, 5 MiB", "not_supported"),
+        ("GPU-a, x, train, 5 MiB", "not_a_row"),
+        ("GPU-a, 7", "not_a_row"),
+        ("GPU-a, 7, train, 5, 6", "not_a_row"),
+        ("GPU-a, 7, train, 5 MiB, more", "not_a_row"),
+        ("Failed to initialize NVML: Unknown Error", "driver_error"),
+    ],
+)
+def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
+    parsed = parse(f"GPU-a, 7, train, 512 MiB\n{line}\n")
+    assert parsed.processes == (TRAIN,)
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
+
+
+def test_a_bad_cell_costs_itself() -> None:
+    parsed = parse("GPU-a, 7, train, lots\n")
+    assert [(process.pid, process.memory_bytes) for process in parsed.processes] == [(7, None)]
+    assert [rejection.line for rejection in parsed.rejected] == ["used_memory: lots"]
+
+
+@pytest.mark.parametrize(
+    "text", ["gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n", "No running processes found\n"]
+)
+def test_nothing_runs_is_no_error(text: str) -> None:
+    parsed = parse(text)
+    assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
+
+
+def test_finished_processes_are_not_running_ones() -> None:
+    parsed = parse("gpu_uuid, pid, gpu_utilization [%], max_memory_usage [MiB]\nGPU-a, 7, 0 %, 5 MiB\n")
+    assert parsed.processes == ()
+    assert parsed.error is not None
+    assert parsed.error.reason == "unrecognized"
+
+
+def test_another_number_of_columns_asks_for_their_names() -> None:
+    parsed = parse("7, GPU-a\n")
+    assert parsed.error is not None
+    assert parsed.error.reason == "column_mismatch"
