@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.agent_process import AgentProcess, wait_until
 
 from accelscope.model import Device, HealthState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.faults import Fault, FaultKind
-from tests.e2e.agent_process import AgentProcess, wait_until
 
 SETTINGS = {"collection_interval": "0.2s", "device_timeout": "0.5s", "reader_timeout": "2s"}
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import nvitop
-import psutil
+import psutil  # type: ignore[import-untyped]  # it comes with nvitop, without types
 from nvitop import libnvml
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +56,7 @@ class Both:
 
 
 @pytest.fixture(scope="module", params=ready_made())
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp(request.param)
     node = SimulatedNode(load_node(request.param), folder / "node")
     node.build()
@@ -64,7 +64,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with AgentProcess(node.agent_settings(), folder) as agent:
         agent.settled()
         page = Page(agent.get("/metrics").body.decode())
-    yield Both(page, nvitop_view(node))
+    return Both(page, nvitop_view(node))
 
 
 def nvitop_view(node: SimulatedNode) -> Mapping[str, Any]:
@@ -76,6 +76,7 @@ def nvitop_view(node: SimulatedNode) -> Mapping[str, Any]:
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr
     view: Mapping[str, Any] = json.loads(finished.stdout)
@@ -102,7 +103,7 @@ def test_a_device_that_nvitop_finds_lost_is_lost_on_the_page(both: Both) -> None
 
 
 # Family, further labels, nvitop's name for it, and what one of nvitop's units is in the page's.
-VALUES = (
+VALUES: tuple[tuple[str, Labels, str, float], ...] = (
     ("accelerator_memory_total_bytes", {}, "memory_total", 1),
     ("accelerator_memory_used_bytes", {}, "memory_used", 1),
     ("accelerator_memory_free_bytes", {}, "memory_free", 1),

@@ -1,35 +1,45 @@
-"""What the end-to-end tests share: a frozen simulated node, certificates, a token."""
+"""What the end-to-end tests share: folders that are gone afterwards, and simulated nodes."""
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.certificates import Certificates, make_certificates
+from tests.e2e.agent_process import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
 FROZEN_AT = 1000.0  # seconds of simulated time
 
 
-@pytest.fixture(scope="session")
-def frozen_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedNode]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For what one module's processes write; removed, since a Prometheus writes much."""
+    path = tmp_path_factory.mktemp("e2e")
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def frozen_node(folder: Path) -> SimulatedNode:
     """The eight-GPU node at one instant: what is read from it does not change."""
-    folder = tmp_path_factory.mktemp("frozen")
-    node = SimulatedNode(load_node("nvidia-h100x8"), folder)
+    node = SimulatedNode(load_node("nvidia-h100x8"), folder / "frozen")
     node.build()
     node.write(at=FROZEN_AT)
-    yield node
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
+    return node
 
 
 @pytest.fixture
-def token_file(tmp_path: Path) -> Path:
-    path = tmp_path / "token"
-    path.write_text("let-prometheus-in\n")
-    return path
+def moving_node(tmp_path: Path) -> Iterator[SimulatedNode]:
+    """The eight-GPU node, moving with the wall clock."""
+    node = SimulatedNode(load_node("nvidia-h100x8"), tmp_path / "moving")
+    node.build()
+    stop = threading.Event()
+    mover = threading.Thread(target=node.run, args=(stop,), kwargs={"period": 0.2})
+    mover.start()
+    wait_until(node.is_running, "the node moves")
+    yield node
+    stop.set()
+    mover.join()
+    shutil.rmtree(node.folder)

@@ -26,23 +26,22 @@ class Series(NamedTuple):
 
 
 class PrometheusServer:
-    """`scrape` is what stands in the scrape config beside the target: scheme, tls_config, authorization."""
-
-    def __init__(self, folder: Path, target_port: int, scrape: Mapping[str, object] | None = None) -> None:
+    def __init__(self, folder: Path, jobs: Mapping[str, tuple[int, Mapping[str, object]]]) -> None:
+        """Each job is the port of an agent, and what stands in the scrape config beside the target: scheme,
+        tls_config, authorization."""
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus is not installed (make e2e installs it)")
         folder.mkdir(parents=True)
         self._folder = folder
         self._log = folder / "prometheus.log"
-        job = {
-            "job_name": "accelscope",
-            "static_configs": [{"targets": [f"127.0.0.1:{target_port}"]}],
-            **(scrape or {}),
-        }
+        self._jobs = frozenset(jobs)
         interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
         config = {
             "global": {"scrape_interval": interval, "scrape_timeout": interval},
-            "scrape_configs": [job],
+            "scrape_configs": [
+                {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}], **scrape}
+                for name, (port, scrape) in jobs.items()
+            ],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
 
@@ -57,8 +56,7 @@ class PrometheusServer:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            wait_until(self._ready, "Prometheus is ready")
-            wait_until(lambda: self.target()["health"] != "unknown", "the first scrape")
+            wait_until(self._scraped_all, "Prometheus has tried every target")
         except BaseException:
             self._end()
             raise
@@ -83,15 +81,14 @@ class PrometheusServer:
         found = self.value(expression)
         return found is not None and math.isclose(found, value)
 
-    def target(self) -> Mapping[str, Any]:
-        """What Prometheus knows of its one target: health, lastError ..."""
-        targets = self._api("targets", state="active")["activeTargets"]
-        found: Mapping[str, Any] = targets[0]
-        return found
+    def targets(self) -> Mapping[str, Mapping[str, Any]]:
+        """Job -> what Prometheus knows of its target: health, lastError ..."""
+        listed = self._api("targets", state="active")["activeTargets"]
+        return {target["labels"]["job"]: target for target in listed}
 
-    def metadata(self) -> dict[str, Mapping[str, str]]:
+    def metadata(self, job: str) -> dict[str, Mapping[str, str]]:
         """Family -> type, unit and help as they arrived. Units exist in OpenMetrics only."""
-        listed = self._api("targets/metadata")
+        listed = self._api("targets/metadata", match_target=f'{{job="{job}"}}')
         return {entry["metric"]: entry for entry in listed}
 
     def _api(self, path: str, **parameters: str) -> Any:
@@ -99,13 +96,13 @@ class PrometheusServer:
         with urllib.request.urlopen(address, timeout=PATIENCE_SECONDS) as response:
             return json.load(response)["data"]
 
-    def _ready(self) -> bool:
+    def _scraped_all(self) -> bool:
         assert self._process.poll() is None, f"Prometheus ended at once:\n{self._log.read_text()}"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
-                return bool(self._api("targets", state="active")["activeTargets"])
+            targets = self.targets()
         except (urllib.error.URLError, ConnectionError):
-            return False
+            return False  # it does not serve yet
+        return targets.keys() == self._jobs and all(t["health"] != "unknown" for t in targets.values())
 
     def _end(self) -> None:
         self._process.terminate()

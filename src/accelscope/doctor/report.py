@@ -75,8 +75,9 @@ def _lines(finding: Finding, given: dict[str, str]) -> list[str]:
     margin = " " * (2 + _SEVERITY_WIDTH + 2)
     lines = _wrapped(_printable(finding.found), head, " " * (len(margin) + _NAME_WIDTH + 2))
     if finding.advice is not None:
-        first = given.setdefault(finding.advice, finding.name)
-        todo = finding.advice if first == finding.name else f"as for {first}, above"
+        first = given.get(finding.advice)
+        given.setdefault(finding.advice, finding.name)
+        todo = finding.advice if first is None else f"as for {first}, above"
         lines += _wrapped(_printable(todo), f"{margin}do: ", f"{margin}    ")
     return lines
 

@@ -66,7 +66,13 @@ def test_header_goes_before_the_asked_columns() -> None:
 
 
 def test_columns_may_be_asked_by_alias() -> None:
-    fields = ["gpu_uuid", "clocks.sm", "clocks.mem", "clocks.max.gr", "clocks_throttle_reasons.hw_slowdown"]
+    fields = [
+        "GPU_UUID",
+        "clocks.sm [MHz]",
+        " clocks.mem",
+        "clocks.max.gr",
+        "clocks_throttle_reasons.hw_slowdown",
+    ]
     device = only(parse("GPU-a, 1000, 2000, 3000, Active", fields))
     assert {clock.domain: (clock.hertz, clock.max_hertz) for clock in device.clocks} == {
         "graphics": (None, 3e9),

@@ -188,6 +188,15 @@ def test_a_process_without_a_pid_is_refused() -> None:
     assert reasons(parsed) == ["not_a_row"]
 
 
+def test_a_bad_cell_of_a_process_costs_itself() -> None:
+    listed = mig_process("N/A", "N/A", 9, "Z").replace("5 MiB", "lots")
+    parsed = parse(log(gpu(f"<processes>{listed}</processes>")))
+    assert [(process.pid, process.type, process.memory_bytes) for process in parsed.processes] == [
+        (9, None, None)
+    ]
+    assert [rejection.line for rejection in parsed.rejected] == ["type: Z", "used_memory: lots"]
+
+
 @pytest.mark.parametrize(
     ("body", "state"),
     [

@@ -18,6 +18,7 @@ HANG = (
     "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. Meanwhile the agent keeps what still "
     "answers fresh."
 )
+DEVICE_RULES = "The unit's device rules forbid it: `DeviceAllow=char-195 rw` in the systemd unit."
 _FAILED_TO_START = (
     f"See {_KERNEL_LOG} for GPUs that failed to start (RmInitAdapter) or are lost; in a container"
 )
@@ -27,8 +28,8 @@ _BY_REASON = {
     "driver_not_loaded": (f"{MODULE} If this node has no GPU, take it out of the DaemonSet (nodeSelector)."),
     "version_mismatch": (
         "The driver's files were upgraded under a running module: reboot the node, or stop all that uses the "
-        "GPUs, then `rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia` and `modprobe nvidia`. Restart containers "
-        "that use the GPUs, the agent's too, so that they get the node's new library."
+        "GPUs, then `rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia` and `modprobe nvidia`. Restart "
+        "containers that use the GPUs, the agent's too, so that they get the node's new library."
     ),
     "library_unusable": (
         "Is it whole, and of this machine's architecture and C library? Reinstall the driver's library; an "

@@ -114,7 +114,8 @@ def files(subject: Subject) -> Iterator[Finding]:
     if not there:
         yield _none(subject)
         return
-    yield from (_closed(subject, path, problem) for path in there if (problem := _opening(path)))
+    closed = list(_closed(subject, there))
+    yield from closed
     missing = [] if control in there else [control.name]
     expected = sum(gpu.driver == "nvidia" for gpu in gpus(paths))
     if len(singles) < expected:
@@ -127,7 +128,7 @@ def files(subject: Subject) -> Iterator[Finding]:
             advice.device_files_missing(subject),
             files=[str(path) for path in there],
         )
-    else:
+    elif not closed:
         yield ok("device files", f"{names} in {paths.dev}", files=[str(path) for path in there])
 
 
@@ -143,7 +144,7 @@ def _none(subject: Subject) -> Finding:
     )
 
 
-def _opening(path: Path) -> OSError | None:
+def why_closed(path: Path) -> OSError | None:
     """Try what NVML does: rights alone do not tell of a container's device rules."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -152,18 +153,31 @@ def _opening(path: Path) -> OSError | None:
     return None
 
 
-def _closed(subject: Subject, path: Path, problem: OSError) -> Finding:
-    status = path.stat()
-    group = _group(status.st_gid)
-    found = f"{path} ({stat.filemode(status.st_mode)}, group {group}): {problem.strerror}"
-    if problem.errno == errno.EACCES:
-        return error(
-            "device files", found, advice.no_permission(subject, group, status.st_gid), path=str(path)
+def _closed(subject: Subject, paths: list[Path]) -> Iterator[Finding]:
+    """Files that are closed in the same way are told together."""
+    alike: dict[tuple[int | None, int, int], list[Path]] = {}
+    for path in paths:
+        problem = why_closed(path)
+        if problem is not None:
+            status = path.stat()
+            alike.setdefault((problem.errno, status.st_mode, status.st_gid), []).append(path)
+    for (code, mode, gid), members in alike.items():
+        group = _group(gid)
+        yield error(
+            "device files",
+            f"{sentence([str(path) for path in members])} ({stat.filemode(mode)}, group {group}): "
+            f"{os.strerror(code or 0)}",
+            _opening_advice(subject, code, group, gid),
+            files=[str(path) for path in members],
         )
-    if problem.errno == errno.EPERM:
-        # The file's rights would do; a control group's device rules forbid it.
-        return error("device files", found, advice.advice("driver_error", subject), path=str(path))
-    return error("device files", found, advice.advice("lost", subject), path=str(path))
+
+
+def _opening_advice(subject: Subject, code: int | None, group: str, gid: int) -> str:
+    if code == errno.EACCES:
+        return advice.no_permission(subject, group, gid)
+    if code == errno.EPERM:  # the file's rights would do; a control group's device rules forbid it
+        return advice.advice("driver_error", subject) if subject.in_container else advice.DEVICE_RULES
+    return advice.advice("lost", subject)
 
 
 def _group(gid: int) -> str:

@@ -5,7 +5,7 @@ one; without a header the columns are those that were asked for, in that order.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from accelscope.readers.nvidia.cells import absence, is_number
@@ -57,25 +57,18 @@ class Columns:
 
 def asked(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
     """Columns of a query, as the caller asked for them."""
-    return _columns([_NAME.fullmatch(name.strip().casefold()) or name for name in names], aliases)
+    bare = [name.partition("[")[0].strip().casefold() for name in names]  # a pasted header has units
+    return Columns(tuple(aliases.get(name, name) for name in bare), ("",) * len(bare))
 
 
-def header(line: str, known: Sequence[str] | frozenset[str], aliases: Mapping[str, str]) -> Columns | None:
+def header(line: str, known: frozenset[str], aliases: Mapping[str, str]) -> Columns | None:
     """Columns of a header line; None if the line is not one. Fields that nobody here knows may be among
     them: every driver version brings some."""
-    if not line.lstrip()[:1].isalpha():
-        return None
-    matches = []
-    for cell in line.casefold().split(","):
+    names, units = [], []
+    for cell in line.casefold().split(",") if line.lstrip()[:1].isalpha() else ():
         match = _NAME.fullmatch(cell.strip())
         if match is None:
             return None
-        matches.append(match)
-    columns = _columns(matches, aliases)
-    return columns if any(name in known for name in columns.names) else None
-
-
-def _columns(matches: Sequence[re.Match[str] | str], aliases: Mapping[str, str]) -> Columns:
-    names = [match if isinstance(match, str) else match[1] for match in matches]
-    units = ["" if isinstance(match, str) else match[2] or "" for match in matches]
-    return Columns(tuple(aliases.get(name, name) for name in names), tuple(units))
+        names.append(aliases.get(match[1], match[1]))
+        units.append(match[2] or "")
+    return Columns(tuple(names), tuple(units)) if not known.isdisjoint(names) else None

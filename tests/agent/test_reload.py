@@ -1,0 +1,71 @@
+"""A running agent takes up a changed settings file, and keeps the old settings when the new file is bad."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.agent_process import AgentProcess, wait_until
+
+SETTINGS = "collectionInterval: 200ms\nlabels: {rack: '7'}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """As a ConfigMap is mounted: the file is a link into a folder that is swapped whole."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/agent.yaml").write_text(SETTINGS)
+    (tmp_path / "..data").symlink_to("1")
+    file = tmp_path / "agent.yaml"
+    file.symlink_to("..data/agent.yaml")
+    return file
+
+
+def swap(config: Path, text: str) -> None:
+    folder = config.parent
+    new = folder / str(sum(1 for path in folder.iterdir() if path.is_dir()) + 1)
+    new.mkdir()
+    (new / "agent.yaml").write_text(text)
+    (folder / "..tmp").symlink_to(new.name)
+    (folder / "..tmp").replace(folder / "..data")
+
+
+@pytest.fixture
+def agent(config: Path, tmp_path: Path) -> Iterator[AgentProcess]:
+    # No interval on the command line: that would go before the file.
+    process = AgentProcess({"config_file": str(config)}, tmp_path / "agent")
+    position = process._command.index("--collection-interval")
+    del process._command[position : position + 2]
+    with process:
+        yield process
+
+
+def reloads(agent: AgentProcess) -> dict[str, int]:
+    return {c.reason: c.count for c in agent.snapshot().agent.config_reloads}
+
+
+def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> None:
+    assert agent.snapshot().labels == (("rack", "7"),)
+    swap(config, "collectionInterval: 300ms\nlabels: {rack: '8'}\nmetricDenylist: [accelscope_threads]\n")
+    wait_until(lambda: agent.snapshot().labels == (("rack", "8"),), "the new labels")
+    assert agent.snapshot().interval_seconds == 0.3
+    assert b"accelscope_threads" not in agent.get("/metrics").body
+    assert reloads(agent) == {"applied": 1}
+    assert "taken up" in agent.log()
+
+
+def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess, config: Path) -> None:
+    swap(config, "collectionInterval: never\n")
+    wait_until(lambda: reloads(agent) == {"rejected": 1}, "the bad file is noticed")
+    agent.settled(agent.snapshot().agent.collections + 5)
+    assert reloads(agent) == {"rejected": 1}
+    assert agent.snapshot().labels == (("rack", "7"),)
+    assert agent.log().count("collectionInterval") == 1
+    swap(config, SETTINGS)
+    wait_until(lambda: reloads(agent).get("applied") == 1, "a good file again")
+
+
+def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> None:
+    swap(config, SETTINGS + "nodeName: other\n")
+    wait_until(lambda: "nodeName" in agent.log(), "the log names it")
+    assert "need a restart" in agent.log()
+    assert agent.get("/healthz").status == 200
