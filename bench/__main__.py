@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.bytecode import write_bytecode
 from bench.children import Workshop
 from bench.collection import collect
 from bench.contracts import Contract, Outcome, Verdict, contract_table
@@ -46,6 +47,7 @@ def main() -> int:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
         workshop = Workshop(Path(folder), QUICK if chosen.quick else USUAL)
+        write_bytecode(workshop)
         for name in chosen.only or SUBJECTS:
             outcome = SUBJECTS[name](workshop)
             verdicts |= outcome.verdicts

@@ -13,12 +13,11 @@ from pathlib import Path
 from bench.children import Workshop, free_port, running
 from bench.contracts import Contract, Outcome
 from bench.nodes import CALL_COST_MICROSECONDS, usual_node
-from bench.recording import PASSES, write_calls
+from bench.recording import PASSES, record
 from bench.scraper import Scraper
 from bench.tables import Table, mib, ms, times
 
-_SHORTEST_INTERVAL = "0.1s"
-_WAIT_SECONDS = 0.05
+_SHORTEST_INTERVAL_SECONDS = 0.1
 _NO_LIBRARY = "/nonexistent/libnvidia-ml.so.1"
 _SOURCE = Path(__file__).parent / "c" / "driver_calls.c"
 
@@ -40,11 +39,14 @@ def collect(workshop: Workshop) -> Outcome:
         settings = node.agent_settings()
         library = settings["nvml_library"]
         call_list = workshop.folder / "calls"
-        calls = write_calls(library, call_list)
+        recorded = record(library)
+        call_list.write_text("".join(f"{call}\n" for call in recorded.calls))
         program = _compile(workshop.folder)
         loops, agents = [], []
         for _ in range(effort.repeats):  # in turns, so that a busy moment of the machine meets both
-            loops.append(_loop(program, library, call_list, effort.collections))
+            seconds, refused = _loop(program, library, call_list, effort.collections)
+            assert refused == recorded.refused, "the C program does not make the calls that were recorded"
+            loops.append(seconds)
             agents.append(cost_of_collection(workshop, settings))
         tool_settings = {**settings, "nvml_library": _NO_LIBRARY}
         commands = _commands_of_collection(workshop, tool_settings)
@@ -55,7 +57,7 @@ def collect(workshop: Workshop) -> Outcome:
     loop, agent = statistics.median(loops), statistics.median(cost.cpu for cost in agents)
     runs, tool = statistics.median(bare), statistics.median(cost.cpu for cost in with_tool)
     table = Table("CPU of one collection", ("what", "CPU ms", "wall ms", "to the bare calls"))
-    table.add(f"{calls} NVML calls from C", ms(loop), "", times(1))
+    table.add(f"{len(recorded.calls) // PASSES} NVML calls from C", ms(loop), "", times(1))
     table.add("agent through NVML", ms(agent), ms(_wall(agents)), times(agent / loop))
     table.add(f"{len(commands)} bare runs of nvidia-smi", ms(runs), "", times(1))
     table.add("agent through nvidia-smi", ms(tool), ms(_wall(with_tool)), times(tool / runs))
@@ -83,13 +85,15 @@ def cost_of_collection(
     """Mean over some collections of an agent that makes them one after the other."""
     wanted = collections or workshop.effort.collections
     port = free_port()
-    child = workshop.agent("agent", port, {**settings, "collection_interval": _SHORTEST_INTERVAL})
+    # An interval into which a pass over all devices fits: a collection does not wait longer for it.
+    interval = max(_SHORTEST_INTERVAL_SECONDS, 2 * _first_pass_seconds(workshop, settings))
+    child = workshop.agent("agent", port, {**settings, "collection_interval": f"{interval:.3f}s"})
     scraper = Scraper(port, compressed=False)
     with running(child):
         child.wait_for_page(scraper)
-        _wait_for_collections(scraper, 3)  # until everything that is asked once was asked
+        _wait_for_collections(scraper, 3, interval)  # until everything that is asked once was asked
         before, cpu = _collections(scraper), child.cpu_seconds()
-        _wait_for_collections(scraper, before + wanted)
+        _wait_for_collections(scraper, before + wanted, interval)
         used, made = child.cpu_seconds() - cpu, _collections(scraper) - before
         page = scraper.scrape().body
         return Cost(
@@ -101,9 +105,19 @@ def cost_of_collection(
         )
 
 
-def _wait_for_collections(scraper: Scraper, count: float) -> None:
+def _first_pass_seconds(workshop: Workshop, settings: Mapping[str, str]) -> float:
+    """What the first pass over the devices takes, which asks for more than later ones."""
+    port = free_port()
+    child = workshop.agent("agent", port, settings)
+    scraper = Scraper(port, compressed=False)
+    with running(child):
+        child.wait_for_page(scraper)
+        return _value(scraper.scrape().body, b"accelscope_collection_duration_seconds")
+
+
+def _wait_for_collections(scraper: Scraper, count: float, interval: float) -> None:
     while (missing := count - _collections(scraper)) > 0:
-        time.sleep(max(_WAIT_SECONDS, missing * 0.1))  # asking costs CPU that is not the collection's
+        time.sleep(missing * interval)  # asking costs CPU that is not the collection's
 
 
 def _collections(scraper: Scraper) -> int:
@@ -134,11 +148,12 @@ def _compile(folder: Path) -> Path:
     return program
 
 
-def _loop(program: Path, library: str, call_list: Path, collections: int) -> float:
-    """CPU seconds of the calls of one collection."""
+def _loop(program: Path, library: str, call_list: Path, collections: int) -> tuple[float, int]:
+    """CPU seconds of the calls of one collection, and how many calls of the list did not succeed."""
     command = [str(program), library, str(call_list), str(max(1, collections // PASSES))]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
-    return float(printed.split()[0]) / 1e6 / PASSES
+    microseconds, refused = printed.split()
+    return float(microseconds) / 1e6 / PASSES, int(refused)
 
 
 def _commands_of_collection(workshop: Workshop, settings: Mapping[str, str]) -> list[list[str]]:

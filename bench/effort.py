@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Effort:
     scrapes: int  # per exporter and way of connecting
     rounds: int  # in which the exporters take turns
+    idle_seconds: float  # during which nobody scrapes; the agent collects every 10
     first_scrapes: int  # each the first of a new page
     collections: int  # over which CPU time is averaged
     starts: int
@@ -14,5 +15,23 @@ class Effort:
     repeats: int  # of a whole measurement, of which the median counts
 
 
-USUAL = Effort(scrapes=1000, rounds=4, first_scrapes=40, collections=60, starts=9, renderings=60, repeats=3)
-QUICK = Effort(scrapes=150, rounds=2, first_scrapes=8, collections=12, starts=3, renderings=15, repeats=1)
+USUAL = Effort(
+    scrapes=1000,
+    rounds=4,
+    idle_seconds=20,
+    first_scrapes=40,
+    collections=60,
+    starts=9,
+    renderings=60,
+    repeats=3,
+)
+QUICK = Effort(
+    scrapes=150,
+    rounds=2,
+    idle_seconds=3,
+    first_scrapes=8,
+    collections=12,
+    starts=3,
+    renderings=15,
+    repeats=1,
+)

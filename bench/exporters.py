@@ -3,21 +3,20 @@
 import gzip
 import ssl
 import statistics
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from bench.certificate import self_signed
 from bench.children import Child, Workshop, free_port, running
 from bench.contracts import Contract, Outcome
-from bench.nodes import CALL_COST_MICROSECONDS, usual_node
+from bench.nodes import CALL_COST_MICROSECONDS, DEVICES, make_node, usual_node, with_processes
 from bench.scraper import Scraper, percentile
 from bench.tables import Table, mib, ms, times
 
 _SETTLE_SECONDS = 1.2  # for a collection that was due while the process was paused
-_IDLE_SECONDS = 4.0
 _NEW_PAGE_SECONDS = 0.3
+_MANY_PROCESSES = 128  # which makes a page of about 1,700 series
 
 
 @dataclass(slots=True)
@@ -52,7 +51,8 @@ def compare(workshop: Workshop) -> Outcome:
     with usual_node(workshop.folder / "usual") as node:
         settings = node.agent_settings()
         tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
-        ports = [free_port() for _ in range(5)]
+        large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES))
+        ports = [free_port() for _ in range(6)]
         subjects = [
             Subject(workshop.agent("agent", ports[0], settings), ports[0]),
             Subject(workshop.agent("agent, TLS", ports[1], {**settings, **tls}), ports[1], certificate.trust),
@@ -60,15 +60,19 @@ def compare(workshop: Workshop) -> Outcome:
                 workshop.agent("agent, every 1 s", ports[2], {**settings, "collection_interval": "1s"}),
                 ports[2],
             ),
-            Subject(workshop.nvitop_exporter(ports[3], node.folder, interval_seconds=1.0), ports[3]),
-            Subject(workshop.node_exporter(ports[4]), ports[4]),
+            Subject(
+                workshop.agent(f"agent, {_MANY_PROCESSES} processes", ports[3], large.agent_settings()),
+                ports[3],
+            ),
+            Subject(workshop.nvitop_exporter(ports[4], node.folder, interval_seconds=1.0), ports[4]),
+            Subject(workshop.node_exporter(ports[5]), ports[5]),
         ]
         with running(*(subject.child for subject in subjects)):
             _measure(subjects, workshop)
         first = _first_scrapes(workshop, settings)
-    agent, with_tls, peers = subjects[0], subjects[1], subjects[3:]
+    agent, with_tls, _, large_agent, *peers = subjects
     best = min(peer.p99() for peer in peers)
-    rss, p99 = with_tls.rss_bytes, agent.p99()
+    rss, p99 = with_tls.rss_bytes, large_agent.p99()
     return Outcome(
         [_table(subjects, first)],
         {
@@ -78,7 +82,7 @@ def compare(workshop: Workshop) -> Outcome:
                 rss < 20 * 2**20,
             ),
             Contract.SCRAPE: (
-                f"{ms(p99)} ms at {agent.series} series, {times(p99 / best)} the best peer's",
+                f"{ms(p99)} ms at {large_agent.series} series, {times(p99 / best)} the best peer's",
                 p99 <= 0.003,
                 p99 <= best / 10,
             ),
@@ -90,12 +94,12 @@ def _measure(subjects: Sequence[Subject], workshop: Workshop) -> None:
     for subject in subjects:
         subject.child.wait_for_page(subject.scraper())
     time.sleep(_SETTLE_SECONDS)
-    before = [subject.child.cpu_seconds() for subject in subjects]
-    time.sleep(_IDLE_SECONDS)
-    for subject, cpu in zip(subjects, before, strict=True):
-        subject.idle_cpu = (subject.child.cpu_seconds() - cpu) / _IDLE_SECONDS
-        subject.child.pause()
     effort = workshop.effort
+    before = [subject.child.cpu_seconds() for subject in subjects]
+    time.sleep(effort.idle_seconds)
+    for subject, cpu in zip(subjects, before, strict=True):
+        subject.idle_cpu = (subject.child.cpu_seconds() - cpu) / effort.idle_seconds
+        subject.child.pause()
     for _ in range(effort.rounds):
         for subject in subjects:
             subject.child.go_on()
@@ -195,28 +199,3 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
         f"slowest of {len(first)} {ms(max(first))} ms.",
     )
     return table
-
-
-@dataclass(frozen=True, slots=True)
-class SelfSigned:
-    file: Path
-    key: Path
-    trust: ssl.SSLContext
-
-
-def self_signed(folder: Path) -> SelfSigned:
-    certificate, key = folder / "tls.pem", folder / "tls.key"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-days", "1", "-subj", "/CN=agent", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-    return SelfSigned(certificate, key, ssl.create_default_context(cafile=str(certificate)))

@@ -7,7 +7,6 @@ process will be given others.
 
 import ctypes
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -28,6 +27,7 @@ class Recorder:
         self._names: dict[int, str] = {}  # pointer of the library's -> name
         self._given: dict[str, int] = {}  # kind of name -> how many there are
         self.calls: list[str] = []
+        self.refused = 0  # calls that did not succeed: values that the cards do not have
         self.on = False
 
     def __getattr__(self, name: str) -> Callable[..., int]:
@@ -35,9 +35,11 @@ class Recorder:
         kind = _HANDLE_GIVERS.get(name)
 
         def call(*arguments: Any) -> int:
-            if self.on:
-                self.calls.append(" ".join([name, *map(self._written, arguments)]))
+            written = " ".join([name, *map(self._written, arguments)]) if self.on else ""
             code: int = function(*arguments)
+            if written:
+                self.calls.append(written)
+                self.refused += code != 0
             if kind is not None and code == 0:
                 self._name(kind, arguments)
             return code
@@ -77,8 +79,8 @@ def _address(pointer: Any) -> int:
     return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
-def record(library: str) -> list[str]:
-    """The calls of PASSES collections, after the ones that only the first makes."""
+def record(library: str) -> Recorder:
+    """Who took down the calls of PASSES collections, after the ones that only the first makes."""
     recorders: list[Recorder] = []
 
     def load_recorded(place: str) -> Any:
@@ -97,11 +99,4 @@ def record(library: str) -> list[str]:
         recorders[-1].on = False
         source.close()
     [recorder] = recorders
-    return recorder.calls
-
-
-def write_calls(library: str, path: Path) -> int:
-    """Write the list for the C program; the number of calls of one collection."""
-    calls = record(library)
-    path.write_text("".join(f"{call}\n" for call in calls))
-    return len(calls) // PASSES
+    return recorder

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Callable
 
+from bench.certificate import self_signed
 from bench.children import Child, Workshop, free_port, running
 from bench.contracts import Contract, Outcome
-from bench.exporters import self_signed
 from bench.nodes import usual_node
 from bench.scraper import Scraper
 from bench.tables import Table, ms, times

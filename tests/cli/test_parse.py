@@ -115,7 +115,7 @@ def test_columns_are_named_for_a_csv_without_a_header(
 @pytest.mark.parametrize(
     "content",
     [
-        b"GPU 0: \xff\xfe caf\xc3\xa9 (UUID: GPU-a)\n",
+        b"\xff banner\nGPU 0: caf\xc3\xa9 (UUID: GPU-a)\n",
         "GPU 0: caf\u00e9 (UUID: GPU-a)\r\n".encode("utf-16"),
         "\ufeffGPU 0: caf\u00e9 (UUID: GPU-a)\n".encode(),
     ],
@@ -123,7 +123,17 @@ def test_columns_are_named_for_a_csv_without_a_header(
 def test_any_encoding_is_read(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = written(capsys, "nvidia-smi-list", save(tmp_path, content))
     [device] = document["devices"]
-    assert device["model"].endswith("caf\u00e9")
+    assert device["model"] == "caf\u00e9"
+
+
+def test_bytes_of_another_encoding_cost_their_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = written(capsys, "nvidia-smi-list", save(tmp_path, b"GPU 0: caf\xe9 (UUID: GPU-a)\n"))
+    [device] = document["devices"]
+    assert device["uuid"] == "GPU-a"
+    assert device["absent"] == [{"field": "model", "reason": "unreadable"}]
+    assert [rejection["reason"] for rejection in document["rejected"]] == ["unreadable"]
 
 
 def test_list_names_every_source(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,9 +73,7 @@ class NodeFolder:
         )
         if at is None:
             return made
-        return Subject(
-            loaded=loaded, environ=made.environ, root=made.root, user=made.user, clock=lambda: at
-        )
+        return Subject(loaded=loaded, environ=made.environ, root=made.root, user=made.user, clock=lambda: at)
 
 
 @pytest.fixture

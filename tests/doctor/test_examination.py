@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +12,13 @@ from accelscope.doctor.examination import examine
 from accelscope.doctor.finding import Finding, ok
 from accelscope.doctor.subject import Subject
 
-Look = Callable[[Subject], Iterator[Finding]]
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
 
 
 @pytest.fixture
-def subject(node: object) -> Subject:
-    made: Subject = node.subject()  # type: ignore[attr-defined]
-    return made
+def subject(node: "NodeFolder") -> Subject:
+    return node.subject()
 
 
 def at_once(_: object) -> float:

@@ -22,9 +22,7 @@ def report(*findings: Finding, area: str = "nvidia") -> Report:
         ((warning("a", "x", "do it"), error("b", "y", "do that"), ok("c", "z")), "error", 2),
     ],
 )
-def test_the_worst_finding_makes_the_exit_code(
-    findings: tuple[Finding, ...], worst: str, code: int
-) -> None:
+def test_the_worst_finding_makes_the_exit_code(findings: tuple[Finding, ...], worst: str, code: int) -> None:
     made = report(*findings)
     assert made.worst == worst
     assert made.exit_code == code
@@ -46,7 +44,9 @@ def test_the_text_has_a_line_per_finding_and_what_to_do_under_it() -> None:
 
 def test_the_text_fits_eighty_columns_and_keeps_commands_whole() -> None:
     command = "`nvidia-smi -q -i 1 -d PERFORMANCE,TEMPERATURE`"
-    made = report(warning("device 0", "word " * 60, f"{'Look well, ' * 3} then run {command} {'again ' * 30}"))
+    made = report(
+        warning("device 0", "word " * 60, f"{'Look well, ' * 3} then run {command} {'again ' * 30}")
+    )
     lines = text(made).splitlines()
     assert max(map(len, lines)) <= 80
     assert any(command in line for line in lines)

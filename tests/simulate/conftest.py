@@ -21,7 +21,7 @@ def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compiled parts are made once for all tests."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("no C compiler: the simulated library cannot be built")
-    return tmp_path_factory.mktemp("native")
+    return tmp_path_factory.mktemp("cache") / "accelscope"
 
 
 @pytest.fixture
@@ -32,8 +32,7 @@ def make_node(tmp_path: Path, native_cache: Path) -> MakeNode:
     def make(node: str, at: float = 60.0) -> SimulatedNode:
         spec = read_node(node) if "\n" in node else load_node(node)
         made.append(SimulatedNode(spec, tmp_path / f"node{len(made)}", cache=native_cache))
-        made[-1].build()
-        made[-1].write(at)
+        made[-1].build(at)
         return made[-1]
 
     return make

@@ -69,7 +69,9 @@ def test_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
             assert tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)) == card.compute_capability
             assert (pci.busId, pci.bus, pci.pciDeviceId) == (gpu.gpu.bus_id, gpu.gpu.bus, card.pci_device_id)
             assert pci.busIdLegacy == gpu.gpu.bus_id[4:]
-            assert nvml.nvmlDeviceGetPciInfoExt(handle).baseClass == card.pci_class >> 8
+            extended = nvml.nvmlPciInfoExt_v1_t(version=nvml.nvmlPciInfoExt_v1)
+            nvml.nvmlDeviceGetPciInfoExt(handle, ctypes.byref(extended))
+            assert (extended.baseClass, extended.busId) == (card.pci_class >> 8, gpu.gpu.bus_id)
 
 
 @pytest.mark.parametrize("name", ready_made())
@@ -118,7 +120,9 @@ def test_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> No
             assert nvml.nvmlDeviceGetPcieThroughput(handle, 1) == gpu.pcie_receive_kb_per_second
             assert field_value(nvml, handle, 197) == gpu.pcie_transmit_bytes
             reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-            assert reasons == gpu.clock_event_reasons == nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+            assert (
+                reasons == gpu.clock_event_reasons == nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+            )
 
 
 @pytest.mark.parametrize("name", ready_made())
@@ -204,9 +208,7 @@ def test_processes(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
 
 
 def _check_utilization(nvml: Any, handle: Any, gpu: GpuReading, *, by_process: bool) -> None:
-    wanted = {
-        (p.pid, p.sm, p.memory, p.encoder, p.decoder) for p in gpu.processes if p.sm is not None
-    }
+    wanted = {(p.pid, p.sm, p.memory, p.encoder, p.decoder) for p in gpu.processes if p.sm is not None}
     for call, works in (
         (nvml.nvmlDeviceGetProcessUtilization, by_process),
         (nvml.nvmlDeviceGetProcessesUtilizationInfo, True),
@@ -245,7 +247,7 @@ def test_mig_devices(make_node: MakeNode, open_nvml: OpenNvml) -> None:
             parent = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             assert nvml.nvmlDeviceGetMigMode(parent) == [int(gpu.gpu.partitioned)] * 2
             assert nvml.nvmlDeviceGetMaxMigDeviceCount(parent) == 7
-            assert nvml.nvmlDeviceIsMigDeviceHandle(parent) == 0
+            assert nvml.nvmlDeviceIsMigDeviceHandle(parent).value == 0
             with pytest.raises(pynvml.NVMLError_NotFound):
                 nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 6)
             for mig in gpu.mig:
@@ -254,7 +256,7 @@ def test_mig_devices(make_node: MakeNode, open_nvml: OpenNvml) -> None:
                 memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
                 attributes = nvml.nvmlDeviceGetAttributes_v2(handle)
                 above = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-                assert nvml.nvmlDeviceIsMigDeviceHandle(handle) == 1
+                assert nvml.nvmlDeviceIsMigDeviceHandle(handle).value == 1
                 assert nvml.nvmlDeviceGetUUID(handle) == mig.uuid
                 assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByUUID(mig.uuid)) == mig.uuid
                 assert nvml.nvmlDeviceGetName(handle) == mig.name
@@ -342,7 +344,7 @@ def test_gpm_of_a_mig_instance_and_of_a_card_without_it(make_node: MakeNode, ope
 
 
 def events(nvml: Any, event_set: Any) -> list[tuple[str, int]]:
-    result = []
+    result: list[tuple[str, int]] = []
     while True:
         try:
             event = nvml.nvmlEventSetWait_v2(event_set, 0)

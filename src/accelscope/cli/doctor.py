@@ -14,14 +14,15 @@ from accelscope.config import ConfigError, add_arguments, load
 
 _USAGE = 2
 DESCRIPTION = """\
-Looks at this node as the agent would, and says what was found, what is missing and what to do about it.
-Give it the agent's options, environment and file, so that it looks at what the agent would use; in
-Kubernetes, run it in the agent's own container:
+Looks at this node as the agent would, and says what was found, what is missing
+and what to do about it. Give it the agent's options, environment and file, so
+that it looks at what the agent would use; in Kubernetes, run it in the agent's
+own container:
 
   kubectl exec -n NAMESPACE POD -- accelscope doctor
 
-Exit code: 0 all is fine (notes included: a node without a driver is no fault), 1 there are warnings, 2 there
-are errors or a setting is bad."""
+Exit code: 0 all is fine (notes included: a node without a driver is no fault),
+1 there are warnings, 2 there are errors or a setting is bad."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -141,8 +141,7 @@ def _build(arguments: argparse.Namespace) -> int:
     node = SimulatedNode(load_node(arguments.node), arguments.folder)
     if node.is_running():
         raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
-    node.build()
-    node.write(arguments.at)
+    node.build(arguments.at)
     _print_directions(node)
     return 0
 

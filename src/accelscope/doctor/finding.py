@@ -45,6 +45,10 @@ def error(name: str, found: str, advice: str, **details: Any) -> Finding:
     return Finding(name=name, severity=Severity.ERROR, found=found, advice=advice, details=details)
 
 
+def counted(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
 def sentence(parts: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accelscope.doctor.certificate import NotACertificate, validities
 from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, error, note, ok, warning
+from accelscope.doctor.finding import Finding, counted, error, note, ok, warning
 from accelscope.doctor.subject import Subject
 from accelscope.serve import ServeError, TokenFile
 
@@ -100,15 +100,16 @@ def _dates(subject: Subject, name: str, path: str) -> Iterator[Finding]:
         )
     elif left <= 0:
         yield error(
-            name,
-            f"expired on {ends:%Y-%m-%d}, {math.floor(-left)} days ago: clients refuse it",
-            renew,
-            **details,
+            name, f"expired on {ends:%Y-%m-%d}, {_days(-left)} ago: clients refuse it", renew, **details
         )
     elif left < _SOON_DAYS:
-        yield warning(name, f"expires on {ends:%Y-%m-%d}, in {math.floor(left)} days", renew, **details)
+        yield warning(name, f"expires on {ends:%Y-%m-%d}, in {_days(left)}", renew, **details)
     else:
-        yield ok(name, f"valid until {ends:%Y-%m-%d}, {math.floor(left)} more days", **details)
+        yield ok(name, f"valid until {ends:%Y-%m-%d}, in {_days(left)}", **details)
+
+
+def _days(days: float) -> str:
+    return counted(math.floor(days), "day", "days")
 
 
 def _exposed(subject: Subject, name: str, path: str, what: str) -> Iterator[Finding]:

@@ -81,7 +81,8 @@ def _tenant(host: str, number: int) -> Tenant | None:
             pass
     except OSError:
         return None
-    for encrypted in (False, True):
+    speaks_http = False
+    for encrypted in (False, True):  # a server with TLS may answer plain HTTP too, with a refusal
         start = _answer(host, number, "/", encrypted=encrypted)
         page = _OUR_PAGE.search(start)
         if page is not None:
@@ -91,9 +92,8 @@ def _tenant(host: str, number: int) -> Tenant | None:
         metrics = _answer(host, number, "/metrics", encrypted=encrypted)
         if "DCGM_FI_" in metrics:
             return Tenant("dcgm-exporter")
-        if metrics.startswith("HTTP/"):
-            return Tenant("another HTTP server")
-    return Tenant("another program")
+        speaks_http |= metrics.startswith("HTTP/")
+    return Tenant("another HTTP server" if speaks_http else "another program")
 
 
 def _answer(host: str, number: int, path: str, *, encrypted: bool) -> str:

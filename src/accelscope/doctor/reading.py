@@ -9,7 +9,7 @@ from pathlib import Path
 from accelscope.agent.runner import Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.processes import ProcessTable
-from accelscope.doctor.finding import Finding, Severity, error, note, ok, sentence, warning
+from accelscope.doctor.finding import Finding, Severity, counted, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import AbsenceReason, Device, HealthState, Process
@@ -226,7 +226,7 @@ def of_processes(subject: Subject, processes: tuple[Process, ...]) -> Finding:
     details = {"processes": total, "with_name": named, "with_user": owned}
     if total == 0:
         return ok("on devices", "no process uses a device now", **details)
-    found = f"{total} processes, {named} with a name, {owned} with a user"
+    found = f"{counted(total, 'process', 'processes')}, {named} with a name, {owned} with a user"
     if owned == total:
         return ok("on devices", found, **details)
     return warning(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from accelscope.doctor.finding import Finding, Severity, sentence
+from accelscope.doctor.finding import Finding, Severity, counted, sentence
 
 _WIDTH = 80
 _SEVERITY_WIDTH = max(map(len, Severity))
@@ -104,7 +104,7 @@ def _printable(words: str) -> str:
 def _summary(report: Report) -> str:
     counts = Counter(finding.severity for _, finding in report.findings)
     parts = [
-        f"{counts[severity]} {severity if counts[severity] == 1 else _PLURALS[severity]}"
+        counted(counts[severity], severity, _PLURALS[severity])
         for severity in reversed(_PLURALS)
         if counts[severity]
     ]

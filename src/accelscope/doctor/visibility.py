@@ -27,12 +27,13 @@ class Shown(Enum):
 def processes(subject: Subject) -> Iterator[Finding]:
     proc = subject.paths.proc
     pids = _pids(proc)
+    hidden = list(_hidden(proc, pids))
     match shown_processes(proc):
         case Shown.CONTAINER:
             yield warning(
                 "processes",
-                f"{proc} shows the {len(pids)} processes of this container only: those on the devices cannot "
-                "be named, and some drivers do not even list them",
+                f"{proc} shows this container's own only ({len(pids)}): those on the devices cannot be named, "
+                "and some drivers do not even list them",
                 "hostPID: true in the pod (docker run --pid=host).",
                 processes=len(pids),
             )
@@ -40,9 +41,9 @@ def processes(subject: Subject) -> Iterator[Finding]:
             yield note(
                 "processes", f"{len(pids)} in {proc}, which does not tell whether they are all of the node's"
             )
-        case Shown.NODE:
+        case Shown.NODE if not hidden:
             yield ok("processes", f"the node's {len(pids)} are seen", processes=len(pids))
-    yield from _hidden(proc, pids)
+    yield from hidden
 
 
 def users(subject: Subject) -> Iterator[Finding]:

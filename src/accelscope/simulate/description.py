@@ -252,8 +252,7 @@ def read_fault(section: Section, device_count: int) -> Fault:
     if code is not None and kind is not FaultKind.XID:
         raise section.error("code", f"only xid has a code, not {kind}")
     error = section.take("error")
-    wanted = kind is FaultKind.TOOL_ERROR
-    if wanted != (error is not None) or (wanted and error not in ToolError):
+    if (kind is FaultKind.TOOL_ERROR) != (error is not None) or error not in (None, *ToolError):
         raise section.error("error", f"for tool_error one of: {', '.join(ToolError)}; got {error!r}")
     return Fault(
         kind=kind,

@@ -67,15 +67,15 @@ class SimulatedNode:
         node._faults = FaultLog(spec.faults, _faults(memory["faults"], "faults", len(spec.nvidia.devices)))
         return node
 
-    def build(self) -> None:
-        """Compile what must be compiled and lay out the folder at simulated time zero, with no faults but
+    def build(self, at: float = 0.0) -> None:
+        """Compile what must be compiled and lay out the folder at simulated time `at`, with no faults but
         those of the description. Raises CompileError; DescriptionError for a folder that is not ours."""
         if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / "node.yaml").exists():
             raise DescriptionError(f"{self.folder}: not empty and not a simulated node; give a new folder")
         self._nvidia.build()
         write_text(self.folder / "node.yaml", self.spec.text)
         self.write_faults(())
-        self.write(0.0)
+        self.write(at)
 
     def write(self, at: float) -> None:
         """Show the node at simulated time `at`, in seconds."""

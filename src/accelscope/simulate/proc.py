@@ -40,7 +40,7 @@ def _process_files(seed: int, process: SimulatedProcess) -> Iterator[tuple[str, 
 
 def _stat(process: SimulatedProcess, comm: str) -> str:
     # Fields 3 to 52 of proc_pid_stat(5); 22 is the start time in clock ticks since boot.
-    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 13, "8", "0"]
+    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 11, "8", "0"]
     fields += [str(process.start_ticks), "8589934592", "131072", *["0"] * 28]
     return f"{process.pid} ({comm}) {' '.join(fields)}\n"
 

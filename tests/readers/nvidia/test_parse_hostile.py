@@ -149,13 +149,13 @@ HOSTILE = {
 @example(text="\ufeff# gpu pid\n0")
 @example(text="<nvidia_smi_log/>")
 @example(text="<nvidia_smi_log><gpu></gpu></nvidia_smi_log>")
-@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
     assert_from_the_text(sources()[source].parse(text, None), text)
 
 
 @given(text=CSV, names=NAMES)
-@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.parametrize("source", [name for name, source in sources().items() if source.takes_fields])
 def test_any_columns_get_an_answer(source: str, text: str, names: list[str]) -> None:
     assert_from_the_text(sources()[source].parse(text, names), text)

@@ -65,6 +65,29 @@ def test_header_goes_before_the_asked_columns() -> None:
     assert (device.index, device.uuid) == (3, "GPU-a")
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "index, uuid, serial, power.draw [W], nam\ufffd",
+        "index, \ufffduid, serial, power.dr\ufffdw [W], name",
+        "\ufffdndex, uuid, serial, power.draw [W], name",
+        "index, uuid, \ufffd, \ufffd, \ufffd",
+    ],
+)
+def test_a_damaged_header_is_neither_a_device_nor_a_loss(header: str) -> None:
+    fields = ["index", "uuid", "serial", "power.draw", "name"]
+    device = only(parse(f"{header}\n0, GPU-a, 12, 5, X\n", fields))
+    assert (device.index, device.uuid, device.serial) == (0, "GPU-a", "12")
+    assert (device.power_watts, device.model) == (5.0, "X")
+
+
+def test_a_serial_number_tells_the_device_where_nothing_better_was_asked() -> None:
+    assert only(parse("12, X", ["serial", "name"])).id == "nvidia:12"
+    parsed = parse("[Unknown Error], 12, X\n0, 13, Y\n", ["index", "serial", "name"])
+    assert [device.serial for device in parsed.devices] == ["13"]
+    assert [rejection.reason for rejection in parsed.rejected] == ["driver_error"]
+
+
 def test_columns_may_be_asked_by_alias() -> None:
     fields = [
         "GPU_UUID",

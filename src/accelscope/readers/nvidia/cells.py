@@ -88,14 +88,15 @@ def is_number(text: str) -> bool:
 
 
 def words(text: str) -> str | None:
-    """Free text, such as a name or a version."""
-    return text.strip()[:256] or None
+    """Free text, such as a name or a version; not one that lost letters to a wrong encoding."""
+    return None if "\ufffd" in text else text.strip()[:256] or None
 
 
 def identifier(text: str) -> str | None:
-    """One word, such as a uuid or a serial number."""
-    word = text.strip()
-    return word if word and len(word) <= 128 and not any(map(str.isspace, word)) else None
+    """One word of printable ASCII, such as a uuid or a serial number. A damaged one must not pass for
+    another device's."""
+    match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
+    return match and match[1]
 
 
 def uuid(text: str) -> str | None:

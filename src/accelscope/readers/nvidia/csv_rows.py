@@ -61,14 +61,29 @@ def asked(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
     return Columns(tuple(aliases.get(name, name) for name in bare), ("",) * len(bare))
 
 
-def header(line: str, known: frozenset[str], aliases: Mapping[str, str]) -> Columns | None:
-    """Columns of a header line; None if the line is not one. Fields that nobody here knows may be among
-    them: every driver version brings some."""
-    names, units = [], []
-    for cell in line.casefold().split(",") if line.lstrip()[:1].isalpha() else ():
+def header(line: str, known: frozenset[str], aliases: Mapping[str, str], expected: Columns) -> Columns | None:
+    """Columns of a header line; None if the line is not one.
+
+    Fields that nobody here knows may be among them: every driver version brings some. Of a line that is
+    damaged half of the names must still be known; the others are then those that were asked for.
+    """
+    if not line.lstrip()[:1].isalpha():
+        return None
+    cells = line.casefold().split(",")
+    same_count = len(cells) == len(expected.names)
+    names, units, read, found = [], [], 0, 0
+    for place, cell in enumerate(cells):
         match = _NAME.fullmatch(cell.strip())
         if match is None:
-            return None
-        names.append(aliases.get(match[1], match[1]))
+            if 2 * (place + 1 - read) > len(cells):
+                return None
+            names.append(expected.names[place] if same_count else "")
+            units.append("")
+            continue
+        read += 1
+        name = aliases.get(match[1], match[1])
+        found += name in known
+        names.append(name)
         units.append(match[2] or "")
-    return Columns(tuple(names), tuple(units)) if not known.isdisjoint(names) else None
+    enough = found if read == len(cells) else 2 * found >= len(cells)
+    return Columns(tuple(names), tuple(units)) if enough else None

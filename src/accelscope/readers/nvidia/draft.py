@@ -34,7 +34,8 @@ from accelscope.readers.nvidia import cells
 # Of these, one absence stands for all when no member is there and all give the same reason: a GeForce has no
 # ECC, rather than forty counters that it lacks.
 _GROUPS = ("pcie", "clocks", "throttles", "ecc", "retired_pages", "remapped_rows", "fans", "rails")
-_IDENTITY = ("index", "uuid", "serial", "pci_address")
+_PLACES = ("index", "uuid", "pci_address")
+_IDENTITY = (*_PLACES, "serial")
 _NAMES = (*_IDENTITY, "model", "driver_version", "firmware_version", "architecture", "device_name")
 
 # One bit per reason of NVML's clocks event reasons.
@@ -97,7 +98,11 @@ class Draft:
 
     @property
     def identified(self) -> bool:
-        return any(place in self.values for place in _IDENTITY)
+        """Whether a cell tells which device this is. Any word may be a serial number, so that one tells only
+        where nothing better was asked for."""
+        if any(place in self.values or place in self.absences for place in _PLACES):
+            return any(place in self.values for place in _PLACES)
+        return "serial" in self.values
 
     @property
     def unidentified_because(self) -> str:

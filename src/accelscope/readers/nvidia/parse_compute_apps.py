@@ -27,7 +27,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        found = csv_rows.header(line, _KNOWN, _ALIASES, columns)
         if found is not None and not _is_of_running_processes(found):
             return Parsed(error=ParseError("unrecognized", f"not the header of {TOOL}: {line.strip()[:200]}"))
         if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):

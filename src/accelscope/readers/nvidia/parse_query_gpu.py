@@ -158,7 +158,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = csv_rows.header(line, _KNOWN, _ALIASES)
+        found = csv_rows.header(line, _KNOWN, _ALIASES, columns)
         if found is not None:
             columns, wanted = found, _wanted(found)
             if not has_header and not devices:

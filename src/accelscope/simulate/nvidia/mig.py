@@ -92,9 +92,7 @@ def cut(
         used_ids.add(instance)
         sizes = [_compute_slices(name, profile, where) for name in computes or (profile.name,)]
         if sum(sizes) > profile.slices:
-            raise DescriptionError(
-                f"{where}: the compute instances of {profile.name} need {sum(sizes)} slices"
-            )
+            raise DescriptionError(f"{where}: {profile.name} has {profile.slices} slices, not {sum(sizes)}")
         devices += [
             MigDevice(len(devices) + number, profile, instance, number, size)
             for number, size in enumerate(sizes)

@@ -1,0 +1,171 @@
+"""Certificate, key, client CA and token file, as the agent would use them."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.doctor.finding import Finding
+from accelscope.doctor.http_files import CHECKS
+from accelscope.doctor.subject import Subject
+
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
+
+DAY = 86400.0
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    certificate: Path
+    key: Path
+
+
+def new_pair(folder: Path, name: str) -> Pair:
+    pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += [
+        "-subj",
+        f"/CN={name}",
+        "-days",
+        "30",
+        "-keyout",
+        str(pair.key),
+        "-out",
+        str(pair.certificate),
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    pair.key.chmod(0o600)
+    return pair
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return new_pair(tmp_path_factory.mktemp("tls"), "server")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return new_pair(tmp_path_factory.mktemp("tls"), "other")
+
+
+def look(subject: Subject) -> list[Finding]:
+    return [finding for check in CHECKS for finding in check.look(subject)]
+
+
+def by_name(subject: Subject, name: str) -> Finding:
+    return next(finding for finding in look(subject) if finding.name == name)
+
+
+def tls(pair: Pair, **more: str) -> dict[str, str]:
+    return {"tls_certificate": str(pair.certificate), "tls_key": str(pair.key), **more}
+
+
+def test_without_tls_and_token_there_is_only_a_note(node: "NodeFolder") -> None:
+    assert [(f.name, f.severity.value) for f in look(node.subject())] == [("tls", "ok"), ("guard", "note")]
+
+
+@pytest.mark.parametrize(
+    ("after_days", "severity", "word"),
+    [
+        (0.1, "ok", "valid until"),
+        (15.9, "ok", "valid until"),
+        (17.0, "warning", "in 12 days"),
+        (29.5, "warning", "in 0 days"),
+        (31.5, "error", "1 day ago"),
+        (-1.0, "error", "not valid before"),
+    ],
+)
+def test_a_certificate_is_judged_by_its_dates(
+    node: "NodeFolder", pair: Pair, after_days: float, severity: str, word: str
+) -> None:
+    finding = by_name(node.subject(tls(pair), at=time() + after_days * DAY), "certificate")
+    assert finding.severity == severity
+    assert word in finding.found
+    assert (finding.advice is None) == (severity == "ok")
+
+
+def test_the_client_ca_has_dates_too(node: "NodeFolder", pair: Pair, other: Pair) -> None:
+    subject = node.subject(tls(pair, tls_client_ca=str(other.certificate)), at=time() + 20 * DAY)
+    assert by_name(subject, "client-ca").severity == "warning"
+    assert not any(finding.name == "guard" for finding in look(subject))
+
+
+def test_a_key_of_another_certificate_is_an_error(node: "NodeFolder", pair: Pair, other: Pair) -> None:
+    finding = by_name(node.subject(tls(Pair(pair.certificate, other.key))), "tls")
+    assert finding.severity == "error"
+    assert "belong" in finding.found
+
+
+def test_a_missing_certificate_is_an_error_that_names_it(node: "NodeFolder", pair: Pair) -> None:
+    finding = by_name(node.subject(tls(Pair(Path("/nowhere/server.pem"), pair.key))), "tls")
+    assert finding.severity == "error"
+    assert "/nowhere/server.pem" in finding.found
+
+
+@pytest.mark.parametrize(("environ", "severity"), [({}, "warning"), (POD, "note")])
+def test_secrets_that_everybody_can_read_are_told(
+    node: "NodeFolder", pair: Pair, environ: dict[str, str], severity: str
+) -> None:
+    key, token = node.folder / "open.key", node.folder / "open.token"
+    shutil.copy(pair.key, key)
+    key.chmod(0o644)
+    token.write_text("s3cret\n")
+    token.chmod(0o604)
+    subject = node.subject(tls(Pair(pair.certificate, key), token_file=str(token)), environ=environ)
+    told = [f for f in look(subject) if "every user" in f.found]
+    assert [(f.name, f.severity.value) for f in told] == [("tls-key", severity), ("token-file", severity)]
+
+
+def test_a_good_token_file_is_fine_and_never_shown(node: "NodeFolder", pair: Pair) -> None:
+    token = node.folder / "token"
+    token.write_text("s3cret\n")
+    token.chmod(0o640)
+    found = look(node.subject(tls(pair, token_file=str(token))))
+    assert all(finding.severity == "ok" for finding in found)
+    assert "s3cret" not in str(found)
+
+
+def test_a_token_without_tls_gets_a_note(node: "NodeFolder") -> None:
+    token = node.folder / "token"
+    token.write_text("s3cret\n")
+    token.chmod(0o600)
+    notes = [f.found for f in look(node.subject({"token_file": str(token)})) if f.severity == "note"]
+    assert notes == ["tokens travel unencrypted, because TLS is off"]
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_token_file_is_an_error(node: "NodeFolder", content: str) -> None:
+    token = node.folder / "token"
+    token.write_text(content)
+    finding = by_name(node.subject({"token_file": str(token)}), "token-file")
+    assert finding.severity == "error"
+    assert "holds no token" in finding.found
+
+
+def test_a_token_file_that_this_user_may_not_read_is_an_error(
+    node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    token = node.folder / "token"
+    token.write_text("s3cret\n")
+    token.chmod(0)
+    with ordinary_user():
+        finding = by_name(node.subject({"token_file": str(token)}), "token-file")
+    assert finding.severity == "error"
+    assert "Permission denied" in finding.found

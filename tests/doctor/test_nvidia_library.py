@@ -1,0 +1,106 @@
+"""The NVML library, its binding and the tool, before any of them is asked for values."""
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from accelscope.doctor.nvidia import library
+
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "module", "tool", "severity"),
+    [
+        (False, False, False, "note"),
+        (True, False, False, "warning"),
+        (True, True, True, "warning"),
+        (True, True, False, "error"),
+        (False, True, False, "error"),
+    ],
+)
+def test_how_bad_a_missing_library_is_depends_on_what_else_there_is(
+    node: "NodeFolder", hardware: bool, module: bool, tool: bool, severity: str
+) -> None:
+    settings = {}
+    if hardware:
+        node.gpu("0000:1b:00.0", "nvidia" if module else None)
+    if module:
+        node.module()
+    if tool:
+        node.write({"bin/nvidia-smi": "#!/bin/sh\n"})
+        (node.folder / "bin/nvidia-smi").chmod(0o755)
+        settings = {"nvidia_smi_path": str(node.folder / "bin/nvidia-smi")}
+    [finding] = library.library(node.subject(settings))
+    assert finding.severity == severity
+    assert "no-library" in finding.found
+    assert finding.details["tried"] == [str(node.folder / "no-library")]
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (POD, ("runtimeClassName: nvidia", "NVIDIA_DRIVER_CAPABILITIES=utility", "/run/nvidia/driver")),
+        ({}, ("--nvml-library", "libnvidia-compute")),
+    ],
+)
+def test_the_advice_fits_where_it_runs(
+    node: "NodeFolder", environ: dict[str, str], words: tuple[str, ...]
+) -> None:
+    node.module()
+    [finding] = library.library(node.subject(environ=environ))
+    for word in words:
+        assert word in (finding.advice or "")
+
+
+def test_a_file_that_is_no_library_is_an_error(node: "NodeFolder") -> None:
+    node.write({"libnvidia-ml.so.1": "this is text"})
+    place = str(node.folder / "libnvidia-ml.so.1")
+    [finding] = library.library(node.subject({"nvml_library": place}))
+    assert finding.severity == "error"
+    assert f"{place} does not load" in finding.found
+    [started] = library.nvml(node.subject({"nvml_library": place}))
+    assert started.details["reason"] == "library_unusable"
+
+
+def test_the_binding_is_there_with_its_version(node: "NodeFolder") -> None:
+    [finding] = library.binding(node.subject())
+    assert finding.severity == "ok"
+    assert finding.found.startswith("nvidia-ml-py ")
+
+
+def test_a_missing_binding_matters_only_where_the_library_is(
+    node: "NodeFolder", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(name: str) -> Any:
+        return None if name == "pynvml" else importlib.util.find_spec(name)
+
+    monkeypatch.setattr(library, "find_spec", nothing)
+    [finding] = library.binding(node.subject())
+    assert finding.severity == "note"
+    node.write({"lib.so": ""})
+    subject = node.subject({"nvml_library": str(node.folder / "lib.so")})
+    [finding] = library.binding(subject)
+    assert finding.severity == "error"
+    assert "pip install nvidia-ml-py" in (finding.advice or "")
+    assert list(library.nvml(subject)) == []
+
+
+def test_without_a_library_nothing_is_started(node: "NodeFolder") -> None:
+    assert list(library.nvml(node.subject())) == []
+    assert list(library.xids(node.subject())) == []
+
+
+@pytest.mark.parametrize(("mode", "severity"), [(0o755, "ok"), (0o644, "warning"), (None, "note")])
+def test_the_tool_is_looked_for(node: "NodeFolder", mode: int | None, severity: str) -> None:
+    tool = node.folder / "nvidia-smi"
+    if mode is not None:
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(mode)
+    [finding] = library.tool(node.subject({"nvidia_smi_path": str(tool)}))
+    assert finding.severity == severity
+    assert str(tool) in finding.found

@@ -1,0 +1,141 @@
+"""Who has the port: nobody, an AccelScope agent, dcgm-exporter, somebody else."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.agent.pages import Pages
+from accelscope.doctor.finding import Finding
+from accelscope.doctor.port import port
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import AgentState, Snapshot
+from accelscope.serve import Server, Tls, TokenFile
+
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
+
+Answer = Callable[[bytes], bytes]
+
+
+def look(node: "NodeFolder", number: int, host: str = "127.0.0.1") -> Finding:
+    [finding] = port(node.subject({"exporter_port": str(number), "exporter_host": host}))
+    return finding
+
+
+def a_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+@contextmanager
+def listening(answer: Answer) -> Iterator[int]:
+    """A program of somebody else's that answers each connection once."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    client.settimeout(5)
+                    try:
+                        client.sendall(answer(client.recv(4096)))
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def page(body: str) -> Answer:
+    return lambda _: f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def test_a_free_port_is_fine_and_stays_free(node: "NodeFolder") -> None:
+    number = a_free_port()
+    for _ in range(2):
+        finding = look(node, number)
+        assert (finding.severity, finding.found) == ("ok", f"{number} is free")
+
+
+def test_any_free_port_needs_no_look(node: "NodeFolder") -> None:
+    assert look(node, 0).severity == "ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "tenant"),
+    [
+        (page("# HELP DCGM_FI_DEV_GPU_TEMP x\nDCGM_FI_DEV_GPU_TEMP 40\n"), "dcgm-exporter"),
+        (page("<h1>Welcome to nginx</h1>"), "another HTTP server"),
+        (lambda _: b"SSH-2.0-OpenSSH_9.6\r\n", "another program"),
+        (lambda _: b"", "another program"),
+    ],
+    ids=["dcgm-exporter", "nginx", "ssh", "silent"],
+)
+def test_a_port_that_others_have_is_an_error(node: "NodeFolder", answer: Answer, tenant: str) -> None:
+    with listening(answer) as number:
+        finding = look(node, number)
+    assert (finding.severity, finding.found) == ("error", f"{number} is taken by {tenant}")
+    expected = "remove dcgm-exporter" if tenant == "dcgm-exporter" else f"ss -ltnp 'sport = :{number}'"
+    assert expected in (finding.advice or "")
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    cert, key = folder / "server.pem", folder / "server.key"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-subj", "/CN=agent", "-days", "1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return str(cert), str(key)
+
+
+@pytest.mark.parametrize("guarded", ["open", "token", "tls", "tls and token", "client certificate"])
+def test_an_agent_of_ours_is_known_however_it_is_guarded(
+    node: "NodeFolder", tmp_path: Path, guarded: str
+) -> None:
+    pages = Pages(Exposition(), metrics_path="/metrics", moved_at=lambda: 0.0)
+    pages.publish(Snapshot(node="n", taken_at=1.0, agent=AgentState(version="9.9", started_at=0.0)))
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    tls = None
+    if guarded not in ("open", "token"):
+        cert, key = certificate(tmp_path)
+        tls = Tls(cert, key, cert if guarded == "client certificate" else None)
+    server = Server(
+        pages.routes(), host="127.0.0.1", tls=tls, auth=TokenFile(token) if "token" in guarded else None
+    )
+    server.start()
+    try:
+        finding = look(node, server.address[1])
+    finally:
+        server.stop()
+    assert finding.severity == "ok", finding
+    assert "AccelScope agent" in finding.found
+    assert ("9.9" in finding.found) == (guarded in ("open", "tls"))
+
+
+def test_an_address_that_is_not_this_machines_is_an_error(node: "NodeFolder") -> None:
+    finding = look(node, a_free_port(), "192.0.2.1")
+    assert finding.severity == "error"
+    assert "--exporter-host" in (finding.advice or "")

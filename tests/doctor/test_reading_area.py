@@ -1,0 +1,260 @@
+"""One pass through a reader, held against what else is known of the node."""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.doctor import reading
+from accelscope.doctor.check import Check
+from accelscope.doctor.examination import run
+from accelscope.doctor.finding import Finding
+from accelscope.doctor.subject import Subject
+from accelscope.doctor.vendors import Hardware, VendorExamination
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    Device,
+    Health,
+    HealthState,
+    Process,
+    Reading,
+    Rejection,
+    Vendor,
+)
+from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
+
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
+
+ADDRESSES = ("0000:1b:00.0", "0000:43:00.0")
+OK = Health(HealthState.OK)
+
+
+def device(index: int, health: Health = OK, *absent: Absence) -> Device:
+    return Device(
+        vendor=Vendor.NVIDIA,
+        id=f"nvidia:GPU-{index}",
+        index=index,
+        model="H100",
+        pci_address=ADDRESSES[index],
+        health=health,
+        absent=absent,
+    )
+
+
+class FakeReader:
+    vendor = Vendor.NVIDIA
+
+    def __init__(self, *answers: Reading | ReaderError, survey: ReaderError | None = None) -> None:
+        self.answers = answers
+        self.survey_error = survey
+        self.gate: threading.Event | None = None
+        self.closed = False
+
+    def survey(self) -> Survey:
+        if self.gate is not None:
+            self.gate.wait(20)
+        if self.survey_error is not None:
+            raise self.survey_error
+        return Survey("fake", tuple(str(i) for i in range(len(self.answers))), "550.54.15")
+
+    def read(self, key: str) -> Reading:
+        answer = self.answers[int(key)]
+        if isinstance(answer, ReaderError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Examine = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
+    """Findings of one pass; advice is the reason itself."""
+
+    def examined(reader: FakeReader, hardware: Hardware | None = None, **settings: str) -> list[Finding]:
+        def opened(vendor: Vendor, options: ReaderOptions) -> FakeReader:
+            return reader
+
+        monkeypatch.setattr(reading, "open_reader", opened)
+        examination = VendorExamination(
+            Vendor.NVIDIA, (), lambda _: hardware or Hardware(), lambda reason, _: f"for {reason}"
+        )
+        subject = node.subject(settings)
+        return list(
+            run(Check("reading", lambda s: reading.reading(examination, s), reading.seconds), subject)
+        )
+
+    return examined
+
+
+def named(findings: list[Finding], name: str) -> Finding:
+    [finding] = [f for f in findings if f.name == name]
+    return finding
+
+
+HELD = Hardware(addresses=frozenset(ADDRESSES), device_files=2, driver_loaded=True)
+
+
+def test_a_healthy_pass_has_counts_devices_and_processes(examine: Examine, node: "NodeFolder") -> None:
+    node.write(
+        {"proc/7/stat": "7 (train) S " + "0 " * 50, "proc/7/status": "Name:\ttrain\nUid:\t0\t0\t0\t0\n"}
+    )
+    absent = (
+        Absence("fans", AbsenceReason.NOT_SUPPORTED),
+        Absence("power_watts", AbsenceReason.NOT_SUPPORTED),
+        Absence("energy_joules", AbsenceReason.NO_SAMPLE),
+    )
+    reader = FakeReader(
+        Reading(device(0, OK, *absent), (Process(pid=7, device="nvidia:GPU-0"),)), Reading(device(1))
+    )
+    found = examine(reader, HELD)
+    assert all(finding.severity == "ok" for finding in found), found
+    assert named(found, "reading").found.startswith("2 of 2 devices answer through fake, driver 550.54.15")
+    assert named(found, "count").found == "reader 2, PCI 2, device files 2"
+    first = named(found, "device 0")
+    assert first.found == "H100, nvidia:GPU-0, ok, 3 values absent (not_supported 2, no_sample 1)"
+    assert first.details["absent"] == {
+        "not_supported": ["fans", "power_watts"],
+        "no_sample": ["energy_joules"],
+    }
+    assert named(found, "on devices").found == "1 process, 1 with a name, 1 with a user"
+    assert reader.closed
+
+
+@pytest.mark.parametrize(
+    ("hardware", "severity", "advice"),
+    [
+        (Hardware(), "note", None),
+        (Hardware(unheld=frozenset(ADDRESSES)), "warning", "for driver_absent"),
+        (HELD, "error", "for library_absent"),
+        (Hardware(driver_loaded=True), "error", "for library_absent"),
+    ],
+)
+def test_an_absent_driver_is_as_bad_as_the_hardware_says(
+    examine: Examine, hardware: Hardware, severity: str, advice: str | None
+) -> None:
+    [finding] = examine(FakeReader(survey=DriverAbsent("the library is not on this node")), hardware)
+    assert finding.severity == severity
+    assert "the library is not on this node" in finding.found
+    if advice is not None:
+        assert finding.advice == advice
+
+
+def test_a_driver_that_cannot_be_read_is_an_error_with_its_reasons_advice(examine: Examine) -> None:
+    [finding] = examine(FakeReader(survey=ReaderError("version_mismatch", "NVML: mismatch")), HELD)
+    assert (finding.severity, finding.advice) == ("error", "for version_mismatch")
+    assert "NVML: mismatch" in finding.found
+    assert not finding.hung
+
+
+def test_a_driver_that_hangs_is_an_error_in_time(examine: Examine) -> None:
+    reader = FakeReader()
+    reader.gate = threading.Event()
+    try:
+        [finding] = examine(reader, HELD, reader_timeout="0.2s")
+    finally:
+        reader.gate.set()
+    assert (finding.severity, finding.advice, finding.hung) == ("error", "for timeout", True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "severity", "advice"),
+    [
+        (Reading(device(1, Health(HealthState.WARNING, "it is hot"))), "warning", "for it is hot"),
+        (Reading(device(1, Health(HealthState.CRITICAL, "it smokes"))), "error", "for it smokes"),
+        (DeviceLost("GPU is lost"), "error", "for lost"),
+        (DeviceLost("GPU requires reset"), "error", "for reset_required"),
+        (DeviceLost("GPU requires restart"), "error", "for reset_required"),
+        (ReaderError("no_permission", "closed"), "error", "for no_permission"),
+    ],
+)
+def test_a_sick_device_has_its_own_line(
+    examine: Examine, answer: Reading | ReaderError, severity: str, advice: str
+) -> None:
+    found = examine(FakeReader(Reading(device(0)), answer), HELD)
+    assert named(found, "reading").severity == "ok"
+    assert named(found, "device 0").severity == "ok"
+    assert (named(found, "device 1").severity, named(found, "device 1").advice) == (severity, advice)
+
+
+def test_a_device_that_does_not_tell_its_address_is_found_by_the_others(examine: Examine) -> None:
+    found = examine(FakeReader(Reading(device(0)), DeviceLost("GPU is lost")), HELD)
+    assert named(found, "count").found.endswith("; device 1 is 0000:43:00.0")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "settings", "severity", "word"),
+    [
+        (HELD, {}, "error", "the driver does not show 0000:43:00.0"),
+        (
+            Hardware(frozenset(ADDRESSES[:1]), frozenset(ADDRESSES[1:]), driver_loaded=True),
+            {},
+            "warning",
+            "no driver holds 0000:43:00.0",
+        ),
+        (Hardware(), {"expected_devices": "2"}, "error", "--expected-devices 2"),
+        (Hardware(), {}, "ok", "reader 1"),
+    ],
+)
+def test_devices_that_others_see_and_the_driver_does_not(
+    examine: Examine, hardware: Hardware, settings: dict[str, str], severity: str, word: str
+) -> None:
+    finding = named(examine(FakeReader(Reading(device(0))), hardware, **settings), "count")
+    assert finding.severity == severity
+    assert word in finding.found
+
+
+def test_a_driver_without_devices_is_a_warning(examine: Examine) -> None:
+    finding = named(examine(FakeReader()), "count")
+    assert (finding.severity, finding.advice) == ("warning", "for no_devices")
+
+
+def test_when_no_device_answers_the_reading_itself_is_an_error(examine: Examine) -> None:
+    lost = DeviceLost("GPU is lost")
+    found = examine(FakeReader(lost, lost), HELD)
+    assert named(found, "reading").severity == "error"
+    assert len([finding for finding in found if finding.name.startswith("device ")]) == 2
+
+
+def test_values_that_need_rights_are_a_warning(examine: Examine) -> None:
+    absent = Absence("processes", AbsenceReason.NO_PERMISSION)
+    found = examine(FakeReader(Reading(device(0, OK, absent)), Reading(device(1, OK, absent))), HELD)
+    finding = named(found, "absent")
+    assert (finding.severity, finding.advice) == ("warning", "for no_permission")
+    assert finding.found == "no_permission: processes"
+
+
+def test_what_was_rejected_is_counted(examine: Examine) -> None:
+    rejected = (Rejection("line", "bad_number"), Rejection("other", "bad_number"))
+    found = examine(FakeReader(Reading(device(0), (), rejected)))
+    assert named(found, "rejected").severity == "warning"
+    assert "bad_number 2" in named(found, "rejected").found
+
+
+def test_processes_that_proc_does_not_show_are_a_warning(examine: Examine) -> None:
+    processes = (Process(pid=7, device="nvidia:GPU-0"), Process(pid=8, device="nvidia:GPU-0", name="x"))
+    finding = named(examine(FakeReader(Reading(device(0), processes))), "on devices")
+    assert finding.severity == "warning"
+    assert finding.found == "2 processes, 1 with a name, 0 with a user"
+    assert "hostPID" in (finding.advice or "")
+
+
+def test_a_fault_of_the_reader_is_a_line(examine: Examine) -> None:
+    class Broken(FakeReader):
+        def survey(self) -> Survey:
+            raise KeyError("oh")
+
+    [finding] = examine(Broken())
+    assert "KeyError" in finding.found
+    assert finding.advice == "for internal"
+
+
+def test_the_time_of_the_check_is_longer_than_a_pass_can_last(node: "NodeFolder") -> None:
+    subject: Subject = node.subject({"reader_timeout": "10s", "device_timeout": "2s"})
+    assert reading.seconds(subject.settings) > 22

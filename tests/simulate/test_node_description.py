@@ -1,0 +1,164 @@
+"""Descriptions of nodes: what is read, and how mistakes are told."""
+
+from pathlib import Path
+
+import pytest
+
+from accelscope.simulate import (
+    DescriptionError,
+    Fault,
+    FaultKind,
+    ToolError,
+    load_node,
+    read_node,
+    ready_made,
+)
+from accelscope.simulate.spec import CgroupKind, ProcessType
+
+DEVICES = "nvidia: {devices: [{model: h100-80gb}, {model: t4}]}\n"
+
+
+def test_ready_made_nodes_are_those_that_are_promised() -> None:
+    assert ready_made() == ("nvidia-h100x8", "nvidia-mig", "nvidia-mixed", "nvidia-sick")
+    for name in ready_made():
+        assert load_node(name).name == name
+    assert [device.card.model for device in load_node("nvidia-h100x8").nvidia.devices] == ["h100-80gb"] * 8
+
+
+def test_everything_of_a_description_is_read() -> None:
+    spec = read_node("""
+node: mine
+seed: 7
+nvidia:
+  driver_version: "535.104.05"
+  cuda_version: "12.2"
+  call_cost_us: 20
+  pcie_window_ms: 0
+  process_utilization: false
+  tool: {cost_ms: 30, memory_mb: 16}
+  devices:
+    - {model: a100-40gb, count: 2, power_limit_watts: 300, ambient_celsius: 25, links_down: [11]}
+    - {model: l4, name: My L4, memory_mib: 20000, count: 1}
+processes:
+  - name: train
+    devices: [0, 1]
+    spans_devices: true
+    memory: 1.5GiB
+    memory_reported: false
+    load: {shape: wave, level: 0.5, period_seconds: 10}
+    type: C+G
+    uid: 0
+    cgroup: {kind: slurm, job: 12}
+    pid: 4242
+    from: 5
+    until: 50
+faults:
+  - {kind: xid, device: 1, code: 48, from: 3, until: 9}
+  - {kind: tool_error, error: no_devices}
+""")
+    nvidia, [process] = spec.nvidia, spec.processes
+    assert (spec.name, spec.seed, nvidia.driver_major, nvidia.cuda_version) == ("mine", 7, 535, "12.2")
+    assert (nvidia.call_cost_microseconds, nvidia.pcie_window_milliseconds) == (20, 0)
+    assert (nvidia.tool.cpu_milliseconds, nvidia.tool.memory_mib) == (30, 16)
+    assert [device.card.model for device in nvidia.devices] == ["a100-40gb", "a100-40gb", "l4"]
+    assert (nvidia.devices[0].power_limit_watts, nvidia.devices[0].links_down) == (300, (11,))
+    assert (nvidia.devices[2].card.name, nvidia.devices[2].card.memory_mib) == ("My L4", 20000)
+    assert (process.memory_bytes, process.type, process.pid) == (1536 << 20, ProcessType.BOTH, 4242)
+    assert (process.cgroup.kind, process.cgroup.job) == (CgroupKind.SLURM, 12)
+    assert spec.faults == (
+        Fault(kind=FaultKind.XID, device=1, code=48, begin=3, until=9),
+        Fault(kind=FaultKind.TOOL_ERROR, error=ToolError.NO_DEVICES),
+    )
+
+
+def test_an_empty_description_is_a_node_without_devices() -> None:
+    assert read_node("node: bare\n").nvidia.devices == ()
+
+
+def process(rest: str) -> str:
+    return DEVICES + "processes: [{name: p, " + rest + "}]\n"
+
+
+def fault(rest: str) -> str:
+    return DEVICES + "faults: [{" + rest + "}]\n"
+
+
+def device(rest: str) -> str:
+    return "nvidia: {devices: [{" + rest + "}]}\n"
+
+
+MISTAKES = {
+    "[1, 2]\n": "the description: expected a mapping, got a list",
+    "seed: [\n": "not YAML: line 2: ",
+    "seed: -1\n": "seed: expected a whole number from 0 to",
+    "seed: true\n": "seed: expected a whole number from 0 to",
+    "colour: blue\n": "unknown key 'colour'; allowed: node, seed, nvidia, processes, faults",
+    "nvidia: 5\n": "nvidia: expected a mapping, got 5",
+    "nvidia: {driver_version: 590.48}\n": "nvidia.driver_version: 590.48 is not a version such as",
+    "nvidia: {call_cost_us: fast}\n": "nvidia.call_cost_us: expected a whole number from 0 to 1000000, got",
+    "nvidia: {process_utilization: 1}\n": "nvidia.process_utilization: expected true or false, got 1",
+    "nvidia: {devices: {model: t4}}\n": "nvidia.devices: expected a list, got a mapping",
+    device("model: h200"): "nvidia.devices[0].model: 'h200' is not known; allowed: h100-80gb, a100-40gb, l4,",
+    device("model: t4, count: 0"): "nvidia.devices[0].count: expected a whole number from 1 to 64, got 0",
+    device("model: t4, count: 64}, {model: l4"): "nvidia.devices: 65 devices; at most 64",
+    device("model: t4, colour: red"): "nvidia.devices[0]: unknown key 'colour'; allowed: count, model, ",
+    device(
+        "model: t4, power_limit_watts: 300"
+    ): "power_limit_watts: expected a number from 60 to 70, got 300",
+    device("model: t4, links_down: [0]"): "nvidia.devices[0].links_down[0]: t4 has 0 links",
+    device(
+        "model: t4, mig: [1g.10gb]"
+    ): "mig: '1g.10gb' is not a profile; allowed: none, this model has no MIG",
+    device("model: h100-80gb, mig: [5g.50gb]"): "mig: '5g.50gb' is not a profile; allowed: 1g.10gb, 1g.20gb,",
+    device("model: h100-80gb, mig: [4g.40gb, 4g.40gb]"): "8 compute and 8 memory slices; a card has 7 and 8",
+    device("model: h100-80gb, mig: [{profile: 3g.40gb, compute: [2c.3g.40gb, 2c.3g.40gb]}]"): (
+        "mig: 3g.40gb has 3 slices, not 4"
+    ),
+    device("model: h100-80gb, mig: [{profile: 3g.40gb, compute: [1c.2g.20gb]}]"): (
+        "'1c.2g.20gb' is not a compute instance of 3g.40gb"
+    ),
+    process("device: 2"): "processes[0].device: there is no device 2; allowed: 0 to 1",
+    process("devices: most"): "processes[0].devices: expected a list of device numbers or all, got 'most'",
+    process("device: 0, devices: all"): "processes[0].device: give either device or devices",
+    process("memory: lots"): "processes[0].memory: expected a size such as 12GiB or 800MiB, got 'lots'",
+    process("memory: 16GiB, device: 1"): "processes: p does not fit: device 1 is ",
+    process(
+        "load: {shape: sine}"
+    ): "processes[0].load.shape: 'sine' is not known; allowed: steady, wave, bursty",
+    process("load: {level: 2}"): "processes[0].load.level: expected a number from 0 to 1, got 2",
+    process("type: X"): "processes[0].type: 'X' is not known; allowed: C, G, C+G, M+C",
+    process("cgroup: lxc"): "processes[0].cgroup.kind: 'lxc' is not known; allowed: pod, docker, slurm, host",
+    process("cgroup: {kind: pod, pod_uid: x}"): "processes[0].cgroup.pod_uid: 'x' is not a uid",
+    process("pid: 7, count: 2"): "processes[0].pid: one pid for several processes",
+    process("instance: 0"): "processes[0].instance: device 0 has no MIG instances",
+    fault("kind: tired"): "faults[0].kind: 'tired' is not known; allowed: lost, vanished, hang,",
+    fault("kind: hang"): "faults[0].device: hang needs a device; allowed: 0 to 1; got None",
+    fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is of the whole node",
+    fault("kind: hot, device: 1, code: 3"): "faults[0].code: only xid has a code, not hot",
+    fault("kind: tool_error"): "faults[0].error: for tool_error one of: no_devices, ",
+    fault("kind: tool_hang, error: no_devices"): "faults[0].error: for tool_error one of: no_devices, ",
+    fault("kind: hot, device: 0, from: -1"): "faults[0].from: expected a number from 0 on, got -1",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_is_told_in_one_line_that_names_it(text: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_node(text)
+    assert MISTAKES[text] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_process_on_a_partitioned_device_says_on_which_instance() -> None:
+    text = "nvidia: {devices: [{model: h100-80gb, mig: [3g.40gb]}]}\nprocesses: [{name: p, device: 0}]\n"
+    with pytest.raises(DescriptionError, match=r"processes\[0\].instance: device 0 is cut"):
+        read_node(text)
+
+
+def test_a_node_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="nvidia-h100x8, nvidia-mig"):
+        load_node("nvidia-h100x9")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DescriptionError, match="UTF-8"):
+        load_node(binary)

@@ -1,0 +1,218 @@
+"""What the library does when something is wrong with it, with the driver or with one device."""
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
+
+MakeNode = Callable[..., SimulatedNode]
+OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]
+LONG = 20.0  # seconds after which something that should have come back is taken for hung
+SHORT = 0.15  # long enough for a call that is not hung to come back
+
+NODE = """
+nvidia: {devices: [{model: h100-80gb, count: 8}]}
+processes: [{name: p, device: 3, count: 4, load: {level: 0.2}}, {name: q, device: 0, load: {shape: wave}}]
+"""
+
+
+class Background:
+    """A call in a thread: whether it is still blocked, and what came of it."""
+
+    def __init__(self, call: Callable[..., Any], *arguments: Any) -> None:
+        self.result: Any = None
+        self._done = threading.Event()
+
+        def work() -> None:
+            try:
+                self.result = call(*arguments)
+            except pynvml.NVMLError as error:
+                self.result = error
+            self._done.set()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def blocked(self) -> bool:
+        return not self._done.wait(SHORT)
+
+    def finished(self) -> Any:
+        assert self._done.wait(LONG)
+        return self.result
+
+
+def device_fault(kind: FaultKind, device: int) -> list[Fault]:
+    return [Fault(kind=kind, device=device)]
+
+
+@pytest.fixture
+def node(make_node: MakeNode) -> Iterable[SimulatedNode]:
+    made = make_node(NODE)
+    yield made
+    made.set_faults([])  # lets go of threads that a failed test left blocked
+
+
+def test_hung_device_blocks_calls_on_it_alone_until_the_fault_ends(
+    node: SimulatedNode, open_nvml: OpenNvml
+) -> None:
+    with open_nvml(node) as nvml:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]
+        nvml.nvmlDeviceGetUUID(handles[3])
+        node.set_faults(device_fault(FaultKind.HANG, 3))
+        power = Background(nvml.nvmlDeviceGetPowerUsage, handles[3])
+        processes = Background(nvml.nvmlDeviceGetComputeRunningProcesses, handles[3])
+        assert power.blocked()
+        assert processes.blocked()
+        assert nvml.nvmlDeviceGetPowerUsage(handles[4]) == node.gpus()[4].power_average_milliwatts
+        assert nvml.nvmlDeviceGetCount() == 8
+        # What the library has read before it remembers, as the real one does.
+        assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3)) == node.gpus()[3].gpu.uuid
+        node.set_faults([])
+        assert power.finished() == node.gpus()[3].power_average_milliwatts
+        assert len(processes.finished()) == 4
+
+
+def test_identity_that_was_never_read_hangs_too(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    node.set_faults(device_fault(FaultKind.HANG, 3))
+    with open_nvml(node) as nvml:
+        name = Background(nvml.nvmlDeviceGetName, nvml.nvmlDeviceGetHandleByIndex(3))
+        assert name.blocked()
+        node.set_faults([])
+        assert name.finished() == "NVIDIA H100 80GB HBM3"
+
+
+def test_hung_library_blocks_every_call_and_opening(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        node.set_faults([Fault(kind=FaultKind.LIBRARY_HANG)])
+        calls = [Background(nvml.nvmlDeviceGetCount), Background(nvml.nvmlInit)]
+        assert all(call.blocked() for call in calls)
+        node.set_faults([])
+        assert [call.finished() for call in calls] == [8, None]
+        nvml.nvmlShutdown()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (FaultKind.LOST, pynvml.NVMLError_GpuIsLost),
+        (FaultKind.RESET_REQUIRED, pynvml.NVMLError_ResetRequired),
+    ],
+)
+def test_sick_device_answers_with_its_error_and_recovers(
+    node: SimulatedNode, open_nvml: OpenNvml, kind: FaultKind, error: type[Exception]
+) -> None:
+    with open_nvml(node) as nvml:
+        handle, neighbour = (nvml.nvmlDeviceGetHandleByIndex(index) for index in (5, 6))
+        node.set_faults(device_fault(kind, 5))
+        for call in (nvml.nvmlDeviceGetPowerUsage, nvml.nvmlDeviceGetUUID, nvml.nvmlDeviceGetMemoryInfo):
+            with pytest.raises(error):
+                call(handle)
+        assert nvml.nvmlDeviceGetCount() == 8
+        assert nvml.nvmlDeviceGetPowerUsage(neighbour) > 0
+        node.set_faults([])
+        assert nvml.nvmlDeviceGetPowerUsage(handle) > 0
+
+
+def test_lost_device_has_no_handle_any_more(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        uuid = node.gpus()[5].gpu.uuid
+        node.set_faults(device_fault(FaultKind.LOST, 5))
+        for call, argument in ((nvml.nvmlDeviceGetHandleByIndex, 5), (nvml.nvmlDeviceGetHandleByUUID, uuid)):
+            with pytest.raises(pynvml.NVMLError_GpuIsLost):
+                call(argument)
+
+
+def test_loss_is_told_to_who_waits_for_events(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        handle = nvml.nvmlDeviceGetHandleByIndex(5)
+        events = nvml.nvmlEventSetCreate()
+        nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        waiting = Background(nvml.nvmlEventSetWait_v2, events, 10_000)
+        assert waiting.blocked()
+        node.set_faults(device_fault(FaultKind.LOST, 5))
+        assert waiting.finished().eventData == 79
+        with pytest.raises(pynvml.NVMLError_GpuIsLost):
+            nvml.nvmlEventSetWait_v2(events, 0)
+        with pytest.raises(pynvml.NVMLError_Timeout):
+            nvml.nvmlEventSetWait_v2(events, 0)
+        nvml.nvmlEventSetFree(events)
+
+
+def test_vanished_device_is_not_counted_and_the_others_move_up(
+    node: SimulatedNode, open_nvml: OpenNvml
+) -> None:
+    uuids = [gpu.gpu.uuid for gpu in node.gpus()]
+    with open_nvml(node) as nvml:
+        old = nvml.nvmlDeviceGetHandleByIndex(2)
+        node.set_faults(device_fault(FaultKind.VANISHED, 2))
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        assert [nvml.nvmlDeviceGetUUID(handle) for handle in handles] == uuids[:2] + uuids[3:]
+        assert [nvml.nvmlDeviceGetIndex(handle) for handle in handles] == list(range(7))
+        with pytest.raises(pynvml.NVMLError_GpuIsLost):
+            nvml.nvmlDeviceGetPowerUsage(old)
+        assert not (node.folder / "dev" / "nvidia2").exists()
+        node.set_faults([])
+        assert nvml.nvmlDeviceGetCount() == 8
+
+
+def test_hot_device_throttles(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        handle = nvml.nvmlDeviceGetHandleByIndex(1)
+        clock = nvml.nvmlDeviceGetClockInfo(handle, 1)
+        node.set_faults(device_fault(FaultKind.HOT, 1))
+        assert nvml.nvmlDeviceGetTemperature(handle, 0) > nvml.nvmlDeviceGetTemperatureThreshold(handle, 1)
+        reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+        assert reasons & nvml.nvmlClocksEventReasonHwThermalSlowdown
+        assert nvml.nvmlDeviceGetClockInfo(handle, 1) < clock
+        node.write(70.0)
+        violation = nvml.nvmlDeviceGetViolationStatus(handle, nvml.NVML_PERF_POLICY_THERMAL)
+        assert violation.violationTime == 10 * 10**9
+
+
+def test_driver_that_is_not_loaded(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
+        for call in (nvml.nvmlInit, nvml.nvmlDeviceGetCount):
+            with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
+                call()
+        assert not (node.folder / "sys" / "module" / "nvidia").exists()
+        node.set_faults([])
+        assert nvml.nvmlDeviceGetCount() == 8
+
+
+def test_version_mismatch_keeps_newcomers_out(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(node) as nvml:
+        node.set_faults([Fault(kind=FaultKind.VERSION_MISMATCH)])
+        with pytest.raises(pynvml.NVMLError_LibRmVersionMismatch):
+            nvml.nvmlInit()
+        assert nvml.nvmlDeviceGetCount() == 8
+
+
+def test_library_disappears_and_comes_back(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    library = Path(node.agent_settings()["nvml_library"])
+    node.set_faults([Fault(kind=FaultKind.LIBRARY_MISSING)])
+    assert not library.exists()
+    node.set_faults([])
+    with open_nvml(node) as nvml:
+        assert nvml.nvmlDeviceGetCount() == 8
+
+
+def test_calls_see_each_new_state_whole_while_it_changes(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+    stop = threading.Event()
+    mover = threading.Thread(target=node.run, args=(stop, 0.005), daemon=True)
+    with open_nvml(node) as nvml:
+        mover.start()
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(0)
+            for _ in range(3000):
+                memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+                assert memory.used + memory.free + memory.reserved == memory.total
+                assert len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) == 1
+        finally:
+            stop.set()
+            mover.join(LONG)

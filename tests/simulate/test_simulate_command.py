@@ -1,0 +1,143 @@
+"""`accelscope simulate`."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from accelscope.cli import simulate
+from accelscope.simulate import load_node, ready_made
+
+
+@pytest.fixture(autouse=True)
+def _cache(native_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(native_cache.parent))
+
+
+def command(*words: object) -> int:
+    parser = argparse.ArgumentParser(prog="accelscope")
+    simulate.add_parser(parser.add_subparsers())
+    arguments = parser.parse_args(["simulate", *map(str, words)])
+    return simulate.run(arguments)
+
+
+def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(ready_made())
+    assert all(len(line.split()) > 3 for line in lines)
+    assert command("show", "nvidia-mig") == 0
+    assert capsys.readouterr().out == load_node("nvidia-mig").text
+
+
+def test_build_tells_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "node"
+    assert command("build", "nvidia-mig", folder, "--at", "60") == 0
+    output = capsys.readouterr().out
+    assert f"--nvml-library {folder}/lib/libnvidia-ml.so.1" in output
+    assert f"LD_LIBRARY_PATH={folder}/lib" in output
+    assert "system.time_us=60000000\n" in (folder / "state/nvml").read_text()
+
+
+def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "node"
+    command("build", "nvidia-h100x8", folder)
+    capsys.readouterr()
+
+    def shown(*words: object) -> str:
+        assert command("fault", folder, *words) == 0
+        return capsys.readouterr().out.strip()
+
+    assert shown() == "set: nothing"
+    assert shown("hang", "--device", 3) == "set: hang of device 3"
+    assert "gpu3.fault=hang\n" in (folder / "state/nvml").read_text()
+    assert shown("tool_error", "--error", "no_devices") == "set: hang of device 3, tool_error"
+    assert shown("hang", "--device", 3, "--clear") == "set: tool_error"
+    assert "gpu3.fault" not in (folder / "state/nvml").read_text()
+    assert shown("--clear") == "set: nothing"
+    assert command("fault", folder, "hang", "--device", 3, "--clear") == 2
+    assert "hang is not set; set: nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("build", "nvidia-h100x9", "new"), "nvidia-h100x9: No such file or directory; ready-made nodes: "),
+        (("fault", "nowhere", "hot"), "nowhere: not a simulated node: No such file or directory"),
+        (("fault", "node", "hot"), "fault.device: hot needs a device; allowed: 0 to 2; got None"),
+        (("fault", "node", "tool_error"), "fault.error: for tool_error one of: no_devices,"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    text: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command("build", "nvidia-mig", "node")
+    capsys.readouterr()
+    assert command(*words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("accelscope simulate: ")
+    assert text in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("fault", "node", "tired"), "'tired' is not known; allowed: lost, vanished,"),
+        (("build", "nvidia-mig", "node", "--at", "soon"), "'soon' is not a number of seconds"),
+        (("run", "nvidia-mig", "node", "--period", "0"), "'0' is too short"),
+    ],
+)
+def test_bad_options_name_what_is_allowed(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command(*words)
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, text in (
+        (("--help",), "simulate run nvidia-h100x8"),
+        (("fault", "--help"), "calls on the device"),
+    ):
+        with pytest.raises(SystemExit):
+            command(*words)
+        assert text in capsys.readouterr().out
+
+
+def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    program = (
+        "import argparse, sys; from accelscope.cli import simulate; p = argparse.ArgumentParser();"
+        "simulate.add_parser(p.add_subparsers()); sys.exit(simulate.run(p.parse_args()))"
+    )
+    words = [sys.executable, "-c", program, "simulate", "run", "nvidia-mig", str(folder), "--period", "0.05"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        assert process.stdout is not None
+        try:
+            assert any(line.startswith("moving") for line in process.stdout)
+            state = folder / "state/nvml"
+            before, deadline = state.read_text(), time.monotonic() + 20
+            while state.read_text() == before:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert command("fault", folder, "lost", "--device", 2) == 0
+            while "gpu2.fault=lost\n" not in state.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert command("build", "nvidia-mig", folder) == 1  # not while it runs
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0

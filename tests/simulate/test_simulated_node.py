@@ -1,0 +1,201 @@
+"""The folder of a node: what the kernel would show, moving with time, and faults set from outside."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accelscope.simulate import (
+    CompileError,
+    DescriptionError,
+    Fault,
+    FaultKind,
+    NodeRunning,
+    SimulatedNode,
+    load_node,
+    ready_made,
+)
+from accelscope.simulate.proc import SECRET_ARGUMENT
+
+MakeNode = Callable[..., SimulatedNode]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", ready_made())
+def test_the_same_description_and_time_make_the_same_folder(make_node: MakeNode, name: str) -> None:
+    straight, roundabout = make_node(name, at=42), make_node(name, at=500)
+    roundabout.write(42)
+    assert contents(straight.folder) == contents(roundabout.folder)
+
+
+def test_processes_are_in_proc(make_node: MakeNode) -> None:
+    node = make_node("nvidia-mixed")
+    proc = Path(node.agent_settings()["proc_root"])
+    listed = {int(path.name) for path in proc.iterdir() if path.name.isdigit()}
+    assert listed == {process.pid for gpu in node.gpus() for process in gpu.processes}
+    boot = int((proc / "stat").read_text().split("btime ")[1].split()[0])
+    for gpu in node.gpus():
+        for process in gpu.processes:
+            folder = proc / str(process.pid)
+            assert (folder / "comm").read_text() == f"{process.name[:15]}\n"
+            assert SECRET_ARGUMENT in (folder / "cmdline").read_text()
+            uid = str(process.placement.process.spec.uid)
+            assert f"\nUid:\t{uid}\t{uid}" in (folder / "status").read_text()
+            after_name = (folder / "stat").read_text().rpartition(")")[2].split()
+            assert len(after_name) == 50
+            started = boot + int(after_name[19]) / 100
+            assert boot < started < 1_767_225_600
+
+
+CGROUPS = """
+nvidia: {devices: [{model: t4}]}
+processes:
+  - {name: a, cgroup: {kind: pod, qos: guaranteed, pod_uid: 11111111-2222-3333-4444-555555555555}, pid: 11}
+  - {name: b, cgroup: {kind: pod, pod_uid: 11111111-2222-3333-4444-555555555555}, pid: 12}
+  - {name: c, cgroup: docker, pid: 13}
+  - {name: d, cgroup: {kind: slurm, job: 99}, pid: 14}
+  - {name: e, cgroup: {kind: host, unit: ollama.service}, pid: 15}
+  - {name: f, uid: 1234, pid: 16}
+  - {name: g, count: 2, cgroup: pod}
+"""
+
+
+def test_cgroups(make_node: MakeNode) -> None:
+    node = make_node(CGROUPS)
+
+    def cgroup(pid: int) -> str:
+        return (node.folder / "proc" / str(pid) / "cgroup").read_text()
+
+    pod = "pod11111111_2222_3333_4444_555555555555.slice/cri-containerd-"
+    assert cgroup(11).startswith(f"0::/kubepods.slice/kubepods-{pod}")
+    assert cgroup(12).startswith(f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-{pod}")
+    assert cgroup(13).startswith("0::/system.slice/docker-")
+    assert cgroup(14) == "0::/system.slice/slurmstepd.scope/job_99/step_0/user/task_0\n"
+    assert cgroup(15) == "0::/system.slice/ollama.service\n"
+    assert cgroup(16) == "0::/user.slice/user-1234.slice/session-1.scope\n"
+    assert (
+        "pods/11111111-2222-3333-4444-555555555555/etc-hosts"
+        in (node.folder / "proc/12/mountinfo").read_text()
+    )
+    twins = [p.pid for p in node.gpus()[0].processes if p.name == "g"]
+    assert len({cgroup(pid) for pid in twins}) == 1
+
+
+def test_processes_come_and_go_with_time(make_node: MakeNode) -> None:
+    node = make_node(
+        "nvidia: {devices: [{model: t4}]}\nprocesses: [{name: a, pid: 77, from: 10, until: 20}]\n", at=0
+    )
+    seen = []
+    for at in (9, 10, 19, 20):
+        node.write(at)
+        seen.append(((node.folder / "proc/77").exists(), len(node.gpus()[0].processes)))
+    assert seen == [(False, 0), (True, 1), (True, 1), (False, 0)]
+
+
+def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) -> None:
+    node = make_node("nvidia-h100x8", at=0)
+    state = node.folder / "state" / "nvml"
+    stop = threading.Event()
+    mover = threading.Thread(target=node.run, args=(stop, 0.02), daemon=True)
+    before = state.read_text()
+    mover.start()
+    try:
+        _until(lambda: state.read_text() != before)
+        other = SimulatedNode.open(node.folder)
+        assert other.is_running()
+        with pytest.raises(NodeRunning):
+            other.run(threading.Event())
+        (node.folder / "faults.yaml").write_text("- {kind: lost, device: 6}\n")
+        _until(lambda: "gpu6.fault=lost\n" in state.read_text())
+        (node.folder / "faults.yaml").write_text("- {kind: nonsense}\n")
+        time.sleep(0.1)
+        assert "gpu6.fault=lost\n" in state.read_text()  # a bad file leaves the old faults in force
+        other.write_faults([])
+        _until(lambda: "gpu6.fault=lost\n" not in state.read_text())
+    finally:
+        stop.set()
+        mover.join(20)
+    assert not other.is_running()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_node_can_be_opened_again_with_its_time_and_faults(make_node: MakeNode) -> None:
+    node = make_node("nvidia-h100x8", at=100)
+    node.set_faults([Fault(kind=FaultKind.ECC_STORM, device=0)])
+    node.write(160)
+    again = SimulatedNode.open(node.folder)
+    assert again.gpus() == node.gpus()
+    again.set_faults([])
+    ended, running = again.gpus()[0].ecc, node.gpus()[0].ecc
+    assert ended == running  # what was counted stays
+    memory = json.loads((node.folder / "state/memory.json").read_text())
+    assert memory["faults"] == [{"kind": "ecc_storm", "device": 0, "from": 100, "until": 160}]
+
+
+def test_building_again_starts_afresh(make_node: MakeNode) -> None:
+    node = make_node("nvidia-h100x8")
+    node.set_faults([Fault(kind=FaultKind.LIBRARY_MISSING)])
+    other = SimulatedNode(load_node("nvidia-mig"), node.folder, cache=node._nvidia._cache)
+    other.build()
+    assert len(list((node.folder / "dev").glob("nvidia[0-9]"))) == 3
+    assert Path(other.agent_settings()["nvml_library"]).exists()
+    pids = {path.name for path in (node.folder / "proc").iterdir() if path.name.isdigit()}
+    assert pids == {str(process.pid) for gpu in other.gpus() for process in gpu.processes}
+
+
+def test_folders_that_are_not_nodes_are_left_alone(tmp_path: Path, native_cache: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DescriptionError, match="not empty and not a simulated node"):
+        SimulatedNode(load_node("nvidia-mig"), tmp_path, cache=native_cache).build()
+    with pytest.raises(DescriptionError, match="not a simulated node"):
+        SimulatedNode.open(tmp_path)
+
+
+def test_compiled_parts_are_made_once(make_node: MakeNode, native_cache: Path) -> None:
+    make_node("nvidia-mig")
+    before = {path.name: path.stat().st_mtime_ns for path in native_cache.iterdir()}
+    make_node("nvidia-h100x8")
+    assert {path.name: path.stat().st_mtime_ns for path in native_cache.iterdir()} == before
+    assert len(before) == 2
+
+
+def test_a_missing_compiler_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CompileError, match=r"no C compiler found .* install one") as caught:
+        SimulatedNode(load_node("nvidia-mig"), tmp_path / "node", cache=tmp_path / "cache").build()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compiler_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "mycc"
+    compiler.write_text("#!/bin/sh\necho 'nvml.c:1: error: no such header' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.raises(
+        CompileError, match=r"could not build libnvidia-ml\.so\.1: nvml\.c:1: error: no such header"
+    ):
+        SimulatedNode(load_node("nvidia-mig"), tmp_path / "node", cache=tmp_path / "cache").build()
+    assert not any((tmp_path / "cache").iterdir())
+
+
+def test_library_has_the_name_that_programs_look_for(make_node: MakeNode) -> None:
+    node = make_node("nvidia-mig")
+    content = Path(node.agent_settings()["nvml_library"]).read_bytes()
+    assert b"libnvidia-ml.so.1\0" in content
+    assert os.access(node.agent_settings()["nvidia_smi_path"], os.X_OK)
