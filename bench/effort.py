@@ -13,6 +13,7 @@ class Effort:
     starts: int
     renderings: int
     repeats: int  # of a whole measurement, of which the median counts
+    processes: tuple[int, ...]  # steps of growth
 
 
 USUAL = Effort(
@@ -24,6 +25,7 @@ USUAL = Effort(
     starts=9,
     renderings=60,
     repeats=3,
+    processes=(10, 100, 1000, 5000),
 )
 QUICK = Effort(
     scrapes=150,
@@ -34,4 +36,5 @@ QUICK = Effort(
     starts=3,
     renderings=15,
     repeats=1,
+    processes=(10, 100, 1000),
 )

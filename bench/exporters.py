@@ -26,8 +26,8 @@ class Subject:
     child: Child
     port: int
     tls: ssl.SSLContext | None = None
-    fresh: list[float] = field(default_factory=list)  # scrapes on a new connection
-    kept: list[float] = field(default_factory=list)  # scrapes on a kept connection
+    fresh: list[list[float]] = field(default_factory=list)  # scrapes on a new connection, by round
+    kept: list[list[float]] = field(default_factory=list)  # scrapes on a kept connection, by round
     idle_cpu: float = 0.0  # CPU per second without scrapes
     scrape_cpu: float = 0.0  # CPU of all scrapes on new connections, without that
     rss_bytes: int = 0
@@ -40,10 +40,10 @@ class Subject:
         return Scraper(self.port, tls=self.tls, compressed=compressed)
 
     def p50(self) -> float:
-        return statistics.median(self.fresh)
+        return _typical(self.fresh, 0.5)
 
     def p99(self) -> float:
-        return percentile(self.fresh, 0.99)
+        return _typical(self.fresh, 0.99)
 
 
 def compare(workshop: Workshop) -> Outcome:
@@ -120,16 +120,17 @@ def _measure(subjects: Sequence[Subject], workshop: Workshop) -> None:
 
 def _scrape(subject: Subject, count: int) -> None:
     started, cpu = time.perf_counter(), subject.child.cpu_seconds()
-    for _ in range(count):
-        subject.fresh.append(subject.scraper().scrape().seconds)
+    subject.fresh.append([subject.scraper().scrape().seconds for _ in range(count)])
     passed = time.perf_counter() - started
     subject.scrape_cpu += max(0.0, subject.child.cpu_seconds() - cpu - passed * subject.idle_cpu)
     with subject.scraper() as scraper:
-        for _ in range(count // 4):
-            answer = scraper.scrape()
-            if not answer.kept:
-                return
-            subject.kept.append(answer.seconds)
+        if scraper.scrape().kept:
+            subject.kept.append([scraper.scrape().seconds for _ in range(count // 2)])
+
+
+def _typical(rounds: Sequence[list[float]], share: float) -> float:
+    """The median of the rounds' percentiles: a moment in which the machine was busy is one round's."""
+    return statistics.median(percentile(values, share) for values in rounds)
 
 
 def _first_scrapes(workshop: Workshop, settings: Mapping[str, str]) -> list[float]:
@@ -179,20 +180,21 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
             mib(subject.private_bytes),
             ms(subject.p50()),
             ms(subject.p99()),
-            ms(statistics.median(subject.kept)) if subject.kept else "none",
-            ms(percentile(subject.kept, 0.99)) if subject.kept else "none",
+            ms(_typical(subject.kept, 0.5)) if subject.kept else "none",
+            ms(_typical(subject.kept, 0.99)) if subject.kept else "none",
             times(subject.p50() / base),
             str(subject.plain_bytes),
             str(subject.gzip_bytes),
-            ms(subject.scrape_cpu / len(subject.fresh)),
+            ms(subject.scrape_cpu / sum(map(len, subject.fresh))),
             ms(subject.idle_cpu),
         )
     agent = subjects[0]
     table.notes = (
         f"One simulated node for all that read one: 8 H100 with 4 processes each; every driver call burns "
         f"{CALL_COST_MICROSECONDS} us of CPU. node_exporter reads the machine itself.",
-        f"{len(agent.fresh)} scrapes on new connections and {len(agent.kept)} on a kept one ('none': the "
-        "server closes it), gzip, while the other exporters are paused. RSS is read afterwards.",
+        f"{sum(map(len, agent.fresh))} scrapes on new connections and {sum(map(len, agent.kept))} on kept ones "
+        f"('none': the server closes them), gzip, in {len(agent.fresh)} rounds, while the other exporters are "
+        "paused; percentiles are the median of the rounds'. RSS is read afterwards.",
         "The agent collects every 10 s, its default, where nothing else is said; nvitop-exporter every 1 s, "
         "its default. CPU per scrape is without what the process uses when nobody scrapes it.",
         f"Agent, first scrape of a new page, as Prometheus meets it: p50 {ms(statistics.median(first))} ms, "

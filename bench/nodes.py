@@ -40,11 +40,13 @@ def describe(devices: int, processes: list[dict[str, object]]) -> dict[str, obje
 
 
 def with_processes(devices: int, processes: int) -> dict[str, object]:
-    """A node whose processes exist in its own /proc only, spread evenly."""
+    """A node whose processes exist in its own /proc only, spread evenly. They are idle: of a hundred busy ones
+    on a device, each would have less than the driver's smallest figure, and so fewer series than of ten."""
     each, rest = divmod(processes, devices)
+    worker: dict[str, object] = {"name": "worker", "memory": "64MiB", "load": {"shape": "idle"}}
     spread: list[dict[str, object]] = [
-        {"name": "worker", "devices": list(range(devices)), "count": each, "memory": "64MiB"},
-        {"name": "worker", "device": 0, "count": rest, "memory": "64MiB"},
+        {**worker, "devices": list(range(devices)), "count": each},
+        {**worker, "device": 0, "count": rest},
     ]
     return describe(devices, [entry for entry in spread if entry["count"]])
 

@@ -1,4 +1,4 @@
-"""A real agent on a simulated node while things break: what stays right, what is counted, what the probes say."""
+"""A real agent on a simulated node while things break: what stays right, is counted, and the probes say."""
 
 import signal
 import threading

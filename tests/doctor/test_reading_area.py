@@ -169,8 +169,7 @@ def test_a_driver_that_hangs_is_an_error_in_time(examine: Examine) -> None:
         (Reading(device(1, Health(HealthState.WARNING, "it is hot"))), "warning", "for it is hot"),
         (Reading(device(1, Health(HealthState.CRITICAL, "it smokes"))), "error", "for it smokes"),
         (DeviceLost("GPU is lost"), "error", "for lost"),
-        (DeviceLost("GPU requires reset"), "error", "for reset_required"),
-        (DeviceLost("GPU requires restart"), "error", "for reset_required"),
+        (DeviceLost("GPU requires reset", reason="reset_required"), "error", "for reset_required"),
         (ReaderError("no_permission", "closed"), "error", "for no_permission"),
     ],
 )

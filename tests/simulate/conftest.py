@@ -4,6 +4,7 @@ import ctypes
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,20 @@ def make_node(tmp_path: Path, native_cache: Path) -> MakeNode:
         return made[-1]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def ready_node(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> MakeNode:
+    """`ready_node("nvidia-mig")`: a ready-made node at 60 seconds that all tests share and none changes."""
+    folder = tmp_path_factory.mktemp("ready")
+
+    @cache
+    def ready(name: str) -> SimulatedNode:
+        node = SimulatedNode(load_node(name), folder / name, cache=native_cache)
+        node.build(60.0)
+        return node
+
+    return ready
 
 
 @contextmanager

@@ -162,9 +162,9 @@ def test_vanished_device_is_not_counted_and_the_others_move_up(
 
 def test_hot_device_throttles(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
-        handle = nvml.nvmlDeviceGetHandleByIndex(1)
+        handle = nvml.nvmlDeviceGetHandleByIndex(3)
         clock = nvml.nvmlDeviceGetClockInfo(handle, 1)
-        node.set_faults(device_fault(FaultKind.HOT, 1))
+        node.set_faults(device_fault(FaultKind.HOT, 3))
         assert nvml.nvmlDeviceGetTemperature(handle, 0) > nvml.nvmlDeviceGetTemperatureThreshold(handle, 1)
         reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
         assert reasons & nvml.nvmlClocksEventReasonHwThermalSlowdown

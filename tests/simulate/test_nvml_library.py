@@ -224,11 +224,11 @@ def _check_utilization(nvml: Any, handle: Any, gpu: GpuReading, *, by_process: b
                 call(handle, in_an_hour)
 
 
-def test_old_process_list_layout(make_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_old_process_list_layout(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     class ProcessInfoV1(ctypes.Structure):
         _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
 
-    node = make_node("nvidia-mixed")
+    node = ready_node("nvidia-mixed")
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(1)
         call = nvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses
@@ -240,8 +240,8 @@ def test_old_process_list_layout(make_node: MakeNode, open_nvml: OpenNvml) -> No
         assert [(p.pid, p.usedGpuMemory) for p in array] == wanted
 
 
-def test_mig_devices(make_node: MakeNode, open_nvml: OpenNvml) -> None:
-    node = make_node("nvidia-mig")
+def test_mig_devices(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+    node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
         for gpu in node.gpus():
             parent = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
@@ -273,9 +273,9 @@ def test_mig_devices(make_node: MakeNode, open_nvml: OpenNvml) -> None:
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory(
-    make_node: MakeNode, open_nvml: OpenNvml
+    ready_node: MakeNode, open_nvml: OpenNvml
 ) -> None:
-    with open_nvml(make_node("nvidia-mig")) as nvml:
+    with open_nvml(ready_node("nvidia-mig")) as nvml:
         parent = nvml.nvmlDeviceGetHandleByIndex(1)
         handles = [nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, index) for index in range(3)]
         assert [nvml.nvmlDeviceGetGpuInstanceId(handle) for handle in handles] == [1, 1, 2]
@@ -324,8 +324,8 @@ def test_gpm_shows_the_present_on_a_still_node_and_the_mean_on_a_moving_one(
         assert still[1] != pytest.approx(moving[1], abs=0.1)
 
 
-def test_gpm_of_a_mig_instance_and_of_a_card_without_it(make_node: MakeNode, open_nvml: OpenNvml) -> None:
-    node = make_node("nvidia-mig")
+def test_gpm_of_a_mig_instance_and_of_a_card_without_it(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+    node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
         for instance, wanted in node.gpus()[0].instance_activity:
@@ -335,7 +335,7 @@ def test_gpm_of_a_mig_instance_and_of_a_card_without_it(make_node: MakeNode, ope
                 lambda: None,
             )
             assert shown[1] == pytest.approx(next(a.percent for a in wanted if a.metric == 1), abs=1e-5)
-    with open_nvml(make_node("nvidia-mixed")) as nvml:
+    with open_nvml(ready_node("nvidia-mixed")) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(3)
         assert nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice == 0
         sample = nvml.nvmlGpmSampleAlloc()
@@ -378,8 +378,8 @@ def test_every_xid_is_delivered_once_per_event_set(make_node: MakeNode, open_nvm
             nvml.nvmlEventSetFree(event_set)
 
 
-def test_handles_by_uuid_address_and_serial(make_node: MakeNode, open_nvml: OpenNvml) -> None:
-    node = make_node("nvidia-h100x8")
+def test_handles_by_uuid_address_and_serial(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+    node = ready_node("nvidia-h100x8")
     with open_nvml(node) as nvml:
         for gpu in node.gpus():
             address = gpu.gpu.bus_id
@@ -400,8 +400,8 @@ def test_handles_by_uuid_address_and_serial(make_node: MakeNode, open_nvml: Open
             nvml.nvmlDeviceGetHandleByIndex(8)
 
 
-def test_library_must_be_opened_and_counts_who_did(make_node: MakeNode, open_nvml: OpenNvml) -> None:
-    with open_nvml(make_node("nvidia-mig")) as nvml:
+def test_library_must_be_opened_and_counts_who_did(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+    with open_nvml(ready_node("nvidia-mig")) as nvml:
         nvml.nvmlInit()
         nvml.nvmlShutdown()
         assert nvml.nvmlDeviceGetCount() == 3
@@ -413,9 +413,9 @@ def test_library_must_be_opened_and_counts_who_did(make_node: MakeNode, open_nvm
 
 
 def test_structures_of_another_version_and_bad_arguments_are_refused(
-    make_node: MakeNode, open_nvml: OpenNvml
+    ready_node: MakeNode, open_nvml: OpenNvml
 ) -> None:
-    with open_nvml(make_node("nvidia-mig")) as nvml:
+    with open_nvml(ready_node("nvidia-mig")) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(2)
         memory = nvml.c_nvmlMemory_v2_t(version=0x03000028)
         answer = nvml.nvmlLib.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory))
@@ -427,11 +427,11 @@ def test_structures_of_another_version_and_bad_arguments_are_refused(
         assert nvml.nvmlErrorString(15) == "GPU is lost"
 
 
-def test_every_function_that_the_binding_knows_is_there(make_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_every_function_that_the_binding_knows_is_there(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     source = Path(pynvml.__file__).read_text(encoding="utf-8")
     names = set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"\)', source))
     assert len(names) > 300
-    with open_nvml(make_node("nvidia-mig")) as nvml:
+    with open_nvml(ready_node("nvidia-mig")) as nvml:
         assert [name for name in sorted(names) if not hasattr(nvml.nvmlLib, name)] == []
         assert value(nvml.nvmlSystemGetConfComputeCapabilities) == ABSENT
 

@@ -37,6 +37,7 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_build_tells_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "node"
+    folder.mkdir()  # an empty one will do
     assert command("build", "nvidia-mig", folder, "--at", "60") == 0
     output = capsys.readouterr().out
     assert f"--nvml-library {folder}/lib/libnvidia-ml.so.1" in output

@@ -34,10 +34,11 @@ def table(node: SimulatedNode, fields: str, *more: str) -> list[list[str]]:
     return list(csv.reader(output.splitlines(), skipinitialspace=True))
 
 
-def test_query_with_header_and_units(make_node: MakeNode) -> None:
-    node = make_node("nvidia-mixed")
+def test_query_with_header_and_units(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-mixed")
     fields = "index,name,memory.used,power.draw,temperature.gpu,temperature.memory,fan.speed,clocks.sm,serial"
-    header, *rows = table(node, fields)
+    header, *rows = table(node, fields + ",timestamp")
+    assert [row.pop() for row in (header, *rows)] == ["timestamp", *["2026/01/01 00:01:00.000"] * 4]
     assert header == [
         "index",
         "name",
@@ -71,8 +72,8 @@ def test_query_without_header_and_units(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("option", ["1", "uuid", "00000000:28:00.0", "0000:28:00.0"])
-def test_query_of_one_device(make_node: MakeNode, option: str) -> None:
-    node = make_node("nvidia-h100x8")
+def test_query_of_one_device(ready_node: MakeNode, option: str) -> None:
+    node = ready_node("nvidia-h100x8")
     wanted = node.gpus()[1].gpu.uuid
     for arguments in (["-i", wanted if option == "uuid" else option], [f"--id={option}"]):
         if option == "uuid" and arguments[0] != "-i":
@@ -80,8 +81,8 @@ def test_query_of_one_device(make_node: MakeNode, option: str) -> None:
         assert table(node, "uuid", *arguments)[1:] == [[wanted]]
 
 
-def test_utilisation_of_a_partitioned_card_is_not_available(make_node: MakeNode) -> None:
-    rows = table(make_node("nvidia-mig"), "utilization.gpu,mig.mode.current")[1:]
+def test_utilisation_of_a_partitioned_card_is_not_available(ready_node: MakeNode) -> None:
+    rows = table(ready_node("nvidia-mig"), "utilization.gpu,mig.mode.current")[1:]
     assert rows[:2] == [["[N/A]", "Enabled"]] * 2
     assert re.fullmatch(r"\d+ %", rows[2][0])
     assert rows[2][1] == "Disabled"
@@ -94,8 +95,8 @@ def test_unknown_field_fails_the_whole_query(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--query-gpu=index", "--format=json"], ["--frobnicate"], [], ["-q"]])
-def test_bad_command_line(make_node: MakeNode, arguments: list[str]) -> None:
-    assert smi(make_node("nvidia-mig"), *arguments).returncode == 2
+def test_bad_command_line(ready_node: MakeNode, arguments: list[str]) -> None:
+    assert smi(ready_node("nvidia-mig"), *arguments).returncode == 2
 
 
 OLD = """
@@ -151,16 +152,16 @@ def test_pmon_has_the_columns_of_the_driver(
     assert idle.split() == ["1", *["-"] * (len(columns.split()) - 1)]
 
 
-def test_pmon_of_several_samples_with_date_and_time(make_node: MakeNode) -> None:
-    node = make_node("nvidia-mixed")
+def test_pmon_of_several_samples_with_date_and_time(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-mixed")
     lines = text(node, "pmon", "-c", "2", "-d", "0", "-o", "DT", "-i", "1").splitlines()
     assert lines[0].split()[:3] == ["#Date", "Time", "gpu"]
     assert len(lines) == 2 + 2 * 2
     assert all(re.match(r" \d{8} +\d\d:\d\d:\d\d +1 ", line) for line in lines[2:])
 
 
-def test_list(make_node: MakeNode) -> None:
-    node = make_node("nvidia-mig")
+def test_list(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-mig")
     wanted = []
     for gpu in node.gpus():
         wanted.append(f"GPU {gpu.index}: {gpu.gpu.card.name} (UUID: {gpu.gpu.uuid})")
@@ -222,8 +223,10 @@ def test_xml_power_is_where_the_driver_puts_it(make_node: MakeNode, driver: str,
     assert root.findtext(f"gpu/{path}") == f"{node.gpus()[0].power_average_milliwatts / 1000:.2f} W"
 
 
-def test_version(make_node: MakeNode) -> None:
-    pairs = dict(re.split(r"\s+: ", line) for line in text(make_node("nvidia-mig"), "--version").splitlines())
+def test_version(ready_node: MakeNode) -> None:
+    pairs = dict(
+        re.split(r"\s+: ", line) for line in text(ready_node("nvidia-mig"), "--version").splitlines()
+    )
     assert (pairs["DRIVER version"], pairs["CUDA Version"]) == ("590.48.01", "13.1")
 
 
@@ -231,8 +234,8 @@ QUERY = ("--query-gpu=index,uuid,name", "--format=csv,noheader")
 SMALL = "nvidia:\n  devices: [{model: h100-80gb, count: 3}]\n"
 
 
-def test_lost_device_costs_its_row(make_node: MakeNode) -> None:
-    node = make_node("nvidia-sick")
+def test_lost_device_costs_its_row(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-sick")
     result = smi(node, *QUERY)
     first, *rows = result.stdout.decode().splitlines()
     assert result.returncode == 15

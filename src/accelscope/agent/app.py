@@ -19,7 +19,6 @@ from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Vendor
-from accelscope.readers.contract import ReaderOptions
 from accelscope.readers.registry import open_reader
 from accelscope.serve import Server, Tls, TokenFile
 
@@ -33,7 +32,7 @@ class Agent:
         settings = loaded.settings
         self._reloader = Reloader(loaded, arguments, environ)
         changed = threading.Condition()
-        options = ReaderOptions(settings.paths, tool_timeout_seconds=settings.reader_timeout)
+        options = settings.reader_options
         self._runners = [
             Runner(
                 open_reader(Vendor(name), options),

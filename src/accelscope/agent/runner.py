@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 SURVEY: Final = ""  # the key of calls that belong to no device
 _MOST_KNOWN_DEVICES = 1024
+_NOT_SHOWN = DeviceLost("the driver no longer shows this device", reason="not_shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Runner:
             if error is not None:
                 devices.append(stale_device(device, error))
             else:
-                devices.append(lost_device(device, "the driver no longer shows this device"))
+                devices.append(lost_device(device, _NOT_SHOWN))
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
@@ -244,7 +245,7 @@ class Runner:
         vendor = self._reader.vendor
         device = slot.reading.device if slot.reading else unidentified_device(vendor, key, list(self._slots))
         if isinstance(slot.error, DeviceLost):
-            return lost_device(device, str(slot.error))
+            return lost_device(device, slot.error)
         return stale_device(device, slot.error)
 
     def _state(self, devices: list[Device]) -> ReaderState:

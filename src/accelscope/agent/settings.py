@@ -25,7 +25,7 @@ from accelscope.config.log import FORMATS, LEVELS
 from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.model import Vendor
-from accelscope.readers.contract import Paths
+from accelscope.readers.contract import Paths, ReaderOptions
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
@@ -182,6 +182,11 @@ class AgentSettings:
             nvml_library=self.nvml_library,
             nvidia_smi=self.nvidia_smi_path,
         )
+
+    @property
+    def reader_options(self) -> ReaderOptions:
+        # A tool is given up before its survey is, so that the reason says which of them hung.
+        return ReaderOptions(self.paths, tool_timeout_seconds=0.8 * self.reader_timeout)
 
     @property
     def deadlines(self) -> Deadlines:

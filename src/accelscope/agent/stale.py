@@ -33,8 +33,9 @@ def stale_device(device: Device, error: ReaderError) -> Device:
     return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}"))
 
 
-def lost_device(device: Device, reason: str) -> Device:
-    return _identity_only(device, Health(HealthState.LOST, reason))
+def lost_device(device: Device, error: ReaderError) -> Device:
+    """The driver itself says that it is gone, or no longer shows it."""
+    return _identity_only(device, Health(HealthState.LOST, f"{error.reason}: {error}"))
 
 
 def unidentified_device(vendor: Vendor, key: str, keys: list[str]) -> Device:

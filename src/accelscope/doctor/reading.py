@@ -192,12 +192,8 @@ def _advice(examination: VendorExamination, subject: Subject, device: Device) ->
 def _trouble(device: Device) -> str:
     """The word under which advice is to be had."""
     reason = device.health.reason or ""
-    if device.health.state is HealthState.UNKNOWN:
-        return reason.partition(":")[0]  # a stale device's begins with the word that was counted
-    if device.health.state is HealthState.LOST:
-        # NVML's own word for a reset that is due is restart.
-        due = any(word in reason.lower() for word in ("reset", "restart"))
-        return (AbsenceReason.RESET_REQUIRED if due else AbsenceReason.LOST).value
+    if device.stale:
+        return reason.partition(":")[0]  # begins with the word that was counted
     return reason  # in the words of the vendor's own judgement
 
 

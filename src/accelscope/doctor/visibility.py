@@ -32,8 +32,8 @@ def processes(subject: Subject) -> Iterator[Finding]:
         case Shown.CONTAINER:
             yield warning(
                 "processes",
-                f"{proc} shows this container's own only ({len(pids)}): those on the devices cannot be named, "
-                "and some drivers do not even list them",
+                f"{proc} shows this container's own only ({len(pids)}): those on the devices cannot be "
+                "named, and some drivers do not even list them",
                 "hostPID: true in the pod (docker run --pid=host).",
                 processes=len(pids),
             )

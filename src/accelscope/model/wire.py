@@ -11,7 +11,6 @@ its meaning or goes away raises the major: other readers must refuse it.
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -74,9 +73,15 @@ def build(cls: type[T], document: object, where: str = "") -> T:
     return cls(**arguments)
 
 
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls)
+_HINTS: dict[Any, dict[str, Any]] = {}
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """Resolved once: it takes longer than everything else."""
+    hints = _HINTS.get(cls)
+    if hints is None:
+        hints = _HINTS[cls] = get_type_hints(cls)
+    return hints
 
 
 def _value(kind: Any, value: object, where: str) -> Any:

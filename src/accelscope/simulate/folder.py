@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def write_bytes(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_bytes(path: Path, content: bytes, *, executable: bool = False) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(content)
-    scratch.chmod(mode)
+    try:
+        scratch.write_bytes(content)
+    except FileNotFoundError:  # its folder: looking first would cost a node of many processes dearly
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(content)
+    if executable:
+        scratch.chmod(0o755)
     scratch.replace(path)
 
 

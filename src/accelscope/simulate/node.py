@@ -52,6 +52,7 @@ class SimulatedNode:
         self._at = 0.0
         self._epoch = _STILL_EPOCH
         self._lock = Lock()
+        self._lock_file = self.folder / ".lock"  # held by the process that keeps the folder moving
 
     @classmethod
     def open(cls, folder: Path | str) -> "SimulatedNode":
@@ -143,8 +144,7 @@ class SimulatedNode:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        path = self.folder / ".lock"
-        with path.open("w") as file:
+        with self._lock_file.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -153,7 +153,7 @@ class SimulatedNode:
 
     def is_running(self) -> bool:
         """Whether some process keeps the folder moving."""
-        if not self.folder.exists():
+        if not self._lock_file.exists():
             return False
         try:
             with self._running():

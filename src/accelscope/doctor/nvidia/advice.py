@@ -50,6 +50,7 @@ _BY_REASON = {
         "not come back, power the machine off, reseat the card, and check its power cable and cooling."
     ),
     "reset_required": (f"Stop what runs on it, then {_RESET}; reboot the node if that is refused."),
+    "not_shown": f"It was there before: see {_KERNEL_LOG}. If it does not come back, reboot the node.",
     "missing": f"{_FAILED_TO_START}, see that NVIDIA_VISIBLE_DEVICES is all.",
     "no_devices": f"{_FAILED_TO_START}, see that NVIDIA_VISIBLE_DEVICES is all.",
     "unheld": f"Is it too old or too new for this driver, or kept out on purpose? {_KERNEL_LOG} names it.",

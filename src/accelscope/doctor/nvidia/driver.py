@@ -10,10 +10,10 @@ from pathlib import Path
 
 from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
 from accelscope.doctor.nvidia import advice
-from accelscope.doctor.pci import DISPLAY_CLASS, PciDevice, pci_devices
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware
 from accelscope.readers.contract import Paths
+from accelscope.readers.pci import DISPLAY_CLASS, PciDevice, pci_devices
 
 _VENDOR_CODE = 0x10DE
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9]+(?:\.[0-9]+)+)")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from accelscope.model import Reading
-from accelscope.readers.contract import DeviceLost, Paths, Survey
+from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, Survey
 from accelscope.readers.nvidia.nvml_binding import (
+    DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     RESET_REQUIRED,
     driver_error,
@@ -17,6 +18,9 @@ from accelscope.readers.nvidia.nvml_binding import (
 )
 from accelscope.readers.nvidia.nvml_device import NvmlDevice
 from accelscope.readers.nvidia.nvml_events import XidCounter
+from accelscope.readers.pci import DISPLAY_CLASS, pci_devices
+
+PCI_CODES = (0x10DE, DISPLAY_CLASS)  # NVIDIA's vendor number, graphics and 3D controllers
 
 
 class NvmlSource:
@@ -87,6 +91,8 @@ class NvmlSource:
             binding.nvmlInit()
             self._driver_version = binding.nvmlSystemGetDriverVersion()
         except binding.NVMLError as error:
+            if error.value == DRIVER_NOT_LOADED and pci_devices(self._paths.sys, *PCI_CODES) == ():
+                raise DriverAbsent("the NVML library is here, but neither a driver nor a GPU") from None
             raise driver_error(error, "NVML does not start") from None
         self._nvml = binding
         self._enumerated = self._enumeration()

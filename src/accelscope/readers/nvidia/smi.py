@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from accelscope.model import Device, Health, HealthState, Process, Reading, Rejection
+from accelscope.model import Device, HealthState, Process, Reading, Rejection, Vendor, device_id
+from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
 from accelscope.readers.nvidia import (
     parse_compute_apps,
     parse_list,
     parse_pmon,
     parse_query_gpu,
-    parse_xml,
 )
 from accelscope.readers.nvidia.health import health_of
 from accelscope.readers.nvidia.messages import unknown_field
@@ -74,7 +74,12 @@ class SmiSource:
         parsed, exit_code = self._query()
         warnings = ["tool_exit_code"] if exit_code and parsed.devices else []
         rejected = list(parsed.rejected)
-        devices = [self._identified(device) for device in parsed.devices]
+        devices = []
+        for device in map(self._identified, parsed.devices):
+            if device.id == device_id(Vendor.NVIDIA, index=device.index):
+                rejected.append(Rejection(f"GPU {device.index}", "unidentified"))  # a damaged row
+            else:
+                devices.append(device)
         if any(device.mig_enabled for device in devices):
             devices = self._with_partitions(devices, rejected, warnings)
         processes = self._processes(devices, rejected, warnings)
@@ -119,7 +124,8 @@ class SmiSource:
             return list(_STABLE_FIELDS)
         wanted = [field for field, _, _ in parse_query_gpu.FIELDS if field in known and field != "name"]
         masks = [field for field in _THROTTLE_MASKS if field in known][:2]
-        return [*wanted, *masks, "name"]
+        further = [field for field in ("gpu_recovery_action",) if field in known]
+        return [*wanted, *masks, *further, "name"]
 
     def _identified(self, device: Device) -> Device:
         """A GPU that fell off the bus is named by its address only: it is the one that was there before."""
@@ -134,6 +140,8 @@ class SmiSource:
     def _with_partitions(
         self, devices: list[Device], rejected: list[Rejection], warnings: list[str]
     ) -> list[Device]:
+        from accelscope.readers.nvidia import parse_xml  # noqa: PLC0415 - expat, for nodes with MIG only
+
         measured = self._parsed(["-q", "-x"], parse_xml.parse, warnings)
         listed = self._parsed(["-L"], parse_list.parse, warnings)
         rejected += [*measured.rejected, *listed.rejected]
@@ -185,9 +193,9 @@ class SmiSource:
 
 def _judged(device: Device, now: float) -> Device:
     """The row's own word about its health, else what its values say."""
-    if device.health.state is not HealthState.UNKNOWN:
+    if device.health != UNKNOWN_HEALTH:
         return device
-    health: Health = health_of(
+    health = health_of(
         now=now,
         remapped=device.remapped_rows,
         ecc=device.ecc,

@@ -98,4 +98,4 @@ def _install(source: Path, target: Path) -> None:
     one file for the same library."""
     content = source.read_bytes()
     if not target.exists() or target.read_bytes() != content:
-        write_bytes(target, content, mode=0o755)
+        write_bytes(target, content, executable=True)

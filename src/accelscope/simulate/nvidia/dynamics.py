@@ -181,11 +181,10 @@ class GpuDynamics:
 
     def _sm_clock(self, mean: float, *, hot: bool) -> int:
         clocks = self._gpu.card.clocks
-        if hot:
-            return int(clocks.max_sm * _HOT_CLOCK) // 15 * 15
         if mean <= _BUSY:
             return clocks.idle_sm
-        return int(clocks.max_sm * (1 - 0.12 * mean**3)) // 15 * 15
+        share = _HOT_CLOCK if hot else 1 - 0.12 * mean**3
+        return int(clocks.max_sm * share) // 15 * 15
 
     def _fan_percent(self, temperature: int) -> int | None:
         if self._gpu.card.fans == 0:

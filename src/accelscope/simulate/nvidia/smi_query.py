@@ -39,10 +39,10 @@ class QueryField:
         return NOT_AVAILABLE if value is None else str(value)
 
 
-def query_fields(spec: NvidiaSpec, gpu_count: int) -> tuple[QueryField, ...]:
+def query_fields(spec: NvidiaSpec, gpu_count: int, timestamp: str) -> tuple[QueryField, ...]:
     """What this driver's tool knows."""
     groups = (
-        _identity(spec, gpu_count),
+        _identity(spec, gpu_count, timestamp),
         _state(spec),
         _memory(),
         _reasons(spec),
@@ -75,10 +75,11 @@ def _constant(text: str) -> Cell:
     return lambda _: text
 
 
-def _identity(spec: NvidiaSpec, count: int) -> Iterator[QueryField]:
+def _identity(spec: NvidiaSpec, count: int, timestamp: str) -> Iterator[QueryField]:
     def field(name: str, cell: Cell, *aliases: str) -> QueryField:
         return QueryField(name, cell, aliases=aliases, identity=True)
 
+    yield field("timestamp", _constant(timestamp))
     yield field("driver_version", _constant(spec.driver_version))
     yield field("count", lambda _: count)
     yield field("name", lambda r: r.gpu.card.name, "gpu_name")

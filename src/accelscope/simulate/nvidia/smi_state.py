@@ -49,18 +49,19 @@ def _sections(
     spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], moment: float
 ) -> Iterator[tuple[str, str]]:
     shown = tuple(reading for reading in readings if reading.index is not None)
-    fields = smi_query.query_fields(spec, len(shown))
+    moment_utc = time.gmtime(moment)
+    timestamp = time.strftime("%Y/%m/%d %H:%M:%S.000", moment_utc)
+    fields = smi_query.query_fields(spec, len(shown), timestamp)
     yield "fault", "".join(f"{line}\n" for line in _fault_lines(faults, any_device=bool(shown)))
     yield "cost", f"{spec.tool.cpu_milliseconds} {spec.tool.memory_mib}\n"
     yield "gpus", "".join(_gpu_line(reading) for reading in shown)
     yield "query-gpu", "\n".join(smi_query.rows(fields, shown)) + "\n"
-    yield "query-compute-apps", "\n".join(smi_text.compute_apps(shown)) + "\n"
+    yield "query-compute-apps", "\n".join(smi_text.compute_apps(shown, timestamp)) + "\n"
     for selection in ("u", "m", "um"):
         yield f"pmon {selection}", smi_text.pmon(spec, shown, selection)
     yield "version", smi_text.version(spec)
     yield "help-query-gpu", smi_text.help_query_gpu(fields)
-    stamp = time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(moment))
-    yield "xml", smi_xml.head(spec, len(shown), stamp)
+    yield "xml", smi_xml.head(spec, len(shown), time.strftime("%a %b %e %H:%M:%S %Y", moment_utc))
     for reading in shown:
         yield f"list {reading.index}", smi_text.device_list(reading)
         yield f"xml {reading.index}", smi_xml.gpu_element(spec, reading)

@@ -67,7 +67,7 @@ def device_list(reading: GpuReading) -> str:
     return "".join(lines)
 
 
-def compute_apps(readings: Sequence[GpuReading]) -> Iterator[str]:
+def compute_apps(readings: Sequence[GpuReading], timestamp: str) -> Iterator[str]:
     """Lines as of the GPU query, with a cell per process; the first says on which GPU each one is."""
     apps = [
         (reading, process)
@@ -82,6 +82,7 @@ def compute_apps(readings: Sequence[GpuReading]) -> Iterator[str]:
         return "\t".join((name, header, unit, *shown))
 
     yield row("gpu index", "", "", (reading.index for reading, _ in apps))
+    yield row("timestamp", "timestamp", "", (timestamp for _ in apps))
     yield row("gpu_name", "gpu_name", "", (reading.gpu.card.name for reading, _ in apps))
     yield row("gpu_bus_id", "gpu_bus_id", "", (reading.gpu.bus_id for reading, _ in apps))
     yield row("gpu_serial", "gpu_serial", "", (reading.gpu.serial for reading, _ in apps))

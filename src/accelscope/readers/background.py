@@ -1,0 +1,72 @@
+"""Slow sources: a tool that takes seconds runs beside the collections, which take its last answer."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from accelscope.readers.contract import ReaderError
+
+T = TypeVar("T")
+
+_PERIODS_KEPT = 3  # an answer older than this many periods says nothing about now
+
+
+@dataclass(frozen=True, slots=True)
+class Latest(Generic[T]):
+    value: T | None = None
+    age_seconds: float | None = None
+    failures: tuple[str, ...] = ()  # reasons of runs that failed since this was last asked
+
+
+class Background(Generic[T]):
+    """Runs `source` every `period_seconds` in a thread of its own, from the first `latest()` on."""
+
+    def __init__(
+        self,
+        source: Callable[[], T],
+        period_seconds: float,
+        *,
+        name: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._period = period_seconds
+        self._name = name
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._value: T | None = None
+        self._taken_at: float | None = None
+        self._failures: list[str] = []
+
+    def latest(self) -> Latest[T]:
+        """What the last run brought, unless it is too old. Never waits."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            failures, self._failures = tuple(self._failures), []
+            if self._taken_at is None:
+                return Latest(failures=failures)
+            age = self._monotonic() - self._taken_at
+            kept = age <= _PERIODS_KEPT * self._period
+            return Latest(self._value if kept else None, age, failures)
+
+    def close(self) -> None:
+        """Does not wait for a run that is under way."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                value = self._source()
+            except ReaderError as error:
+                with self._lock:
+                    self._failures.append(error.reason)
+            else:
+                with self._lock:
+                    self._value, self._taken_at = value, self._monotonic()
+            self._stop.wait(self._period)

@@ -1,0 +1,65 @@
+"""A slow source beside the collections: asked without waiting, dropped when too old."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from accelscope.readers.background import Background, Latest
+from accelscope.readers.contract import ReaderError
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_asking_never_waits() -> None:
+    gate = threading.Event()
+    slow = Background(lambda: gate.wait(20), 60.0, name="slow")
+    assert slow.latest() == Latest()
+    gate.set()
+    until(lambda: slow.latest().value is True)
+    slow.close()
+
+
+def test_a_failed_run_is_told_once_and_keeps_the_last_answer() -> None:
+    answers: list[int | None] = [1, None, 3]
+
+    def source() -> int:
+        answer = answers.pop(0) if answers else 3
+        if answer is None:
+            raise ReaderError("tool_timeout", "no answer")
+        return answer
+
+    background = Background(source, 0.02, name="source")
+    reasons: list[str] = []
+
+    def third() -> bool:
+        latest = background.latest()
+        reasons.extend(latest.failures)
+        return latest.value == 3
+
+    until(third)
+    assert reasons == ["tool_timeout"]
+    background.close()
+
+
+def test_an_old_answer_is_no_answer() -> None:
+    now = [0.0]
+    stopped = threading.Event()
+
+    def source() -> int:
+        if now[0] > 0:
+            stopped.wait(20)
+        return 1
+
+    background = Background(source, 10.0, name="old", monotonic=lambda: now[0])
+    until(lambda: background.latest().value == 1)
+    now[0] = 29.0
+    assert background.latest() == Latest(1, 29.0)
+    now[0] = 31.0
+    assert background.latest() == Latest(None, 31.0)
+    stopped.set()
+    background.close()
