@@ -13,6 +13,7 @@ class Effort:
     starts: int
     renderings: int
     repeats: int  # of a whole measurement, of which the median counts
+    devices: tuple[int, ...]  # steps of growth
     processes: tuple[int, ...]  # steps of growth
 
 
@@ -25,16 +26,18 @@ USUAL = Effort(
     starts=9,
     renderings=60,
     repeats=3,
+    devices=(1, 8, 64),
     processes=(10, 100, 1000, 5000),
 )
 QUICK = Effort(
-    scrapes=150,
+    scrapes=100,
     rounds=2,
     idle_seconds=3,
-    first_scrapes=8,
+    first_scrapes=5,
     collections=12,
     starts=3,
     renderings=15,
     repeats=1,
+    devices=(1, 8),
     processes=(10, 100, 1000),
 )

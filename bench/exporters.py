@@ -51,7 +51,7 @@ def compare(workshop: Workshop) -> Outcome:
     with usual_node(workshop.folder / "usual") as node:
         settings = node.agent_settings()
         tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
-        large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES))
+        large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES, shape="steady"))
         ports = [free_port() for _ in range(6)]
         subjects = [
             Subject(workshop.agent("agent", ports[0], settings), ports[0]),
@@ -192,9 +192,9 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
     table.notes = (
         f"One simulated node for all that read one: 8 H100 with 4 processes each; every driver call burns "
         f"{CALL_COST_MICROSECONDS} us of CPU. node_exporter reads the machine itself.",
-        f"{sum(map(len, agent.fresh))} scrapes on new connections and {sum(map(len, agent.kept))} on kept ones "
-        f"('none': the server closes them), gzip, in {len(agent.fresh)} rounds, while the other exporters are "
-        "paused; percentiles are the median of the rounds'. RSS is read afterwards.",
+        f"{sum(map(len, agent.fresh))} scrapes on new connections, {sum(map(len, agent.kept))} on kept ones "
+        f"('none': the server closes them), gzip, in {len(agent.fresh)} rounds, while the other exporters "
+        "are paused. Percentiles are the median of the rounds'. RSS is read afterwards.",
         "The agent collects every 10 s, its default, where nothing else is said; nvitop-exporter every 1 s, "
         "its default. CPU per scrape is without what the process uses when nobody scrapes it.",
         f"Agent, first scrape of a new page, as Prometheus meets it: p50 {ms(statistics.median(first))} ms, "

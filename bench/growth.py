@@ -7,7 +7,6 @@ from bench.contracts import Contract, Outcome, Verdict
 from bench.nodes import CALL_COST_MICROSECONDS, DEVICES, PROCESSES_PER_DEVICE, make_node, with_processes
 from bench.tables import Table, times
 
-_DEVICE_STEPS = (1, 8, 64)
 _COLUMNS = ("CPU ms", "wall ms", "series", "bytes", "RSS MiB")
 _TOLERANCE = 1.25  # what a cost per unit may rise by noise alone
 _UNCAPPED = {"max_process_series": "1000000"}
@@ -16,7 +15,7 @@ _UNCAPPED = {"max_process_series": "1000000"}
 def grow(workshop: Workshop) -> Outcome:
     devices = {
         count: _cost(workshop, _node(workshop, count, count * PROCESSES_PER_DEVICE))
-        for count in _DEVICE_STEPS
+        for count in workshop.effort.devices
     }
     steps = workshop.effort.processes
     nodes = {count: _node(workshop, DEVICES, count) for count in steps}
@@ -58,17 +57,22 @@ def _slope(costs: dict[int, Cost], low: int, high: int) -> float:
 
 
 def _device_verdict(costs: dict[int, Cost]) -> Verdict:
-    factor = costs[64].cpu / 64 / (costs[8].cpu / 8)
+    *_, low, high = costs
+    factor = costs[high].cpu / high / (costs[low].cpu / low)
     linear = factor <= _TOLERANCE
-    return f"{times(factor)} the cost per device at 64 beside 8", linear, linear
+    return f"{times(factor)} the cost per device at {high} beside {low}", linear, linear
 
 
 def _process_verdict(costs: dict[int, Cost]) -> Verdict:
-    *_, low, middle, high = costs
-    each = _slope(costs, middle, high)
+    low, *_, middle, high = costs
+    each = _slope(costs, low, high)
     factor = each / _slope(costs, low, middle)
     linear = factor <= _TOLERANCE
     # A known process is not free while it is listed by the driver and shown on the page: less than two driver
     # calls is as good as free.
     free = each <= 2e-6 * CALL_COST_MICROSECONDS
-    return f"{times(factor)} the cost per process from {middle} on; {1e6 * each:.0f} us each", linear, free
+    return (
+        f"{times(factor)} the cost per process at {high} beside {middle}; {1e6 * each:.0f} us each",
+        linear,
+        free,
+    )

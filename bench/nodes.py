@@ -39,11 +39,11 @@ def describe(devices: int, processes: list[dict[str, object]]) -> dict[str, obje
     }
 
 
-def with_processes(devices: int, processes: int) -> dict[str, object]:
-    """A node whose processes exist in its own /proc only, spread evenly. They are idle: of a hundred busy ones
-    on a device, each would have less than the driver's smallest figure, and so fewer series than of ten."""
+def with_processes(devices: int, processes: int, *, shape: str = "idle") -> dict[str, object]:
+    """A node whose processes exist in its own /proc only, spread evenly. To compare numbers of processes they
+    are idle: of hundreds of busy ones each has less than the driver's smallest figure, and so fewer series."""
     each, rest = divmod(processes, devices)
-    worker: dict[str, object] = {"name": "worker", "memory": "64MiB", "load": {"shape": "idle"}}
+    worker: dict[str, object] = {"name": "worker", "memory": "64MiB", "load": {"shape": shape}}
     spread: list[dict[str, object]] = [
         {**worker, "devices": list(range(devices)), "count": each},
         {**worker, "device": 0, "count": rest},

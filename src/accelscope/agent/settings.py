@@ -24,8 +24,8 @@ from accelscope.config import (
 from accelscope.config.log import FORMATS, LEVELS
 from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.family import SCOPE_LABELS, Scope
-from accelscope.model import Vendor
 from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.registry import VENDORS
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
@@ -55,8 +55,8 @@ class AgentSettings:
         env_aliases=("COLLECT_INTERVAL",),
     )
     readers: tuple[str, ...] = setting(
-        (Vendor.NVIDIA.value,),
-        List(Choice(Vendor.NVIDIA.value)),
+        tuple(vendor.value for vendor in VENDORS),
+        List(Choice(*(vendor.value for vendor in VENDORS))),
         "Vendors to look for.",
         group="Collection",
         reloadable=False,
@@ -72,6 +72,13 @@ class AgentSettings:
         Duration(minimum=0.1, maximum=600),
         "How long a driver may take to list its devices, a tool to run, and a pass over all devices to last.",
         group="Collection",
+    )
+    tool_interval: float = setting(
+        60.0,
+        Duration(minimum=1, maximum=3600),
+        "Time between two runs of a vendor's tool that takes seconds and only adds to what is read otherwise.",
+        group="Collection",
+        reloadable=False,
     )
     expected_devices: int = setting(
         0,
@@ -162,6 +169,55 @@ class AgentSettings:
         metavar="PATH",
     )
 
+    amd_smi_path: str = setting(
+        "amd-smi",
+        TEXT,
+        "The amd-smi tool, for what the amdgpu driver does not show in /sys.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+    rocm_smi_path: str = setting(
+        "rocm-smi",
+        TEXT,
+        "The rocm-smi tool, used where there is no amd-smi.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+    npu_smi_path: str = setting(
+        "npu-smi",
+        TEXT,
+        "The npu-smi tool of Ascend's driver.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+    ascend_driver_root: str = setting(
+        "/usr/local/Ascend/driver",
+        TEXT,
+        "Folder of Ascend's driver; npu-smi finds its libraries there.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+    furiosa_smi_path: str = setting(
+        "furiosa-smi",
+        TEXT,
+        "The furiosa-smi tool, for what Furiosa's driver does not show in /sys.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+    furiosactl_path: str = setting(
+        "furiosactl",
+        TEXT,
+        "The furiosactl tool of older Warboy installations.",
+        group="Paths",
+        reloadable=False,
+        metavar="PATH",
+    )
+
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
@@ -181,12 +237,22 @@ class AgentSettings:
             dev=Path(self.dev_root),
             nvml_library=self.nvml_library,
             nvidia_smi=self.nvidia_smi_path,
+            amd_smi=self.amd_smi_path,
+            rocm_smi=self.rocm_smi_path,
+            npu_smi=self.npu_smi_path,
+            ascend_driver=Path(self.ascend_driver_root),
+            furiosa_smi=self.furiosa_smi_path,
+            furiosactl=self.furiosactl_path,
         )
 
     @property
     def reader_options(self) -> ReaderOptions:
         # A tool is given up before its survey is, so that the reason says which of them hung.
-        return ReaderOptions(self.paths, tool_timeout_seconds=0.8 * self.reader_timeout)
+        return ReaderOptions(
+            self.paths,
+            tool_timeout_seconds=0.8 * self.reader_timeout,
+            tool_interval_seconds=self.tool_interval,
+        )
 
     @property
     def deadlines(self) -> Deadlines:

@@ -72,12 +72,19 @@ class Paths:
     dev: Path = Path("/dev")
     nvml_library: str = "libnvidia-ml.so.1"
     nvidia_smi: str = "nvidia-smi"
+    amd_smi: str = "amd-smi"
+    rocm_smi: str = "rocm-smi"
+    npu_smi: str = "npu-smi"
+    ascend_driver: Path = Path("/usr/local/Ascend/driver")
+    furiosa_smi: str = "furiosa-smi"
+    furiosactl: str = "furiosactl"
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
     paths: Paths = Paths()
     tool_timeout_seconds: float = 10.0
+    tool_interval_seconds: float = 60.0  # between two runs of a tool that takes seconds
     environment: Mapping[str, str] | None = None  # for tools; None: the agent's own
 
 
