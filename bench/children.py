@@ -67,8 +67,8 @@ class Child:
         )
 
     def cpu_seconds(self) -> float:
-        """CPU time of all threads, also those that ended, and of tools that were run. The process's own is exact
-        to the nanosecond, that of its children to a tick."""
+        """CPU time of all threads, also those that ended, and of tools that were run: the process's own to
+        the nanosecond, that of its children to a tick."""
         own = time.clock_gettime(~self._process.pid << 3 | _SCHEDULED)
         children = self._file("stat").rpartition(")")[2].split()[13:15]
         return own + sum(map(int, children)) / _TICKS_PER_SECOND

@@ -76,7 +76,7 @@ class AgentSettings:
     tool_interval: float = setting(
         60.0,
         Duration(minimum=1, maximum=3600),
-        "Time between two runs of a vendor's tool that takes seconds and only adds to what is read otherwise.",
+        "Time between two runs of a tool that takes seconds and only adds to what is read otherwise.",
         group="Collection",
         reloadable=False,
     )
