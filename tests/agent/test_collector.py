@@ -127,3 +127,19 @@ def test_a_reload_is_counted() -> None:
     snapshot = loop.collector.collect()
     assert [(c.reason, c.count) for c in snapshot.agent.config_reloads] == [("applied", 2), ("rejected", 1)]
     loop.collector.stop()
+
+
+def test_the_loop_outlives_a_fault_of_its_own(
+    started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = started(OneDevice(Vendor.NVIDIA))
+    published: list[Snapshot] = []
+
+    def publish(snapshot: Snapshot) -> None:
+        published.append(snapshot)
+        if len(published) == 1:
+            raise ValueError("not foreseen")
+
+    loop.collector._publish = publish
+    loop.until(lambda: len(published) >= 3)
+    assert "not foreseen" in caplog.text

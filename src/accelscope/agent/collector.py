@@ -73,7 +73,10 @@ class Collector:
             self._wait_until(due)
             if self._stopped:
                 return
-            self.collect()
+            try:
+                self.collect()
+            except Exception:  # the loop outlives a fault of ours; /readyz tells when collections stay away
+                log.exception("a collection failed in a way that was not foreseen")
             due = self._next_due(due)
 
     def collect(self) -> Snapshot:

@@ -62,11 +62,11 @@ class NvmlSource:
 
     def read(self, key: str) -> Reading:
         with self._call():
-            now = self._clock()
+            now, nvml = self._clock(), self._nvml
             try:
                 device = self._devices.get(key) or self._open(key, now)
                 return device.read(now, self._xids.counts(device.identity["id"]))
-            except self._nvml.NVMLError as error:
+            except nvml.NVMLError as error:
                 self._devices.pop(key, None)
                 if error.value in (GPU_IS_LOST, RESET_REQUIRED):
                     reason = "lost" if error.value == GPU_IS_LOST else "reset_required"
@@ -77,7 +77,8 @@ class NvmlSource:
                 raise
 
     def close(self) -> None:
-        self._shut_down()
+        with self._call():
+            self._shut_down()
 
     def _open(self, key: str, now: float) -> NvmlDevice:
         device = NvmlDevice(self._nvml, int(key), self._driver_version, now)
@@ -117,6 +118,7 @@ class NvmlSource:
         return (file, shown)
 
     def _shut_down(self) -> None:
+        """Let go of the library, unless another call is still inside it."""
         with self._lock:
             binding, self._nvml = self._nvml, None
             busy = self._inside > 1
