@@ -1,6 +1,7 @@
 """`python -m bench`: measure, print, and if asked to write docs/benchmarks.md."""
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -42,6 +43,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.write and (chosen.only or chosen.quick):
         parser.error("--write needs a whole run: leave --only and --quick out")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     tables: list[Table] = []
     verdicts: dict[Contract, Verdict] = {}
     started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,7 +51,9 @@ class Child:
                 if self._process.poll() is not None:
                     raise RuntimeError(f"{self.name} ended at once: {self._last_words()}") from None
                 if time.perf_counter() - self.started > _SLOW_SECONDS:
-                    raise RuntimeError(f"{self.name} serves nothing after {_SLOW_SECONDS:g} s") from None
+                    raise RuntimeError(
+                        f"{self.name} serves no page after {_SLOW_SECONDS:g} s: {self._last_words()}"
+                    ) from None
                 time.sleep(0.001)
             else:
                 return time.perf_counter() - self.started
@@ -122,18 +125,19 @@ class Workshop:
         return Child("nvitop-exporter", command, environment, self.folder)
 
     def node_exporter(self, port: int) -> Child:
+        if shutil.which("prometheus-node-exporter") is None:
+            raise SystemExit("bench: prometheus-node-exporter is not installed; make bench installs it")
         command = ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"]
         return Child("node_exporter", command, self.environment(), self.folder)
 
 
 @contextlib.contextmanager
-def running(*children: Child) -> Iterator[None]:
-    """Ends them all, whatever happens."""
+def running(child: Child) -> Iterator[Child]:
+    """Ends it, whatever happens."""
     try:
-        yield
+        yield child
     finally:
-        for child in children:
-            child.stop()
+        child.stop()
 
 
 def free_port() -> int:

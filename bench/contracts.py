@@ -10,7 +10,7 @@ class Contract(Enum):
     """What, contract, aim."""
 
     MEMORY = ("RSS with TLS, 8 devices x 4 processes, NVML, after the scrapes", "<= 32 MiB", "< 20 MiB")
-    SCRAPE = ("scrape p99, new connection", "<= 3 ms", "<= 1/10 of the best peer")
+    SCRAPE = ("scrape p99, new connection, HTTP", "<= 3 ms", "<= 1/10 of the best peer")
     COLLECTION = ("CPU per collection beside the same NVML calls in C", "<= 3 x", "<= 1.5 x")
     TOOL = ("CPU per collection beside the bare runs of nvidia-smi", "<= 3 x", "<= 1.5 x")
     DEVICES = ("growth in devices, 1 to 64", "linear or better", "linear or better")

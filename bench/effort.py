@@ -22,8 +22,8 @@ USUAL = Effort(
     rounds=4,
     idle_seconds=20,
     first_scrapes=40,
-    collections=60,
-    starts=9,
+    collections=40,
+    starts=7,
     renderings=60,
     repeats=3,
     devices=(1, 8, 64),
@@ -31,7 +31,7 @@ USUAL = Effort(
 )
 QUICK = Effort(
     scrapes=100,
-    rounds=2,
+    rounds=1,
     idle_seconds=3,
     first_scrapes=5,
     collections=12,
@@ -39,5 +39,5 @@ QUICK = Effort(
     renderings=15,
     repeats=1,
     devices=(1, 8),
-    processes=(10, 100, 1000),
+    processes=(10, 300, 1000),
 )

@@ -5,6 +5,7 @@ import ssl
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from bench.certificate import self_signed
@@ -48,27 +49,30 @@ class Subject:
 
 def compare(workshop: Workshop) -> Outcome:
     certificate = self_signed(workshop.folder)
-    with usual_node(workshop.folder / "usual") as node:
+    with usual_node(workshop.folder / "usual") as node, ExitStack() as started:
         settings = node.agent_settings()
         tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
         large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES, shape="steady"))
-        ports = [free_port() for _ in range(6)]
+
+        def agent_with(
+            name: str, settings: Mapping[str, str], trust: ssl.SSLContext | None = None
+        ) -> Subject:
+            port = free_port()
+            return Subject(started.enter_context(running(workshop.agent(name, port, settings))), port, trust)
+
         subjects = [
-            Subject(workshop.agent("agent", ports[0], settings), ports[0]),
-            Subject(workshop.agent("agent, TLS", ports[1], {**settings, **tls}), ports[1], certificate.trust),
-            Subject(
-                workshop.agent("agent, every 1 s", ports[2], {**settings, "collection_interval": "1s"}),
-                ports[2],
-            ),
-            Subject(
-                workshop.agent(f"agent, {_MANY_PROCESSES} processes", ports[3], large.agent_settings()),
-                ports[3],
-            ),
-            Subject(workshop.nvitop_exporter(ports[4], node.folder, interval_seconds=1.0), ports[4]),
-            Subject(workshop.node_exporter(ports[5]), ports[5]),
+            agent_with("agent", settings),
+            agent_with("agent, TLS", {**settings, **tls}, certificate.trust),
+            agent_with("agent, every 1 s", {**settings, "collection_interval": "1s"}),
+            agent_with(f"agent, {_MANY_PROCESSES} processes", large.agent_settings()),
         ]
-        with running(*(subject.child for subject in subjects)):
-            _measure(subjects, workshop)
+        port = free_port()
+        nvitop_exporter = workshop.nvitop_exporter(port, node.folder, interval_seconds=1.0)
+        subjects.append(Subject(started.enter_context(running(nvitop_exporter)), port))
+        port = free_port()
+        subjects.append(Subject(started.enter_context(running(workshop.node_exporter(port))), port))
+        _measure(subjects, workshop)
+        started.close()
         first = _first_scrapes(workshop, settings)
     agent, with_tls, _, large_agent, *peers = subjects
     best = min(peer.p99() for peer in peers)
@@ -82,7 +86,8 @@ def compare(workshop: Workshop) -> Outcome:
                 rss < 20 * 2**20,
             ),
             Contract.SCRAPE: (
-                f"{ms(p99)} ms at {large_agent.series} series, {times(p99 / best)} the best peer's",
+                f"{ms(p99)} ms at {large_agent.series} series, {times(p99 / best)} the best peer's; "
+                f"with TLS {ms(with_tls.p99())} ms",
                 p99 <= 0.003,
                 p99 <= best / 10,
             ),

@@ -41,7 +41,7 @@ def describe(devices: int, processes: list[dict[str, object]]) -> dict[str, obje
 
 def with_processes(devices: int, processes: int, *, shape: str = "idle") -> dict[str, object]:
     """A node whose processes exist in its own /proc only, spread evenly. Numbers of processes are compared
-    with idle ones: of hundreds of busy ones, each has less than the driver's smallest figure and fewer series."""
+    with idle ones: of hundreds of busy ones, each has less than the driver's smallest figure."""
     each, rest = divmod(processes, devices)
     worker: dict[str, object] = {"name": "worker", "memory": "64MiB", "load": {"shape": shape}}
     spread: list[dict[str, object]] = [

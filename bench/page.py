@@ -17,8 +17,8 @@ that cost nothing would make every comparison meaningless.
 
 How it is measured:
 
-- RSS and private memory come from `/proc/PID/statm` and `smaps_rollup`, CPU time from `/proc/PID/stat`, where
-  tools that the agent runs are included.
+- RSS and private memory come from `/proc/PID/statm` and `smaps_rollup`, CPU time from the process's CPU
+  clock, with that of the tools it ran from `/proc/PID/stat`.
 - The scraping client is a bare socket that asks as Prometheus does (OpenMetrics, gzip). A time runs from
   before connecting to the last byte.
 - Python programs run with bytecode, as `pip install` leaves them. Without it the agent's memory is larger by

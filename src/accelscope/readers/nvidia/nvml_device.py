@@ -20,12 +20,7 @@ from accelscope.model import (
 from accelscope.readers.nvidia.health import health_of
 from accelscope.readers.nvidia.nvml_ask import Ask
 from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
-from accelscope.readers.nvidia.nvml_links import (
-    SPEED_MBPS_COMMON,
-    THROUGHPUT_DATA_RX,
-    THROUGHPUT_DATA_TX,
-    Links,
-)
+from accelscope.readers.nvidia.nvml_links import Links
 from accelscope.readers.nvidia.nvml_mig import MigInstances
 from accelscope.readers.nvidia.nvml_processes import ProcessLister
 
@@ -82,8 +77,7 @@ class NvmlDevice:
     def read(self, now: float, errors: tuple[ErrorCount, ...]) -> Reading:
         ask = self._ask
         ask.begin(now)
-        states = self._links.indices()
-        fields = self._field_values(states)
+        fields = self._field_values()
         mig = self._mig_mode()
         partitions = self._mig.read() if mig else ()
         remapped, ecc = self._remapped_rows(), self._ecc()
@@ -119,7 +113,7 @@ class NvmlDevice:
             clocks=self._clocks(),
             throttles=throttles,
             pcie=self._pcie(activity),
-            links=self._links.read(states, fields),
+            links=self._links.read(fields),
             ecc=ecc,
             remapped_rows=remapped,
             retired_pages=self._retired_pages(),
@@ -186,14 +180,9 @@ class NvmlDevice:
         support = self._ask("activity", "nvmlGpmQueryDeviceSupport", self.handle)
         return support is not None and bool(support.isSupportedDevice)
 
-    def _field_values(self, states: tuple[tuple[int, bool], ...]) -> dict[tuple[int, int], float]:
+    def _field_values(self) -> dict[tuple[int, int], float]:
         """All values that NVML gives by number, in one call: (number, scope) -> value."""
-        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0)]
-        if states:
-            wanted.append((SPEED_MBPS_COMMON, 0))
-            for index, active in states:
-                if active:
-                    wanted += [(THROUGHPUT_DATA_TX, index), (THROUGHPUT_DATA_RX, index)]
+        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0), *self._links.wanted_fields()]
         answers = self._ask("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
         if answers is None:
             return {}

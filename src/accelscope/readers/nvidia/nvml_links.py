@@ -1,16 +1,22 @@
 """NVLink through NVML: state, traffic and errors of each link."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from accelscope.model import Link, LinkErrors, pci_address
 from accelscope.readers.nvidia.nvml_ask import Ask
 
-THROUGHPUT_DATA_TX = 138  # field numbers of nvml.h; KiB, scope = link
-THROUGHPUT_DATA_RX = 139
-SPEED_MBPS_COMMON = 90
-_MOST_LINKS = 18
+# Field numbers of nvml.h; the scope is the link. All of them come with the device's one batched call.
+_TRANSMIT_KIB = 138
+_RECEIVE_KIB = 139
+_STATE = 165
+_ERROR_FIELDS = {161: "dl_replay", 162: "dl_recovery", 163: "dl_crc"}
+_SPEED_MBPS = 90  # of the device's links, without a scope
+# Cards before Hopper know these counters only, each with a call of its own.
 _ERROR_COUNTERS = {0: "dl_replay", 1: "dl_recovery", 2: "crc_flit", 3: "crc_data"}
+_MOST_LINKS = 18
+_ACTIVE = 1
 _KIB = 1024
 
 
@@ -18,44 +24,56 @@ class Links:
     def __init__(self, handle: Any, ask: Ask) -> None:
         self._handle = handle
         self._ask = ask
+        self._count: int | None = None
         self._remotes: dict[int, str | None] = {}
+        self._last: dict[int, Link] = {}  # while it was up: counters must not fall when a link goes down
 
-    def indices(self) -> tuple[tuple[int, bool], ...]:
-        """Each link that the card has, and whether it is active."""
-        states = []
+    def wanted_fields(self) -> list[tuple[int, int]]:
+        """(field number, scope) of what `read` takes from the batched call."""
+        if self._count is None:
+            self._count = self._count_links()
+        if not self._count:
+            return []
+        per_link = (_STATE, _TRANSMIT_KIB, _RECEIVE_KIB, *_ERROR_FIELDS)
+        return [(_SPEED_MBPS, 0), *((number, link) for link in range(self._count) for number in per_link)]
+
+    def read(self, fields: Mapping[tuple[int, int], float]) -> tuple[Link, ...]:
+        return tuple(self._link(index, fields) for index in range(self._count or 0))
+
+    def _count_links(self) -> int:
+        """How many links the card has does not change while its driver is loaded."""
         for index in range(_MOST_LINKS):
-            state = self._ask(
-                "links" if index == 0 else f"links.{index}", "nvmlDeviceGetNvLinkState", self._handle, index
-            )
-            if state is None:
-                if index:
-                    self._ask.forget(f"links.{index}")  # the end of the list, not a missing value
-                break
-            states.append((index, bool(state)))
-        return tuple(states)
+            if self._state(index) is None:
+                self._ask.forget(f"links.{index}")  # the end of the list, not a missing value
+                return index
+        return _MOST_LINKS
 
-    def read(
-        self, states: tuple[tuple[int, bool], ...], fields: Mapping[tuple[int, int], float]
-    ) -> tuple[Link, ...]:
-        """`fields` holds what one batched call answered, by (field number, link)."""
-        speed = fields.get((SPEED_MBPS_COMMON, 0))
-        links = []
-        for index, active in states:
-            transmitted = fields.get((THROUGHPUT_DATA_TX, index))
-            received = fields.get((THROUGHPUT_DATA_RX, index))
-            links.append(
-                Link(
-                    "nvlink",
-                    index,
-                    active=active,
-                    remote=self._remote(index) if active else None,
-                    bytes_per_second=speed * 1e6 if speed and active else None,
-                    transmit_bytes_total=None if transmitted is None else transmitted * _KIB,
-                    receive_bytes_total=None if received is None else received * _KIB,
-                    errors=self._errors(index) if active else (),
-                )
-            )
-        return tuple(links)
+    def _state(self, index: int) -> int | None:
+        state: int | None = self._ask(f"links.{index}", "nvmlDeviceGetNvLinkState", self._handle, index)
+        return state
+
+    def _link(self, index: int, fields: Mapping[tuple[int, int], float]) -> Link:
+        state = fields.get((_STATE, index))
+        if state is None:
+            state = self._state(index)
+        if state != _ACTIVE:
+            last = self._last.get(index, Link("nvlink", index))
+            return replace(last, active=None if state is None else False, bytes_per_second=None)
+        speed = fields.get((_SPEED_MBPS, 0))
+        transmitted = fields.get((_TRANSMIT_KIB, index))
+        received = fields.get((_RECEIVE_KIB, index))
+        link = Link(
+            "nvlink",
+            index,
+            active=True,
+            remote=self._remote(index),
+            bytes_per_second=speed * 1e6 if speed else None,
+            transmit_bytes_total=None if transmitted is None else transmitted * _KIB,
+            receive_bytes_total=None if received is None else received * _KIB,
+            errors=self._errors(index, fields),
+        )
+        self._last[index] = link
+        return link
 
     def _remote(self, index: int) -> str | None:
         if index not in self._remotes:
@@ -63,8 +81,11 @@ class Links:
             self._remotes[index] = None if info is None else pci_address(_text(info.busId))
         return self._remotes[index]
 
-    def _errors(self, index: int) -> tuple[LinkErrors, ...]:
-        counted = []
+    def _errors(self, index: int, fields: Mapping[tuple[int, int], float]) -> tuple[LinkErrors, ...]:
+        told = {name: fields.get((number, index)) for number, name in _ERROR_FIELDS.items()}
+        counted = [LinkErrors(name, int(count)) for name, count in told.items() if count is not None]
+        if counted:
+            return tuple(counted)
         for counter, name in _ERROR_COUNTERS.items():
             # One field for all links: a card has this counter or has it not.
             count = self._ask(
