@@ -215,7 +215,8 @@ def test_damaged_output_costs_the_damaged_part(broken_tool: Broken, kind: FaultK
     snapshot = broken_tool.until(
         lambda s: bool(s.readers[0].rejected) or bool(errors(s)), "something was rejected"
     )
-    assert len(snapshot.devices) == len(before.devices)
+    assert [d.id for d in snapshot.devices] == [d.id for d in before.devices]
+    assert not [d.id for d in snapshot.devices if d.health.state is HealthState.LOST]
     broken_tool.clear()
     broken_tool.until(all_fresh, "the tool is whole again")
 
@@ -227,6 +228,40 @@ def test_a_lost_device_through_the_tool(broken_tool: Broken) -> None:
     assert snapshot.devices[1].health.state is HealthState.LOST
     broken_tool.clear()
     broken_tool.until(all_fresh, "it is back")
+
+
+def test_sigterm_ends_at_once_when_the_library_hangs_between_two_collections(tmp_path: Path) -> None:
+    running = Broken(tmp_path)
+    running.agent = AgentProcess(
+        {**running.node.agent_settings(), "collection_interval": "60s"}, tmp_path / "slow-agent"
+    )
+    with running:
+        running.fault(FaultKind.LIBRARY_HANG)
+        time.sleep(0.5)
+        began = time.monotonic()
+        running.agent.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_sigterm_to_a_stopped_agent_is_not_lost(tmp_path: Path) -> None:
+    with Broken(tmp_path) as running:
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+            running.agent._process.send_signal(number)
+            time.sleep(0.1)
+        assert running.agent._process.wait(10) == 0
+
+
+def test_a_lost_device_and_one_that_vanishes_are_two(broken: Broken) -> None:
+    before = broken.until(all_fresh, "all answer")
+    lost, vanished = before.devices[3].id, before.devices[0].id
+    broken.fault(FaultKind.LOST, device=3)
+    broken.until(lambda s: stale(s) == [3], "device 3 is lost")
+    broken.node.set_faults([Fault(kind=FaultKind.LOST, device=3), Fault(kind=FaultKind.VANISHED, device=0)])
+    snapshot = broken.until(lambda s: len(stale(s)) == 2, "device 0 has gone too")
+    assert sorted(d.id for d in snapshot.devices) == sorted(d.id for d in before.devices)
+    gone = {d.id for d in snapshot.devices if d.health.state is HealthState.LOST}
+    assert gone == {lost, vanished}
+    assert snapshot.readers[0].devices_expected == len(before.devices)
 
 
 def test_sigint_ends_it_too(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from accelscope.metrics.exposition import Exposition, number_text
+from accelscope.metrics.exposition import Exposition
+from accelscope.metrics.lines import number_text
 from accelscope.model import (
     Absence,
     AbsenceReason,

@@ -100,3 +100,22 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     hanging = tool(tmp_path / "h", "sleep 60", timeout=0.05)
     reason(hanging)
     assert descriptors() == before
+
+
+def test_children_that_outlive_a_killed_tool_are_killed_too(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    assert reason(tool(tmp_path, f"sleep 60 & echo $! > {pid}; kill -9 $$", timeout=0.5)) == "tool_timeout"
+    end = time.monotonic() + 5
+    stat = Path(f"/proc/{pid.read_text().strip()}/stat")
+    while stat.exists() and " Z " not in stat.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_shorter_time_for_one_run(tmp_path: Path) -> None:
+    slow = tool(tmp_path, "sleep 60", timeout=50)
+    began = time.monotonic()
+    with pytest.raises(ReaderError) as caught:
+        slow.run([], timeout_seconds=0.1)
+    assert caught.value.reason == "tool_timeout"
+    assert time.monotonic() - began < 20

@@ -8,21 +8,30 @@ from accelscope.simulate import (
     DescriptionError,
     Fault,
     FaultKind,
-    ToolError,
     load_node,
     read_node,
     ready_made,
 )
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import CgroupKind, ProcessType
+from accelscope.simulate.vendor import VENDORS
 
 DEVICES = "nvidia: {devices: [{model: h100-80gb}, {model: t4}]}\n"
 
 
 def test_ready_made_nodes_are_those_that_are_promised() -> None:
-    assert ready_made() == ("nvidia-h100x8", "nvidia-mig", "nvidia-mixed", "nvidia-sick")
+    assert {vendor: ready_made(vendor) for vendor in VENDORS} == {
+        "nvidia": ("mixed", "nvidia-h100x8", "nvidia-mig", "nvidia-mixed", "nvidia-sick"),
+        "amd": ("amd-mi250", "amd-mi300-cpx", "amd-mi300x8", "amd-radeon", "mixed"),
+        "ascend": ("ascend-310p", "ascend-910b-x8", "ascend-950", "ascend-a3", "mixed"),
+        "furiosa": ("furiosa-both", "furiosa-rngd", "furiosa-warboy", "mixed"),
+    }
     for name in ready_made():
         assert load_node(name).name == name
-    assert [device.card.model for device in load_node("nvidia-h100x8").nvidia.devices] == ["h100-80gb"] * 8
+    assert set(load_node("mixed").vendors) == set(VENDORS)
+    assert [device.card.model for device in load_node("nvidia-h100x8").of(NvidiaSpec).devices] == [
+        "h100-80gb"
+    ] * 8
 
 
 def test_everything_of_a_description_is_read() -> None:
@@ -56,7 +65,7 @@ faults:
   - {kind: xid, device: 1, code: 48, from: 3, until: 9}
   - {kind: tool_error, error: no_devices}
 """)
-    nvidia, [process] = spec.nvidia, spec.processes
+    nvidia, [process] = spec.of(NvidiaSpec), spec.processes
     assert (spec.name, spec.seed, nvidia.driver_major, nvidia.cuda_version) == ("mine", 7, 535, "12.2")
     assert (nvidia.call_cost_microseconds, nvidia.pcie_window_milliseconds) == (20, 0)
     assert (nvidia.tool.cpu_milliseconds, nvidia.tool.memory_mib) == (30, 16)
@@ -67,12 +76,13 @@ faults:
     assert (process.cgroup.kind, process.cgroup.job) == (CgroupKind.SLURM, 12)
     assert spec.faults == (
         Fault(kind=FaultKind.XID, device=1, code=48, begin=3, until=9),
-        Fault(kind=FaultKind.TOOL_ERROR, error=ToolError.NO_DEVICES),
+        Fault(kind=FaultKind.TOOL_ERROR, error="no_devices"),
     )
 
 
 def test_an_empty_description_is_a_node_without_devices() -> None:
-    assert read_node("node: bare\n").nvidia.devices == ()
+    assert read_node("node: bare\n").vendors == {}
+    assert read_node("nvidia:\n").of(NvidiaSpec).devices == ()  # a driver without a device
 
 
 def process(rest: str) -> str:
@@ -92,7 +102,8 @@ MISTAKES = {
     "seed: [\n": "not YAML: line 2: ",
     "seed: -1\n": "seed: expected a whole number from 0 to",
     "seed: true\n": "seed: expected a whole number from 0 to",
-    "colour: blue\n": "unknown key 'colour'; allowed: node, seed, nvidia, processes, faults",
+    "colour: blue\n": f"unknown key 'colour'; allowed: node, seed, {', '.join(VENDORS)}, processes, faults",
+    "nvida: {devices: [{model: t4}]}\nprocesses: [{name: p}]\n": "unknown key 'nvida'; allowed: node, seed,",
     "nvidia: 5\n": "nvidia: expected a mapping, got 5",
     "nvidia: {driver_version: 590.48}\n": "nvidia.driver_version: 590.48 is not a version such as",
     "nvidia: {call_cost_us: fast}\n": "nvidia.call_cost_us: expected a whole number from 0 to 1000000, got",
@@ -130,7 +141,7 @@ MISTAKES = {
     process("cgroup: lxc"): "processes[0].cgroup.kind: 'lxc' is not known; allowed: pod, docker, slurm, host",
     process("cgroup: {kind: pod, pod_uid: x}"): "processes[0].cgroup.pod_uid: 'x' is not a uid",
     process("pid: 7, count: 2"): "processes[0].pid: one pid for several processes",
-    process("instance: 0"): "processes[0].instance: device 0 has no MIG instances",
+    process("instance: 0"): "processes[0].instance: device 0 is not cut into instances",
     fault("kind: tired"): "faults[0].kind: 'tired' is not known; allowed: lost, vanished, hang,",
     fault("kind: hang"): "faults[0].device: hang needs a device; allowed: 0 to 1; got None",
     fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is of the whole node",

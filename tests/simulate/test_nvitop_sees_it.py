@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from accelscope.simulate import SimulatedNode, ready_made
+from accelscope.simulate.nvidia.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 
@@ -40,7 +41,7 @@ print(json.dumps([
 """
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_nvitop_sees_the_same_devices_memory_and_processes(make_node: MakeNode, name: str) -> None:
     node = make_node(name, at=20)  # before the sick node loses a device
     environment = {**os.environ, "LD_LIBRARY_PATH": str(node.folder / "lib")}
@@ -71,5 +72,5 @@ def test_nvitop_sees_the_same_devices_memory_and_processes(make_node: MakeNode, 
                 for mig in gpu.mig
             ],
         }
-        for gpu in node.gpus()
+        for gpu in node.readings(NvidiaDriver)
     ]

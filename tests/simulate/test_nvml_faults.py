@@ -10,6 +10,7 @@ import pynvml
 import pytest
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
+from accelscope.simulate.nvidia.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]
@@ -68,12 +69,18 @@ def test_hung_device_blocks_calls_on_it_alone_until_the_fault_ends(
         processes = Background(nvml.nvmlDeviceGetComputeRunningProcesses, handles[3])
         assert power.blocked()
         assert processes.blocked()
-        assert nvml.nvmlDeviceGetPowerUsage(handles[4]) == node.gpus()[4].power_average_milliwatts
+        assert (
+            nvml.nvmlDeviceGetPowerUsage(handles[4])
+            == node.readings(NvidiaDriver)[4].power_average_milliwatts
+        )
         assert nvml.nvmlDeviceGetCount() == 8
         # What the library has read before it remembers, as the real one does.
-        assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3)) == node.gpus()[3].gpu.uuid
+        assert (
+            nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3))
+            == node.readings(NvidiaDriver)[3].gpu.uuid
+        )
         node.set_faults([])
-        assert power.finished() == node.gpus()[3].power_average_milliwatts
+        assert power.finished() == node.readings(NvidiaDriver)[3].power_average_milliwatts
         assert len(processes.finished()) == 4
 
 
@@ -120,7 +127,7 @@ def test_sick_device_answers_with_its_error_and_recovers(
 
 def test_lost_device_has_no_handle_any_more(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
-        uuid = node.gpus()[5].gpu.uuid
+        uuid = node.readings(NvidiaDriver)[5].gpu.uuid
         node.set_faults(device_fault(FaultKind.LOST, 5))
         for call, argument in ((nvml.nvmlDeviceGetHandleByIndex, 5), (nvml.nvmlDeviceGetHandleByUUID, uuid)):
             with pytest.raises(pynvml.NVMLError_GpuIsLost):
@@ -146,7 +153,7 @@ def test_loss_is_told_to_who_waits_for_events(node: SimulatedNode, open_nvml: Op
 def test_vanished_device_is_not_counted_and_the_others_move_up(
     node: SimulatedNode, open_nvml: OpenNvml
 ) -> None:
-    uuids = [gpu.gpu.uuid for gpu in node.gpus()]
+    uuids = [gpu.gpu.uuid for gpu in node.readings(NvidiaDriver)]
     with open_nvml(node) as nvml:
         old = nvml.nvmlDeviceGetHandleByIndex(2)
         node.set_faults(device_fault(FaultKind.VANISHED, 2))

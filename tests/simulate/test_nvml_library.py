@@ -12,7 +12,9 @@ import pynvml
 import pytest
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, ready_made
+from accelscope.simulate.nvidia.driver import NvidiaDriver
 from accelscope.simulate.nvidia.readings import GpuReading, ProcessReading
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import ProcessType
 
 MakeNode = Callable[..., SimulatedNode]
@@ -42,17 +44,17 @@ def or_absent(wanted: Any) -> Any:
 
 
 def answering(node: SimulatedNode) -> list[GpuReading]:
-    return [gpu for gpu in node.gpus() if gpu.fault is None]
+    return [gpu for gpu in node.readings(NvidiaDriver) if gpu.fault is None]
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
-        assert nvml.nvmlSystemGetDriverVersion() == node.spec.nvidia.driver_version
-        major, minor = map(int, node.spec.nvidia.cuda_version.split("."))
+        assert nvml.nvmlSystemGetDriverVersion() == node.spec.of(NvidiaSpec).driver_version
+        major, minor = map(int, node.spec.of(NvidiaSpec).cuda_version.split("."))
         assert nvml.nvmlSystemGetCudaDriverVersion_v2() == 1000 * major + 10 * minor
-        assert nvml.nvmlDeviceGetCount() == len(node.gpus())
+        assert nvml.nvmlDeviceGetCount() == len(node.readings(NvidiaDriver))
         for gpu in answering(node):
             handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             card = gpu.gpu.card
@@ -74,7 +76,7 @@ def test_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
             assert (extended.baseClass, extended.busId) == (card.pci_class >> 8, gpu.gpu.bus_id)
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
@@ -125,7 +127,7 @@ def test_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> No
             )
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_errors_and_links(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
@@ -186,7 +188,7 @@ def expected(processes: list[ProcessReading]) -> set[tuple[Any, ...]]:
     }
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_processes(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
@@ -204,7 +206,7 @@ def test_processes(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
             assert seen(nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) == of(ProcessType.MPS)
             for process in gpu.processes:
                 assert nvml.nvmlSystemGetProcessName(process.pid) == process.path
-            _check_utilization(nvml, handle, gpu, by_process=node.spec.nvidia.process_utilization)
+            _check_utilization(nvml, handle, gpu, by_process=node.spec.of(NvidiaSpec).process_utilization)
 
 
 def _check_utilization(nvml: Any, handle: Any, gpu: GpuReading, *, by_process: bool) -> None:
@@ -236,14 +238,14 @@ def test_old_process_list_layout(ready_node: MakeNode, open_nvml: OpenNvml) -> N
         assert call(handle, ctypes.byref(count), None) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
         array = (ProcessInfoV1 * count.value)()
         assert call(handle, ctypes.byref(count), array) == pynvml.NVML_SUCCESS
-        wanted = [(p.pid, p.memory_bytes) for p in node.gpus()[1].processes]
+        wanted = [(p.pid, p.memory_bytes) for p in node.readings(NvidiaDriver)[1].processes]
         assert [(p.pid, p.usedGpuMemory) for p in array] == wanted
 
 
 def test_mig_devices(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
-        for gpu in node.gpus():
+        for gpu in node.readings(NvidiaDriver):
             parent = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             assert nvml.nvmlDeviceGetMigMode(parent) == [int(gpu.gpu.partitioned)] * 2
             assert nvml.nvmlDeviceGetMaxMigDeviceCount(parent) == 7
@@ -313,10 +315,10 @@ def test_gpm_shows_the_present_on_a_still_node_and_the_mean_on_a_moving_one(
         def take(sample: Any) -> None:
             nvml.nvmlGpmSampleGet(handle, sample)
 
-        first = {a.metric: a for a in node.gpus()[0].activity}
+        first = {a.metric: a for a in node.readings(NvidiaDriver)[0].activity}
         still = activity(nvml, take, lambda: None)
         moving = activity(nvml, take, lambda: node.write(30))
-        last = {a.metric: a for a in node.gpus()[0].activity}
+        last = {a.metric: a for a in node.readings(NvidiaDriver)[0].activity}
         for metric, shown in still.items():
             assert shown == pytest.approx(first[metric].percent, abs=1e-5)
             mean = (last[metric].integral - first[metric].integral) / 20
@@ -328,7 +330,7 @@ def test_gpm_of_a_mig_instance_and_of_a_card_without_it(ready_node: MakeNode, op
     node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
-        for instance, wanted in node.gpus()[0].instance_activity:
+        for instance, wanted in node.readings(NvidiaDriver)[0].instance_activity:
             shown = activity(
                 nvml,
                 lambda sample, gi=instance: nvml.nvmlGpmMigSampleGet(handle, gi, sample),  # type: ignore[misc]
@@ -381,7 +383,7 @@ def test_every_xid_is_delivered_once_per_event_set(make_node: MakeNode, open_nvm
 def test_handles_by_uuid_address_and_serial(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = ready_node("nvidia-h100x8")
     with open_nvml(node) as nvml:
-        for gpu in node.gpus():
+        for gpu in node.readings(NvidiaDriver):
             address = gpu.gpu.bus_id
             for handle in (
                 nvml.nvmlDeviceGetHandleByUUID(gpu.gpu.uuid),

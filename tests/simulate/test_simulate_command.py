@@ -30,7 +30,11 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(ready_made())
-    assert all(len(line.split()) > 3 for line in lines)
+    assert all(len(line.split()) > 3 and line.endswith(".") for line in lines)
+    assert "8 nvidia" in next(line for line in lines if line.startswith("nvidia-h100x8"))
+    assert command("list", "--vendor", "nvidia") == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == list(ready_made("nvidia"))
     assert command("show", "nvidia-mig") == 0
     assert capsys.readouterr().out == load_node("nvidia-mig").text
 
@@ -41,7 +45,7 @@ def test_build_tells_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureF
     assert command("build", "nvidia-mig", folder, "--at", "60") == 0
     output = capsys.readouterr().out
     assert f"--nvml-library {folder}/lib/libnvidia-ml.so.1" in output
-    assert f"LD_LIBRARY_PATH={folder}/lib" in output
+    assert f"LD_LIBRARY_PATH={folder}/lib PATH={folder}/bin:" in output
     assert "system.time_us=60000000\n" in (folder / "state/nvml").read_text()
 
 
@@ -60,6 +64,7 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
     assert shown("tool_error", "--error", "no_devices") == "set: hang of device 3, tool_error"
     assert shown("hang", "--device", 3, "--clear") == "set: tool_error"
     assert "gpu3.fault" not in (folder / "state/nvml").read_text()
+    assert shown("tool_hang", "--tool", "nvidia-smi") == "set: tool_error, tool_hang of nvidia-smi"
     assert shown("--clear") == "set: nothing"
     assert command("fault", folder, "hang", "--device", 3, "--clear") == 2
     assert "hang is not set; set: nothing" in capsys.readouterr().err
@@ -72,6 +77,14 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
         (("fault", "nowhere", "hot"), "nowhere: not a simulated node: No such file or directory"),
         (("fault", "node", "hot"), "fault.device: hot needs a device; allowed: 0 to 2; got None"),
         (("fault", "node", "tool_error"), "fault.error: for tool_error one of: no_devices,"),
+        (
+            ("fault", "node", "tool_hang", "--tool", "amd-smi"),
+            "fault.tool: for faults of a tool one of: nvidia-smi;",
+        ),
+        (
+            ("fault", "node", "xid", "--device", "0", "--code", "0"),
+            "fault.code: expected a whole number from 1",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
@@ -97,6 +110,8 @@ def test_mistakes_are_one_line_and_exit_code_2(
         (("fault", "node", "tired"), "'tired' is not known; allowed: lost, vanished,"),
         (("build", "nvidia-mig", "node", "--at", "soon"), "'soon' is not a number of seconds"),
         (("run", "nvidia-mig", "node", "--period", "0"), "'0' is too short"),
+        (("fault", "node", "xid", "--code", "79h"), "'79h' is not a number such as 31"),
+        (("list", "--vendor", "matrox"), "invalid choice: 'matrox' (choose from 'nvidia'"),
     ],
 )
 def test_bad_options_name_what_is_allowed(

@@ -12,19 +12,21 @@ from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
 from accelscope.simulate.nvidia.dynamics import GpuDynamics
 from accelscope.simulate.nvidia.gpu import gpus_of
 from accelscope.simulate.nvidia.readings import GpuReading
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.workload import place
 
 TIMES = st.floats(0, 1e6)
-SPECS = [load_node(name) for name in ready_made()]
+SPECS = [load_node(name) for name in ready_made("nvidia")]
 SHAPES = [LoadCurve(shape, 0.8, DEFAULT_PERIOD_SECONDS[shape], 0.3) for shape in Shape]
 
 
 def readings(spec: NodeSpec, at: float, faults: FaultLog | None = None) -> list[GpuReading]:
     log = faults or FaultLog(spec.faults)
-    placements = place(spec)
+    placements = [placement for placement in place(spec) if placement.process.spec.vendor == "nvidia"]
     return [
-        GpuDynamics(gpu, placements).reading(at, log.of_device(gpu.slot), gpu.slot) for gpu in gpus_of(spec)
+        GpuDynamics(gpu, placements).reading(at, log.of_device(gpu.slot), gpu.slot)
+        for gpu in gpus_of(spec.of(NvidiaSpec), spec.seed)
     ]
 
 
@@ -50,13 +52,13 @@ def test_a_process_loads_nothing_outside_its_time() -> None:
     assert curve.integral(1000) == curve.integral(200) > curve.integral(150)
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_same_seed_same_node_and_another_seed_another(name: str) -> None:
     text = load_node(name).text
     assert readings(read_node(text), 77.7) == readings(read_node(text), 77.7)
     other = read_node(text.replace("seed: 81", "seed: 91"))
     uuids = {gpu.gpu.uuid for spec in (read_node(text), other) for gpu in readings(spec, 0)}
-    assert len(uuids) == 2 * len(other.nvidia.devices)
+    assert len(uuids) == 2 * len(other.of(NvidiaSpec).devices)
 
 
 def counters(gpu: GpuReading) -> list[int]:

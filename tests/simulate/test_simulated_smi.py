@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, ToolError, ready_made
-from accelscope.simulate.nvidia.smi_state import TOOL_ERRORS
+from accelscope.simulate import Fault, FaultKind, SimulatedNode, ready_made
+from accelscope.simulate.nvidia.driver import NvidiaDriver
+from accelscope.simulate.nvidia.smi_state import TOOL_ERRORS, ToolError
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 
 MakeNode = Callable[..., SimulatedNode]
 MIB = 1 << 20
@@ -51,7 +53,7 @@ def test_query_with_header_and_units(ready_node: MakeNode) -> None:
         "serial",
     ]
     assert len(rows) == 4
-    for row, gpu in zip(rows, node.gpus(), strict=True):
+    for row, gpu in zip(rows, node.readings(NvidiaDriver), strict=True):
         assert row == [
             str(gpu.index),
             gpu.gpu.card.name,
@@ -68,13 +70,15 @@ def test_query_with_header_and_units(ready_node: MakeNode) -> None:
 def test_query_without_header_and_units(make_node: MakeNode) -> None:
     node = make_node("nvidia-mixed")
     output = text(node, "--query-gpu=memory.total,uuid", "--format=csv,noheader,nounits")
-    assert output == "".join(f"{g.memory_total_bytes // MIB}, {g.gpu.uuid}\n" for g in node.gpus())
+    assert output == "".join(
+        f"{g.memory_total_bytes // MIB}, {g.gpu.uuid}\n" for g in node.readings(NvidiaDriver)
+    )
 
 
 @pytest.mark.parametrize("option", ["1", "uuid", "00000000:28:00.0", "0000:28:00.0"])
 def test_query_of_one_device(ready_node: MakeNode, option: str) -> None:
     node = ready_node("nvidia-h100x8")
-    wanted = node.gpus()[1].gpu.uuid
+    wanted = node.readings(NvidiaDriver)[1].gpu.uuid
     for arguments in (["-i", wanted if option == "uuid" else option], [f"--id={option}"]):
         if option == "uuid" and arguments[0] != "-i":
             continue
@@ -144,7 +148,7 @@ def test_pmon_has_the_columns_of_the_driver(
     assert names.lstrip("# ").split() == columns.split()
     assert units.startswith("# Idx")
     cells = dict(zip(columns.split(), busy.split(), strict=True))
-    process = node.gpus()[0].processes[0]
+    process = node.readings(NvidiaDriver)[0].processes[0]
     assert (cells["gpu"], cells["pid"], cells["type"]) == ("0", str(process.pid), "C")
     assert cells["command"] == "a-name-of-more-"
     assert cells.get("fb", "100") == "100"
@@ -163,7 +167,7 @@ def test_pmon_of_several_samples_with_date_and_time(ready_node: MakeNode) -> Non
 def test_list(ready_node: MakeNode) -> None:
     node = ready_node("nvidia-mig")
     wanted = []
-    for gpu in node.gpus():
+    for gpu in node.readings(NvidiaDriver):
         wanted.append(f"GPU {gpu.index}: {gpu.gpu.card.name} (UUID: {gpu.gpu.uuid})")
         wanted += [f"  MIG {m.part.name:<11} Device {m.part.index:>2}: (UUID: {m.uuid})" for m in gpu.mig]
     assert text(node, "-L").splitlines() == wanted
@@ -177,22 +181,22 @@ def test_compute_apps_leave_graphics_out(make_node: MakeNode) -> None:
     assert header == "gpu_uuid, pid, used_gpu_memory [MiB], process_name"
     assert rows == [
         f"{gpu.gpu.uuid}, {p.pid}, {(p.memory_bytes or 0) // MIB} MiB, /usr/bin/{p.name}"
-        for gpu in node.gpus()
+        for gpu in node.readings(NvidiaDriver)
         for p in gpu.processes
         if p.placement.type != "G"
     ]
     assert not any("Xorg" in row for row in rows)
 
 
-@pytest.mark.parametrize("name", ready_made())
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_xml(make_node: MakeNode, name: str) -> None:
     node = make_node(name, at=20)
     # The tool's own output, whose DOCTYPE this parser does not follow.
     root = ET.fromstring(text(node, "-q", "-x"))
-    assert root.findtext("driver_version") == node.spec.nvidia.driver_version
-    assert root.findtext("attached_gpus") == str(len(node.gpus()))
+    assert root.findtext("driver_version") == node.spec.of(NvidiaSpec).driver_version
+    assert root.findtext("attached_gpus") == str(len(node.readings(NvidiaDriver)))
     elements = root.findall("gpu")
-    for element, gpu in zip(elements, node.gpus(), strict=True):
+    for element, gpu in zip(elements, node.readings(NvidiaDriver), strict=True):
         assert element.get("id") == gpu.gpu.bus_id
         assert element.findtext("uuid") == gpu.gpu.uuid
         assert element.findtext("fb_memory_usage/used") == f"{gpu.memory_used_bytes // MIB} MiB"
@@ -220,7 +224,10 @@ def test_xml(make_node: MakeNode, name: str) -> None:
 def test_xml_power_is_where_the_driver_puts_it(make_node: MakeNode, driver: str, path: str) -> None:
     node = make_node(OLD % driver)
     root = ET.fromstring(text(node, "-q", "-x"))
-    assert root.findtext(f"gpu/{path}") == f"{node.gpus()[0].power_average_milliwatts / 1000:.2f} W"
+    assert (
+        root.findtext(f"gpu/{path}")
+        == f"{node.readings(NvidiaDriver)[0].power_average_milliwatts / 1000:.2f} W"
+    )
 
 
 def test_version(ready_node: MakeNode) -> None:
@@ -274,7 +281,7 @@ def test_faults_of_driver_and_library_show_in_the_tool(
 
 
 def test_node_without_devices_has_none(make_node: MakeNode) -> None:
-    result = smi(make_node("node: bare\n"), *QUERY)
+    result = smi(make_node("nvidia: {}\n"), *QUERY)
     assert (result.returncode, result.stdout) == (6, b"No devices were found\n")
 
 

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from accelscope import __version__
 from accelscope.agent.collector import Collector, Pace
@@ -17,9 +16,11 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.processes import ProcessTable
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
+from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Vendor
 from accelscope.readers.registry import open_reader
+from accelscope.readers.tool import end_running_tools
 from accelscope.serve import Server, Tls, TokenFile
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Agent:
 
     def stop(self) -> None:
         self.collector.stop()
+        end_running_tools()
         self.server.stop()
 
     def _take_up_changes(self) -> None:
@@ -110,7 +112,6 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     agent = Agent(loaded, arguments, environ)
     asked = _Signals()
     agent.start()
-    scheme = "https" if settings.tls_certificate else "http"
     host, port = agent.server.address[:2]
     log.info(
         "accelscope agent %s serves %s",
@@ -120,7 +121,6 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     )
     if settings.token_file is None and settings.tls_client_ca is None:
         log.info("anybody who reaches the port may read; set --token-file or --tls-client-ca to guard it")
-    log.debug("scheme %s", scheme)
     name = asked.wait()
     log.info("%s: stopping", name)
     agent.stop()
@@ -128,22 +128,26 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
 
 
 class _Signals:
-    """Waits for a signal to end. A handler may run at any instant and so only writes a byte."""
+    """Waits for a signal to end. The interpreter's own C handler writes the signal's number to the pipe,
+    whichever thread it reached: a Python handler would have to wait until the main thread runs."""
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe()
+        self._read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        os.write(self._write, bytes((number,)))
+            signal.signal(number, lambda *_: None)
 
     def wait(self) -> str:
-        return signal.Signals(os.read(self._read, 1)[0]).name
+        while True:
+            number = os.read(self._read, 1)[0]
+            if number in (signal.SIGTERM, signal.SIGINT):
+                return signal.Signals(number).name
 
 
 def _exposition(settings: AgentSettings) -> Exposition:
     return Exposition(
+        dialects=dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix),
         allow=settings.metric_allowlist,
         deny=settings.metric_denylist,
         max_process_series=settings.max_process_series,

@@ -70,7 +70,7 @@ class Collector:
     def run(self) -> None:
         due = self._monotonic()
         while not self._stopped:
-            self._wait_until(due)
+            self._wait_until(due + self._jitter() if self._agent.collections else due)
             if self._stopped:
                 return
             try:
@@ -119,8 +119,11 @@ class Collector:
         if due < self._monotonic():
             self._agent = replace(self._agent, overruns=self._agent.overruns + 1)
             due = self._monotonic()
-        # Keeps a thousand nodes from asking at the same instant.
-        return due + self.pace.jitter * interval * int.from_bytes(os.urandom(2)) / 2**16
+        return due
+
+    def _jitter(self) -> float:
+        """Keeps a thousand nodes from asking at the same instant; it does not add up over collections."""
+        return self.pace.jitter * self.pace.interval_seconds * int.from_bytes(os.urandom(2)) / 2**16
 
     def _wait_for_readers(self, until: float) -> None:
         while not self._stopped and any(runner.busy for runner in self._runners):

@@ -49,8 +49,9 @@ class Pages:
         self._last_at = 0.0
 
     def publish(self, snapshot: Snapshot) -> None:
-        self._last = Collection(snapshot, self.exposition.render(snapshot))
+        collection = Collection(snapshot, self.exposition.render(snapshot))
         self._last_at = self._monotonic()
+        self._last = collection
 
     def routes(self) -> dict[str, Handler | Route]:
         return {

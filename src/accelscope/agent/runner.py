@@ -14,13 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from accelscope.agent.stale import lost_device, stale_device, unidentified_device
-from accelscope.model import Counted, Device, Process, ReaderState, Reading, Rejection
+from accelscope.model import Counted, Device, Process, ReaderState, Reading, Rejection, device_id
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
 
 SURVEY: Final = ""  # the key of calls that belong to no device
 _MOST_KNOWN_DEVICES = 1024
+_INCOMPLETE = ReaderError(
+    "incomplete", "the driver's answer could not be read whole, and this device is not in it"
+)
 _NOT_SHOWN = DeviceLost("the driver no longer shows this device", reason="not_shown")
 
 
@@ -43,6 +46,7 @@ class _Slot:
 
     reading: Reading | None = None
     error: ReaderError | None = None
+    asked_at: float = 0.0  # by the monotonic clock
 
 
 @dataclass(slots=True)
@@ -91,6 +95,7 @@ class Runner:
         self._duration: float | None = None
         self._last_success: float | None = None
         self._said = ""
+        self._internal_error = ""  # the last one that was logged
         self._stopped = False
 
     def begin(self) -> None:
@@ -123,12 +128,13 @@ class Runner:
         self._take(call.key, ReaderError("timeout", f"no answer from the driver within {seconds:g} s"))
 
     def stop(self) -> None:
-        """Holds `changed`. Threads inside a driver call are daemons: they end with the process."""
+        """Holds `changed`. Threads inside a driver call are daemons: they end with the process. The driver is
+        let go of in a thread of its own, because that too may hang."""
         self._stopped = True
         self._token = None
         self._changed.notify_all()
         if not self._hung and self._call is None:
-            self._reader.close()
+            threading.Thread(target=self._reader.close, name="close", daemon=True).start()
 
     def _replace_worker(self) -> None:
         self._token = object()
@@ -144,6 +150,8 @@ class Runner:
                 if token is not self._token:
                     return
                 key = self._todo.popleft()
+                if key in self._slots:
+                    self._slots[key].asked_at = self._monotonic()
                 seconds = self.deadlines.device_seconds if key else self.deadlines.survey_seconds
                 self._call = _Call(key, self._monotonic() + seconds)
                 self._changed.notify_all()  # the loop waits no longer than this call's deadline
@@ -161,8 +169,11 @@ class Runner:
         except ReaderError as error:
             return error
         except Exception as error:  # a fault in one reader must not cost the others
-            log.exception("the %s reader failed in a way it does not know", self._reader.vendor)
-            return ReaderError("internal", f"{type(error).__name__}: {error}")
+            text = f"{type(error).__name__}: {error}"
+            if text != self._internal_error:
+                self._internal_error = text
+                log.exception("the %s reader failed in a way it does not know", self._reader.vendor)
+            return ReaderError("internal", text)
 
     def _take(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
         if isinstance(outcome, Survey):
@@ -191,7 +202,9 @@ class Runner:
         self._slots = {key: self._slots.get(key, _Slot()) for key in survey.keys}
         self._count_rejected(survey.rejected)
         self._tally.errors.update(survey.warnings)
-        self._todo.extend(key for key in survey.keys if key not in self._hung)
+        # Those that were not reached in the pass before come first, so that slow ones do not starve them.
+        asked = {key: self._slots[key].asked_at for key in survey.keys if key not in self._hung}
+        self._todo.extend(sorted(asked, key=lambda key: asked[key]))
 
     def _take_device(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
         slot = self._slots.setdefault(key, _Slot())
@@ -230,13 +243,15 @@ class Runner:
             elif slot.error is not None:
                 devices.append(self._stale(key, slot))
         shown = {device.id for device in devices}
-        for device in self._known.values():
-            if device.id in shown:
-                continue
-            if error is not None:
-                devices.append(stale_device(device, error))
-            else:
-                devices.append(lost_device(device, _NOT_SHOWN))
+        missing = [device for device in self._known.values() if device.id not in shown]
+        # One that answers nothing any more, not even who it is, is one of those that are missing.
+        nameless = [d for d in devices if d.id == device_id(d.vendor, index=d.index)]
+        for device in nameless[: len(missing)]:
+            devices.remove(device)
+        if error is None and self._survey is not None and not self._survey.complete:
+            error = _INCOMPLETE
+        for device in missing:
+            devices.append(lost_device(device, _NOT_SHOWN) if error is None else stale_device(device, error))
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
@@ -265,7 +280,7 @@ class Runner:
             reason=reason,
             duration_seconds=self._duration,
             last_success=self._last_success,
-            devices_expected=max(self.expected, len(devices)),
+            devices_expected=max(self.expected, len(devices), self._survey.expected if self._survey else 0),
             devices_seen=fresh,
             abandoned_calls=len(self._hung),
             errors=_counted(self._tally.errors),

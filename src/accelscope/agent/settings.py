@@ -22,6 +22,7 @@ from accelscope.config import (
     setting,
 )
 from accelscope.config.log import FORMATS, LEVELS
+from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.readers.contract import Paths, ReaderOptions
@@ -108,6 +109,19 @@ class AgentSettings:
     )
     labels: Mapping[str, str] = setting(
         NO_LABELS, LABELS, "Labels of this node, put on accelerator_info.", group="Metrics"
+    )
+    dialect: tuple[str, ...] = setting(
+        (),
+        List(Choice(*dialects.NAMES)),
+        "Other exporters' names to show beside the native ones, for dashboards that use them.",
+        group="Metrics",
+    )
+    amd_dialect_prefix: str = setting(
+        "",
+        Text("the beginning of a metric name, such as amd_", r"([A-Za-z_:][A-Za-z0-9_:]*)?"),
+        "What the names of the dialect amd begin with; AMD's charts set amd_.",
+        group="Metrics",
+        metavar="PREFIX",
     )
 
     exporter_host: str = setting(
@@ -226,6 +240,9 @@ class AgentSettings:
         taken = sorted(_TAKEN_LABELS & self.labels.keys())
         if taken:
             raise ConfigError(f"--labels: {', '.join(taken)} is a label that accelerator_info has already")
+        conflict = dialects.conflict(self.dialect)
+        if conflict is not None:
+            raise ConfigError(f"--dialect: {conflict}")
         if self.metrics_path in _OPEN_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
 

@@ -1,6 +1,7 @@
 """`accelscope simulate`: nodes without hardware."""
 
 import argparse
+import itertools
 import signal
 import sys
 import threading
@@ -14,14 +15,14 @@ from accelscope.simulate import (
     FaultKind,
     NodeRunning,
     SimulatedNode,
-    ToolError,
     load_node,
     ready_made,
 )
+from accelscope.simulate.vendor import VENDORS
 
 _DESCRIPTION = """\
-Make a folder that looks like a node with accelerators: the vendor's library and tool, /proc, /sys and /dev,
-with a load that moves. The ordinary agent is pointed at it by its ordinary settings.
+Make a folder that looks like a node with accelerators of one vendor or several: their libraries and tools,
+/proc, /sys and /dev, with a load that moves. The ordinary agent is pointed at it by its ordinary settings.
 """
 _EXAMPLES = """\
 examples:
@@ -31,6 +32,10 @@ examples:
   accelscope simulate fault /tmp/node hang --device 3 --clear     ... and mend it
   accelscope simulate show nvidia-h100x8 > mine.yaml   begin a description of your own
   accelscope simulate build mine.yaml /tmp/mine --at 60   one instant, standing still
+"""
+_FAULT_NOTE = """\
+A vendor has only some of them; what it has not, and which codes, tools and errors it knows, is told when
+something else is asked for.
 """
 
 
@@ -44,7 +49,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="names of the ready-made nodes")
+    listing = actions.add_parser("list", help="names of the ready-made nodes")
+    listing.add_argument("--vendor", choices=list(VENDORS), help="only nodes with devices of this vendor")
     show = actions.add_parser("show", help="print the description of a node")
     show.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
     build = _node_parser(actions, "build", "make the folder, showing one instant")
@@ -74,14 +80,16 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
         "fault",
         help="break something of a node, or mend it",
         description="Set a fault of a simulated node, or end it with --clear. Without a kind: what is set.",
-        epilog=f"kinds:\n{kinds}\n\nerrors of tool_error: {', '.join(ToolError)}",
+        epilog=f"kinds:\n{kinds}\n\n{_FAULT_NOTE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder")
     parser.add_argument("kind", metavar="KIND", nargs="?", type=_kind, help="see below")
+    parser.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose")
     parser.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
-    parser.add_argument("--code", type=int, metavar="XID", help="for xid")
-    parser.add_argument("--error", choices=list(ToolError), help="for tool_error")
+    parser.add_argument("--code", type=_code, metavar="N", help="for errors that have a code: which")
+    parser.add_argument("--tool", metavar="NAME", help="for a vendor that has several tools: which")
+    parser.add_argument("--error", metavar="NAME", help="for tool_error: which")
     parser.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
 
 
@@ -100,6 +108,13 @@ def _period(text: str) -> float:
     if value < 0.05:
         raise argparse.ArgumentTypeError(f"{text!r} is too short; at least 0.05 seconds")
     return value
+
+
+def _code(text: str) -> int:
+    try:
+        return int(text, 0)  # vendors write theirs with 0x
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 31 or 0x80e01801") from None
 
 
 def _kind(text: str) -> FaultKind:
@@ -122,14 +137,23 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
 
 
-def _list(_: argparse.Namespace) -> int:
-    width = max(map(len, ready_made()))
-    for name in ready_made():
+def _list(arguments: argparse.Namespace) -> int:
+    rows = []
+    for name in ready_made(arguments.vendor):
         spec = load_node(name)
-        # The first comment of a description says what it is.
-        lines = (line.lstrip("# ") for line in spec.text.splitlines() if line.startswith("#"))
-        print(f"{name:<{width}}  {next(lines, '')}")
+        devices = " + ".join(f"{own.device_count} {vendor}" for vendor, own in spec.vendors.items())
+        rows.append((name, devices, _summary(spec.text)))
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:2]]
+    for name, devices, text in rows:
+        print(f"{name:<{widths[0]}}  {devices:<{widths[1]}}  {text}")
     return 0
+
+
+def _summary(description: str) -> str:
+    """The first sentence of the comment that a description begins with."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), description.splitlines())
+    sentence, dot, _ = " ".join(line.lstrip("# ") for line in comment).partition(".")
+    return sentence + dot
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -164,8 +188,7 @@ def _print_directions(node: SimulatedNode) -> None:
     flags = [f"--{name.replace('_', '-')} {value}" for name, value in node.agent_settings().items()]
     print(f"{node.spec.name} is in {node.folder}. An agent sees it with:\n")
     print("  accelscope agent \\\n    " + " \\\n    ".join(flags) + "\n")
-    library = Path(node.agent_settings()["nvml_library"]).parent
-    print(f"and other tools with LD_LIBRARY_PATH={library}", flush=True)
+    print(f"and other tools with LD_LIBRARY_PATH={node.folder}/lib PATH={node.folder}/bin:$PATH", flush=True)
 
 
 def _fault(arguments: argparse.Namespace) -> int:
@@ -174,9 +197,8 @@ def _fault(arguments: argparse.Namespace) -> int:
     if arguments.kind is None:
         _change(node, () if arguments.clear else current, changed=arguments.clear)
         return 0
-    wanted = node.checked_fault(
-        kind=arguments.kind, device=arguments.device, code=arguments.code, error=arguments.error
-    )
+    keys = ("kind", "vendor", "device", "code", "tool", "error")
+    wanted = node.checked_fault({key: getattr(arguments, key) for key in keys})
     others = tuple(fault for fault in current if not fault.same_as(wanted))
     if arguments.clear and len(others) == len(current):
         raise DescriptionError(f"{arguments.kind} is not set; set: {_named(current)}")
@@ -194,5 +216,11 @@ def _change(node: SimulatedNode, faults: Iterable[Fault], *, changed: bool) -> N
 
 
 def _named(faults: Iterable[Fault]) -> str:
-    names = [f"{f.kind}" + ("" if f.device is None else f" of device {f.device}") for f in faults]
-    return ", ".join(names) or "nothing"
+    return ", ".join(map(_name, faults)) or "nothing"
+
+
+def _name(fault: Fault) -> str:
+    whose = [word for word in (fault.vendor, fault.tool) if word]
+    if fault.device is not None:
+        whose.append(f"device {fault.device}")
+    return f"{fault.kind} of {' '.join(whose)}" if whose else str(fault.kind)

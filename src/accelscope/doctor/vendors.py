@@ -13,7 +13,12 @@ from accelscope.doctor.check import Area, Check
 from accelscope.doctor.subject import Subject
 from accelscope.model import Vendor
 
-_MODULES = {Vendor.NVIDIA: "accelscope.doctor.nvidia.examination"}
+_MODULES = {
+    Vendor.NVIDIA: "accelscope.doctor.nvidia.examination",
+    Vendor.AMD: "accelscope.doctor.amd.examination",
+    Vendor.ASCEND: "accelscope.doctor.ascend.examination",
+    Vendor.FURIOSA: "accelscope.doctor.furiosa.examination",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ made once. Label strings of devices are kept from one collection to the next: th
 """
 
 import gzip
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -13,7 +12,10 @@ from functools import cached_property
 from operator import attrgetter
 
 from accelscope.metrics.catalogue import CATALOGUE
+from accelscope.metrics.dialects import Dialect
+from accelscope.metrics.dialects.page import blocks as dialect_blocks
 from accelscope.metrics.family import AgentView, Family, ReaderView, Scope
+from accelscope.metrics.lines import escape, label_text, number_text
 from accelscope.model import Device, Process, Snapshot
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,6 +56,7 @@ class Exposition:
         self,
         *,
         families: Iterable[Family] = CATALOGUE,
+        dialects: Iterable[Dialect] = (),
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         max_process_series: int = 1000,
@@ -61,24 +64,23 @@ class Exposition:
         chosen = [f for f in families if _chosen(f.name, allow, deny)]
         self._families = {scope: [f for f in chosen if f.scope is scope] for scope in Scope}
         self._order = chosen
+        self._dialects = [dialect.only(lambda name: _chosen(name, allow, deny)) for dialect in dialects]
         self._max_process_series = max_process_series
         self._device_labels: dict[tuple[str, int | None], str] = {}
 
     def render(self, snapshot: Snapshot) -> Page:
         # The node's own labels stand on the info series only: elsewhere they would multiply every series.
-        info_suffix = _labels(
-            ("node", *(k for k, _ in snapshot.labels)), (snapshot.node, *(v for _, v in snapshot.labels))
-        )
+        info_suffix = label_text((("node", snapshot.node), *snapshot.labels))
         devices: Scoped = [(d, self._labels_of(d)) for d in snapshot.devices]
         by_id = {d.id: labels for d, (_, labels) in zip(snapshot.devices, devices, strict=True)}
         partitions: Scoped = [
             (p, f'{by_id[d.id]},partition="{escape(p.id)}"') for d in snapshot.devices for p in d.partitions
         ]
-        processes, dropped = self._select(snapshot.processes, by_id)
+        processes, dropped = self._select(snapshot, by_id)
         scoped: dict[Scope, Scoped] = {
             Scope.DEVICE: devices,
             Scope.PARTITION: partitions,
-            Scope.PROCESS: processes,
+            Scope.PROCESS: [*processes],
             Scope.READER: [(view, f'vendor="{view.state.vendor}"') for view in _readers(snapshot)],
             Scope.AGENT: [(AgentView(snapshot.agent, snapshot.node, snapshot.taken_at, dropped), "")],
         }
@@ -90,6 +92,11 @@ class Exposition:
             if lines:
                 series += len(lines)
                 blocks.append((family, "".join(lines)))
+        shown = [process for process, _ in processes]
+        for dialect in self._dialects:
+            for family, lines in dialect_blocks(dialect, snapshot, shown):
+                series += len(lines)
+                blocks.append((family, "".join(lines)))
         return Page(blocks, series)
 
     def _labels_of(self, device: Device) -> str:
@@ -97,7 +104,7 @@ class Exposition:
         labels = self._device_labels.get(key)
         if labels is None:
             index = "" if device.index is None else str(device.index)
-            labels = _labels(("vendor", "device", "index"), (device.vendor, device.id, index))
+            labels = label_text((("vendor", device.vendor), ("device", device.id), ("index", index)))
             self._device_labels[key] = labels
         return labels
 
@@ -105,14 +112,16 @@ class Exposition:
         if len(self._device_labels) > 2 * devices + 64:
             self._device_labels.clear()
 
-    def _select(self, processes: Sequence[Process], by_id: dict[str, str]) -> tuple[Scoped, int]:
+    def _select(self, snapshot: Snapshot, by_id: dict[str, str]) -> tuple[list[tuple[Process, str]], int]:
         """The processes that fit under the cap, largest memory first, and how many series were left out."""
         families = self._families[Scope.PROCESS]
-        kept: Scoped = []
+        in_dialects = {device.id: self._in_dialects(device) for device in snapshot.devices}
+        kept: list[tuple[Process, str]] = []
         room, dropped = self._max_process_series, 0
-        ranked = sorted(processes, key=lambda p: (-(p.memory_bytes or 0), p.pid, p.device or ""))
+        ranked = sorted(snapshot.processes, key=lambda p: (-(p.memory_bytes or 0), p.pid, p.device or ""))
         for process in ranked:
             series = sum(len(list(family.take(process))) for family in families)
+            series += in_dialects.get(process.device or "", 0)
             if series > room:
                 dropped += series
                 continue
@@ -121,6 +130,11 @@ class Exposition:
             kept.append((process, f'{base},pid="{process.pid}",name="{escape(process.name or "")}"'))
         kept.sort(key=lambda item: attrgetter("device", "pid")(item[0]))
         return kept, dropped
+
+    def _in_dialects(self, device: Device) -> int:
+        """Series that dialects make of each process on the device."""
+        showing = (d for d in self._dialects if d.vendor in (None, device.vendor))
+        return sum(dialect.process_series for dialect in showing)
 
 
 def _readers(snapshot: Snapshot) -> list[ReaderView]:
@@ -141,7 +155,8 @@ def _lines(family: Family, scoped: Scoped, suffix: str) -> list[str]:
     lines = []
     for item, base in scoped:
         for values, number in take(item):
-            parts = [part for part in (base, _labels(labels, values) if labels else "", suffix) if part]
+            own = label_text(zip(labels, values, strict=True)) if labels else ""
+            parts = [part for part in (base, own, suffix) if part]
             lines.append(
                 f"{name}{{{','.join(parts)}}} {number_text(number)}\n"
                 if parts
@@ -156,25 +171,6 @@ def _chosen(name: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
     return not any(fnmatchcase(name, pattern) for pattern in deny)
 
 
-def _labels(names: Sequence[str], values: Sequence[str]) -> str:
-    return ",".join(f'{name}="{escape(value)}"' for name, value in zip(names, values, strict=True))
-
-
-def escape(value: str) -> str:
-    """A label's value as both formats want it."""
-    if "\\" in value or '"' in value or "\n" in value:
-        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return value
-
-
-def number_text(number: float) -> str:
-    """The shortest text that reads back to the same number; whole numbers without a fraction."""
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is no reading")
-    whole = int(number)
-    return str(whole) if whole == number and abs(number) < 2**63 else repr(number)
-
-
 def _text_header(family: Family) -> str:
     return f"# HELP {family.name} {_help(family)}\n# TYPE {family.name} {family.type}\n"
 
@@ -182,7 +178,7 @@ def _text_header(family: Family) -> str:
 def _openmetrics_header(family: Family) -> str:
     name = family.base_name
     unit = f"# UNIT {name} {family.unit}\n" if family.unit else ""
-    return f"# TYPE {name} {family.type}\n{unit}# HELP {name} {_help(family)}\n"
+    return f"# TYPE {name} {family.openmetrics_type}\n{unit}# HELP {name} {_help(family)}\n"
 
 
 def _help(family: Family) -> str:

@@ -16,6 +16,7 @@ class Scope(StrEnum):
     PROCESS = "process"
     READER = "reader"
     AGENT = "agent"
+    NODE = "node"  # the whole node: only other exporters' names (dialects) are about that
 
 
 SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
@@ -24,6 +25,7 @@ SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
     Scope.PROCESS: ("vendor", "device", "index", "pid", "name"),
     Scope.READER: ("vendor",),
     Scope.AGENT: (),
+    Scope.NODE: (),
 }
 
 
@@ -69,11 +71,18 @@ class Family:
     take: Callable[[Any], Iterable[Sample]]
     labels: tuple[str, ...] = ()
     stability: Stability = Stability.STABLE
+    decimals: int | None = None  # None: the shortest text that reads back to the same number
 
     @property
     def base_name(self) -> str:
         """The name that OpenMetrics declares: a counter's without `_total`."""
         return self.name.removesuffix("_total") if self.type is Type.COUNTER else self.name
+
+    @property
+    def openmetrics_type(self) -> str:
+        """OpenMetrics knows no counter whose name does not end in `_total`; other exporters have such."""
+        named = self.type is not Type.COUNTER or self.name.endswith("_total")
+        return self.type.value if named else "unknown"
 
 
 _NO_LABELS: tuple[str, ...] = ()

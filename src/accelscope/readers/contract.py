@@ -5,6 +5,7 @@ no single device (is the driver there, which devices does it show), then `read(k
 agent, not the reader, times the calls, abandons those that hang, counts errors and keeps what was read.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,11 @@ class Survey:
     keys: tuple[str, ...]
     driver_version: str | None = None
     rejected: tuple[Rejection, ...] = ()
-    lost: tuple[str, ...] = ()  # keys that the driver still names but cannot reach
     warnings: tuple[str, ...] = ()  # short reasons to be counted; the pass goes on
+    complete: bool = (
+        True  # False: a part of the answer could not be read, so who is missing may still be there
+    )
+    expected: int = 0  # devices that the driver or the bus says there are, whether or not they are named
 
 
 class Reader(Protocol):
@@ -86,6 +90,7 @@ class ReaderOptions:
     tool_timeout_seconds: float = 10.0
     tool_interval_seconds: float = 60.0  # between two runs of a tool that takes seconds
     environment: Mapping[str, str] | None = None  # for tools; None: the agent's own
+    clock: Callable[[], float] = time.time  # for what is stamped with a time
 
 
 ReaderFactory = Callable[[ReaderOptions], Reader]

@@ -5,7 +5,12 @@ from importlib import import_module
 from accelscope.model import Vendor
 from accelscope.readers.contract import Reader, ReaderFactory, ReaderOptions
 
-_MODULES = {Vendor.NVIDIA: "accelscope.readers.nvidia.reader"}
+_MODULES = {
+    Vendor.NVIDIA: "accelscope.readers.nvidia.reader",
+    Vendor.AMD: "accelscope.readers.amd.reader",
+    Vendor.ASCEND: "accelscope.readers.ascend.reader",
+    Vendor.FURIOSA: "accelscope.readers.furiosa.reader",
+}
 
 VENDORS: tuple[Vendor, ...] = tuple(_MODULES)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from accelscope.readers.parsed import Parsed
 
-VENDOR_PACKAGES = ("nvidia",)
+VENDOR_PACKAGES = ("nvidia", "amd", "ascend", "furiosa")
 
 Parse = Callable[[str, Sequence[str] | None], Parsed]
 

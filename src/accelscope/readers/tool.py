@@ -56,8 +56,8 @@ class Tool:
     def find(self) -> str | None:
         return find_program(self._program)
 
-    def run(self, arguments: Sequence[str]) -> ToolOutput:
-        """Raises ReaderError, with a reason that begins with `tool_`."""
+    def run(self, arguments: Sequence[str], *, timeout_seconds: float | None = None) -> ToolOutput:
+        """Raises ReaderError, with a reason that begins with `tool_`. `timeout_seconds`: less than usual."""
         import subprocess  # noqa: PLC0415 - half a mebibyte that a node with NVML never needs
 
         if self._stuck is not None and self._stuck.poll() is None:
@@ -78,21 +78,22 @@ class Tool:
             )
         except OSError as error:
             raise ReaderError("tool_not_started", f"{self._program}: {error}") from None
+        _running.add(child.pid)
         try:
-            text, complaint = self._read(child)
-            exit_code = child.wait(timeout=_KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise ReaderError("tool_timeout", f"{self._program} does not end") from None
+            text, complaint = self._read(child, self._timeout if timeout_seconds is None else timeout_seconds)
+            ended = _ended(child.pid)
         finally:
-            self._end(child)
+            exit_code = self._end(child)
+        if exit_code is None or not ended:
+            raise ReaderError("tool_timeout", f"{self._program} does not end")
         if exit_code < 0:
             raise ReaderError("tool_killed", f"{self._program} was ended by signal {-exit_code}")
         return ToolOutput(text.decode(errors="replace"), complaint.decode(errors="replace"), exit_code)
 
-    def _read(self, child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    def _read(self, child: "subprocess.Popen[bytes]", timeout: float) -> tuple[bytes, bytes]:
         assert child.stdout is not None
         assert child.stderr is not None
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + timeout
         out, err = child.stdout.fileno(), child.stderr.fileno()
         texts: dict[int, bytearray] = {out: bytearray(), err: bytearray()}
         poll = select.poll()
@@ -103,9 +104,7 @@ class Tool:
             left = deadline - time.monotonic()
             events = poll.poll(left * 1000) if left > 0 else []
             if not events:
-                raise ReaderError(
-                    "tool_timeout", f"{self._program} gave no answer within {self._timeout:g} s"
-                )
+                raise ReaderError("tool_timeout", f"{self._program} gave no answer within {timeout:.3g} s")
             for descriptor, _ in events:
                 chunk = os.read(descriptor, _CHUNK)
                 if not chunk:
@@ -117,18 +116,42 @@ class Tool:
                 raise ReaderError("tool_output_too_big", f"{self._program} printed over {self._limit} bytes")
         return bytes(texts[out]), bytes(texts[err])
 
-    def _end(self, child: "subprocess.Popen[bytes]") -> None:
-        """Kill the child's whole group, close the pipes, and take its exit code so that no zombie stays."""
+    def _end(self, child: "subprocess.Popen[bytes]") -> int | None:
+        """Kill what is left of the child's group, close the pipes, and take the exit code so that no zombie
+        stays. The group is killed before that: until then its number cannot be another's."""
         import subprocess  # noqa: PLC0415 - as above
 
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
-        if child.poll() is not None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        _kill_group(child.pid)
+        _running.discard(child.pid)
         try:
-            child.wait(timeout=_KILL_SECONDS)
+            return child.wait(timeout=_KILL_SECONDS)
         except subprocess.TimeoutExpired:
             self._stuck = child
+            return None
+
+
+_running: set[int] = set()  # process groups of tools that run now
+
+
+def end_running_tools() -> None:
+    """For the end of the process: no tool outlives it."""
+    for group in tuple(_running):
+        _kill_group(group)
+
+
+def _kill_group(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _ended(pid: int) -> bool:
+    """Give a tool that has closed its output a moment to end, without taking its exit code yet."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while time.monotonic() < deadline:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            return True
+        time.sleep(0.002)
+    return False

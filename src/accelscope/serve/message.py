@@ -100,7 +100,7 @@ class Head:
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a name
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) (\S+) HTTP/([0-9])\.([0-9])", re.ASCII)
-_FIELD = re.compile(rf"({_TOKEN}):[ \t]*(.*?)[ \t]*", re.ASCII)
+_NAME = re.compile(_TOKEN, re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TARGET = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.ASCII)
 
@@ -130,10 +130,10 @@ def _fields(lines: list[str]) -> dict[str, str]:
         raise Refusal(431, f"more than {_FIELDS_LIMIT} header fields")
     headers: dict[str, str] = {}
     for line in lines:
-        field = _FIELD.fullmatch(line.removesuffix("\r"))
-        if field is None or _CONTROL.search(field[2]):
+        name, colon, value = line.removesuffix("\r").partition(":")
+        name, value = name.lower(), value.strip(" \t")
+        if not colon or _NAME.fullmatch(name) is None or _CONTROL.search(value):
             raise Refusal(400, "a header line is malformed")
-        name, value = field[1].lower(), field[2]
         if name in headers:
             if name in ("host", "content-length"):
                 raise Refusal(400, f"{name} is given twice")

@@ -8,7 +8,7 @@ node.set_faults([Fault(kind=FaultKind.HANG, device=3)])
 
 from accelscope.simulate.compiler import CompileError
 from accelscope.simulate.description import load_node, read_node, ready_made
-from accelscope.simulate.faults import Fault, FaultKind, ToolError
+from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.node import NodeRunning, SimulatedNode
 from accelscope.simulate.section import DescriptionError
 from accelscope.simulate.spec import NodeSpec
@@ -21,7 +21,6 @@ __all__ = [
     "NodeRunning",
     "NodeSpec",
     "SimulatedNode",
-    "ToolError",
     "load_node",
     "read_node",
     "ready_made",

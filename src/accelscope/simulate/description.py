@@ -1,39 +1,38 @@
 """From a YAML description to a NodeSpec, or to one clear line about what is wrong with it."""
 
 import math
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from accelscope.simulate.faults import Fault, FaultKind, ToolError
+from accelscope.simulate.faults import Fault, FaultKind, PossibleFaults
 from accelscope.simulate.load import Shape
-from accelscope.simulate.nvidia.cards import CARDS
-from accelscope.simulate.nvidia.mig import MigDevice, cut
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, read_each
 from accelscope.simulate.spec import (
     CgroupKind,
     CgroupSpec,
     LoadSpec,
     NodeSpec,
-    NvidiaDeviceSpec,
-    NvidiaSpec,
     PodQos,
     ProcessSpec,
     ProcessType,
-    ToolCost,
+    VendorSpec,
 )
+from accelscope.simulate.vendor import VENDORS, simulated_vendor
 
-MAX_DEVICES = 64
+MAX_INSTANCES = 64  # of one device
 MAX_PID = (1 << 22) - 1
 _READY_MADE = Path(__file__).parent / "nodes"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-def ready_made() -> tuple[str, ...]:
-    """Names of the nodes that come with AccelScope."""
-    return tuple(sorted(path.stem for path in _READY_MADE.glob("*.yaml")))
+def ready_made(vendor: str | None = None) -> tuple[str, ...]:
+    """Names of the nodes that come with AccelScope; of those only that have devices of the vendor."""
+    paths = sorted(_READY_MADE.glob("*.yaml"))
+    return tuple(path.stem for path in paths if vendor is None or vendor in yaml.safe_load(path.read_text()))
 
 
 def load_node(name_or_path: str | Path) -> NodeSpec:
@@ -54,19 +53,32 @@ def load_node(name_or_path: str | Path) -> NodeSpec:
 def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
     """A node from the text of a description. Raises DescriptionError."""
     root = Section(read_yaml(text), "")
+    name = root.text("node", default_name)
+    seed = root.integer("seed", 1, 0, 2**63 - 1)
+    vendors = dict(_vendors(root))
+    processes, faults = root.items("processes"), root.items("faults")
+    root.finish()  # first, lest a vendor with a slip in its name be missed where its processes are read
     spec = NodeSpec(
-        name=root.text("node", default_name),
-        seed=root.integer("seed", 1, 0, 2**63 - 1),
-        nvidia=_nvidia(Section(root.take("nvidia") or {}, "nvidia")),
+        name=name,
+        seed=seed,
+        vendors=vendors,
+        processes=read_each(processes, lambda section: _process(section, vendors)),
+        faults=read_each(faults, lambda section: read_fault(section, vendors)),
         text=text,
     )
-    count = len(spec.nvidia.devices)
-    processes = root.sections("processes", lambda section: _process(section, spec.nvidia.devices))
-    faults = root.sections("faults", lambda section: read_fault(section, count))
-    root.finish()
-    spec = replace(spec, processes=processes, faults=faults)
     _check_memory(spec)
+    _check_pids(spec)
     return spec
+
+
+def _vendors(root: Section) -> Iterator[tuple[str, VendorSpec]]:
+    """Those that have a section, be it empty: a driver without a device."""
+    for name in VENDORS:
+        there = root.has(name)
+        section = root.section(name)
+        if there:
+            yield name, simulated_vendor(name).read_section(section)
+            section.finish()
 
 
 def read_yaml(text: str) -> Any:
@@ -79,98 +91,34 @@ def read_yaml(text: str) -> Any:
         raise DescriptionError(f"not YAML: {place}{problem}") from None
 
 
-def _nvidia(section: Section) -> NvidiaSpec:
-    usual = NvidiaSpec()
-    tool = Section(section.take("tool") or {}, "nvidia.tool")
-    cost = ToolCost(
-        cpu_milliseconds=tool.integer("cost_ms", 0, 0, 60_000),
-        memory_mib=tool.integer("memory_mb", 0, 0, 4096),
-    )
-    tool.finish()
-    devices: list[NvidiaDeviceSpec] = []
-    for where, member in section.items("devices"):
-        entry = Section(member, where)
-        count = entry.integer("count", 1, 1, MAX_DEVICES)
-        devices.extend([_nvidia_device(entry)] * count)
-        entry.finish()
-    if len(devices) > MAX_DEVICES:
-        raise section.error("devices", f"{len(devices)} devices; at most {MAX_DEVICES}")
-    spec = NvidiaSpec(
-        driver_version=_version(section, "driver_version", usual.driver_version),
-        cuda_version=_version(section, "cuda_version", usual.cuda_version),
-        call_cost_microseconds=section.integer("call_cost_us", 0, 0, 1_000_000),
-        pcie_window_milliseconds=section.integer("pcie_window_ms", usual.pcie_window_milliseconds, 0, 10_000),
-        process_utilization=section.flag("process_utilization", default=True),
-        tool=cost,
-        devices=tuple(devices),
-    )
-    section.finish()
-    return spec
+def _vendor(section: Section, vendors: Mapping[str, VendorSpec]) -> str:
+    """Which vendor's devices a process or a fault is on; it goes without saying where there is only one."""
+    given = section.take("vendor")
+    if given is None and len(vendors) == 1:
+        return next(iter(vendors))
+    if str(given) not in vendors:
+        allowed = f"allowed: {', '.join(vendors)}" if vendors else "the node has no section of any vendor"
+        problem = "say which" if given is None else f"{given!r} is not on this node"
+        raise section.error("vendor", f"{problem}; {allowed}")
+    return str(given)
 
 
-def _version(section: Section, key: str, default: str) -> str:
-    return (
-        section.optional_text(key, r"\d+(\.\d+){1,2}", "a version such as '590.48.01', in quotes") or default
-    )
-
-
-def _nvidia_device(section: Section) -> NvidiaDeviceSpec:
-    model = section.take("model")
-    card = CARDS.get(str(model))
-    if card is None:
-        raise section.error("model", f"{model!r} is not known; allowed: {', '.join(CARDS)}")
-    card = replace(
-        card,
-        name=section.text("name", card.name),
-        memory_mib=section.integer("memory_mib", card.memory_mib, card.reserved_mib + 1024, 1 << 20),
-    )
-    limit = section.number(
-        "power_limit_watts", card.power.default_watts, card.power.min_watts, card.power.max_watts
-    )
-    links = card.nvlink.links if card.nvlink else 0
-    down = []
-    for where, link in section.items("links_down"):
-        if not isinstance(link, int) or not 0 <= link < links:
-            raise DescriptionError(f"{where}: {card.model} has {links} links, numbered from 0; got {link!r}")
-        down.append(link)
-    return NvidiaDeviceSpec(
-        card=card,
-        power_limit_watts=limit,
-        ambient_celsius=section.number("ambient_celsius", 30.0, 0, 60),
-        links_down=tuple(down),
-        mig=_mig(section, card.model),
-    )
-
-
-def _mig(section: Section, model: str) -> tuple[MigDevice, ...] | None:
-    where = section.path("mig")
-    members = section.items("mig")
-    if not members:
-        return None
-    layout: list[tuple[str, tuple[str, ...]]] = []
-    for place, member in members:
-        if isinstance(member, str):
-            layout.append((member, ()))
-            continue
-        entry = Section(member, place)
-        computes = tuple(str(name) for _, name in entry.items("compute"))
-        layout.append((entry.text("profile", ""), computes))
-        entry.finish()
-    return cut(CARDS[model].mig_profiles, layout, where)
-
-
-def _process(section: Section, devices: tuple[NvidiaDeviceSpec, ...]) -> ProcessSpec:
-    load = Section(section.take("load") or {}, section.path("load"))
+def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec:
+    vendor = _vendor(section, vendors)
+    own, read_own = vendors[vendor], simulated_vendor(vendor).read_process
+    load = section.section("load")
     load_spec = LoadSpec(
         shape=load.choice("shape", Shape, Shape.STEADY),
         level=load.number("level", 0.6, 0, 1),
         period_seconds=load.optional_number("period_seconds", 1, 86_400),
     )
     load.finish()
+    devices = _devices(section, own.device_count)
     spec = ProcessSpec(
         name=section.text("name", "python3"),
-        devices=_devices(section, len(devices)),
-        instance=section.optional_integer("instance", 0, 6),
+        vendor=vendor,
+        devices=devices,
+        instance=section.optional_integer("instance", 0, MAX_INSTANCES - 1),
         count=section.integer("count", 1, 1, 10_000),
         spans_devices=section.flag("spans_devices", default=False),
         memory_bytes=section.size("memory", 1 << 30),
@@ -184,11 +132,12 @@ def _process(section: Section, devices: tuple[NvidiaDeviceSpec, ...]) -> Process
         pid=section.optional_integer("pid", 1, MAX_PID),
         begin=section.optional_number("from", 0, math.inf),
         until=section.optional_number("until", 0, math.inf),
+        own=read_own(section, own, devices) if read_own else None,
     )
     if spec.pid is not None and (spec.count > 1 or (len(spec.devices) > 1 and not spec.spans_devices)):
         raise section.error("pid", "one pid for several processes; use count: 1 and one device")
     for device in spec.devices:
-        _check_instance(section, spec.instance, device, devices[device])
+        _check_instance(section, spec.instance, device, own.instances(device))
     return spec
 
 
@@ -208,14 +157,12 @@ def _devices(section: Section, count: int) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-def _check_instance(section: Section, instance: int | None, number: int, device: NvidiaDeviceSpec) -> None:
-    if device.mig is None:
+def _check_instance(section: Section, instance: int | None, device: int, count: int | None) -> None:
+    if count is None:
         if instance is not None:
-            raise section.error("instance", f"device {number} has no MIG instances")
-    elif instance is None or instance >= len(device.mig):
-        raise section.error(
-            "instance", f"device {number} is cut into MIG instances: say which, 0 to {len(device.mig) - 1}"
-        )
+            raise section.error("instance", f"device {device} is not cut into instances")
+    elif instance is None or instance >= count:
+        raise section.error("instance", f"device {device} is cut into instances: say which, 0 to {count - 1}")
 
 
 def _cgroup(section: Section) -> CgroupSpec:
@@ -235,49 +182,72 @@ def _cgroup(section: Section) -> CgroupSpec:
     return spec
 
 
-def read_fault(section: Section, device_count: int) -> Fault:
-    kind_text = section.take("kind")
-    try:
-        kind = FaultKind(str(kind_text))
-    except ValueError:
-        raise section.error("kind", f"{kind_text!r} is not known; allowed: {', '.join(FaultKind)}") from None
-    device = section.take("device")
-    if kind.of_device:
-        if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < device_count:
-            allowed = f"0 to {device_count - 1}" if device_count else "none, the node has no devices"
-            raise section.error("device", f"{kind} needs a device; allowed: {allowed}; got {device!r}")
-    elif device is not None:
-        raise section.error("device", f"{kind} is of the whole node, not of one device")
-    code = section.optional_integer("code", 1, 999)
-    if code is not None and kind is not FaultKind.XID:
-        raise section.error("code", f"only xid has a code, not {kind}")
+def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
+    vendor = _vendor(section, vendors)
+    possible = simulated_vendor(vendor).faults
+    kind_text = str(section.take("kind"))
+    if kind_text not in possible.kinds:
+        allowed = ", ".join(kind for kind in FaultKind if kind in possible.kinds)
+        raise section.error("kind", f"{kind_text!r} is not known; allowed: {allowed}")
+    kind = FaultKind(kind_text)
+    tool = section.take("tool")
+    if tool is not None and (tool not in possible.tools or not kind.of_tool):
+        raise section.error("tool", f"for faults of a tool one of: {', '.join(possible.tools)}; got {tool!r}")
     error = section.take("error")
-    if (kind is FaultKind.TOOL_ERROR) != (error is not None) or error not in (None, *ToolError):
-        raise section.error("error", f"for tool_error one of: {', '.join(ToolError)}; got {error!r}")
+    if (kind is FaultKind.TOOL_ERROR) != (error is not None) or error not in (None, *possible.errors):
+        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}; got {error!r}")
     return Fault(
         kind=kind,
-        device=device,
-        code=code,
-        error=None if error is None else ToolError(error),
+        vendor=vendor if len(vendors) > 1 else None,
+        device=_faulty_device(section, kind, vendors[vendor].device_count),
+        code=_code(section, kind, possible),
+        tool=tool,
+        error=error,
         begin=section.number("from", 0, 0, math.inf),
         until=section.optional_number("until", 0, math.inf),
     )
 
 
+def _faulty_device(section: Section, kind: FaultKind, count: int) -> int | None:
+    device: object = section.take("device")
+    if not kind.of_device:
+        if device is not None:
+            raise section.error("device", f"{kind} is of the whole node, not of one device")
+        return None
+    if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < count:
+        allowed = f"0 to {count - 1}" if count else "none, the node has no devices"
+        raise section.error("device", f"{kind} needs a device; allowed: {allowed}; got {device!r}")
+    return device
+
+
+def _code(section: Section, kind: FaultKind, possible: PossibleFaults) -> int | None:
+    allowed = possible.codes.get(kind)
+    if allowed is not None:
+        return section.optional_integer("code", allowed.start, allowed.stop - 1)
+    if section.take("code") is not None:
+        coded = (
+            f"only {', '.join(possible.codes)} has a code" if possible.codes else "no fault here has a code"
+        )
+        raise section.error("code", f"{coded}, not {kind}")
+    return None
+
+
 def _check_memory(spec: NodeSpec) -> None:
     """Processes must fit: a card that holds more than it has would be no simulation of anything."""
-    for number, device in enumerate(spec.nvidia.devices):
-        room: dict[int | None, int] = {None: (device.card.memory_mib - device.card.reserved_mib - 64) << 20}
-        for cut_off in device.mig or ():
-            room[cut_off.gpu_instance_id] = (cut_off.profile.memory_mib - 64) << 20
-        for process in spec.processes:
-            if number not in process.devices:
-                continue
-            part = None if process.instance is None or device.mig is None else device.mig[process.instance]
-            owner = part.gpu_instance_id if part else None
-            room[owner] -= process.memory_bytes * process.count
-            if room[owner] < 0:
-                place = f"device {number}" + (f" instance {process.instance}" if part else "")
-                raise DescriptionError(
-                    f"processes: {process.name} does not fit: {place} is {-room[owner] >> 20} MiB short"
-                )
+    room: dict[tuple[str, Hashable], int] = {}
+    for process in spec.processes:
+        for device in process.devices:
+            pool = spec.vendors[process.vendor].memory_pool(device, process.instance)
+            key = (process.vendor, pool.name)
+            room[key] = room.get(key, pool.bytes) - process.memory_bytes * process.count
+            if room[key] < 0:
+                part = "" if process.instance is None else f" instance {process.instance}"
+                short = f"device {device}{part} is {-room[key] >> 20} MiB short"
+                raise DescriptionError(f"processes: {process.name} does not fit: {short}")
+
+
+def _check_pids(spec: NodeSpec) -> None:
+    given = Counter(process.pid for process in spec.processes if process.pid is not None)
+    for pid, times in given.items():
+        if times > 1:
+            raise DescriptionError(f"processes: {times} of them have the pid {pid}; give each its own")

@@ -5,13 +5,15 @@ first seen until they are gone). Counters that a fault drives, such as ECC error
 ends, so every fault that ever was is remembered with its times: that is the log.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 
 class FaultKind(StrEnum):
+    """Words for all vendors; each says which of them it has. One that is new needs its meaning below."""
+
     # one device
     LOST = "lost"
     VANISHED = "vanished"
@@ -39,17 +41,21 @@ class FaultKind(StrEnum):
         return self in _OF_DEVICE
 
     @property
+    def of_tool(self) -> bool:
+        return self in TOOL_FAULTS
+
+    @property
     def meaning(self) -> str:
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    FaultKind.LOST: "the device fell off the bus: calls on it answer GPU is lost",
+    FaultKind.LOST: "the device fell off the bus, and the driver says so",
     FaultKind.VANISHED: "the device is not enumerated any more; those after it move up",
-    FaultKind.HANG: "calls on the device block until the fault ends",
-    FaultKind.RESET_REQUIRED: "calls on the device answer GPU requires reset",
+    FaultKind.HANG: "calls on the device, or reads of its files, block until the fault ends",
+    FaultKind.RESET_REQUIRED: "the driver says that the device must be reset",
     FaultKind.HOT: "the device is at its slowdown temperature and throttles",
-    FaultKind.ECC_STORM: "memory errors pile up, rows wait to be remapped, XIDs follow",
+    FaultKind.ECC_STORM: "memory errors pile up, and what the driver does about them follows",
     FaultKind.XID: "the driver reports one XID (--code, default 31)",
     FaultKind.LIBRARY_HANG: "every call of the library blocks, opening it included",
     FaultKind.LIBRARY_MISSING: "the library's file is gone",
@@ -74,19 +80,17 @@ _OF_DEVICE = frozenset(
         FaultKind.XID,
     }
 )
-DEFAULT_XID = 31  # a fault of the application's own memory access, the most common one
+TOOL_FAULTS = frozenset(kind for kind in FaultKind if kind.startswith("tool_"))
 
 
-class ToolError(StrEnum):
-    """Errors that nvidia-smi prints by itself; the texts and exit codes are with the tool."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PossibleFaults:
+    """Which faults a vendor's simulated driver can have."""
 
-    NO_DEVICES = "no_devices"
-    DRIVER_NOT_LOADED = "driver_not_loaded"
-    VERSION_MISMATCH = "version_mismatch"
-    UNKNOWN_ERROR = "unknown_error"
-    NO_PERMISSION = "no_permission"
-    LIBRARY_MISSING = "library_missing"
-    NOT_SUPPORTED = "not_supported"
+    kinds: frozenset[FaultKind]
+    codes: Mapping[FaultKind, range] = field(default_factory=dict)  # of the kinds that may be given one
+    errors: tuple[str, ...] = ()  # names of what its tools answer under a tool_error
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +98,11 @@ class Fault:
     """`begin` and `until` are seconds of simulated time; without `until` it lasts."""
 
     kind: FaultKind
-    device: int | None = None
-    code: int | None = None  # of an xid
-    error: ToolError | None = None  # of a tool_error
+    vendor: str | None = None  # None: the only one of the node
+    device: int | None = None  # among those of its vendor
+    code: int | None = None  # of an error that has one
+    tool: str | None = None  # of a tool's fault; None: every tool of the vendor
+    error: str | None = None  # of a tool_error
     begin: float = 0.0
     until: float | None = None
 
@@ -111,6 +117,12 @@ class Fault:
     def same_as(self, other: "Fault") -> bool:
         """The same thing, whenever it was."""
         return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
+
+
+def lasted(faults: Iterable[Fault], kind: FaultKind, at: float) -> tuple[float, ...]:
+    """How many seconds each fault of that kind which has begun has lasted up to `at`: what counters that it
+    drives are made from."""
+    return tuple(fault.seconds(at) for fault in faults if fault.kind is kind and fault.begin <= at)
 
 
 class FaultLog:
@@ -142,6 +154,12 @@ class FaultLog:
         """Those that were set while the node ran: what must be kept to go on from here."""
         return tuple(self._set)
 
+    def of_vendor(self, vendor: str) -> "FaultLog":
+        def own(faults: Iterable[Fault]) -> Iterable[Fault]:
+            return (fault for fault in faults if fault.vendor in (None, vendor))
+
+        return FaultLog(own(self._described), own(self._set))
+
     def of_device(self, device: int) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if fault.device == device)
 
@@ -152,12 +170,9 @@ class FaultLog:
 def fault_document(fault: Fault) -> dict[str, Any]:
     """A fault as YAML or JSON has it; what is unset is left out."""
     document: dict[str, Any] = {"kind": str(fault.kind)}
-    if fault.device is not None:
-        document["device"] = fault.device
-    if fault.code is not None:
-        document["code"] = fault.code
-    if fault.error is not None:
-        document["error"] = str(fault.error)
+    for key in ("vendor", "device", "code", "tool", "error"):
+        if (value := getattr(fault, key)) is not None:
+            document[key] = value
     if fault.begin:
         document["from"] = fault.begin
     if fault.until is not None:

@@ -1,8 +1,9 @@
 """A simulated node: a folder that looks like a machine with its drivers, kept up to date as time goes on.
 
-lib/ bin/           the vendor's library and tool
+lib/ bin/           the vendors' libraries and tools
 proc/ sys/ dev/     what the kernel shows
-state/              what library and tool read; written whole, never edited by hand
+opt/                what else the vendors' drivers install
+state/              what libraries and tools read; written whole, never edited by hand
 node.yaml           the description that the node was made from
 faults.yaml         what is wrong just now: may be edited while the node runs
 """
@@ -11,21 +12,25 @@ import fcntl
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
+from typing import Any, TypeVar
 
+from accelscope.simulate.compiler import cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
-from accelscope.simulate.faults import Fault, FaultKind, FaultLog, fault_document
-from accelscope.simulate.folder import Tree, write_text
-from accelscope.simulate.nvidia.driver import NvidiaDriver
-from accelscope.simulate.nvidia.readings import GpuReading
+from accelscope.simulate.faults import Fault, FaultLog, fault_document
+from accelscope.simulate.folder import Content, Tree, write_text
+from accelscope.simulate.installation import Installation, remove_others
 from accelscope.simulate.proc import proc_files
 from accelscope.simulate.section import DescriptionError, Section
 from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.vendor import VENDORS, Instant, Site, VendorDriver, simulated_vendor
 from accelscope.simulate.workload import place
+
+Shown = TypeVar("Shown")
 
 # Wall-clock time of simulated time zero for a node that is not running: so its files are always the same.
 _STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
@@ -45,14 +50,26 @@ class SimulatedNode:
         self.spec = spec
         self.folder = Path(folder).absolute()
         self._placements = place(spec)
-        self._nvidia = NvidiaDriver(spec, self.folder, self._placements, cache)
-        self._tree = Tree(self.folder, ("proc", "sys", "dev", "state"))
+        self._drivers = {name: self._open_driver(name) for name in spec.vendors}
+        self._installations = {
+            name: Installation(self.folder, cache or cache_folder(), driver.native_parts)
+            for name, driver in self._drivers.items()
+        }
+        self._tree = Tree(self.folder, ("proc", "sys", "dev", "opt", "state"))
         self._faults = FaultLog(spec.faults)
         self._bad_faults: str | None = None  # what was last wrong with faults.yaml
         self._at = 0.0
         self._epoch = _STILL_EPOCH
         self._lock = Lock()
         self._lock_file = self.folder / ".lock"  # held by the process that keeps the folder moving
+
+    def _open_driver(self, vendor: str) -> VendorDriver[Any]:
+        site = Site(
+            seed=self.spec.seed,
+            pci_domain=list(self.spec.vendors).index(vendor),
+            placements=tuple(p for p in self._placements if p.process.spec.vendor == vendor),
+        )
+        return simulated_vendor(vendor).open_driver(self.spec.vendors[vendor], site)
 
     @classmethod
     def open(cls, folder: Path | str) -> "SimulatedNode":
@@ -65,7 +82,7 @@ class SimulatedNode:
             raise DescriptionError(f"{folder}: not a simulated node: {error.strerror}") from None
         node = cls(spec, folder)
         node._at, node._epoch = memory["at"], memory["epoch"]
-        node._faults = FaultLog(spec.faults, _faults(memory["faults"], "faults", len(spec.nvidia.devices)))
+        node._faults = FaultLog(spec.faults, _faults(memory["faults"], "faults", spec))
         return node
 
     def build(self, at: float = 0.0) -> None:
@@ -73,7 +90,9 @@ class SimulatedNode:
         those of the description. Raises CompileError; DescriptionError for a folder that is not ours."""
         if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / "node.yaml").exists():
             raise DescriptionError(f"{self.folder}: not empty and not a simulated node; give a new folder")
-        self._nvidia.build()
+        for installation in self._installations.values():
+            installation.build()
+        remove_others(self.folder, self._installations.values())
         write_text(self.folder / "node.yaml", self.spec.text)
         self.write_faults(())
         self.write(at)
@@ -86,11 +105,13 @@ class SimulatedNode:
     def _write(self, at: float) -> None:
         self._at = at
         self._observe_faults(at)
-        self._nvidia.install(at, self._faults)
         running = {p.process.pid: p.process for p in self._placements if p.curve.runs_at(at)}
         proc = proc_files(self.spec.seed, self._epoch, at, running.values())
-        files = {f"proc/{name}": text for name, text in proc.items()}
-        files.update(self._nvidia.files(at, self._epoch + at, self._faults))
+        files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
+        for name, driver in self._drivers.items():
+            instant = self._instant(name)
+            self._installations[name].bring_to(instant.active)
+            files.update(driver.files(instant))
         noted = [fault_document(fault) for fault in self._faults.noted]
         memory = {"at": at, "epoch": self._epoch, "faults": noted}
         files["state/memory.json"] = json.dumps(memory) + "\n"
@@ -108,9 +129,17 @@ class SimulatedNode:
         self._bad_faults = None
         self._faults.observe(current, at)
 
-    def gpus(self) -> tuple[GpuReading, ...]:
-        """What the NVIDIA devices show at the time last written: the truth to hold readers against."""
-        return self._nvidia.readings(self._at, self._faults)
+    def _instant(self, vendor: str) -> Instant:
+        faults = self._faults.of_vendor(vendor)
+        return Instant(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
+
+    def readings(self, kind: type[VendorDriver[Shown]]) -> tuple[Shown, ...]:
+        """What the devices of one vendor, named by its driver's class, show at the time last written: the
+        truth to hold readers against. Raises LookupError."""
+        for vendor, driver in self._drivers.items():
+            if type(driver) is kind:
+                return driver.readings(self._instant(vendor))
+        raise LookupError(f"{self.spec.name} has no {kind.__name__}")
 
     def set_faults(self, faults: Iterable[Fault]) -> None:
         """Let exactly these be wrong from now on, beside those of the description. Takes effect at once."""
@@ -124,14 +153,14 @@ class SimulatedNode:
             text = (self.folder / "faults.yaml").read_text(encoding="utf-8")
         except FileNotFoundError:
             return ()
-        return _faults(read_yaml(text), "faults.yaml", len(self.spec.nvidia.devices))
+        return _faults(read_yaml(text), "faults.yaml", self.spec)
 
-    def checked_fault(
-        self, kind: FaultKind, *, device: int | None, code: int | None, error: str | None
-    ) -> Fault:
-        """A fault that this node can have. Raises DescriptionError."""
-        document = {"kind": kind, "device": device, "code": code, "error": error}
-        return read_fault(Section(document, "fault"), len(self.spec.nvidia.devices))
+    def checked_fault(self, document: Mapping[str, object]) -> Fault:
+        """A fault, with the keys of a description, that this node can have. Raises DescriptionError."""
+        section = Section(document, "fault")
+        fault = read_fault(section, self.spec.vendors)
+        section.finish()
+        return fault
 
     def run(self, stop: Event, period: float = 1.0) -> None:
         """Move with the wall clock until `stop` is set. Raises NodeRunning."""
@@ -162,22 +191,20 @@ class SimulatedNode:
             return True
 
     def agent_settings(self) -> dict[str, str]:
-        """The agent's settings that point it at this node."""
-        return {
-            "nvml_library": str(self._nvidia.library),
-            "nvidia_smi_path": str(self._nvidia.tool),
-            "proc_root": str(self.folder / "proc"),
-            "sys_root": str(self.folder / "sys"),
-            "dev_root": str(self.folder / "dev"),
-        }
+        """The agent's settings that point it at this node, and away from the machine's own drivers."""
+        vendors = {name: path for vendor in VENDORS.values() for name, path in vendor.settings.items()}
+        roots = {"proc_root": "proc", "sys_root": "sys", "dev_root": "dev"}
+        return {name: str(self.folder / path) for name, path in {**vendors, **roots}.items()}
 
     def write_faults(self, faults: Iterable[Fault]) -> None:
-        """Only the file: for a node that another process keeps moving, which sees it at its next step."""
+        """Only the file: for a node that another process keeps moving, which sees it at its next step.
+        Raises DescriptionError for faults that this node cannot have."""
         documents = [fault_document(replace(fault, begin=0.0, until=None)) for fault in faults]
+        _faults(documents, "faults", self.spec)
         lines = "".join(f"- {json.dumps(document)}\n" for document in documents)
         write_text(self.folder / "faults.yaml", lines or "[]\n")
 
 
-def _faults(document: object, where: str, devices: int) -> tuple[Fault, ...]:
+def _faults(document: object, where: str, spec: NodeSpec) -> tuple[Fault, ...]:
     root = Section({where: document or []}, "")
-    return root.sections(where, lambda section: read_fault(section, devices))
+    return root.sections(where, lambda section: read_fault(section, spec.vendors))

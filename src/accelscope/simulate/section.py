@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -36,6 +36,14 @@ class Section:
         """The raw value, or None."""
         self._known.append(key)
         return self._left.pop(key, None)
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there, be it with nothing in it."""
+        return key in self._left
+
+    def section(self, key: str) -> "Section":
+        """A mapping inside this one; an empty one when the key is not there. The caller finishes it."""
+        return Section(self.take(key) or {}, self.path(key))
 
     def finish(self) -> None:
         if self._left:
@@ -124,12 +132,17 @@ class Section:
         return tuple((f"{self.path(key)}[{i}]", member) for i, member in enumerate(value))
 
     def sections(self, key: str, read: Callable[["Section"], Any]) -> tuple[Any, ...]:
-        results = []
-        for where, member in self.items(key):
-            section = Section(member, where)
-            results.append(read(section))
-            section.finish()
-        return tuple(results)
+        return read_each(self.items(key), read)
+
+
+def read_each(members: Iterable[tuple[str, object]], read: Callable[[Section], Any]) -> tuple[Any, ...]:
+    """Members of a list with their places, all of them mappings."""
+    results = []
+    for where, member in members:
+        section = Section(member, where)
+        results.append(read(section))
+        section.finish()
+    return tuple(results)
 
 
 def _kind(value: object) -> str:

@@ -1,12 +1,12 @@
 """What a node is, once its description has been read and found good."""
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from accelscope.simulate.faults import Fault
 from accelscope.simulate.load import Shape
-from accelscope.simulate.nvidia.cards import Card
-from accelscope.simulate.nvidia.mig import MigDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,9 @@ class ProcessSpec:
     """A workload: `count` processes on each of its devices, all in one container, pod or job."""
 
     name: str
-    devices: tuple[int, ...]
-    instance: int | None = None  # MIG device of each device
+    vendor: str
+    devices: tuple[int, ...]  # among those of the vendor
+    instance: int | None = None  # of each of the devices, where they are cut into several
     count: int = 1
     spans_devices: bool = False  # each process uses all of the devices, instead of one
     memory_bytes: int = 1 << 30
@@ -70,45 +71,62 @@ class ProcessSpec:
     pid: int | None = None
     begin: float | None = None
     until: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NvidiaDeviceSpec:
-    card: Card
-    power_limit_watts: float
-    ambient_celsius: float = 30.0
-    links_down: tuple[int, ...] = ()
-    mig: tuple[MigDevice, ...] | None = None  # None: MIG is off
+    own: Hashable | None = None  # what only its vendor knows of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCost:
-    """What one run of the tool costs: CPU time and resident memory."""
+    """What one run of a tool costs: CPU time and resident memory."""
 
     cpu_milliseconds: int = 0
     memory_mib: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NvidiaSpec:
-    driver_version: str = "590.48.01"
-    cuda_version: str = "13.1"
-    call_cost_microseconds: int = 0  # CPU time of every library call
-    pcie_window_milliseconds: int = 20  # how long the driver measures PCIe traffic while the caller waits
-    process_utilization: bool = True  # False: only nvmlDeviceGetProcessesUtilizationInfo answers
-    tool: ToolCost = ToolCost()
-    devices: tuple[NvidiaDeviceSpec, ...] = ()
+FREE = ToolCost()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPool:
+    """Memory that processes share; `name` tells it from the vendor's other pools."""
+
+    name: Hashable
+    bytes: int
+
+
+class VendorSpec(Protocol):
+    """A vendor's section of the description: a frozen dataclass of its own that derives from this."""
 
     @property
-    def driver_major(self) -> int:
-        return int(self.driver_version.split(".", 1)[0])
+    def device_count(self) -> int: ...
+
+    def memory_pool(self, device: int, instance: int | None) -> MemoryPool:
+        """Where a process on this device, or on this instance of it, takes its memory from."""
+
+    def instances(self, device: int) -> int | None:  # noqa: ARG002  what holds where nothing can be cut
+        """Into how many instances the device is cut; a process there must say on which it runs. None: it is
+        whole."""
+        return None
+
+
+Own = TypeVar("Own", bound=VendorSpec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
     name: str
     seed: int = 1
-    nvidia: NvidiaSpec = NvidiaSpec()
+    vendors: Mapping[str, VendorSpec] = field(default_factory=dict)  # in the order of the registry
     processes: tuple[ProcessSpec, ...] = ()
     faults: tuple[Fault, ...] = ()
     text: str = field(default="", repr=False)  # the description itself
+
+    def of(self, kind: type[Own]) -> Own:
+        """The section of the vendor whose class this is. Raises LookupError."""
+        for spec in self.vendors.values():
+            if isinstance(spec, kind):
+                return spec
+        raise LookupError(f"{self.name} has no {kind.__name__}")
+
+    @property
+    def device_count(self) -> int:
+        return sum(spec.device_count for spec in self.vendors.values())

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelscope.simulate import identity
 from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
@@ -26,13 +26,18 @@ class SimulatedProcess:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One process on one device (or MIG device). The curve is of what it runs on, not of the whole card."""
+    """One process on one device or instance of it. The curve is of what it runs on, not of the whole card."""
 
     process: SimulatedProcess
     device: int
     instance: int | None
     curve: LoadCurve
     memory_intensity: float  # memory traffic at full load, ratio
+
+    @property
+    def place(self) -> tuple[str, int, int | None]:
+        """What it shares with others: the vendor's device, or an instance of it."""
+        return self.process.spec.vendor, self.device, self.instance
 
     @property
     def type(self) -> ProcessType:
@@ -93,16 +98,9 @@ def _free_pid(seed: int, path: tuple[object, ...], pids: set[int]) -> int:
 
 
 def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:
-    peaks: dict[tuple[int, int | None], float] = defaultdict(float)
+    peaks: dict[tuple[str, int, int | None], float] = defaultdict(float)
     for placement in wanted:
-        peaks[placement.device, placement.instance] += placement.curve.peak
+        peaks[placement.place] += placement.curve.peak
     return tuple(
-        Placement(
-            placement.process,
-            placement.device,
-            placement.instance,
-            placement.curve.scaled(min(1.0, _FULL / max(peaks[placement.device, placement.instance], _FULL))),
-            placement.memory_intensity,
-        )
-        for placement in wanted
+        replace(p, curve=p.curve.scaled(min(1.0, _FULL / max(peaks[p.place], _FULL)))) for p in wanted
     )

@@ -42,7 +42,7 @@ class Card:
 
 def opened(card: Card) -> Links:
     ask = Ask(card)
-    ask.begin(0.0)
+    ask.begin()
     return Links(None, ask)
 
 

@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from accelscope.model import Reading
@@ -14,7 +13,9 @@ from accelscope.readers.nvidia.nvml_binding import (
     GPU_IS_LOST,
     RESET_REQUIRED,
     driver_error,
+    library_version,
     load_binding,
+    unload,
 )
 from accelscope.readers.nvidia.nvml_device import NvmlDevice
 from accelscope.readers.nvidia.nvml_events import XidCounter
@@ -24,8 +25,9 @@ PCI_CODES = (0x10DE, DISPLAY_CLASS)  # NVIDIA's vendor number, graphics and 3D c
 
 
 class NvmlSource:
-    """Keys are the driver's indices: everything else about a GPU needs a call to that GPU, which may hang,
-    and so belongs into `read`."""
+    """Keys are the driver's indices within one enumeration: everything else about a GPU needs a call to that
+    GPU, which may hang, and so belongs into `read`. When the enumeration changes, so do all keys: an index
+    may be another GPU's now."""
 
     name = "nvml"
 
@@ -34,9 +36,11 @@ class NvmlSource:
         self._clock = clock
         self._nvml: Any = None
         self._driver_version: str | None = None
-        self._enumerated: object = None
+        self._seen: object = None
         self._devices: dict[str, NvmlDevice] = {}
         self._count = 0
+        self._enumeration = 0
+        self._shown: frozenset[str] | None = None
         self._xids = XidCounter()
         self._inside = 0  # calls under way, abandoned ones included: the library stays open under them
         self._lock = threading.Lock()
@@ -53,25 +57,28 @@ class NvmlSource:
             except self._nvml.NVMLError as error:
                 self._shut_down()
                 raise driver_error(error, "NVML") from None
-            if count != self._count:  # indices may have moved: identities are asked anew
-                self._devices.clear()
+            if count != self._count:
+                self._forget_devices()
                 self._count = count
             return Survey(
-                self.name, tuple(str(index) for index in range(count)), driver_version=self._driver_version
+                self.name,
+                tuple(f"{self._enumeration}.{index}" for index in range(count)),
+                driver_version=self._driver_version,
+                expected=len(self._shown or ()),
             )
 
     def read(self, key: str) -> Reading:
         with self._call():
             now, nvml = self._clock(), self._nvml
             try:
-                device = self._devices.get(key) or self._open(key, now)
+                device = self._devices.get(key) or self._open(key)
                 return device.read(now, self._xids.counts(device.identity["id"]))
             except nvml.NVMLError as error:
                 self._devices.pop(key, None)
                 if error.value in (GPU_IS_LOST, RESET_REQUIRED):
                     reason = "lost" if error.value == GPU_IS_LOST else "reset_required"
                     raise DeviceLost(str(error), reason=reason) from None
-                raise driver_error(error, f"GPU {key}") from None
+                raise driver_error(error, f"GPU {_index(key)}") from None
             except DeviceLost:
                 self._devices.pop(key, None)
                 raise
@@ -80,8 +87,8 @@ class NvmlSource:
         with self._call():
             self._shut_down()
 
-    def _open(self, key: str, now: float) -> NvmlDevice:
-        device = NvmlDevice(self._nvml, int(key), self._driver_version, now)
+    def _open(self, key: str) -> NvmlDevice:
+        device = NvmlDevice(self._nvml, _index(key), self._driver_version)
         self._xids.watch(device.handle, device.identity["id"])
         self._devices[key] = device
         return device
@@ -96,38 +103,38 @@ class NvmlSource:
                 raise DriverAbsent("the NVML library is here, but neither a driver nor a GPU") from None
             raise driver_error(error, "NVML does not start") from None
         self._nvml = binding
-        self._enumerated = self._enumeration()
+        self._seen = self._look()
         self._xids.attach(binding)
 
     def _changed(self) -> bool:
         """NVML counts devices when it starts. That the driver has others now shows in its folder in /proc;
         that the library was replaced or removed, in the file."""
-        return self._enumeration() != self._enumerated
+        return self._look() != self._seen
 
-    def _enumeration(self) -> object:
-        shown: frozenset[str] | None
+    def _look(self) -> object:
         try:
-            status = Path(self._paths.nvml_library).stat()
-            file = (status.st_ino, status.st_mtime_ns)
+            self._shown = frozenset(
+                entry.name for entry in (self._paths.proc / "driver/nvidia/gpus").iterdir()
+            )
         except OSError:
-            file = None  # gone, or a bare name that the loader looks up
-        try:
-            shown = frozenset(entry.name for entry in (self._paths.proc / "driver/nvidia/gpus").iterdir())
-        except OSError:
-            shown = None
-        return (file, shown)
+            self._shown = None
+        return library_version(self._nvml), self._shown
+
+    def _forget_devices(self) -> None:
+        self._devices.clear()
+        self._enumeration += 1
 
     def _shut_down(self) -> None:
         """Let go of the library, unless another call is still inside it."""
         with self._lock:
             binding, self._nvml = self._nvml, None
             busy = self._inside > 1
-        self._devices.clear()
-        if binding is not None and not busy:
-            try:
-                binding.nvmlShutdown()
-            except binding.NVMLError:
-                return  # it was not up any more, which is what was wanted
+        self._forget_devices()
+        if binding is None or busy:
+            return
+        with suppress(binding.NVMLError):  # it was not up any more, which is what was wanted
+            binding.nvmlShutdown()
+        unload(binding)
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -138,3 +145,7 @@ class NvmlSource:
         finally:
             with self._lock:
                 self._inside -= 1
+
+
+def _index(key: str) -> int:
+    return int(key.rpartition(".")[2])

@@ -1,5 +1,7 @@
 """Asking NVML one value at a time, so that a value one driver does not know costs that value only."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason
@@ -14,17 +16,18 @@ _LASTING = frozenset({AbsenceReason.NOT_SUPPORTED, AbsenceReason.NOT_KNOWN, Abse
 class Ask:
     """Calls functions of NVML about one GPU and notes what is absent, and why."""
 
-    def __init__(self, binding: Any) -> None:
+    def __init__(self, binding: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._nvml = binding
+        self._monotonic = monotonic
         self._lasting: dict[str, tuple[AbsenceReason, float]] = {}
         self._absent: dict[str, AbsenceReason] = {}
         self._now = 0.0
 
-    def begin(self, now: float) -> None:
+    def begin(self) -> None:
         """A new reading: what was absent in the one before is forgotten unless it lasts."""
-        self._now = now
+        self._now = self._monotonic()
         self._absent = {}
-        self._lasting = {f: kept for f, kept in self._lasting.items() if kept[1] > now}
+        self._lasting = {f: kept for f, kept in self._lasting.items() if kept[1] > self._now}
 
     def __call__(self, field: str, function: str, *arguments: Any) -> Any:
         """The function's answer, or None with the reason noted under `field`. A lost GPU raises."""
@@ -36,7 +39,9 @@ class Ask:
             return getattr(self._nvml, function)(*arguments)
         except self._nvml.NVMLError as error:
             self._note(field, error.value, str(error))
-            return None
+        except (UnicodeDecodeError, ValueError):  # the binding could not make a value of the answer
+            self._absent[field] = AbsenceReason.UNREADABLE
+        return None
 
     def refuse(self, field: str, code: int) -> None:
         """Note an absence that came as a return code inside an answer."""
@@ -44,6 +49,14 @@ class Ask:
 
     def absent(self) -> tuple[Absence, ...]:
         return tuple(Absence(field, reason) for field, reason in self._absent.items())
+
+    def miss(self, field: str, reason: AbsenceReason) -> None:
+        """Note an absence that no call told of."""
+        self._absent[field] = reason
+
+    def start_over(self) -> None:
+        """The card is another one now in what it supports: ask for everything again."""
+        self._lasting.clear()
 
     def forget(self, field: str) -> None:
         """Another source gave the value after all."""

@@ -4,6 +4,7 @@ The calls themselves are those of NVIDIA's own `nvidia-ml-py` (module `pynvml`).
 module global, so each reader gets a module of its own: a library that was replaced can be loaded anew.
 """
 
+import _ctypes
 import ctypes
 import importlib.util
 import sys
@@ -40,7 +41,6 @@ RESET_REQUIRED = 16
 VERSION_MISMATCH = 18
 NO_DATA = 21
 DEPRECATED = 26
-GPU_NOT_FOUND = 28
 
 _ABSENCE = {
     NOT_SUPPORTED: AbsenceReason.NOT_SUPPORTED,
@@ -81,11 +81,12 @@ def find_library(library: str) -> str | None:
     candidates = (library, *USUAL_PLACES) if library == DEFAULT_LIBRARY else (library,)
     for candidate in candidates:
         try:
-            ctypes.CDLL(candidate)
+            loaded = ctypes.CDLL(candidate)
         except OSError:
             if Path(candidate).is_file():
                 return candidate  # it is there but does not load: loading it again tells why
             continue
+        _ctypes.dlclose(loaded._handle)
         return candidate
     return None
 
@@ -95,13 +96,39 @@ def load_binding(library: str) -> Any:
     place = find_library(library)
     if place is None:
         raise DriverAbsent(f"the NVML library {library} is not on this node")
+    binding = _own_module()
     try:
-        loaded = ctypes.CDLL(place)
+        binding.nvmlLib = ctypes.CDLL(place)
     except OSError as error:
         raise ReaderError("library_unusable", f"the NVML library cannot be loaded: {error}") from None
-    binding = _own_module()
-    binding.nvmlLib = loaded
+    binding.accelscope_library_file = _mapped_file(place)
     return binding
+
+
+def unload(binding: Any) -> None:
+    """Unmap the library, so that the next load takes the file that is there then. No call may be inside."""
+    _ctypes.dlclose(binding.nvmlLib._handle)
+    binding.nvmlLib = None
+
+
+def library_version(binding: Any) -> tuple[int, int] | None:
+    """Tells whether the file that was loaded is still the one that is there; None: it is gone."""
+    try:
+        status = Path(binding.accelscope_library_file).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _mapped_file(place: str) -> str:
+    """Which file the loader took for a bare name."""
+    if "/" in place:
+        return place
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        path = line.partition("/")
+        if path[2].rpartition("/")[2].startswith(place.removesuffix(".1")):
+            return "/" + path[2]
+    return place
 
 
 def _own_module() -> Any:

@@ -1,8 +1,10 @@
 """One GPU through NVML."""
 
+import math
 from typing import Any
 
 from accelscope.model import (
+    AbsenceReason,
     Clock,
     Device,
     EccCount,
@@ -61,11 +63,12 @@ _PAGE_CAUSES = {0: "corrected", 1: "uncorrected"}  # multiple single-bit errors,
 class NvmlDevice:
     """Keeps what does not change between readings: the handle, the identity, the absences that last."""
 
-    def __init__(self, binding: Any, index: int, driver_version: str | None, now: float) -> None:
+    def __init__(self, binding: Any, index: int, driver_version: str | None) -> None:
         self._nvml = binding
         self._index = index
+        self._was_mig: bool | None = None
         self._ask = Ask(binding)
-        self._ask.begin(now)
+        self._ask.begin()
         self.handle = self._ask_handle()
         self.identity = self._identify(driver_version)
         self._fixed = self._fixed_values()
@@ -76,16 +79,19 @@ class NvmlDevice:
 
     def read(self, now: float, errors: tuple[ErrorCount, ...]) -> Reading:
         ask = self._ask
-        ask.begin(now)
+        ask.begin()
         fields = self._field_values()
         mig = self._mig_mode()
+        if mig != self._was_mig:  # cutting a card up changes what it can be asked for
+            ask.start_over()
+            self._was_mig = mig
         partitions = self._mig.read() if mig else ()
         remapped, ecc = self._remapped_rows(), self._ecc()
         throttles = self._throttles()
         activity = self._activity(mig=bool(mig))
         values: dict[str, Any] = {
             **self._fixed,
-            **self._utilization(mig=bool(mig)),
+            **self._utilization(),
             **{field: activity[field] for field in ACTIVITY.values() if field in activity},
             **self._memory(),
             **self._power(),
@@ -130,10 +136,6 @@ class NvmlDevice:
             absent=ask.absent(),  # last: by now everything was asked for
         )
         return Reading(device, processes)
-
-    def close(self) -> None:
-        if self._gpm is not None:
-            self._gpm.close()
 
     def _ask_handle(self) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
@@ -188,23 +190,21 @@ class NvmlDevice:
             return {}
         values = {}
         for (number, scope), answer in zip(wanted, answers, strict=True):
-            if answer.nvmlReturn == 0:
-                values[number, scope] = _union_value(answer)
+            if answer.nvmlReturn == 0 and math.isfinite(value := _union_value(answer)):
+                values[number, scope] = value
         return values
 
     def _mig_mode(self) -> bool | None:
         mode = self._ask("mig_enabled", "nvmlDeviceGetMigMode", self.handle)
         return None if mode is None else bool(mode[0])
 
-    def _utilization(self, *, mig: bool) -> dict[str, float | None]:
+    def _utilization(self) -> dict[str, float | None]:
         ask, handle = self._ask, self.handle
         rates = ask("utilization_ratio", "nvmlDeviceGetUtilizationRates", handle)
         values = {
             "utilization_ratio": None if rates is None else rates.gpu / 100,
             "memory_utilization_ratio": None if rates is None else rates.memory / 100,
         }
-        if mig:
-            return values
         for engine, function in (
             ("encoder", "nvmlDeviceGetEncoderUtilization"),
             ("decoder", "nvmlDeviceGetDecoderUtilization"),
@@ -218,12 +218,17 @@ class NvmlDevice:
 
     def _activity(self, *, mig: bool) -> dict[str, float]:
         if self._gpm is None or mig:
+            self._ask.miss("activity", AbsenceReason.NOT_SUPPORTED)
             return {}
         try:
-            return self._gpm.read()
+            values = self._gpm.read()
         except self._nvml.NVMLError as error:
             self._ask.refuse("activity", error.value)
             return {}
+        for field in ACTIVITY.values():
+            if field not in values:  # the first sample has nothing to compare with
+                self._ask.miss(field, AbsenceReason.NO_SAMPLE)
+        return values
 
     def _memory(self) -> dict[str, int | None]:
         ask, handle = self._ask, self.handle
@@ -256,6 +261,8 @@ class NvmlDevice:
         sensors = [Sensor("gpu", float(gpu))] if gpu is not None else []
         if memory:  # 0 is NVML's answer of a board without that sensor
             sensors.append(Sensor("memory", float(memory)))
+        else:
+            self._ask.miss("sensors.memory", AbsenceReason.NOT_SUPPORTED)
         return {"temperature_celsius": None if gpu is None else float(gpu), "sensors": tuple(sensors)}
 
     def _fans(self) -> tuple[Fan, ...]:

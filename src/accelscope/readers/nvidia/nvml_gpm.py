@@ -1,5 +1,7 @@
 """GPM: the profiling counters of Hopper and later cards, as ratios between two samples."""
 
+import math
+from contextlib import suppress
 from typing import Any
 
 # Metric numbers of nvml.h, and the fields of Device and Partition they become.
@@ -57,7 +59,7 @@ class Gpm:
         values = {}
         for place, metric in enumerate(wanted):
             answer = request.metrics[place]
-            if answer.nvmlReturn != 0:
+            if answer.nvmlReturn != 0 or not math.isfinite(answer.value):
                 continue
             if metric in ACTIVITY:
                 values[ACTIVITY[metric]] = round(answer.value / 100, 6)  # no card measures finer
@@ -65,8 +67,12 @@ class Gpm:
                 values[PCIE[metric]] = answer.value * _MIB
         return values
 
-    def close(self) -> None:
+    def __del__(self) -> None:
+        """NVML allocated the samples; they go when the card is forgotten. After a shutdown there is nothing
+        left to free."""
+        if self._nvml.nvmlLib is None:
+            return
         for sample in (self._before, self._spare):
             if sample is not None:
-                self._nvml.nvmlGpmSampleFree(sample)
-        self._before = self._spare = None
+                with suppress(self._nvml.NVMLError):
+                    self._nvml.nvmlGpmSampleFree(sample)

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from accelscope.model import Partition
+from accelscope.model import Partition, Vendor, device_id
 from accelscope.readers.nvidia.nvml_ask import Ask
 from accelscope.readers.nvidia.nvml_gpm import Gpm
 
@@ -56,7 +56,7 @@ class MigInstances:
             memory = self._ask(f"{field}.memory", "nvmlDeviceGetMemoryInfo", handle)
             activity = self._activity(field, gpu_instance)
         return Partition(
-            id=uuid,
+            id=device_id(Vendor.NVIDIA, uuid=uuid),
             uuid=uuid,
             index=index,
             profile=profile[1] if profile else None,

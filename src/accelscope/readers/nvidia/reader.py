@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
 from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
-from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.readers.nvidia.nvml import PCI_CODES, NvmlSource
+from accelscope.readers.pci import pci_devices
 from accelscope.readers.tool import find_program
 
 if TYPE_CHECKING:
@@ -51,8 +52,13 @@ class NvidiaReader:
         if self._smi is None:
             self._smi = SmiSource(self._options, self._clock)
         self._source = self._smi
-        return self._smi.survey()
+        try:
+            return self._smi.survey()
+        except ReaderError as error:
+            if error.reason == "driver_not_loaded" and pci_devices(self._options.paths.sys, *PCI_CODES) == ():
+                raise DriverAbsent("nvidia-smi is here, but neither a driver nor a GPU") from None
+            raise
 
 
 def open_reader(options: ReaderOptions) -> NvidiaReader:
-    return NvidiaReader(options)
+    return NvidiaReader(options, options.clock)

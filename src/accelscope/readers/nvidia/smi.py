@@ -3,6 +3,7 @@
 The tool tells of all GPUs at once, so it runs in the survey; reading a device only hands out its part.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from accelscope.readers.nvidia.messages import unknown_field
 from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool, ToolOutput
 
+# Reasons to reject a whole line of the table of GPUs: one of them may stand in it.
+_A_ROW_IS_MISSING = frozenset({"truncated", "not_a_row", "unidentified"})
 # Known to every driver seen; asked for when the tool does not tell which fields it knows.
 _STABLE_FIELDS = (
     "index",
@@ -45,6 +48,7 @@ _STABLE_FIELDS = (
     "name",
 )
 _MOST_UNKNOWN_FIELDS = 20
+_SHORTEST_RUN_SECONDS = 0.1
 _QUOTED_FIELD = re.compile(r'"([a-z0-9_.]+)"', re.IGNORECASE)
 # The second pair is what drivers before 535 call the first.
 _THROTTLE_MASKS = (
@@ -63,15 +67,25 @@ class SmiSource:
         self._tool = Tool(
             options.paths.nvidia_smi,
             timeout_seconds=options.tool_timeout_seconds,
-            environment=options.environment,
+            # Before driver 450 or so, pmon watches four GPUs unless it is told otherwise.
+            environment={**(options.environment or os.environ), "NVSMI_SHOW_ALL_DEVICES": "1"},
         )
+        self._budget = options.tool_timeout_seconds
+        self._deadline = 0.0
         self._clock = clock
         self._fields: list[str] | None = None
         self._readings: dict[str, Reading] = {}
+        self._instances: dict[
+            tuple[str | None, int], Process
+        ] = {}  # processes as the XML has them, with MIG ids
         self._ids_by_address: dict[str, str] = {}
 
     def survey(self) -> Survey:
-        parsed, exit_code = self._query()
+        """All runs share one budget of time. What the first tells is enough for a page; each further run may
+        use half of what is left, so that one that hangs costs what it would have added."""
+        self._deadline = time.monotonic() + self._budget
+        parsed, output = self._query()
+        exit_code = output.exit_code
         warnings = ["tool_exit_code"] if exit_code and parsed.devices else []
         rejected = list(parsed.rejected)
         devices = []
@@ -82,6 +96,7 @@ class SmiSource:
                 devices.append(device)
         if any(device.mig_enabled for device in devices):
             devices = self._with_partitions(devices, rejected, warnings)
+        rejected_rows = tuple(rejected)
         processes = self._processes(devices, rejected, warnings)
         now = self._clock()
         self._readings = {
@@ -92,7 +107,15 @@ class SmiSource:
             for device in devices
         }
         version = next((d.driver_version for d in devices if d.driver_version), None)
-        return Survey(self.name, tuple(self._readings), version, tuple(rejected), warnings=tuple(warnings))
+        return Survey(
+            self.name,
+            tuple(self._readings),
+            version,
+            tuple(rejected),
+            warnings=tuple(warnings),
+            complete=output.text.endswith("\n")
+            and not any(r.reason in _A_ROW_IS_MISSING for r in rejected_rows),
+        )
 
     def read(self, key: str) -> Reading:
         reading = self._readings[key]
@@ -100,10 +123,10 @@ class SmiSource:
             raise DeviceLost(reading.device.health.reason or "GPU is lost")
         return reading
 
-    def _query(self) -> tuple[Parsed, int]:
+    def _query(self) -> tuple[Parsed, ToolOutput]:
         fields = self._fields if self._fields is not None else self._wanted_fields()
         for _ in range(_MOST_UNKNOWN_FIELDS):
-            output = self._tool.run([f"--query-gpu={','.join(fields)}", "--format=csv"])
+            output = self._run([f"--query-gpu={','.join(fields)}", "--format=csv"])
             unknown = unknown_field(output.text)
             if unknown not in fields:
                 break
@@ -113,13 +136,13 @@ class SmiSource:
         if parsed.error is not None and not parsed.devices:
             self._fields = None
             if parsed.error.reason == "no_devices":
-                return Parsed(), 0  # the driver is up and shows none
+                return Parsed(), replace(output, exit_code=0)  # the driver is up and shows none
             raise ReaderError(parsed.error.reason, f"nvidia-smi: {parsed.error.text}")
-        return parsed, output.exit_code
+        return parsed, output
 
     def _wanted_fields(self) -> list[str]:
         """What the model has a place for and this driver knows. The name comes last: it may hold commas."""
-        known = set(_QUOTED_FIELD.findall(self._tool.run(["--help-query-gpu"]).text))
+        known = set(_QUOTED_FIELD.findall(self._run(["--help-query-gpu"]).text))
         if "uuid" not in known:
             return list(_STABLE_FIELDS)
         wanted = [field for field, _, _ in parse_query_gpu.FIELDS if field in known and field != "name"]
@@ -143,6 +166,7 @@ class SmiSource:
         from accelscope.readers.nvidia import parse_xml  # noqa: PLC0415 - expat, for nodes with MIG only
 
         measured = self._parsed(["-q", "-x"], parse_xml.parse, warnings)
+        self._instances = {(p.device, p.pid): p for p in measured.processes}
         listed = self._parsed(["-L"], parse_list.parse, warnings)
         rejected += [*measured.rejected, *listed.rejected]
         joined = {d.id: d.partitions for d in parse_list.named_partitions(measured, listed).devices}
@@ -176,12 +200,39 @@ class SmiSource:
             else:
                 memory = before.memory_bytes if process.memory_bytes is None else process.memory_bytes
                 found[key] = replace(before, name=process.name or before.name, memory_bytes=memory)
-        return list(found.values())
+        return [self._in_instance(process, devices) for process in found.values()]
+
+    def _in_instance(self, process: Process, devices: list[Device]) -> Process:
+        """Which MIG instance a process is in, where the XML told."""
+        told = self._instances.get((process.device, process.pid))
+        if told is None or told.gpu_instance_id is None:
+            return process
+        partition = next(
+            (
+                p.id
+                for d in devices
+                if d.id == process.device
+                for p in d.partitions
+                if (p.gpu_instance_id, p.compute_instance_id)
+                == (told.gpu_instance_id, told.compute_instance_id)
+            ),
+            None,
+        )
+        return replace(
+            process,
+            partition=partition,
+            gpu_instance_id=told.gpu_instance_id,
+            compute_instance_id=told.compute_instance_id,
+        )
+
+    def _run(self, arguments: list[str], share: float = 1.0) -> ToolOutput:
+        left = share * (self._deadline - time.monotonic())
+        return self._tool.run(arguments, timeout_seconds=max(left, _SHORTEST_RUN_SECONDS))
 
     def _parsed(self, arguments: list[str], parse: Callable[[str], Parsed], warnings: list[str]) -> Parsed:
         """What a further run adds. Its failure costs what it would have added, and is counted."""
         try:
-            output: ToolOutput = self._tool.run(arguments)
+            output = self._run(arguments, share=0.5)
         except ReaderError as error:
             warnings.append(error.reason)
             return Parsed()

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from accelscope.simulate.compiler import NativePart, built, cache_folder
-from accelscope.simulate.faults import FaultKind, FaultLog
-from accelscope.simulate.folder import write_bytes
+from accelscope.simulate.compiler import NativePart
+from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.folder import Content
 from accelscope.simulate.nvidia import nvml_state, smi_state
 from accelscope.simulate.nvidia.dynamics import GpuDynamics
 from accelscope.simulate.nvidia.gpu import gpus_of
 from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.spec import NodeSpec
-from accelscope.simulate.workload import Placement
+from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.simulate.vendor import InstalledPart, Instant, Site
 
 _NATIVE = Path(__file__).parent / "native"
 LIBRARY = NativePart(
@@ -25,50 +25,31 @@ TOOL = NativePart(name="nvidia-smi", folder=_NATIVE, sources=("nvidia_smi.c",))
 
 
 class NvidiaDriver:
-    def __init__(
-        self, spec: NodeSpec, folder: Path, placements: Sequence[Placement], cache: Path | None
-    ) -> None:
-        self._spec = spec.nvidia
-        self._cache = cache or cache_folder()
-        self._gpus = tuple(GpuDynamics(gpu, placements) for gpu in gpus_of(spec))
-        self.library = folder / "lib" / LIBRARY.name
-        self.tool = folder / "bin" / TOOL.name
+    native_parts = (
+        InstalledPart(LIBRARY, "lib/libnvidia-ml.so.1", FaultKind.LIBRARY_MISSING),
+        InstalledPart(TOOL, "bin/nvidia-smi", FaultKind.TOOL_MISSING),
+    )
 
-    def build(self) -> None:
-        """Raises CompileError."""
-        for part, target in ((LIBRARY, self.library), (TOOL, self.tool)):
-            _install(built(part, self._cache), target)
+    def __init__(self, spec: NvidiaSpec, site: Site) -> None:
+        self._spec = spec
+        self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in gpus_of(spec, site.seed))
 
-    def install(self, at: float, faults: FaultLog) -> None:
-        """Take the library or the tool away, or put them back, as the faults of the moment say."""
-        missing = {fault.kind for fault in faults.active(at)}
-        parts = (
-            (FaultKind.LIBRARY_MISSING, LIBRARY, self.library),
-            (FaultKind.TOOL_MISSING, TOOL, self.tool),
-        )
-        for kind, part, target in parts:
-            if kind in missing:
-                target.unlink(missing_ok=True)
-            elif not target.exists():
-                _install(built(part, self._cache), target)
-
-    def readings(self, at: float, faults: FaultLog) -> tuple[GpuReading, ...]:
+    def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._gpus):
-            own = faults.of_device(slot)
-            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(at) for fault in own)
-            result.append(gpu.reading(at, own, None if vanished else index))
+            own = instant.faults.of_device(slot)
+            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(instant.at) for fault in own)
+            result.append(gpu.reading(instant.at, own, None if vanished else index))
             index += not vanished
         return tuple(result)
 
-    def files(self, at: float, moment: float, faults: FaultLog) -> Iterator[tuple[str, str]]:
-        """Paths under the node's folder and their texts. `moment` is the wall-clock time shown."""
-        readings = self.readings(at, faults)
-        active = faults.active(at)
+    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+        readings = self.readings(instant)
+        active = instant.active
         if not any(fault.kind is FaultKind.DRIVER_NOT_LOADED for fault in active):
             yield from self._kernel_files(readings)
-        yield "state/smi", smi_state.render(self._spec, readings, active, moment)
-        yield "state/nvml", nvml_state.render(self._spec, readings, active, at)
+        yield "state/smi", smi_state.render(self._spec, readings, active, instant.wall_clock)
+        yield "state/nvml", nvml_state.render(self._spec, readings, active, instant.at)
 
     def _kernel_files(self, readings: Sequence[GpuReading]) -> Iterator[tuple[str, str]]:
         version = self._spec.driver_version
@@ -91,11 +72,3 @@ class NvidiaDriver:
                 f"proc/driver/nvidia/gpus/{address}/information",
                 f"Model: \t\t {gpu.card.name}\nGPU UUID: \t {gpu.uuid}\nDevice Minor: \t {gpu.slot}\n",
             )
-
-
-def _install(source: Path, target: Path) -> None:
-    """A copy, not a link: the library finds its state from where it lies, and the loader takes two links to
-    one file for the same library."""
-    content = source.read_bytes()
-    if not target.exists() or target.read_bytes() != content:
-        write_bytes(target, content, executable=True)

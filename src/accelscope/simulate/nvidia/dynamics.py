@@ -4,11 +4,10 @@ Everything is a function of the time asked for. Rates follow the load linearly, 
 bytes) are the load's exact integral: they never run backwards and agree with the rates shown beside them.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from accelscope.simulate import identity
-from accelscope.simulate.faults import DEFAULT_XID, Fault, FaultKind
+from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.nvidia.gpu import Gpu
 from accelscope.simulate.nvidia.mig import COMPUTE_SLICES, MigDevice
 from accelscope.simulate.nvidia.readings import (
@@ -26,6 +25,7 @@ from accelscope.simulate.nvidia.readings import (
     Remapping,
     XidEvent,
 )
+from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.workload import Placement
 
 _MIB = 1 << 20
@@ -34,14 +34,12 @@ _INSTANCE_BYTES = 12 * _MIB  # and on a MIG instance
 _BUSY = 0.005  # below this a driver's sampling sees nothing
 _POWER_AT_FULL_LOAD = 0.985  # of the limit
 _POWER_CAP_FROM = 0.97
-_HEAT_STEP_SECONDS = 5.0
-_HEAT_STEPS = 12
-_HEAT_TIME_CONSTANT = 20.0
 _HEADROOM_AT_FULL_POWER = 18  # degrees below slowdown
 _HOT_CLOCK = 0.55  # of the highest, when the card protects itself
 _STORM_CORRECTED_PER_SECOND = 40
 _STORM_SECONDS_PER_UNCORRECTED = 30
 _STORM_SECONDS_PER_ROW = 60
+_DEFAULT_XID = 31  # a fault of the application's own memory access, the most common one
 _XID_LOST, _XID_ROW_REMAP, _XID_CONTAINED_ECC, _XID_RESET = 79, 63, 94, 154
 _REMEMBERED_XIDS = 64
 _GPM_METRICS = {  # nvmlGpmMetricId_t: share of the load
@@ -59,33 +57,14 @@ _GPM_METRICS = {  # nvmlGpmMetricId_t: share of the load
 _DEVICE_FAULTS = (FaultKind.VANISHED, FaultKind.LOST, FaultKind.RESET_REQUIRED, FaultKind.HANG)
 
 
-class _Load:
-    """Sum of the loads on a card or a part of it, as a share of that card or part."""
-
-    def __init__(self, placements: Iterable[tuple[Placement, float]]) -> None:
-        self._shares = tuple(placements)
-
-    def integral(self, at: float) -> float:
-        return sum(share * placement.curve.integral(at) for placement, share in self._shares)
-
-    def total(self, at: float) -> float:
-        """Load-seconds since simulated time zero."""
-        return self.integral(at) - self.integral(0.0)
-
-    def mean(self, at: float, window: float = 1.0) -> float:
-        return (self.integral(at) - self.integral(at - window)) / window
-
-    def now(self, at: float) -> float:
-        return sum(share * placement.curve.at(at) for placement, share in self._shares)
-
-
 class GpuDynamics:
     def __init__(self, gpu: Gpu, placements: Sequence[Placement]) -> None:
         self._gpu = gpu
         self._placements = tuple(p for p in placements if p.device == gpu.slot)
-        self._load = _Load((p, self._share(p)) for p in self._placements)
+        self._load = DeviceLoad((p, self._share(p)) for p in self._placements)
         full = gpu.spec.power_limit_watts * _POWER_AT_FULL_LOAD
-        self._power_span = max(0.0, full - gpu.card.power.idle_watts)
+        idle = gpu.card.power.idle_watts
+        self._power = PowerDraw(idle, max(0.0, full - idle), self._load)
 
     def _part(self, placement: Placement) -> MigDevice | None:
         return None if placement.instance is None else self._gpu.mig[placement.instance]
@@ -104,7 +83,7 @@ class GpuDynamics:
         active = {fault.kind for fault in faults if fault.active(at)}
         hot = FaultKind.HOT in active
         mean, busy = self._load.mean(at), self._load.mean(at) > _BUSY
-        average = card.power.idle_watts + self._power_span * mean
+        average = self._power.mean(at)
         processes = tuple(self._process(p, at) for p in self._placements if p.curve.runs_at(at))
         temperature = card.temperature.slowdown + 2 if hot else self._temperature(at)
         sm_clock = self._sm_clock(mean, hot=hot)
@@ -134,9 +113,7 @@ class GpuDynamics:
             temperature_celsius=temperature,
             memory_temperature_celsius=round(temperature * 0.92) if card.temperature.memory_max else None,
             power_average_milliwatts=int(1000 * average),
-            power_instant_milliwatts=int(
-                1000 * (card.power.idle_watts + self._power_span * self._load.now(at))
-            ),
+            power_instant_milliwatts=int(1000 * self._power.now(at)),
             energy_millijoules=self._energy(at),
             sm_clock_mhz=sm_clock,
             memory_clock_mhz=card.clocks.max_memory if busy else card.clocks.idle_memory,
@@ -151,7 +128,7 @@ class GpuDynamics:
             pcie_receive_bytes=self._counted("pcie rx", receive, at),
             pcie_replays=int(self._between(0, 3, "replays") + at * self._between(0, 0.002, "replay rate")),
             clock_event_reasons=self._reasons(average, busy=busy, hot=hot),
-            thermal_violation_nanoseconds=int(1e9 * _seconds(faults, FaultKind.HOT, at)),
+            thermal_violation_nanoseconds=int(1e9 * sum(lasted(faults, FaultKind.HOT, at))),
             ecc=self._ecc(at, faults) if card.ecc else None,
             remapping=self._remapping(at, faults) if card.row_remapping else None,
             retired_pages=None if retired is None else (0, retired),
@@ -165,19 +142,9 @@ class GpuDynamics:
         )
 
     def _temperature(self, at: float) -> int:
-        """The card warms up and cools down slowly: the power of the last minute, recent moments counting
-        most, through a resistance that leaves some headroom at full power."""
-        card = self._gpu.card
-        weights = [math.exp(-step * _HEAT_STEP_SECONDS / _HEAT_TIME_CONSTANT) for step in range(_HEAT_STEPS)]
-        lagging = sum(
-            weight * self._load.mean(at - step * _HEAT_STEP_SECONDS, _HEAT_STEP_SECONDS)
-            for step, weight in enumerate(weights)
-        ) / sum(weights)
-        full = card.power.idle_watts + self._power_span
-        power = card.power.idle_watts + self._power_span * lagging
+        full = self._gpu.card.temperature.slowdown - _HEADROOM_AT_FULL_POWER
         ambient = self._gpu.spec.ambient_celsius + self._between(0, 4, "ambient")
-        rise = card.temperature.slowdown - _HEADROOM_AT_FULL_POWER - ambient
-        return round(ambient + rise * power / full)
+        return round(self._power.celsius(at, ambient=ambient, at_full_power=full))
 
     def _sm_clock(self, mean: float, *, hot: bool) -> int:
         clocks = self._gpu.card.clocks
@@ -199,8 +166,7 @@ class GpuDynamics:
         return 0 if busy else GPU_IDLE
 
     def _energy(self, at: float) -> int:
-        joules = self._gpu.card.power.idle_watts * at + self._power_span * self._load.total(at)
-        return int(1000 * (self._between(1e6, 5e8, "energy") + joules))
+        return int(1000 * (self._between(1e6, 5e8, "energy") + self._power.joules(at)))
 
     def _counted(self, name: str, per_second_at_full_load: float, at: float) -> int:
         return int(self._between(1e9, 1e12, name) + per_second_at_full_load * self._load.total(at))
@@ -244,7 +210,7 @@ class GpuDynamics:
         slices = {part.gpu_instance_id: part.profile.slices for part in self._gpu.mig}
         result = []
         for instance, count in slices.items():
-            load = _Load(
+            load = DeviceLoad(
                 (placement, part.share * COMPUTE_SLICES / count)
                 for placement in self._placements
                 if (part := self._part(placement)) and part.gpu_instance_id == instance
@@ -269,9 +235,9 @@ class GpuDynamics:
         )
 
     def _ecc(self, at: float, faults: Sequence[Fault]) -> EccReading:
-        storms = [fault for fault in faults if fault.kind is FaultKind.ECC_STORM and fault.begin <= at]
-        corrected = sum(12 + int(_STORM_CORRECTED_PER_SECOND * s.seconds(at)) for s in storms)
-        uncorrected = sum(1 + int(s.seconds(at) / _STORM_SECONDS_PER_UNCORRECTED) for s in storms)
+        storms = lasted(faults, FaultKind.ECC_STORM, at)
+        corrected = sum(12 + int(_STORM_CORRECTED_PER_SECOND * seconds) for seconds in storms)
+        uncorrected = sum(1 + int(seconds / _STORM_SECONDS_PER_UNCORRECTED) for seconds in storms)
         return EccReading(
             volatile_corrected=corrected,
             volatile_uncorrected=uncorrected,
@@ -280,8 +246,8 @@ class GpuDynamics:
         )
 
     def _storm_rows(self, at: float, faults: Sequence[Fault]) -> int:
-        storms = (fault for fault in faults if fault.kind is FaultKind.ECC_STORM and fault.begin <= at)
-        return sum(1 + int(storm.seconds(at) / _STORM_SECONDS_PER_ROW) for storm in storms)
+        storms = lasted(faults, FaultKind.ECC_STORM, at)
+        return sum(1 + int(seconds / _STORM_SECONDS_PER_ROW) for seconds in storms)
 
     def _remapping(self, at: float, faults: Sequence[Fault]) -> Remapping:
         rows = self._storm_rows(at, faults)
@@ -291,16 +257,12 @@ class GpuDynamics:
 _PCIE_GB_PER_SECOND = ((0.4, 2.5, "pcie transmit"), (1.0, 6.0, "pcie receive"))  # at full load
 
 
-def _activity(load: _Load, at: float) -> tuple[Activity, ...]:
+def _activity(load: DeviceLoad, at: float) -> tuple[Activity, ...]:
     mean, total = load.mean(at), load.total(at)
     return tuple(
         Activity(metric=metric, percent=100 * share * mean, integral=100 * share * total)
         for metric, share in _GPM_METRICS.items()
     )
-
-
-def _seconds(faults: Sequence[Fault], kind: FaultKind, at: float) -> float:
-    return sum(fault.seconds(at) for fault in faults if fault.kind is kind)
 
 
 def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
@@ -315,7 +277,7 @@ def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
             case FaultKind.RESET_REQUIRED:
                 events.append((fault.begin, _XID_RESET))
             case FaultKind.XID:
-                events.append((fault.begin, fault.code or DEFAULT_XID))
+                events.append((fault.begin, fault.code or _DEFAULT_XID))
             case FaultKind.ECC_STORM:
                 events.append((fault.begin, _XID_ROW_REMAP))
                 repeats = int(fault.seconds(at) / _STORM_SECONDS_PER_UNCORRECTED) + 1

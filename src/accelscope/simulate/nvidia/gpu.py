@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelscope.simulate import identity
+from accelscope.simulate import identity, pci
 from accelscope.simulate.nvidia.cards import Card
 from accelscope.simulate.nvidia.mig import COMPUTE_SLICES, MigDevice
-from accelscope.simulate.spec import NodeSpec, NvidiaDeviceSpec
+from accelscope.simulate.nvidia.spec import NvidiaDeviceSpec, NvidiaSpec
 
-_FIRST_BUS = 0x10
 _SWITCHES = 4  # NVSwitches of a board whose GPUs all reach each other
 
 
@@ -37,8 +36,7 @@ class Gpu:
 
     @property
     def bus(self) -> int:
-        step = max(1, min(0x18, 0xE0 // self.count))
-        return _FIRST_BUS + self.slot * step
+        return pci.bus_number(self.slot, self.count)
 
     @property
     def bus_id(self) -> str:
@@ -47,7 +45,7 @@ class Gpu:
 
     @property
     def numa_node(self) -> int:
-        return 0 if self.slot < (self.count + 1) // 2 else 1
+        return pci.numa_node(self.slot, self.count)
 
     @property
     def partitioned(self) -> bool:
@@ -77,12 +75,12 @@ class Gpu:
         return "MIG-" + identity.uuid(self.seed, "nvidia", "mig", *path)
 
 
-def gpus_of(spec: NodeSpec) -> tuple[Gpu, ...]:
-    devices = spec.nvidia.devices
+def gpus_of(spec: NvidiaSpec, seed: int) -> tuple[Gpu, ...]:
+    devices = spec.devices
     with_links = sum(device.card.nvlink is not None for device in devices)
     return tuple(
         Gpu(
-            seed=spec.seed,
+            seed=seed,
             slot=slot,
             count=len(devices),
             linked=device.card.nvlink is not None and with_links > 1,

@@ -10,7 +10,8 @@ from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.nvidia import fields
 from accelscope.simulate.nvidia.gpu import Gpu
 from accelscope.simulate.nvidia.readings import SUPPORTED_REASONS, Activity, GpuReading, ProcessReading
-from accelscope.simulate.spec import NvidiaSpec, ProcessType
+from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.simulate.spec import ProcessType
 
 Keys = dict[str, object]
 

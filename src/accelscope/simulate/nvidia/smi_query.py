@@ -12,7 +12,7 @@ from accelscope.simulate.nvidia.readings import (
     SW_THERMAL,
     GpuReading,
 )
-from accelscope.simulate.spec import NvidiaSpec
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 
 NOT_AVAILABLE = "[N/A]"
 _DEPRECATED = "[Requested functionality has been deprecated]"

@@ -5,11 +5,25 @@ A section begins with a line `@@ name`. The tool picks the columns and rows it w
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 
-from accelscope.simulate.faults import Fault, FaultKind, ToolError
+from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.nvidia import smi_query, smi_text, smi_xml
 from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.spec import NvidiaSpec
+from accelscope.simulate.nvidia.spec import NvidiaSpec
+
+
+class ToolError(StrEnum):
+    """Errors that nvidia-smi prints by itself."""
+
+    NO_DEVICES = "no_devices"
+    DRIVER_NOT_LOADED = "driver_not_loaded"
+    VERSION_MISMATCH = "version_mismatch"
+    UNKNOWN_ERROR = "unknown_error"
+    NO_PERMISSION = "no_permission"
+    LIBRARY_MISSING = "library_missing"
+    NOT_SUPPORTED = "not_supported"
+
 
 # Exit codes are the library's result codes.
 TOOL_ERRORS: dict[ToolError, tuple[int, str]] = {
@@ -69,7 +83,7 @@ def _sections(
 
 def _fault_lines(faults: Iterable[Fault], *, any_device: bool) -> Iterator[str]:
     for fault in faults:
-        error = fault.error or _DRIVER_ERRORS.get(fault.kind)
+        error = ToolError(fault.error) if fault.error else _DRIVER_ERRORS.get(fault.kind)
         if word := _WORDS.get(fault.kind):
             yield word
         elif error is not None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accelscope.simulate.nvidia.readings import GpuReading, ProcessReading
 from accelscope.simulate.nvidia.smi_query import NOT_AVAILABLE, QueryField, mib
-from accelscope.simulate.spec import NvidiaSpec, ProcessType
+from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.simulate.spec import ProcessType
 
 _ENGINES_FROM = 545  # the driver whose pmon has jpg and ofa, and wider columns
 _PROTECTED_FROM = 535  # and the one that brought ccpm

@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 
 from accelscope.simulate.nvidia.readings import GpuReading
 from accelscope.simulate.nvidia.smi_query import mib, watts
-from accelscope.simulate.spec import NvidiaSpec
+from accelscope.simulate.nvidia.spec import NvidiaSpec
 
 # An element is its name and either a text (None: N/A) or child elements.
 Node = tuple[str, "object | list[Node] | None"]

@@ -1,0 +1,165 @@
+"""Carrying out the plans: everything is run or read once, and what fails is recorded."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path, PurePath
+
+from accelscope.capture.plan import Command, Plan
+from accelscope.capture.trees import read_tree
+from accelscope.model import Vendor
+from accelscope.readers.contract import ReaderError, ReaderOptions
+from accelscope.readers.sources import Source, sources
+from accelscope.readers.tool import Tool
+
+_MOST_TIMEOUTS = 2  # of one tool; then it is not run again
+TREE_SECONDS = 10.0  # that all files of a tree may take together
+_PROC_FILES = {"proc-cgroup": "cgroup", "proc-mountinfo": "mountinfo"}
+_PROC_BYTES = 1024 * 1024
+_MOST_PROCESSES = 200
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """One source: what it gave, or why it gave nothing."""
+
+    group: str  # the vendor, or `proc`
+    source: str
+    origin: str  # the command, or where the files are
+    tag: str = ""
+    text: str | None = None
+    complaint: str = ""  # what a command wrote to standard error
+    exit_code: int | None = None
+    error: tuple[str, str] | None = None  # a reason that can be counted, and a text for people
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The tools of one plan."""
+
+    plan: Plan
+    options: ReaderOptions
+    _tools: dict[str, Tool] = field(default_factory=dict)
+    _timeouts: dict[str, int] = field(default_factory=dict)
+
+    def tool(self, command: Command) -> Tool:
+        if command.tool not in self._tools:
+            self._tools[command.tool] = Tool(
+                getattr(self.options.paths, command.tool),
+                timeout_seconds=self.options.tool_timeout_seconds,
+                environment=self.plan.environment(self.options),
+            )
+        return self._tools[command.tool]
+
+    def run(self, command: Command) -> Gathered:
+        group, source, tag = self.plan.vendor.value, command.source, command.tag
+        if self._timeouts.get(command.tool, 0) >= _MOST_TIMEOUTS:
+            skipped = ("skipped", "earlier runs of the tool did not end")
+            return Gathered(group, source, command.text, tag, error=skipped)
+        try:
+            output = self.tool(command).run(command.arguments)
+        except ReaderError as error:
+            if error.reason == "tool_timeout":
+                self._timeouts[command.tool] = self._timeouts.get(command.tool, 0) + 1
+            return Gathered(group, source, command.text, tag, error=(error.reason, str(error)))
+        return Gathered(
+            group, source, command.text, tag, output.text, output.complaint, exit_code=output.exit_code
+        )
+
+
+def gather(
+    plans: Iterable[Plan],
+    options: ReaderOptions,
+    progress: Progress = lambda _: None,
+    *,
+    tree_seconds: float = TREE_SECONDS,
+) -> tuple[Gathered, ...]:
+    """Everything of the vendors that have anything on this node, and of the processes on their devices."""
+    found: list[Gathered] = []
+    for plan in plans:
+        of_vendor = []
+        for one in chain(_of_tools(plan, options), _of_trees(plan, options, tree_seconds)):
+            progress(_said(one))
+            of_vendor.append(one)
+        if any(one.text for one in of_vendor):
+            found += of_vendor
+        else:
+            progress(f"{plan.vendor}: nothing of it on this node")
+    known = sources()
+    pids = sorted({pid for one in found for pid in pids_in(one, known)})
+    if len(pids) > _MOST_PROCESSES:
+        progress(f"proc: {len(pids)} processes on devices, the first {_MOST_PROCESSES} are taken")
+    found += _of_processes(pids[:_MOST_PROCESSES], options.paths.proc, progress)
+    return tuple(found)
+
+
+def _of_tools(plan: Plan, options: ReaderOptions) -> Iterator[Gathered]:
+    """Nothing if the vendor has no tool here; a tool that is missing beside others is recorded."""
+    runs = _Runs(plan, options)
+    if not any(runs.tool(command).find() for command in plan.commands):
+        return
+    outputs: dict[str, str] = {}
+    for command in plan.commands:
+        one = runs.run(command)
+        outputs.setdefault(command.source, one.text or "")
+        yield one
+    for command in plan.then(outputs):
+        yield runs.run(command)
+
+
+def _of_trees(plan: Plan, options: ReaderOptions, seconds: float) -> Iterator[Gathered]:
+    for tree in plan.trees:
+        read = read_tree(tree, getattr(options.paths, tree.root), seconds=seconds)
+        if not read.files and read.hung is None:
+            continue
+        hung = ("read_timeout", f"{read.hung} did not answer") if read.hung is not None else None
+        origin = ", ".join(f"/{tree.root}/{folder}" for folder in tree.folders)
+        yield Gathered(plan.vendor.value, tree.source, origin, text=read.text, error=hung)
+
+
+def _said(one: Gathered) -> str:
+    what = f"{one.group}: {one.origin[:100]}"
+    if one.error is not None:
+        return f"{what}: {one.error[1]}"
+    failed = f", exit code {one.exit_code}" if one.exit_code else ""
+    return f"{what}: {len((one.text or '').encode())} bytes{failed}"
+
+
+def pids_in(one: Gathered, known: Mapping[str, Source]) -> set[int]:
+    """Processes that our parsers find in an output."""
+    source = known.get(one.source)
+    if source is None or not one.text:
+        return set()
+    return {process.pid for process in source.parse(one.text, None).processes}
+
+
+def identity_of(gathered: Iterable[Gathered], vendor: Vendor) -> tuple[str | None, int, str | None]:
+    """Model of the first device, number of devices, driver version: as far as our parsers can tell."""
+    known = sources()
+    model, count, version = None, 0, None
+    for one in gathered:
+        source = known.get(one.source)
+        if one.group != vendor.value or source is None or not one.text:
+            continue
+        devices = source.parse(one.text, None).devices
+        count = max(count, len(devices))
+        model = model or next((d.model for d in devices if d.model), None)
+        version = version or next((d.driver_version for d in devices if d.driver_version), None)
+    return model, count, version
+
+
+def _of_processes(pids: Iterable[int], proc: Path, progress: Progress) -> Iterator[Gathered]:
+    for pid in pids:
+        for source, file in _PROC_FILES.items():
+            origin = str(PurePath("/proc", str(pid), file))
+            try:
+                with (proc / str(pid) / file).open("rb") as opened:
+                    text = opened.read(_PROC_BYTES).decode(errors="replace")
+            except OSError as error:
+                reason = (f"unreadable_{file}", f"{origin}: {error.strerror}")
+                yield Gathered("proc", source, origin, f"pid{pid}", error=reason)
+                continue
+            yield Gathered("proc", source, origin, f"pid{pid}", text)
+        progress(f"proc: process {pid}")

@@ -1,0 +1,41 @@
+"""npu-smi: its table, its numbers, and its key-value commands for each NPU and chip."""
+
+import re
+from collections.abc import Iterable
+
+from accelscope.capture.plan import Command, Outputs, Plan, Tree
+from accelscope.model import Vendor
+from accelscope.readers.ascend import smi
+
+_LISTED = re.compile(r"^\s*NPU ID\s*:\s*([0-9]{1,6})\s*$", re.MULTILINE)
+_MAPPED = re.compile(r"^\s*([0-9]{1,6})\s+([0-9]{1,3})\s+[0-9]{1,6}\s", re.MULTILINE)  # NPU, chip, logic id
+_OF_AN_NPU = ("board", "usages", "common", "ecc", "proc-mem", "temp", "power")
+_OF_A_CHIP = ("board", "health")
+
+
+def _info(source: str, *arguments: str, tag: str = "") -> Command:
+    return Command(f"npu-smi-{source}", "npu_smi", ("info", *arguments), tag)
+
+
+def _each(outputs: Outputs) -> Iterable[Command]:
+    chips = list(dict.fromkeys(_MAPPED.findall(outputs.get("npu-smi-map", ""))))
+    listed = [*_LISTED.findall(outputs.get("npu-smi-list", "")), *(npu for npu, _ in chips)]
+    for npu in dict.fromkeys(listed):
+        for kind in _OF_AN_NPU:
+            yield _info(kind, "-t", kind, "-i", npu, tag=f"npu{npu}")
+    for npu, chip in chips:
+        for kind in _OF_A_CHIP:
+            yield _info(kind, "-t", kind, "-i", npu, "-c", chip, tag=f"npu{npu}-chip{chip}")
+
+
+PLAN = Plan(
+    vendor=Vendor.ASCEND,
+    commands=(_info("info"), _info("map", "-m"), _info("list", "-l")),
+    then=_each,
+    then_text=(
+        *(f"npu-smi info -t {kind} -i (each NPU)" for kind in _OF_AN_NPU),
+        *(f"npu-smi info -t {kind} -i (each NPU) -c (each chip)" for kind in _OF_A_CHIP),
+    ),
+    trees=(Tree("ascend-devices", "dev", ("davinci*", "devmm_svm", "hisi_hdc"), ()),),
+    environment=smi.environment,
+)

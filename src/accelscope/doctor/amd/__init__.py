@@ -1,0 +1,1 @@
+"""What is looked for where AMD GPUs may be."""

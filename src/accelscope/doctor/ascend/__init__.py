@@ -1,0 +1,1 @@
+"""Ascend: what must be there for npu-smi to answer."""

@@ -1,0 +1,121 @@
+"""`amd`: the names of AMD's device-metrics-exporter."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accelscope.metrics.dialects.amd_ecc import ECC_FAMILIES
+from accelscope.metrics.dialects.amd_families import FAMILIES
+from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, node_gauges
+from accelscope.metrics.dialects.view import DeviceView, NodeView
+from accelscope.model import Vendor
+
+# What the published charts write where nobody says otherwise; the dashboards select by it.
+_CLUSTER_NAME = "amdgpu-k8s-metrics-exporter"
+
+
+def _cluster_name(node: NodeView) -> str:
+    return node.labels.get("cluster_name", _CLUSTER_NAME)
+
+
+def _partition_id(view: DeviceView) -> str:
+    if view.partition is not None:
+        return "" if view.partition.index is None else str(view.partition.index)
+    return "NA" if view.device.compute_partition is None else "0"
+
+
+def _deployment(view: DeviceView) -> str:
+    """Only a virtual function says what it is: by its name."""
+    return "vm_vf" if re.search(r"\bVF\b", view.device.model or "") else ""
+
+
+LABELS = Labels(
+    others=(
+        Label("gpu_id", lambda v: "" if v.device.index is None else str(v.device.index)),
+        Label("card_model", lambda v: v.device.model),
+        Label("gpu_partition_id", _partition_id),
+        Label("gpu_compute_partition_type", lambda v: (v.device.compute_partition or "none").lower()),
+        Label("gpu_memory_partition_type", lambda v: (v.device.memory_partition or "none").lower()),
+        Label("deployment_mode", _deployment),
+        Label("serial_number", lambda v: v.device.serial),
+        Label("hostname", lambda v: v.node.name),
+        Label("pod", lambda v: v.pod),
+        Label("namespace", lambda v: v.namespace),
+        Label("container", lambda v: v.container),
+        Label("job_id", lambda _: ""),
+        Label("job_user", lambda _: ""),
+        Label("job_partition", lambda _: ""),
+        # Optional there, on in the published charts, and asked for by the dashboards.
+        Label("gpu_uuid", lambda v: v.device.uuid),
+        Label("card_series", lambda v: v.device.model),
+        Label("card_vendor", lambda _: "AMD"),
+        Label("driver_version", lambda v: v.device.driver_version),
+        Label("vbios_version", lambda v: v.device.firmware_version),
+        Label("cluster_name", lambda v: _cluster_name(v.node)),
+    )
+)
+
+
+def parts(view: DeviceView) -> Iterable[DeviceView]:
+    """A series for each partition of a GPU that is cut into several."""
+    cut = [replace(view, partition=partition) for partition in view.device.partitions]
+    return cut if len(cut) > 1 else (view,)
+
+
+def dialect() -> Dialect:
+    return Dialect(
+        name="amd",
+        exporter="AMD device-metrics-exporter v1.5.1",
+        vendor=Vendor.AMD,
+        node_families=(
+            node_gauges(
+                "gpu_nodes_total",
+                "GPUs of the node.",
+                ("cluster_name", "hostname"),
+                lambda n: [((_cluster_name(n), n.name), len(n.devices))],
+            ),
+        ),
+        sections=(Section(LABELS, (*FAMILIES, *ECC_FAMILIES)),),
+        divide=parts,
+        notes=NOTES,
+        missing=MISSING,
+    )
+
+
+NOTES = (
+    "`--amd-dialect-prefix` is put before each name. It is empty by default, as that of the plain container; "
+    "the published charts write `amd_`.",
+    "All are gauges, also energy and error totals, as there.",
+    "`cluster_name` is the node's static label of that name (`--labels cluster_name=...`), else what the "
+    "published charts write. The other static labels stand on `accelerator_info` only.",
+    "`card_model` and `card_series` are both the market name; the exporter has a part number in the first. "
+    "`gpu_uuid` is the chip's unique id.",
+    "`pod`, `namespace`, `container`, `job_id`, `job_user` and `job_partition` are empty for a free GPU. "
+    "`deployment_mode` is `vm_vf` for a virtual function and else empty.",
+    "`gpu_power_usage` and the two package powers are the same reading. Two dies that share one module's "
+    "power show it at the first: `sum()` is right.",
+    "Of a partitioned GPU, sensors stand at partition 0; the others have activity and memory where the "
+    "driver tells them.",
+    "`gpu_health` is 0 after an uncorrectable memory error, and when the device is critical, lost or does "
+    "not answer.",
+)
+MISSING = (
+    Missing(
+        "gpu_total_visible_vram, gpu_used_visible_vram, gpu_free_visible_vram, gpu_total_gtt, gpu_used_gtt, "
+        "gpu_free_gtt, gpu_vram_max_bandwidth, gpu_min_clock",
+        "not among what is read of a GPU",
+    ),
+    Missing("pcie_bidirectional_bandwidth", "the driver's own short window is not read"),
+    Missing(
+        "gpu_vcn_busy_instantaneous, gpu_jpeg_busy_instantaneous, gpu_mma_activity, gpu_vcn_activity, "
+        "gpu_jpeg_activity, gpu_process_cu_occupancy",
+        "engines by die and compute units by process are not read; the three activities are deprecated",
+    ),
+    Missing(
+        "gpu_xgmi_nbr_0_*, gpu_xgmi_nbr_1_*, gpu_xgmi_nbr_*_tx_thrput",
+        "event counters that only the vendor's library has",
+    ),
+    Missing("gpu_violation_*, gpu_afid_errors", "residencies of throttle reasons and AFIDs are not read"),
+    Missing("gpu_prof_*", "profiling is off by default there"),
+    Missing("pod_uuid, kfd_process_id and pod labels", "labels that are optional there"),
+)

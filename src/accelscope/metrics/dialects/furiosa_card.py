@@ -1,0 +1,26 @@
+"""What both Furiosa dialects say of a card."""
+
+from accelscope.metrics.dialects.view import DeviceView
+from accelscope.model import HealthState
+
+_CORES = {"warboy": 2, "rngd": 8}
+
+
+def architecture(view: DeviceView) -> str:
+    return (view.device.architecture or view.device.model or "").lower()
+
+
+def core_range(view: DeviceView) -> str:
+    """All cores of the card, as the exporters write them: `0-7`."""
+    if view.device.cores:
+        return f"0-{max(core.index for core in view.device.cores)}"
+    count = _CORES.get(architecture(view))
+    return "" if count is None else f"0-{count - 1}"
+
+
+def alive(view: DeviceView) -> bool | None:
+    """Absent where nobody could tell."""
+    state = view.device.health.state
+    if view.device.stale or state in (HealthState.CRITICAL, HealthState.LOST):
+        return False
+    return None if state is HealthState.UNKNOWN else True

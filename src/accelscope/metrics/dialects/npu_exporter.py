@@ -1,0 +1,155 @@
+"""`npu-exporter`: the names of Huawei's npu-exporter for Ascend."""
+
+from accelscope.metrics.dialects.dialect import (
+    Dialect,
+    Label,
+    Labels,
+    Missing,
+    Section,
+    gauge,
+    gauges,
+    node_gauges,
+)
+from accelscope.metrics.dialects.npu_exporter_families import (
+    CHIP_FAMILIES,
+    CONTAINER_FAMILIES,
+    process_memory,
+)
+from accelscope.metrics.dialects.view import DeviceView, NodeView
+from accelscope.model import Vendor
+
+# Beside its name a chip answers these to the driver's library; all chips so far do alike.
+_CHIP_TYPE, _CHIP_VERSION = "Ascend", "V1"
+
+
+def _id(view: DeviceView) -> str:
+    number = view.device.index if view.device.physical_id is None else view.device.physical_id
+    return "" if number is None else str(number)
+
+
+def _model(view: DeviceView) -> str:
+    return f"{view.device.model}-{_CHIP_TYPE}-{_CHIP_VERSION}" if view.device.model else ""
+
+
+def _die(view: DeviceView) -> str:
+    """Five words of hex; npu-smi has blanks between them, the exporter a hyphen."""
+    return "-".join((view.device.uuid or "").split()).upper()
+
+
+LABELS = Labels(
+    others=(
+        Label("container_name", lambda v: v.container),
+        Label("id", _id),
+        Label("model_name", _model),
+        Label("namespace", lambda v: v.namespace),
+        Label("pcie_bus_info", lambda v: (v.device.pci_address or "").upper()),
+        Label("pod_name", lambda v: v.pod),
+        Label("vdie_id", _die),
+    )
+)
+NAME_LABELS = Labels(others=(*LABELS.without("model_name").others, Label("name", _model)))
+# Of a process, the exporter writes namespace, pod and container into one label.
+PROCESS_LABELS = Labels(
+    others=(
+        *LABELS.without("container_name").others,
+        Label("container_name", lambda v: "_".join(p for p in (v.namespace, v.pod, v.container) if p)),
+    )
+)
+
+
+def _cards(node: NodeView) -> int | None:
+    """A card holds one or several chips; npu-smi calls it an NPU. The exporter counts those of the 310P and
+    of the 910 in all its generations."""
+    if not all(_counts_cards(device.model or "") for device in node.devices):
+        return None
+    return len({d.id if d.board_id is None else str(d.board_id) for d in node.devices})
+
+
+def _counts_cards(model: str) -> bool:
+    return "310P" in model or "910" in model
+
+
+NODE_FAMILIES = (
+    node_gauges("machine_npu_nums", "Chips of the node.", (), lambda n: [((), len(n.devices))]),
+    node_gauges("machine_card_nums", "Cards of the node.", (), lambda n: [((), _cards(n))]),
+    node_gauges(
+        "npu_exporter_version_info",
+        "Version of what exports this page; 1.",
+        ("exporterVersion",),
+        lambda n: [((n.agent_version,), 1)],
+    ),
+    node_gauges(
+        "node_base_info",
+        "Versions of what exports this page and of the driver; 1.",
+        ("driverVersion", "exporterVersion"),
+        lambda n: [
+            ((version, n.agent_version), 1)
+            for version in sorted({d.driver_version for d in n.devices if d.driver_version})[:1]
+        ],
+    ),
+)
+
+
+def dialect() -> Dialect:
+    return Dialect(
+        name="npu-exporter",
+        exporter="Huawei npu-exporter of mind-cluster v26.1.0",
+        vendor=Vendor.ASCEND,
+        node_families=NODE_FAMILIES,
+        sections=(
+            Section(NAME_LABELS, (gauge("npu_chip_info_name", "Name of the chip; 1.", lambda _: 1),)),
+            Section(LABELS, (*CHIP_FAMILIES, *CONTAINER_FAMILIES)),
+            Section(
+                PROCESS_LABELS,
+                (
+                    gauges(
+                        "npu_chip_info_process_info",
+                        "Memory that a process holds on the chip, in MB of 2^20 bytes; 0 without a "
+                        "process_id if there is none.",
+                        ("process_id", "container_id"),
+                        process_memory,
+                    ),
+                ),
+                per_process=True,
+            ),
+        ),
+        notes=NOTES,
+        missing=MISSING,
+    )
+
+
+NOTES = (
+    "`id` is the chip's physical id where npu-smi tells it, else its logic id. `vdie_id` is npu-smi's VDie "
+    "ID with hyphens; it is empty where that is not known.",
+    "`exporterVersion` is the version of AccelScope.",
+    "The exporter's MB are MiB. Series have no timestamp of their own.",
+    "An NPU of two chips (A3) has one power, shown at its first chip: `sum()` is right.",
+    "`namespace`, `pod_name` and `container_name` are empty where no pod holds the chip, and the families "
+    "`container_npu_*` then have no series.",
+)
+MISSING = (
+    Missing(
+        "npu_chip_info_network_status, npu_chip_info_link_status, npu_chip_link_speed, npu_chip_link_up_num, "
+        "npu_chip_info_bandwidth_rx, npu_chip_info_bandwidth_tx",
+        "the chip's network port is not read",
+    ),
+    Missing(
+        "npu_chip_optical_*, npu_chip_mac_*, npu_chip_roce_*, npu_chip_info_rx_fcs_num, "
+        "npu_chip_info_rx_ecn_num, npu_chip_info_sio_crc_tx_err_cnt, npu_chip_info_sio_crc_rx_err_cnt",
+        "optics, MAC, RoCE and SIO counters are not read",
+    ),
+    Missing(
+        "npu_chip_info_hccs_statistic_info_*, npu_chip_info_hccs_bandwidth_info_*, "
+        "npu_chip_info_pcie_rx_*_bw, npu_chip_info_pcie_tx_*_bw",
+        "only the vendor's library has them, npu-smi does not",
+    ),
+    Missing(
+        "npu_chip_info_overall_utilization, npu_chip_info_cube_utilization, npu_chip_info_product_type",
+        "not among what is read of a chip",
+    ),
+    Missing(
+        "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory, npu_container_info",
+        "virtual NPUs and container ids are not read",
+    ),
+    Missing("npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"),
+)

@@ -1,0 +1,142 @@
+"""The GPUs that the amdgpu driver shows in /sys/class/drm: who they are.
+
+Nothing here asks a device: the kernel answers from its own memory, also for a GPU that hangs or sleeps.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from accelscope.model import Vendor, device_id, pci_address
+from accelscope.readers.amd import quantities
+from accelscope.readers.amd.files import entries, told
+
+_CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # and not a connector of it, card0-DP-1
+_RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
+_SLOT = re.compile(r"^PCI_SLOT_NAME=(\S+)$", re.MULTILINE)
+_VENDOR_CODE = "0x1002"
+_DRIVER = "amdgpu"
+
+# PCI numbers of the modules with two dies (MI250X, MI250).
+DUAL_DIE_CODES = frozenset({0x7408, 0x740C})
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    id: str
+    name: str  # card0; its number is not the GPU's index: a server's own display may come first
+    folder: str  # of the device
+    pci_address: str
+    code: int | None  # PCI number of the chip
+    nodes: tuple[str, ...]  # device files under /dev/dri
+    uuid: str | None = None
+    serial: str | None = None
+    product_name: str | None = None
+    firmware_version: str | None = None
+    numa_node: int | None = None
+    xgmi_hive: str | None = None
+    xgmi_place: int | None = None  # of the die among those of its hive
+
+    @property
+    def dual_die(self) -> bool:
+        return self.code in DUAL_DIE_CODES
+
+    @property
+    def render_node(self) -> str | None:
+        return next((node for node in self.nodes if _RENDER_NODE.fullmatch(node)), None)
+
+
+class Cards:
+    """The cards of a node. Who a card is does not change while it is there, so that is read once."""
+
+    def __init__(self, sys: Path) -> None:
+        self._drm = f"{sys}/class/drm"
+        self._known: dict[str, tuple[object, Card | None]] = {}
+
+    def find(self) -> tuple[Card, ...]:
+        """In the order of their PCI addresses, which is how AMD's tools count."""
+        known: dict[str, tuple[object, Card | None]] = {}
+        found: dict[str, Card] = {}
+        for name in entries(self._drm):
+            if not _CARD.fullmatch(name):
+                continue
+            folder = f"{self._drm}/{name}/device"
+            mark = _mark(folder)
+            before = self._known.get(name)
+            card = before[1] if before is not None and before[0] == mark else _card(folder, name)
+            known[name] = mark, card
+            if card is not None:
+                if card.id in found:  # a damaged number must not make two GPUs one
+                    card = replace(card, id=device_id(Vendor.AMD, pci=card.pci_address))
+                found[card.id] = card
+        self._known = known
+        return tuple(sorted(found.values(), key=lambda card: card.pci_address))
+
+
+def driver_version(sys: Path, proc: Path) -> str | None:
+    """Of the module that AMD ships; the one that comes with Linux has the kernel's."""
+    return told(f"{sys}/module/{_DRIVER}/version") or (
+        told(f"{proc}/sys/kernel/osrelease") if driver_loaded(sys) else None
+    )
+
+
+def driver_loaded(sys: Path) -> bool:
+    return os.path.isdir(f"{sys}/module/{_DRIVER}")  # noqa: PTH112 - asked at every survey
+
+
+def _mark(folder: str) -> object:
+    """Differs when the kernel made the device anew."""
+    try:
+        return os.stat(folder).st_ino, told(f"{folder}/uevent")  # noqa: PTH116 - a path of text
+    except OSError:
+        return None
+
+
+def _card(folder: str, name: str) -> Card | None:
+    if (told(f"{folder}/vendor") or "").casefold() != _VENDOR_CODE:
+        return None
+    uevent = told(f"{folder}/uevent") or ""
+    if not _held_by_driver(folder, uevent):
+        return None
+    slot = _SLOT.search(uevent)
+    address = pci_address(slot[1] if slot else os.path.realpath(folder).rpartition("/")[2])
+    if address is None:
+        return None
+    uuid = quantities.unique_id(told(f"{folder}/unique_id") or "")
+    code = told(f"{folder}/device") or ""
+    numa = told(f"{folder}/numa_node") or ""
+    place = told(f"{folder}/xgmi_physical_id")
+    return Card(
+        id=device_id(Vendor.AMD, uuid=uuid, pci=address),
+        name=name,
+        folder=folder,
+        pci_address=address,
+        code=int(code, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,8}", code) else None,
+        nodes=(*filter(_RENDER_NODE.fullmatch, entries(f"{folder}/drm")), name),
+        uuid=uuid,
+        serial=_number(told(f"{folder}/serial_number")),
+        product_name=_name(told(f"{folder}/product_name")),
+        firmware_version=quantities.words(told(f"{folder}/vbios_version") or ""),
+        numa_node=quantities.numa_node(numa),
+        xgmi_hive=told(f"{folder}/xgmi_hive_info/xgmi_hive_id"),
+        xgmi_place=quantities.count(place) if place else None,
+    )
+
+
+def _held_by_driver(folder: str, uevent: str) -> bool:
+    """By amdgpu, and not passed on to a virtual machine or held by the driver of an old chip."""
+    try:
+        return os.readlink(f"{folder}/driver").rpartition("/")[2] == _DRIVER  # noqa: PTH115 - a path of text
+    except OSError:
+        return f"DRIVER={_DRIVER}" in uevent.split("\n")
+
+
+def _number(text: str | None) -> str | None:
+    if text is None or quantities.absence(text) is not None or not text.strip("0x"):
+        return None
+    return quantities.identifier(text)
+
+
+def _name(text: str | None) -> str | None:
+    return None if text is None or quantities.absence(text) is not None else quantities.name(text)

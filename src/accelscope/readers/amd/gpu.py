@@ -1,0 +1,247 @@
+"""One GPU through the files of its driver."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from accelscope.model import AbsenceReason, Core, Partition, Reading
+from accelscope.readers.amd import quantities
+from accelscope.readers.amd.draft import Draft
+from accelscope.readers.amd.drm import Card
+from accelscope.readers.amd.files import read_text, reason_of, told
+from accelscope.readers.amd.health import SUSPENDED, health_of
+from accelscope.readers.amd.hwmon import Sensors
+from accelscope.readers.amd.kfd import KfdNode
+from accelscope.readers.amd.processes import Holders, ProcessLister
+from accelscope.readers.amd.ras import ErrorCounters
+from accelscope.readers.amd.tools import Told, filled
+from accelscope.readers.contract import DeviceLost
+
+_ASLEEP = ("suspended", "suspending")
+
+# File, place, how to read it, whether a GPU that has it not misses it.
+_FILES: tuple[tuple[str, str, quantities.Read, bool], ...] = (
+    ("gpu_busy_percent", "utilization_ratio", quantities.ratio, True),
+    ("mem_busy_percent", "memory_utilization_ratio", quantities.ratio, True),
+    ("vcn_busy_percent", "decoder_utilization_ratio", quantities.ratio, False),
+    ("mem_info_vram_total", "memory_total_bytes", quantities.memory, True),
+    ("mem_info_vram_used", "memory_used_bytes", quantities.memory, True),
+    ("current_link_speed", "pcie.generation", quantities.generation, False),
+    ("current_link_width", "pcie.width", quantities.lanes, False),
+    ("max_link_speed", "pcie.max_generation", quantities.generation, False),
+    ("max_link_width", "pcie.max_width", quantities.lanes, False),
+    ("pcie_replay_count", "pcie.replays_total", quantities.count, False),
+    ("current_compute_partition", "compute_partition", quantities.partition, False),
+    ("current_memory_partition", "memory_partition", quantities.partition, False),
+)
+_LEVELS = {
+    "pp_dpm_sclk": "graphics",
+    "pp_dpm_mclk": "memory",
+    "pp_dpm_fclk": "fabric",
+    "pp_dpm_socclk": "soc",
+    "pp_dpm_vclk": "video",
+    "pp_dpm_dclk": "data",
+}
+_LEVEL = re.compile(r"\s*[0-9S]{1,3}:\s*([0-9]{1,6})\s*MHz\s*(\*?)\s*", re.IGNORECASE | re.ASCII)
+_OF_THE_MODULE = (
+    "power_watts",
+    "power_limit_watts",
+    "power_limit_default_watts",
+    "power_limit_min_watts",
+    "power_limit_max_watts",
+)
+MEASURED: Final = (
+    "utilization_ratio",
+    "memory_utilization_ratio",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "temperature_celsius",
+    "power_watts",
+)
+
+
+_ASKED_FOR = ("utilization_ratio", "memory_utilization_ratio", "power_watts")
+_UNREACHABLE = (AbsenceReason.LOST, AbsenceReason.DRIVER_ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the last survey says of a GPU beside who it is."""
+
+    index: int
+    driver_version: str | None
+    nodes: tuple[KfdNode, ...]
+    shares_power: bool  # the power of its module is counted at another die
+    holders: Holders
+    told: Told | None  # by a tool
+
+
+class Gpu:
+    def __init__(self, card: Card, processes: ProcessLister, clock: Callable[[], float] = time.time) -> None:
+        self.card = card
+        self._processes = processes
+        self._clock = clock
+        self._sensors = Sensors(card.folder)
+        self._errors = ErrorCounters(card.folder)
+        self.shows_power = True  # False: a die that leaves it to the other die of its module
+        self._missing: set[str] = set()  # files that this GPU does not have: not asked for again
+
+    def read(self, place: Place) -> Reading:
+        """Raises DeviceLost."""
+        now = self._clock()
+        draft = self._identity(place)
+        if told(f"{self.card.folder}/power/runtime_status") in _ASLEEP:
+            # Reading its files would wake it.
+            for field in MEASURED:
+                draft.miss(field, AbsenceReason.NO_SAMPLE)
+            draft.health = SUSPENDED
+            asleep = replace(draft.device(self.card.id), read_at=now)
+            return Reading(filled(asleep, place.told, only_identity=True))
+        self._take_files(draft)
+        self._take_levels(draft)
+        self._sensors.take(draft)
+        self._refuse_if_lost(draft)
+        errors = self._errors.take(draft, now)
+        self._share_power(draft, place)
+        draft.partitions = self._partitions(place, draft)
+        device = draft.device(self.card.id)
+        device = replace(device, read_at=now, errors=(*device.errors, *errors))
+        device = filled(device, place.told)
+        refused = sum(
+            absence.reason is AbsenceReason.NO_SAMPLE
+            for absence in device.absent
+            if absence.field in MEASURED
+        )
+        none_read = not any(place in draft.values for place in MEASURED)
+        health = health_of(device, self._errors.bad_pages, refused if none_read else 0, now=now)
+        partitions = {
+            node.render_node: partition.id
+            for node, partition in zip(place.nodes, device.partitions, strict=False)
+            if node.render_node is not None
+        }
+        files = dict.fromkeys((*self.card.nodes, *(node.render_node or "" for node in place.nodes)))
+        processes = self._processes.read(
+            device=self.card.id,
+            index=place.index,
+            nodes=place.nodes,
+            partitions=partitions,
+            device_files=files,
+            holders=place.holders,
+        )
+        return Reading(replace(device, health=health), processes, tuple(draft.rejected))
+
+    def _identity(self, place: Place) -> Draft:
+        card = self.card
+        draft = Draft()
+        facts = {
+            "index": place.index,
+            "model": card.product_name,
+            "uuid": card.uuid,
+            "serial": card.serial,
+            "pci_address": card.pci_address,
+            "numa_node": card.numa_node,
+            "device_name": card.render_node,
+            "driver_version": place.driver_version,
+            "firmware_version": card.firmware_version,
+            "architecture": place.nodes[0].architecture if place.nodes else None,
+        }
+        for name, fact in facts.items():
+            if fact is not None:
+                draft.put(name, fact)
+        if card.product_name is None:
+            draft.miss("model", AbsenceReason.NOT_KNOWN)
+        return draft
+
+    def _take_files(self, draft: Draft) -> None:
+        for name, place, read, missed in _FILES:
+            text = self._text(draft, name, place, missed=missed)
+            if text is not None and text.strip() != "Unknown":
+                draft.take(place, text.strip(), read, name)
+        total, used = (draft.values.get(f"memory_{what}_bytes") for what in ("total", "used"))
+        if total is not None and used is not None and used <= total:
+            draft.put("memory_free_bytes", total - used)
+
+    def _take_levels(self, draft: Draft) -> None:
+        """Lines `1: 1138Mhz *`, the star at the level that it is at; `S` is the clock of deep sleep."""
+        for name, domain in _LEVELS.items():
+            text = self._text(draft, name, f"clocks.{domain}", missed=False)
+            if text is None:
+                continue
+            levels = [match for match in map(_LEVEL.fullmatch, text.splitlines()) if match]
+            now = next((int(match[1]) for match in levels if match[2]), None)
+            top = max((int(match[1]) for match in levels), default=0)
+            if now is not None:
+                draft.put(f"clocks.{domain}", now * 1e6)
+            if top:
+                draft.put(f"clocks.{domain}.max", top * 1e6)
+
+    def _text(self, draft: Draft, name: str, place: str, *, missed: bool) -> str | None:
+        if name in self._missing:
+            if missed:
+                draft.miss(place, AbsenceReason.NOT_SUPPORTED)
+            return None
+        try:
+            return read_text(f"{self.card.folder}/{name}")
+        except OSError as error:
+            reason = reason_of(error)
+            if isinstance(error, FileNotFoundError):
+                self._missing.add(name)
+            if missed or reason is not AbsenceReason.NOT_SUPPORTED:
+                draft.miss(place, reason)
+            return None
+
+    def _refuse_if_lost(self, draft: Draft) -> None:
+        """A GPU that is gone is still shown, but whatever the driver would ask it for ends in an error."""
+        asked = [place for place in (*draft.values, *draft.absences) if _is_asked_for(place)]
+        if not any(place in draft.values for place in asked) and any(
+            draft.absences[place] in _UNREACHABLE for place in asked
+        ):
+            raise DeviceLost(f"the driver no longer reaches the GPU at {self.card.pci_address}")
+
+    def _share_power(self, draft: Draft, place: Place) -> None:
+        if self.card.dual_die:
+            self.shows_power = bool(draft.values.get("power_watts"))
+        if place.shares_power or not self.shows_power:
+            draft.share(*_OF_THE_MODULE)
+            draft.miss("energy_joules", AbsenceReason.SHARED)
+
+    def _partitions(self, place: Place, draft: Draft) -> tuple[Partition, ...]:
+        """Each node of the compute driver is one, if there are several."""
+        if len(place.nodes) < 2:
+            return ()
+        profile = draft.values.get("compute_partition")
+        use = _uses(place.told.device.cores if place.told is not None else (), len(place.nodes))
+        made = []
+        for number, node in enumerate(place.nodes):
+            total, used = node.memory()
+            free = total - used if total is not None and used is not None and used <= total else None
+            made.append(
+                Partition(
+                    id=f"{self.card.id}/{node.partition}",
+                    index=node.partition,
+                    profile=profile,
+                    utilization_ratio=use[number],
+                    memory_total_bytes=total,
+                    memory_used_bytes=used,
+                    memory_free_bytes=free,
+                    multiprocessors=node.compute_units,
+                )
+            )
+        return tuple(made)
+
+
+def _uses(cores: tuple[Core, ...], partitions: int) -> list[float | None]:
+    """Compute dies are told in the order of partitions, as many for each."""
+    each = len(cores) // partitions
+    uses = [core.utilization_ratio for core in cores]
+    if not each or len(cores) % partitions or None in uses:
+        return [None] * partitions
+    told = [use for use in uses if use is not None]
+    return [round(sum(told[n * each : (n + 1) * each]) / each, 9) for n in range(partitions)]
+
+
+def _is_asked_for(place: str) -> bool:
+    """Whether the driver asks the device for it, instead of its own memory."""
+    return place in _ASKED_FOR or place.startswith("sensors.")

@@ -1,0 +1,92 @@
+"""What amd-smi and rocm-smi say instead of values.
+
+Each has a reason that can be counted and that names a different thing to do. Warnings before good values are
+not among them: they are skipped.
+"""
+
+import re
+
+from accelscope.readers.parsed import ParseError
+
+_LINE_LIMIT = 500
+_MOST_LINES = 5000  # no message comes after that many lines
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"driver not (?:initialized|loaded)|amdgpu not found in modules", "driver_not_loaded"),
+        (r"data is inaccessible|in a low-power state", "suspended"),
+        (r"no json data to report|no csv data to report", "nothing_to_report"),
+        (r"cannot print json/csv|NOT_SUPPORTED|not supported", "not_supported"),
+        (
+            r"unrecogni[sz]ed arguments?|invalid (?:command|parameter|argument)|is not recogni[sz]ed",
+            "unknown_option",
+        ),
+        (r"permission denied|requires? (?:sudo|root)|no_perm|elevated permission", "no_permission"),
+        (
+            r"cannot open shared object|lib(?:amd_smi|rocm_smi64|drm)\S* (?:not found|cannot|could not)"
+            r"|unable to (?:find|load|import).{0,80}(?:lib|amdsmi)|no module named",
+            "library_missing",
+        ),
+        (
+            r"(?:amd-smi|rocm-smi).{0,40}(?:command )?not found|no such file or directory",
+            "tool_missing",
+        ),
+        (
+            r"no (?:amd )?(?:gpus?|devices?)(?: devices?)? (?:were |was )?(?:found|detected|available)"
+            r"|unable to detect any gpu|not_found",
+            "no_devices",
+        ),
+        (r"traceback \(most recent call last\)|exception", "tool_failed"),
+        (
+            r"^(?:error|expected integer value from monitor)|unable to|failed to|amdsmi_status_",
+            "driver_error",
+        ),
+    )
+)
+# Lines without one of these are not tried against the patterns: there may be a million of them.
+_SIGN = re.compile(
+    r"not|no |error|unable|fail|invalid|permission|require|cannot|low-power|inaccessible|unrecogni"
+    r"|traceback|exception|amdsmi_status_",
+    re.IGNORECASE,
+)
+
+
+def error_of(text: str) -> ParseError | None:
+    """The message in the output that says why there are no values: of several the one that tells most."""
+    best: tuple[int, ParseError] | None = None
+    for number, line in enumerate(text.lstrip("\ufeff").split("\n")):
+        if number >= _MOST_LINES:
+            break
+        bare = line.strip()[:_LINE_LIMIT]
+        if not _SIGN.search(bare):
+            continue
+        for rank, (pattern, reason) in enumerate(_PATTERNS):
+            if best is not None and rank >= best[0]:
+                break
+            if pattern.search(bare):
+                best = rank, ParseError(reason, bare)
+                break
+    return best[1] if best else None
+
+
+def no_reading(text: str, tool: str) -> ParseError:
+    """Why an output without a single device is not a reading."""
+    error = error_of(text)
+    if error is not None:
+        return error
+    first = next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")
+    if not first:
+        return ParseError("empty", f"{tool} printed nothing")
+    return ParseError("unrecognized", f"not the output of {tool}: {first[:200]}")
+
+
+def error_in_document(document: object) -> ParseError | None:
+    """With --json amd-smi writes its complaints as JSON too: `{"error": "...", "code": -3}`."""
+    if not isinstance(document, dict):
+        return None
+    text = document.get("error") or document.get("message")
+    if not isinstance(text, str):
+        return None
+    known = error_of(text[:_LINE_LIMIT])
+    return known or ParseError("driver_error", text.strip()[:_LINE_LIMIT])

@@ -1,0 +1,69 @@
+"""`amd-smi xgmi --json`: the links of every GPU to the others, with their state and traffic."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from accelscope.model import Link, pci_address
+from accelscope.readers.amd import quantities, trees
+from accelscope.readers.amd.trees import Tree
+from accelscope.readers.nvidia.rejections import Rejections
+
+_STATES = {"U": True, "D": False}  # up, down; X is a link that is not there, as to itself
+
+
+def parse(text: str) -> Mapping[int, tuple[Link, ...]]:
+    """By the index of the GPU. The tool prints a table of traffic and one of states: they are joined by the
+    place of a link in them."""
+    found: dict[int, list[Link]] = {}
+    entries, _ = trees.gpus(text, Rejections())
+    for entry in entries:
+        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
+        if index is None:
+            continue
+        if "link_metrics" in entry:
+            found[index] = _measured(trees.group(entry, "link_metrics"))
+    for entry in entries:
+        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
+        states = entry.get("link_status")
+        if index is not None and isinstance(states, list):
+            found[index] = _with_states(found.get(index, []), states)
+    return {index: tuple(links) for index, links in found.items() if links}
+
+
+def _measured(metrics: Tree) -> list[Link]:
+    listed = metrics.get("links")
+    rate = quantities.bits_per_second(quantities.text_of(metrics.get("max_bandwidth")) or "")
+    links = []
+    for number, link in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(link, dict):
+            continue
+        read, written = (
+            quantities.memory(quantities.text_of(link.get(key)) or "") for key in ("read", "write")
+        )
+        links.append(
+            Link(
+                "xgmi",
+                number,
+                remote=pci_address(quantities.text_of(link.get("bdf")) or ""),
+                bytes_per_second=rate,
+                transmit_bytes_total=written,
+                receive_bytes_total=read,
+            )
+        )
+    # A GPU is listed among its own neighbours, without traffic.
+    return [
+        link
+        for link in links
+        if link.transmit_bytes_total is not None or link.receive_bytes_total is not None
+    ]
+
+
+def _with_states(links: list[Link], states: list[object]) -> list[Link]:
+    active = {
+        number: _STATES[state]
+        for number, state in enumerate(states)
+        if isinstance(state, str) and state in _STATES
+    }
+    if not links:
+        return [Link("xgmi", number, active=up) for number, up in active.items()]
+    return [replace(link, active=active.get(link.index)) for link in links]

@@ -1,0 +1,200 @@
+"""`amd-smi metric --json` (and its text form): what every GPU is doing."""
+
+from collections.abc import Iterator, Mapping
+
+from accelscope.model import Health, HealthState
+from accelscope.readers.amd import quantities, trees
+from accelscope.readers.amd.draft import Draft
+from accelscope.readers.amd.trees import Tree
+from accelscope.readers.parsed import Parsed
+
+TOOL = "amd-smi metric"
+
+# Path in the document, place in the model, how to read it. Of several paths for one place the first with a
+# value is taken. Visible VRAM is all that APUs have.
+_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
+    ("usage.gfx_activity", "utilization_ratio", quantities.ratio),
+    ("usage.gfx_usage", "utilization_ratio", quantities.ratio),
+    ("usage.umc_activity", "memory_utilization_ratio", quantities.ratio),
+    ("power.socket_power", "power_watts", quantities.watts),
+    ("power.current_socket_power", "power_watts", quantities.watts),
+    ("power.average_socket_power", "power_watts", quantities.watts),
+    ("power.current_power", "power_watts", quantities.watts),
+    ("power.power_limit", "power_limit_watts", quantities.watts),
+    ("power.gfx_voltage", "rails.gfx", quantities.volts),
+    ("power.soc_voltage", "rails.soc", quantities.volts),
+    ("power.mem_voltage", "rails.mem", quantities.volts),
+    ("voltage.vddboard", "rails.board", quantities.volts),
+    ("power.throttle_status", "throttles.any", quantities.flag),
+    ("temperature.edge", "sensors.edge", quantities.celsius),
+    ("temperature.hotspot", "sensors.junction", quantities.celsius),
+    ("temperature.junction", "sensors.junction", quantities.celsius),
+    ("temperature.mem", "sensors.memory", quantities.celsius),
+    ("mem_usage.total_vram", "memory_total_bytes", quantities.mebibytes),
+    ("mem_usage.used_vram", "memory_used_bytes", quantities.mebibytes),
+    ("mem_usage.free_vram", "memory_free_bytes", quantities.mebibytes),
+    ("mem_usage.total_visible_vram", "memory_total_bytes", quantities.mebibytes),
+    ("mem_usage.used_visible_vram", "memory_used_bytes", quantities.mebibytes),
+    ("mem_usage.free_visible_vram", "memory_free_bytes", quantities.mebibytes),
+    ("energy.total_energy_consumption", "energy_joules", quantities.joules),
+    ("pcie.speed", "pcie.generation", quantities.generation),
+    ("pcie.current_speed", "pcie.generation", quantities.generation),
+    ("pcie.width", "pcie.width", quantities.lanes),
+    ("pcie.current_width", "pcie.width", quantities.lanes),
+    ("pcie.current_lanes", "pcie.width", quantities.lanes),
+    ("pcie.replay_count", "pcie.replays_total", quantities.count),
+    ("pcie.current_bandwidth_sent", "pcie.transmit_bytes_per_second", quantities.bits_per_second),
+    ("pcie.current_bandwidth_received", "pcie.receive_bytes_per_second", quantities.bits_per_second),
+    ("pcie.l0_to_recovery_count", "errors.pcie.recovery", quantities.count),
+    ("pcie.replay_roll_over_count", "errors.pcie.replay_rollover", quantities.count),
+    ("pcie.nak_sent_count", "errors.pcie.nak_sent", quantities.count),
+    ("pcie.nak_received_count", "errors.pcie.nak_received", quantities.count),
+    ("ecc.total_correctable_count", "ecc.corrected", quantities.count),
+    ("ecc.total_correctable", "ecc.corrected", quantities.count),
+    ("ecc.total_uncorrectable_count", "ecc.uncorrected", quantities.count),
+    ("ecc.total_uncorrectable", "ecc.uncorrected", quantities.count),
+    ("ecc.total_deferred_count", "ecc.deferred", quantities.count),
+    ("fan.usage", "fans.0.ratio", quantities.ratio),
+    ("fan.rpm", "fans.0.rpm", quantities.rpm),
+)
+_SEVERITIES = {
+    "correctable_count": "corrected",
+    "uncorrectable_count": "uncorrected",
+    "deferred_count": "deferred",
+}
+# Name of a clock in the document, without its number, and its domain.
+CLOCKS = {
+    "gfx": "graphics",
+    "sys": "graphics",
+    "mem": "memory",
+    "vclk": "video",
+    "dclk": "data",
+    "fclk": "fabric",
+    "df": "fabric",
+    "socclk": "soc",
+    "soc": "soc",
+    "dcef": "display",
+    "dcefclk": "display",
+}
+_VIOLATION = "_violation_status"
+_XGMI_IS_WELL = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
+
+
+def parse(text: str) -> Parsed:
+    return trees.parsed(text, TOOL, _draft)
+
+
+def _draft(gpu: Tree) -> Draft:
+    draft = Draft()
+    for path, place, read in _FIELDS:
+        trees.take(draft, gpu, path, place, read)
+    _take_engines(draft, gpu)
+    _take_clocks(draft, trees.group(gpu, "clock"))
+    _take_throttles(draft, trees.group(gpu, "throttle"))
+    _take_blocks(draft, trees.group(gpu, "ecc_blocks"))
+    _take_raw_fan(draft, trees.group(gpu, "fan"))
+    _judge_links(draft, gpu)
+    return draft
+
+
+def _take_engines(draft: Draft, gpu: Tree) -> None:
+    """Video and JPEG engines come several to a chip; those that it has not are `N/A` in the list. The tool's
+    own monitor calls the mean of the video engines decoder use."""
+    for path, place in (
+        ("usage.vcn_activity", "decoder_utilization_ratio"),
+        ("usage.jpeg_activity", "jpeg_utilization_ratio"),
+    ):
+        listed = trees.at(gpu, path)
+        if isinstance(listed, list):
+            told = [use for use in map(_ratio, listed) if use is not None]
+            if told:
+                draft.put(place, round(sum(told) / len(told), 9))
+    number = 0
+    for _, uses in compute_dies(gpu):
+        for use in uses:
+            draft.put(f"cores.{number}.use", use)
+            number += 1
+
+
+def compute_dies(gpu: Tree) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """Use of the compute dies (XCC) by partition, where the chip tells them singly."""
+    for name, listed in trees.group(trees.group(gpu, "usage"), "gfx_busy_inst").items():
+        number = name.lower().removeprefix("xcp_")
+        if isinstance(listed, list) and number.isascii() and number.isdecimal() and len(number) < 4:
+            uses = tuple(use for use in map(_ratio, listed) if use is not None)
+            if uses:
+                yield int(number), uses
+
+
+def _ratio(leaf: object) -> float | None:
+    text = quantities.text_of(leaf)
+    return None if text is None else quantities.ratio(text)
+
+
+def _take_clocks(draft: Draft, clocks: Mapping[str, object]) -> None:
+    """`gfx_0` to `gfx_7` are the clocks of the compute dies; the first of them that runs is the GPU's."""
+    running = []
+    for name, clock in clocks.items():
+        kind, _, number = name.partition("_")
+        domain = CLOCKS.get(kind)
+        if domain is None or not isinstance(clock, dict):
+            continue
+        for key, suffix, read in (
+            ("clk", "", quantities.hertz),
+            ("cur_clk", "", quantities.hertz),
+            ("max_clk", ".max", quantities.highest_hertz),
+        ):
+            if key == "max_clk" and trees.is_zero(clock.get(key)):
+                continue  # some drivers print 0 for a bound that they do not know
+            trees.take(draft, clock, key, f"clocks.{domain}{suffix}", read, source=f"clock.{name}.{key}")
+        hertz = quantities.hertz(quantities.text_of(clock.get("clk")) or "")
+        if kind == "gfx" and number.isdecimal() and len(number) < 4 and hertz is not None:
+            running.append((int(number), hertz))
+    if len(running) > 1:
+        for die, hertz in running:
+            draft.put(f"cores.{die}.clock", hertz)
+
+
+def _take_throttles(draft: Draft, violations: Mapping[str, object]) -> None:
+    """Newer chips tell some of them for each compute die: one that is held back is enough."""
+    for name, leaf in violations.items():
+        if not name.endswith(_VIOLATION):
+            continue
+        place = f"throttles.{name.removesuffix(_VIOLATION)}"
+        flags = [quantities.flag(text) for text in trees.leaves(leaf)]
+        told = [flag for flag in flags if flag is not None]
+        if told:
+            draft.put(place, any(told))
+        else:
+            for text in list(trees.leaves(leaf))[:1]:
+                draft.take(place, text, quantities.flag, name)
+
+
+def _take_blocks(draft: Draft, blocks: Mapping[str, object]) -> None:
+    for name, counts in blocks.items():
+        if isinstance(counts, dict) and name.replace("_", "").isalnum() and len(name) <= 32:
+            for key, severity in _SEVERITIES.items():
+                trees.take(
+                    draft,
+                    counts,
+                    key,
+                    f"ecc.{severity}.{name.lower()}",
+                    quantities.count,
+                    source=f"ecc_blocks.{name}.{key}",
+                )
+
+
+def _take_raw_fan(draft: Draft, fan: Mapping[str, object]) -> None:
+    """Where the share is not told: the step that is set, of those that there are."""
+    if "fans.0.ratio" in draft.values:
+        return
+    speed, top = (quantities.count(quantities.text_of(fan.get(key)) or "") for key in ("speed", "max"))
+    if speed is not None and top and speed <= top:
+        draft.put("fans.0.ratio", round(speed / top, 9))
+
+
+def _judge_links(draft: Draft, gpu: Tree) -> None:
+    told = quantities.text_of(trees.at(gpu, "xgmi_err")) or ""
+    if quantities.absence(told) is None and told.casefold() not in _XGMI_IS_WELL:
+        word = told[:100]
+        draft.health = Health(HealthState.WARNING, f"the links to other GPUs have errors: {word}", word)

@@ -1,0 +1,83 @@
+"""Errors that the chip itself counts (RAS): the folder ras/ of a device, a file for each of its blocks."""
+
+import re
+from dataclasses import dataclass, field
+
+from accelscope.model import ErrorCount
+from accelscope.readers.amd.draft import Draft
+from accelscope.readers.amd.files import entries, read_text, reason_of
+
+_FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
+_LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)
+_SEVERITIES = {"ue": "uncorrected", "ce": "corrected", "de": "deferred"}
+_BAD_PAGES = "gpu_vram_bad_pages"
+_BAD_PAGE = re.compile(r"\s*0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\s*:\s*([RPF])\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class BadPages:
+    """Memory that is no longer used: retired, still waiting for that, and such that could not be."""
+
+    retired: int = 0
+    pending: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class ErrorCounters:
+    """Of one GPU. The driver shows only sums: when one grew is noted here."""
+
+    folder: str  # of the device
+    _files: tuple[str, ...] | None = None
+    _before: dict[tuple[str, str], int] = field(default_factory=dict)
+    _grew_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    bad_pages: BadPages | None = None
+
+    def take(self, draft: Draft, now: float) -> tuple[ErrorCount, ...]:
+        """Counts by block and in all into the draft; those that are not 0 with the time they last grew."""
+        counts = self._counts(draft)
+        if not counts:
+            return ()
+        totals: dict[str, int] = {}
+        for (block, kind), count in counts.items():
+            severity = _SEVERITIES[kind]
+            totals[severity] = totals.get(severity, 0) + count
+            draft.put(f"ecc.{severity}.{block}", count)
+            if count > self._before.get((block, kind), count):
+                self._grew_at[block, kind] = now
+        for severity, count in totals.items():
+            draft.put(f"ecc.{severity}", count)
+        self._before.update(counts)
+        self.bad_pages = self._read_bad_pages(draft)
+        return tuple(
+            ErrorCount("ras", f"{block}.{kind}", count, self._grew_at.get((block, kind)))
+            for (block, kind), count in counts.items()
+            if count
+        )
+
+    def _counts(self, draft: Draft) -> dict[tuple[str, str], int]:
+        if self._files is None:
+            self._files = tuple(file for file in entries(f"{self.folder}/ras") if _FILE.fullmatch(file))
+        counts: dict[tuple[str, str], int] = {}
+        for file in self._files:
+            match = _FILE.fullmatch(file)
+            assert match is not None
+            try:
+                text = read_text(f"{self.folder}/ras/{file}")
+            except OSError as error:
+                draft.miss(f"ecc.uncorrected.{match[1]}", reason_of(error))
+                continue
+            for line in text.splitlines():
+                told = _LINE.fullmatch(line)
+                if told is not None:
+                    counts[match[1], told[1].lower()] = int(told[2])
+        return counts
+
+    def _read_bad_pages(self, draft: Draft) -> BadPages | None:
+        try:
+            text = read_text(f"{self.folder}/ras/{_BAD_PAGES}")
+        except OSError:
+            return None  # not every driver shows them, and not to everybody
+        states = [match[1].upper() for match in map(_BAD_PAGE.fullmatch, text.splitlines()) if match]
+        draft.put("retired_pages.uncorrected", len(states))
+        return BadPages(states.count("R"), states.count("P"), states.count("F"))

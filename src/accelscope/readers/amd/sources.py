@@ -1,0 +1,42 @@
+"""What `accelscope parse` can read of AMD's tools."""
+
+from accelscope.readers.amd import (
+    parse_metric,
+    parse_monitor,
+    parse_process,
+    parse_rocm_csv,
+    parse_rocm_json,
+    parse_static,
+)
+from accelscope.readers.sources import Source
+
+SOURCES = (
+    Source(
+        "rocm-smi-json",
+        "rocm-smi … --json: cards and processes",
+        lambda text, _fields: parse_rocm_json.parse(text),
+    ),
+    Source(
+        "rocm-smi-csv", "rocm-smi … --csv: one row per card", lambda text, _fields: parse_rocm_csv.parse(text)
+    ),
+    Source(
+        "amd-smi-metric",
+        "amd-smi metric --json, or its text: what each GPU is doing",
+        lambda text, _fields: parse_metric.parse(text),
+    ),
+    Source(
+        "amd-smi-static",
+        "amd-smi static --json, or its text: who each GPU is, and its limits",
+        lambda text, _fields: parse_static.parse(text),
+    ),
+    Source(
+        "amd-smi-process",
+        "amd-smi process --json, or its text: processes with their memory",
+        lambda text, _fields: parse_process.parse(text),
+    ),
+    Source(
+        "amd-smi-monitor",
+        "amd-smi monitor: its table of GPUs and its table of processes",
+        lambda text, _fields: parse_monitor.parse(text),
+    ),
+)

@@ -1,0 +1,195 @@
+"""What only AMD's tools tell: names, energy, throttling, links, and errors where the driver's files do not.
+
+amd-smi takes seconds for a server's GPUs, so it runs in the background; rocm-smi stands in where it is
+absent. Where the driver shows no files at all (a container without the node's /sys, a fork of the driver),
+the tools are all there is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from accelscope.model import Device, Pcie, Process
+from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.readers.amd.kfd import slot_of
+from accelscope.readers.background import Background
+from accelscope.readers.contract import ReaderError, ReaderOptions
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.tool import Tool, find_program
+
+_STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
+_IDENTITY = ("model", "serial", "architecture", "firmware_version", "numa_node")
+# In the order of Device. What is measured is there too: a driver that shows no file of it leaves it to the
+# tool, and then it is as old as the tool's last run.
+_FILLED = (
+    *_IDENTITY,
+    "ecc_enabled",
+    "compute_partition",
+    "memory_partition",
+    "utilization_ratio",
+    "memory_utilization_ratio",
+    "encoder_utilization_ratio",
+    "decoder_utilization_ratio",
+    "jpeg_utilization_ratio",
+    "cores",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "memory_free_bytes",
+    "temperature_celsius",
+    "sensors",
+    "temperature_slowdown_celsius",
+    "temperature_shutdown_celsius",
+    "power_watts",
+    "power_limit_watts",
+    "power_limit_min_watts",
+    "power_limit_max_watts",
+    "energy_joules",
+    "rails",
+    "fans",
+    "clocks",
+    "throttles",
+    "links",
+    "ecc",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    source: str
+    devices: tuple[Device, ...] = ()
+    processes: tuple[Process, ...] = ()
+    # By PCI slot, the first of each GPU: further ones are its partitions.
+    by_slot: Mapping[str, Device] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a tool says of one GPU."""
+
+    device: Device
+
+
+class Tools:
+    def __init__(self, options: ReaderOptions) -> None:
+        self._options = options
+        self._amd_smi = self._tool(options.paths.amd_smi)
+        self._rocm_smi = self._tool(options.paths.rocm_smi)
+        self._background = Background(self._ask, options.tool_interval_seconds, name="amd-smi")
+        self._alone = False
+        self._static: tuple[Device, ...] = ()
+        self._runs = 0
+
+    @property
+    def found(self) -> bool:
+        paths = self._options.paths
+        return find_program(paths.amd_smi) is not None or find_program(paths.rocm_smi) is not None
+
+    def latest(self, *, alone: bool) -> tuple[Answer | None, tuple[str, ...]]:
+        """The last answer unless it is too old, and reasons of runs that failed since. Never waits. `alone`:
+        the driver's files tell nothing, so everything is asked for."""
+        self._alone = alone
+        if not self.found:
+            return None, ()
+        latest = self._background.latest()
+        return latest.value, latest.failures
+
+    def close(self) -> None:
+        self._background.close()
+
+    def _tool(self, program: str) -> Tool:
+        return Tool(
+            program,
+            # Nothing waits for it, and it takes seconds on a big node.
+            timeout_seconds=max(self._options.tool_timeout_seconds, self._options.tool_interval_seconds / 2),
+            environment=self._options.environment,
+        )
+
+    def _ask(self) -> Answer:
+        return self._ask_amd_smi() if self._amd_smi.find() is not None else self._ask_rocm_smi()
+
+    def _ask_amd_smi(self) -> Answer:
+        from accelscope.readers.amd import parse_links, parse_metric, parse_process, parse_static  # noqa: PLC0415 - only nodes with the tool need them
+
+        if self._runs % _STATIC_EVERY == 0 or not self._static:
+            self._static = self._parsed(self._amd_smi, ["static", "--json"], parse_static.parse).devices
+        self._runs += 1
+        who = {device.index: device for device in self._static}
+        measured = self._parsed(self._amd_smi, ["metric", "--json"], parse_metric.parse).devices
+        if not all(device.index in who for device in measured):
+            self._static = ()  # GPUs came or went: ask again who they are at the next run
+        devices = [_joined(device, who.get(device.index)) for device in measured]
+        if any("Instinct" in (device.model or "") for device in devices):
+            links = parse_links.parse(self._text(self._amd_smi, ["xgmi", "--json"]))
+            devices = [replace(d, links=links.get(d.index or 0, ())) for d in devices]
+        processes: tuple[Process, ...] = ()
+        if self._alone:
+            processes = self._parsed(self._amd_smi, ["process", "--json"], parse_process.parse).processes
+        return _answer("amd-smi", devices, processes)
+
+    def _ask_rocm_smi(self) -> Answer:
+        from accelscope.readers.amd import parse_rocm_json  # noqa: PLC0415 - as above
+
+        if self._alone:
+            everything = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
+            parsed = self._parsed(self._rocm_smi, everything, parse_rocm_json.parse)
+        else:
+            names = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
+            parsed = self._parsed(self._rocm_smi, names, parse_rocm_json.parse)
+        return _answer("rocm-smi", list(parsed.devices), parsed.processes)
+
+    def _parsed(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:
+        """Raises ReaderError for an answer that is none."""
+        parsed = parse(self._text(tool, arguments))
+        if parsed.error is not None and not parsed.devices and not parsed.processes:
+            raise ReaderError(parsed.error.reason, f"{' '.join(arguments)}: {parsed.error.text}")
+        return parsed
+
+    def _text(self, tool: Tool, arguments: list[str]) -> str:
+        output = tool.run(arguments)
+        # Both tools complain through Python's logging, which writes to standard error.
+        return output.text if output.text.strip() else output.complaint
+
+
+def filled(device: Device, told: Told | None, *, only_identity: bool = False) -> Device:
+    """The device with what it lacks and a tool knows."""
+    if told is None:
+        return device
+    other = told.device
+    changes: dict[str, object] = {}
+    for name in _IDENTITY if only_identity else _FILLED:
+        shared = any(absence.field == name and absence.reason == "shared" for absence in device.absent)
+        value = getattr(other, name)
+        if getattr(device, name) in (None, ()) and value not in (None, ()) and not shared:
+            changes[name] = value
+    if not only_identity:
+        changes["pcie"] = _joined_pcie(device.pcie, other.pcie)
+        changes["errors"] = (*device.errors, *(e for e in other.errors if e.kind == "pcie"))
+        if device.health == UNKNOWN_HEALTH:
+            changes["health"] = other.health
+    absent = tuple(absence for absence in device.absent if absence.field.split(".")[0] not in changes)
+    return replace(device, absent=absent, **changes)  # type: ignore[arg-type]
+
+
+def _joined(measured: Device, who: Device | None) -> Device:
+    """What the two commands of amd-smi say of one GPU, under the id that tells who it is."""
+    if who is None:
+        return measured
+    joined = filled(measured, Told(who))
+    facts = {name: getattr(who, name) for name in ("id", "uuid", "pci_address", "driver_version")}
+    return replace(joined, **facts)
+
+
+def _joined_pcie(one: Pcie | None, other: Pcie | None) -> Pcie | None:
+    if one is None or other is None:
+        return one or other
+    missing = {
+        field.name: getattr(other, field.name) for field in fields(one) if getattr(one, field.name) is None
+    }
+    return replace(one, **missing)
+
+
+def _answer(source: str, devices: list[Device], processes: tuple[Process, ...]) -> Answer:
+    by_slot: dict[str, Device] = {}
+    for device in devices:
+        if device.pci_address is not None:
+            by_slot.setdefault(slot_of(device.pci_address), device)
+    return Answer(source, tuple(devices), processes, by_slot)

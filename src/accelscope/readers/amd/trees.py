@@ -1,0 +1,137 @@
+"""The documents of amd-smi: one tree for each GPU, whichever version wrote it and in whichever form."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from accelscope.model import Device
+from accelscope.readers.amd import indented, json_text, messages, quantities
+from accelscope.readers.amd.draft import Draft
+from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.parsed import Parsed, ParseError
+
+Tree = Mapping[str, object]
+
+_MISSING = object()
+_MOST_LEAVES = 4096
+
+
+def gpus(text: str, rejected: Rejections) -> tuple[list[Tree], ParseError | None]:
+    """The trees, in the order of the output. A tool that watches prints a GPU again and again."""
+    found: list[Tree] = []
+    error = None
+    read_any = False
+    for document in json_text.documents(text):
+        read_any = True
+        error = error or messages.error_in_document(document.value)
+        found.extend(_entries(document.value))
+        if not document.whole:
+            rejected.add("the document is cut off", "truncated")
+    if not read_any:
+        found.extend(indented.gpus(text))
+    if found:
+        return found, None
+    if error is None and read_any:
+        cut = bool(rejected.listed())
+        reason = "truncated" if cut else "no_devices"
+        error = ParseError(reason, "the document is cut off" if cut else "the document names no GPU")
+    return found, error
+
+
+def _entries(document: object) -> Iterator[Tree]:
+    """ROCm 6 prints a list, ROCm 7 an object that holds it; a tool asked for one GPU may print that alone."""
+    if isinstance(document, list):
+        for entry in document:
+            if isinstance(entry, dict) and "gpu" in entry:
+                yield entry
+            elif isinstance(entry, dict | list):
+                yield from _entries(entry)
+    elif isinstance(document, dict):
+        if "gpu" in document:
+            yield document
+            return
+        for member in document.values():
+            if isinstance(member, list):
+                yield from _entries(member)
+
+
+def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
+    """The devices of an output: the last that is said of each."""
+    rejected = Rejections()
+    trees, error = gpus(text, rejected)
+    drafts: dict[int, Draft] = {}
+    for tree in trees:
+        index = quantities.count(quantities.text_of(tree["gpu"]) or "")
+        if index is None:
+            rejected.add(f"gpu: {str(tree['gpu'])[:100]}", "no_identity")
+            continue
+        draft = draft_of(tree)
+        if not draft.values and not draft.absences:
+            rejected.add(f"GPU {index}", "nothing_told")  # of another command of the tool
+            continue
+        draft.put("index", index)
+        drafts[index] = draft
+        rejected.extend(draft.rejected)
+    if not drafts and error is None:
+        error = messages.no_reading(text, tool)
+        rejected.clear()
+    return Parsed(devices=devices_of(list(drafts.values())), error=error, rejected=rejected.listed())
+
+
+def devices_of(drafts: list[Draft]) -> tuple[Device, ...]:
+    """Partitions of one GPU show the ids of the GPU: the second and later get a number to them, so that an
+    id names one thing."""
+    seen: dict[str, int] = {}
+    devices = []
+    for draft in drafts:
+        number = seen.get(draft.id, 0)
+        seen[draft.id] = number + 1
+        devices.append(draft.device(f"{draft.id}/{number}" if number else None))
+    return tuple(devices)
+
+
+def at(tree: Tree, path: str) -> object:
+    """What stands at a path. A group may be a word as a whole (`"usage": "N/A"`): that is said of all that
+    would be in it."""
+    here: object = tree
+    for name in path.split("."):
+        if not isinstance(here, dict):
+            return here if isinstance(here, str) else _MISSING
+        if name not in here:
+            return _MISSING
+        here = here[name]
+    return here
+
+
+def take(
+    draft: Draft, tree: Tree, path: str, place: str, read: quantities.Read, *, source: str | None = None
+) -> None:
+    """Read a leaf into its place, if the document has it."""
+    leaf = at(tree, path)
+    text = None if leaf is _MISSING else quantities.text_of(leaf)
+    if text is not None:
+        draft.take(place, text, read, source or path)
+
+
+def group(tree: Tree, name: str) -> Tree:
+    """A group, empty where the document has it not or has a word in its place."""
+    found = tree.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def is_zero(leaf: object) -> bool:
+    text = quantities.text_of(leaf)
+    return text is not None and quantities.hertz(text) == 0
+
+
+def leaves(node: object) -> Iterator[str]:
+    """The texts of all leaves below, however they are grouped."""
+    waiting, given = [node], 0
+    while waiting and given < _MOST_LEAVES:
+        here = waiting.pop()
+        text = quantities.text_of(here)
+        if text is not None:
+            given += 1
+            yield text
+        elif isinstance(here, dict):
+            waiting.extend(reversed([member for name, member in here.items() if name != "unit"]))
+        elif isinstance(here, list):
+            waiting.extend(reversed(here))

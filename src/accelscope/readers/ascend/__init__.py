@@ -1,0 +1,1 @@
+"""Huawei Ascend NPUs, through the driver's npu-smi."""

@@ -1,0 +1,209 @@
+"""What `npu-smi info -t …` adds to the table: asked board by board, beside the collections.
+
+Each run of the tool starts the driver's management library anew, and there are three or more runs a board, so
+that this is done once in a while. A board that does not answer costs only itself.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from accelscope.model import Absence, AbsenceReason, Device, Health, HealthState, Process
+from accelscope.readers.ascend import (
+    parse_board,
+    parse_common,
+    parse_ecc,
+    parse_health,
+    parse_proc_mem,
+    parse_usages,
+)
+from accelscope.readers.ascend.parse_info import Chip
+from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
+from accelscope.readers.contract import ReaderError
+from accelscope.readers.parsed import Parsed
+
+_MOST_SILENT_BOARDS = 2  # after these the tool itself is taken to hang, and the round ends
+
+# Who a chip is and how it is, is said elsewhere; all else may be a detail.
+_NO_DETAILS = frozenset(
+    {
+        *("vendor", "id", "uuid", "index", "model", "pci_address", "board_id", "chip_id", "physical_id"),
+        *("health", "stale", "read_at", "errors", "absent"),
+    }
+)
+_DETAILS = tuple(f.name for f in fields(Device) if f.name not in _NO_DETAILS)
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What to ask of, as the last table showed it."""
+
+    chips: tuple[Chip, ...] = ()
+    unhealthy: frozenset[Chip] = frozenset()  # only these have error codes
+    processes: bool = False  # the table has none
+
+    @property
+    def boards(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(board for board, _ in self.chips))
+
+    def chips_of(self, board: int) -> tuple[Chip, ...]:
+        return tuple(chip for chip in self.chips if chip[0] == board)
+
+
+@dataclass(slots=True)
+class Details:
+    """`boards` by NPU id, the rest by chip."""
+
+    taken_at: float  # seconds since the epoch
+    chips: dict[Chip, list[Device]] = field(default_factory=dict)
+    health: dict[Chip, Device] = field(default_factory=dict)
+    boards: Mapping[int, Device] = field(default_factory=dict)
+    board_watts: dict[int, float] = field(default_factory=dict)
+    processes: dict[Chip, tuple[Process, ...]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+class DetailRounds:
+    """One round asks all boards. What a board does not support is not asked again."""
+
+    def __init__(
+        self, smi: NpuSmi, questions: Callable[[], Questions], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._smi = smi
+        self._questions = questions
+        self._clock = clock
+        self._unsupported: set[tuple[str, int]] = set()
+        self._boards: dict[int, Device] = {}  # a board's facts do not change: asked once
+
+    def __call__(self) -> Details:
+        questions = self._questions()
+        details = Details(self._clock())
+        self._boards = {board: told for board, told in self._boards.items() if board in questions.boards}
+        silent = 0
+        for board in questions.boards:
+            try:
+                self._ask_board(board, questions, details)
+            except ReaderError as error:
+                details.failures.append(error.reason)
+                silent += 1
+                if silent >= _MOST_SILENT_BOARDS:
+                    break
+        details.boards = dict(self._boards)
+        return details
+
+    def _ask_board(self, board: int, questions: Questions, details: Details) -> None:
+        """Raises ReaderError when the tool itself fails: it would at the next question too."""
+        chips = questions.chips_of(board)
+        if board not in self._boards:
+            told = self._ask("board", board, None, parse_board.parse, details)
+            if told.devices:
+                self._boards[board] = told.devices[0]
+        for kind, parse in (("usages", parse_usages.parse), ("ecc", parse_ecc.parse)):
+            self._keep(self._ask(kind, board, None, parse, details), chips, details)
+        self._keep(
+            self._ask("common", board, None, lambda text: self._common(text, board, details), details),
+            chips,
+            details,
+        )
+        for chip in chips:
+            if chip in questions.unhealthy:
+                told = self._ask("health", board, chip[1], parse_health.parse, details)
+                if told.devices:
+                    details.health[chip] = told.devices[0]
+        if questions.processes:
+            told = self._ask("proc-mem", board, None, parse_proc_mem.parse, details)
+            for device in told.devices:
+                chip = _chip_of(device, chips)
+                details.processes[chip] = tuple(p for p in told.processes if p.device == device.id)
+
+    def _common(self, text: str, board: int, details: Details) -> Parsed:
+        watts = parse_common.board_power_watts(text)
+        if watts is not None:
+            details.board_watts[board] = watts
+        return parse_common.parse(text)
+
+    def _ask(
+        self,
+        kind: str,
+        board: int,
+        chip: int | None,
+        parse: Callable[[str], Parsed],
+        details: Details,
+    ) -> Parsed:
+        if (kind, board) in self._unsupported:
+            return Parsed()
+        try:
+            return self._smi.ask(chip_arguments(kind, board, chip), parse).parsed
+        except ReaderError as error:
+            if error.reason.startswith("tool_"):
+                raise
+            if error.reason in ("not_supported", "unknown_option"):
+                self._unsupported.add((kind, board))
+            else:
+                details.failures.append(error.reason)
+            return Parsed()
+
+    @staticmethod
+    def _keep(told: Parsed, chips: tuple[Chip, ...], details: Details) -> None:
+        for device in told.devices:
+            details.chips.setdefault(_chip_of(device, chips), []).append(device)
+
+
+def with_details(device: Device, details: Details) -> Device:
+    """The chip as the table shows it, with what only the details tell. The table is newer and finer, so that
+    it is believed where both tell."""
+    chip = _chip(device)
+    filled: dict[str, Any] = {}
+    elsewhere = {absence.field for absence in device.absent if absence.reason is AbsenceReason.SHARED}
+    board = details.boards.get(chip[0])
+    for told in (*details.chips.get(chip, ()), *([board] if board is not None else ())):
+        for name in _DETAILS:
+            if name not in filled and name not in elsewhere and getattr(device, name) in (None, ()):
+                value = getattr(told, name)
+                if value not in (None, ()):
+                    filled[name] = value
+    absent = tuple(absence for absence in device.absent if absence.field not in filled)
+    return replace(device, absent=absent, health=_health(device, details), **filled)
+
+
+def with_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[Chip, Device]:
+    """Where no chip of a board measures its power but the board's controller does, it stands at the first."""
+    measured = {chip[0] for chip, device in devices.items() if device.power_watts is not None}
+    given: set[int] = set()
+    changed: dict[Chip, Device] = {}
+    for chip, device in devices.items():
+        watts = details.board_watts.get(chip[0])
+        if watts is None or chip[0] in measured:
+            changed[chip] = device
+            continue
+        absent = tuple(absence for absence in device.absent if absence.field != "power_watts")
+        if chip[0] in given:
+            shared = Absence("power_watts", AbsenceReason.SHARED)
+            changed[chip] = replace(device, absent=(*absent, shared))
+        else:
+            changed[chip] = replace(device, absent=absent, power_watts=watts)
+            given.add(chip[0])
+    return changed
+
+
+def _health(device: Device, details: Details) -> Health:
+    """The table has the newer word; what the driver says to it comes with its error codes."""
+    told = details.health.get(_chip(device))
+    if told is None or device.health.state is HealthState.OK or device.health.vendor_word is None:
+        return device.health
+    if told.health.vendor_word != device.health.vendor_word:
+        return device.health
+    return told.health
+
+
+def _chip_of(device: Device, chips: tuple[Chip, ...]) -> Chip:
+    """Of a board with one chip the commands do not always say which."""
+    if device.chip_id is None and len(chips) == 1:
+        return chips[0]
+    return (device.board_id if device.board_id is not None else chips[0][0], device.chip_id)
+
+
+def _chip(device: Device) -> Chip:
+    assert device.board_id is not None  # a row without a number is refused
+    return device.board_id, device.chip_id

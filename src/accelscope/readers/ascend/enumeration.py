@@ -1,0 +1,120 @@
+"""Which chips there are and who they are: asked when the table shows others than before.
+
+An id must not change once it was given, so a chip is shown only when it is known who it is. Each costs a run
+of the tool; those that do not fit into the time of one survey follow in the next.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from accelscope.model import Device
+from accelscope.readers.ascend import parse_board, parse_map
+from accelscope.readers.ascend.identity import chip_device_id
+from accelscope.readers.ascend.parse_info import Chip
+from accelscope.readers.ascend.parse_list import boards_in
+from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
+from accelscope.readers.contract import ReaderError
+
+_MOST_ATTEMPTS = 3  # a chip whose tool fails so often is known by its bus address
+
+Place = tuple[int, int | None, str | None]  # NPU, chip and bus address: while these stay, so does the chip
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    id: str
+    die: str | None = None
+    serial: str | None = None
+    firmware_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    index: int | None = None  # in the runtime
+    physical: int | None = None  # in /dev
+
+
+_NO_NUMBERS = Numbers()
+
+
+@dataclass(slots=True)
+class Enumeration:
+    smi: NpuSmi
+    budget_seconds: float
+    monotonic: Callable[[], float] = time.monotonic
+    _numbered: frozenset[Place] = frozenset()  # the places of which numbers were asked
+    _numbers: dict[Chip, Numbers] = field(default_factory=dict)
+    _known: dict[Place, Who] = field(default_factory=dict)
+    _attempts: dict[Place | None, int] = field(default_factory=dict)
+
+    def learn(self, devices: Iterable[Device]) -> list[str]:
+        """Ask about those that are new. Gives the reasons of what went wrong, to be counted."""
+        shown = dict.fromkeys(place_of(device) for device in devices)
+        until = self.monotonic() + self.budget_seconds
+        warnings: list[str] = []
+        if frozenset(shown) != self._numbered:
+            warnings += self._ask_numbers(frozenset(shown))
+        for place in shown:
+            if place not in self._known and self.monotonic() < until:
+                warnings += self._ask_who(place, [self._known[p].id for p in shown if p in self._known])
+        return warnings
+
+    def who(self, device: Device) -> Who | None:
+        """None: not asked yet."""
+        return self._known.get(place_of(device))
+
+    def numbers(self, device: Device) -> Numbers:
+        return self._numbers.get(place_of(device)[:2], _NO_NUMBERS)
+
+    def _ask_numbers(self, shown: frozenset[Place]) -> list[str]:
+        try:
+            mapped = self.smi.ask(["-m"], parse_map.parse).parsed.devices
+            listed = boards_in(self.smi.text(["-l"]))
+        except ReaderError as error:
+            if not self._may_try_again(None, error):
+                self._numbered = shown
+            return [error.reason]
+        self._numbered = shown
+        self._attempts.pop(None, None)
+        # Where the table has no chips, the map has one, number 0, of each NPU.
+        by_chip = {(device.board_id, device.chip_id): device for device in mapped}
+        self._numbers = {
+            (board, chip): Numbers(told.index, told.physical_id)
+            for board, chip, _ in shown
+            if (told := by_chip.get((board, 0 if chip is None else chip))) is not None
+        }
+        return ["npu_without_row"] if listed - {board for board, _, _ in shown} else []
+
+    def _ask_who(self, place: Place, taken: Sequence[str]) -> list[str]:
+        board, chip, address = place
+        warnings: list[str] = []
+        die = serial = firmware = None
+        for of_chip in dict.fromkeys((chip, None)):
+            try:
+                told = self.smi.ask(chip_arguments("board", board, of_chip), parse_board.parse)
+            except ReaderError as error:
+                warnings.append(error.reason)
+                if self._may_try_again(place, error):
+                    return warnings
+                continue
+            [device, *_] = told.parsed.devices
+            die, serial = device.uuid, device.serial
+            firmware = device.firmware_version or firmware
+            if die is not None or serial is not None:
+                break
+        id_ = chip_device_id(die=die, serial=serial, pci=address, board=board, chip=chip)
+        if id_ in taken:  # of two chips that say they are the same, neither can be believed
+            id_ = chip_device_id(pci=address, board=board, chip=chip)
+        self._known[place] = Who(id_, die, serial, firmware)
+        return warnings
+
+    def _may_try_again(self, place: Place | None, error: ReaderError) -> bool:
+        """What the driver refuses it refuses again; a run that failed may succeed another time."""
+        self._attempts[place] = self._attempts.get(place, 0) + 1
+        return error.reason.startswith("tool_") and self._attempts[place] < _MOST_ATTEMPTS
+
+
+def place_of(device: Device) -> Place:
+    assert device.board_id is not None  # the parser refuses a row without one
+    return device.board_id, device.chip_id, device.pci_address

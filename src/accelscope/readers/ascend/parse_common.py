@@ -1,0 +1,52 @@
+"""`npu-smi info -t common -i N`: clock, temperature and power of the chips of a board."""
+
+from dataclasses import replace
+
+from accelscope.model import Absence, AbsenceReason, Clock, Device
+from accelscope.readers.ascend import cells
+from accelscope.readers.ascend.chip_values import Field, parsed_chips
+from accelscope.readers.ascend.draft import Draft
+from accelscope.readers.ascend.key_values import Block, blocks_of
+from accelscope.readers.parsed import Parsed
+
+TOOL = "npu-smi info -t common"
+
+_POWER = "npu real-time power(w)"
+_FIELDS: tuple[Field, ...] = (
+    ("utilization_ratio", cells.ratio, ("aicore usage rate(%)",)),
+    ("temperature_celsius", cells.celsius, ("temperature(c)",)),
+    ("power_watts", cells.watts, (_POWER,)),
+)
+
+
+def parse(text: str) -> Parsed:
+    parsed = parsed_chips(text, TOOL, _FIELDS, _take_clock)
+    measured: set[int | None] = set()
+    devices: list[Device] = []
+    for device in parsed.devices:
+        if device.power_watts is not None and device.board_id in measured:
+            shared = Absence("power_watts", AbsenceReason.SHARED)  # it is the NPU's, printed at each chip
+            devices.append(replace(device, power_watts=None, absent=(*device.absent, shared)))
+            continue
+        if device.power_watts is not None:
+            measured.add(device.board_id)
+        devices.append(device)
+    return replace(parsed, devices=tuple(devices))
+
+
+def board_power_watts(text: str) -> float | None:
+    """What the board's controller measures. On cards with 310P chips nobody else does, and it is the power of
+    the whole card."""
+    for block in blocks_of(text):
+        if block.of_controller:
+            power = cells.watts(block.values.get(_POWER, ""))
+            if power:
+                return power
+    return None
+
+
+def _take_clock(draft: Draft, block: Block) -> None:
+    now = cells.hertz(block.values.get("aicore curfreq(mhz)", ""))
+    rated = cells.hertz(block.values.get("aicore freq(mhz)", ""))
+    if now is not None or rated is not None:
+        draft.values["clocks"] = (Clock("aicore", hertz=now, max_hertz=rated),)

@@ -1,0 +1,70 @@
+"""`npu-smi info -t proc-mem -i N`: the processes on each chip of a board, with their memory."""
+
+import re
+
+from accelscope.model import Device, Process, ProcessType
+from accelscope.readers.ascend import cells, messages
+from accelscope.readers.ascend.draft import Draft
+from accelscope.readers.ascend.key_values import blocks_of
+from accelscope.readers.ascend.programs import program_name
+from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.parsed import Parsed
+
+TOOL = "npu-smi info -t proc-mem"
+
+_PROCESS = re.compile(
+    r"Process id\s*:\s*([0-9]{1,18})\s+Process name\s*:(.{0,300}?)\s*"
+    r"Process memory\s*\(MB\)\s*:\s*(\S{0,40})",
+    re.IGNORECASE | re.ASCII,
+)
+_NONE = "no process in device"
+_MOST_PROCESSES = 100_000
+
+
+def parse(text: str) -> Parsed:
+    """A chip without processes is shown too: the tool looked at it."""
+    devices: list[Device] = []
+    processes: list[Process] = []
+    rejected = Rejections()
+    for block in blocks_of(text):
+        found = [line for line in block.others if _is_about_processes(line)]
+        for line in block.others:
+            message = messages.message_of(line)
+            if message is not None:
+                rejected.add(message.text, message.reason)
+        if not found or block.of_controller:
+            continue
+        device = Draft(block.board, block.chip).device() if block.board is not None else None
+        if device is not None:
+            devices.append(device)
+        for line in found:
+            process = _process(line, device)
+            if process is not None and len(processes) < _MOST_PROCESSES:
+                processes.append(process)
+            elif not line.casefold().startswith(_NONE):
+                rejected.add(line, "not_a_row" if process is None else "too_many")
+    if not devices and not processes and not _says_none(text):
+        return Parsed(error=messages.no_reading(text, TOOL), rejected=rejected.listed())
+    return Parsed(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
+
+
+def _is_about_processes(line: str) -> bool:
+    folded = line[:40].casefold()
+    return folded.startswith((_NONE, "process id"))
+
+
+def _says_none(text: str) -> bool:
+    return any(line.strip().casefold().startswith(_NONE) for line in text.split("\n"))
+
+
+def _process(line: str, device: Device | None) -> Process | None:
+    match = _PROCESS.match(line)
+    if match is None or not int(match[1]):
+        return None
+    return Process(
+        pid=int(match[1]),
+        device=device.id if device else None,
+        name=program_name(match[2]),
+        type=ProcessType.COMPUTE,
+        memory_bytes=cells.memory(match[3]),
+    )

@@ -1,0 +1,1 @@
+"""FuriosaAI: Warboy and RNGD cards, from sysfs and hwmon, furiosa-smi and furiosactl."""

@@ -1,0 +1,65 @@
+"""Reading small files of /sys, and noting why one of them gave nothing."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from accelscope.model import AbsenceReason, Rejection
+
+T = TypeVar("T")
+
+_LIMIT_BYTES = 16384
+_TEXT_LIMIT = 200  # characters of a rejected text that are kept
+_REASONS = {
+    errno.ENOENT: AbsenceReason.NOT_KNOWN,
+    errno.ENOTDIR: AbsenceReason.NOT_KNOWN,
+    errno.EACCES: AbsenceReason.NO_PERMISSION,
+    errno.EPERM: AbsenceReason.NO_PERMISSION,
+    errno.ETIMEDOUT: AbsenceReason.TIMEOUT,
+    errno.EAGAIN: AbsenceReason.NO_SAMPLE,
+    errno.ENODATA: AbsenceReason.NO_SAMPLE,
+    errno.EOPNOTSUPP: AbsenceReason.NOT_SUPPORTED,
+    errno.ENODEV: AbsenceReason.LOST,
+    errno.ENXIO: AbsenceReason.LOST,
+}
+
+
+def read_text(path: Path | str) -> str:
+    """Raises OSError. Blocks for as long as the driver does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _LIMIT_BYTES).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+class Attributes:
+    """What the files of one card gave in one pass."""
+
+    def __init__(self) -> None:
+        self.absent: dict[str, AbsenceReason] = {}
+        self.rejected: list[Rejection] = []
+
+    def text(self, path: Path | str, field: str) -> str | None:
+        """The file's text without the blanks around it; `field` is absent where there is none."""
+        try:
+            text = read_text(path).strip()
+        except OSError as error:
+            self.absent[field] = _REASONS.get(error.errno or 0, AbsenceReason.DRIVER_ERROR)
+            return None
+        if not text:
+            self.absent[field] = AbsenceReason.NO_SAMPLE
+        return text or None
+
+    def value(self, path: Path | str, field: str, read: Callable[[str], T | None]) -> T | None:
+        text = self.text(path, field)
+        if text is None:
+            return None
+        value = read(text)
+        if value is None:
+            self.absent[field] = AbsenceReason.UNREADABLE
+            name = os.path.basename(path)  # noqa: PTH119 - it may be a string
+            self.rejected.append(Rejection(f"{name}: {text[:_TEXT_LIMIT]}", "unreadable"))
+        return value

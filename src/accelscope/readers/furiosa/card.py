@@ -1,0 +1,136 @@
+"""One card as the driver shows it in /sys, with what the tools add."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from accelscope.model import Clock, Core, Device, Reading, Throttle, Vendor, pci_address
+from accelscope.readers.contract import DeviceLost
+from accelscope.readers.furiosa import cells, pci_device, sysfs_text
+from accelscope.readers.furiosa.attributes import Attributes, read_text
+from accelscope.readers.furiosa.draft import stable_id
+from accelscope.readers.furiosa.entries import Entry
+from accelscope.readers.furiosa.health import health_of
+from accelscope.readers.furiosa.hwmon import Hwmon
+from accelscope.readers.furiosa.join import reading
+from accelscope.readers.furiosa.memory import CardMemory
+from accelscope.readers.furiosa.view import Told
+
+_MILLI = 1e-3
+
+
+class CardReader:
+    def __init__(self, sys: Path) -> None:
+        self._sys = sys
+        self._hwmon = Hwmon()
+        self._memories: dict[str, CardMemory] = {}
+
+    def identity(self, entry: Entry, attributes: Attributes) -> Device:
+        """Who the card is. Raises DeviceLost."""
+        if not entry.folder.is_dir():
+            raise DeviceLost(f"{entry.folder} is gone")
+        folder = entry.folder
+        address = attributes.value(folder / "busname", "pci_address", pci_address)
+        if address is not None and pci_device.is_gone(self._sys / "bus/pci/devices", address):
+            raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
+        uuid = attributes.value(folder / "device_uuid", "uuid", cells.identifier)
+        serial = attributes.value(folder / "device_sn", "serial", cells.identifier)
+        kind = attributes.text(folder / "device_type", "model")
+        architecture = (cells.architecture(kind) if kind else None) or entry.architecture
+        attributes.absent.pop("model", None)  # the driver's class says the family too
+        return Device(
+            vendor=Vendor.FURIOSA,
+            id=stable_id(uuid, serial, address, entry.index),
+            index=entry.index,
+            model=architecture,
+            architecture=architecture,
+            uuid=uuid,
+            serial=serial,
+            pci_address=address,
+            device_name=entry.name,
+            driver_version=attributes.value(folder / "version", "driver_version", cells.words),
+            firmware_version=attributes.value(folder / "fw_version", "firmware_version", cells.words),
+        )
+
+    def read(self, entry: Entry, card: Device, attributes: Attributes, told: Told, now: float) -> Reading:
+        """The card's values; `told` fills what the driver does not show."""
+        memory = self._memories.setdefault(card.id, CardMemory())
+        folder = entry.folder
+        alive_file = "alive" if entry.architecture == "warboy" else "device_state"
+        alive = attributes.value(folder / alive_file, "health", sysfs_text.flag)
+        attributes.absent.pop("health", None)  # an unknown health speaks for itself
+        counts = attributes.value(folder / "atr_error", "errors", sysfs_text.error_counts)
+        uptime = attributes.value(folder / "heartbeat", "uptime_seconds", sysfs_text.whole)
+        device = self._sys / "bus/pci/devices" / (card.pci_address or "unknown")
+        sensors = self._hwmon.read(device, attributes)
+        cores, clocks = self._cores(entry, attributes, memory)
+        limit, default_limit = self._limits(entry)
+        throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
+        card = replace(
+            card,
+            read_at=now,
+            numa_node=pci_device.numa_node(device, attributes),
+            uptime_seconds=None if uptime is None else float(uptime),
+            temperature_celsius=sensors.temperature_celsius,
+            power_watts=sensors.power_watts,
+            power_limit_watts=limit,
+            power_limit_default_watts=default_limit,
+            sensors=sensors.sensors,
+            rails=sensors.rails,
+            cores=cores,
+            clocks=clocks,
+            throttles=throttles,
+            pcie=pci_device.link(device),
+            errors=memory.errors(counts, now) if counts else (),
+        )
+        health = health_of(
+            now=now, alive=alive, told=told.device.health, errors=card.errors, throttles=throttles
+        )
+        return reading(replace(card, health=health), told, attributes)
+
+    def _cores(
+        self, entry: Entry, attributes: Attributes, memory: CardMemory
+    ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
+        folder = entry.folder
+        if entry.architecture == "warboy":
+            clocks = attributes.value(folder / "ne_clk_freq_info", "clocks", sysfs_text.clocks)
+            return memory.cores.read(folder.parent, entry.name, attributes), clocks or ()
+        per_core = attributes.value(folder / "npu_clocks", "clocks", sysfs_text.core_clocks) or ()
+        held = attributes.value(folder / "pe_occupancy", "cores.occupied", sysfs_text.core_flags) or ()
+        cores = tuple(
+            Core(
+                index,
+                clock_hertz=per_core[index] if index < len(per_core) else None,
+                occupied=held[index] if index < len(held) else None,
+            )
+            for index in range(max(len(per_core), len(held)))
+        )
+        return cores, (Clock("npu", hertz=max(per_core)),) if per_core else ()
+
+    def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
+        try:
+            listed = read_text(entry.folder / "throttle_reason_list")
+        except OSError:
+            listed = ""  # an older driver: the bits that the vendor's library knows
+        return (
+            attributes.value(
+                entry.folder / "throttle_reason",
+                "throttles",
+                lambda reasons: sysfs_text.throttles(reasons, listed),
+            )
+            or ()
+        )
+
+    def _limits(self, entry: Entry) -> tuple[float | None, float | None]:
+        """RNGD's, which the driver shows to root only, in debugfs."""
+        if entry.architecture != "rngd":
+            return None, None
+        folder = self._sys / f"kernel/debug/rngd/mgmt{entry.index}"
+        return _limit(folder / "power_limit_mw"), _limit(folder / "power_limit_default_mw")
+
+
+def _limit(path: Path) -> float | None:
+    try:
+        milliwatts = sysfs_text.whole(read_text(path))
+    except OSError:
+        return None  # not root, or debugfs is not mounted: as on most nodes
+    return None if milliwatts is None or milliwatts <= 0 else milliwatts * _MILLI

@@ -1,0 +1,74 @@
+"""JSON that furiosa-smi and furiosactl print: a list of objects, perhaps with warnings before it."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from accelscope.readers.furiosa.tables import column_name
+from accelscope.readers.nvidia.rejections import Rejections
+
+Fields = Mapping[str, object]  # of one object, by the names of `column_name`
+
+_OPENING = re.compile(r"^[ \t]*([\[{])", re.MULTILINE)
+_BLANKS = re.compile(r"[\s,]*")
+_MOST_ATTEMPTS = 20  # log lines begin with brackets too
+_MOST_OBJECTS = 100_000
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    objects: tuple[Fields, ...]
+    whole: bool = True  # False: the output ends within an object
+
+
+def read_documents(text: str, rejected: Rejections) -> Documents | None:
+    """The objects of the first JSON document in the text; None: there is none."""
+    for attempt, opening in enumerate(_OPENING.finditer(text), 1):
+        found = _from(text, opening.start(1), rejected)
+        if found is not None or attempt == _MOST_ATTEMPTS:
+            return found
+    return None
+
+
+def _from(text: str, start: int, rejected: Rejections) -> Documents | None:
+    """Object by object, so that one that is cut off costs itself only."""
+    position = start + 1 if text[start] == "[" else start
+    objects: list[Fields] = []
+    while len(objects) < _MOST_OBJECTS:
+        position = _after_blanks(text, position)
+        if text[position : position + 1] != "{":
+            break
+        decoded = _decoded(text, position)
+        if decoded is None:
+            if not objects:
+                return None
+            rejected.add(text[position : position + 500], "truncated")
+            return Documents(tuple(objects), whole=False)
+        value, position = decoded
+        objects += [{column_name(key): item for key, item in one.items()} for one in _unwrapped(value)]
+    ended = text[start] == "{" or text[position : position + 1] == "]"
+    return Documents(tuple(objects), whole=ended) if objects or (ended and text[start] == "[") else None
+
+
+def _decoded(text: str, position: int) -> tuple[dict[str, object], int] | None:
+    try:
+        value, end = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):  # cut off, not JSON, a number of thousands of digits, too deep
+        return None
+    return value, end
+
+
+def _unwrapped(value: dict[str, object]) -> list[dict[str, object]]:
+    """The objects of a list that stands alone within an object: `{"devices": [{...}]}`."""
+    if len(value) == 1:
+        [inner] = value.values()
+        if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+            return inner
+    return [value]
+
+
+def _after_blanks(text: str, position: int) -> int:
+    match = _BLANKS.match(text, position)
+    return match.end() if match else position

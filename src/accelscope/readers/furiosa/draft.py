@@ -1,0 +1,138 @@
+"""A card while its cells are read: what each gave, and why others gave nothing.
+
+A *place* is where a value goes in the model, as a path: `power_watts`, `clocks.npu`. The same paths name what
+is absent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    Clock,
+    Core,
+    Device,
+    Health,
+    Rejection,
+    Vendor,
+    device_id,
+    pci_address,
+)
+from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.readers.furiosa import cells
+from accelscope.readers.furiosa.devfiles import card_index
+
+_CELL_LIMIT = 200  # characters of a rejected cell that are kept
+_NIL_UUID = "00000000-0000-0000-0000-000000000000"  # of a card that was never given one
+
+
+def card_name(text: str) -> str | None:
+    bare = text.strip().rpartition("/")[2]
+    return bare if card_index(bare) is not None else None
+
+
+# Columns of tables and keys of documents, by the names of `tables.column_name`. Of several for one place the
+# first that the output has is taken.
+PLACES: Mapping[str, tuple[str, cells.Read]] = {
+    "device": ("device_name", card_name),
+    "dev_name": ("device_name", card_name),
+    "npu": ("device_name", card_name),
+    "index": ("index", cells.count),
+    "product_name": ("model", cells.words),
+    "name": ("model", cells.words),
+    "arch": ("model", cells.words),
+    "uuid": ("uuid", cells.identifier),
+    "device_uuid": ("uuid", cells.identifier),
+    "s_n": ("serial", cells.identifier),
+    "sn": ("serial", cells.identifier),
+    "device_sn": ("serial", cells.identifier),
+    "serial": ("serial", cells.identifier),
+    "firmware": ("firmware_version", cells.words),
+    "firmware_version": ("firmware_version", cells.words),
+    "temp": ("temperature_celsius", cells.celsius),
+    "temperature": ("temperature_celsius", cells.celsius),
+    "power": ("power_watts", cells.watts),
+    "core_clock": ("clocks.npu", cells.hertz),
+    "clock": ("clocks.npu", cells.hertz),
+    "memory_clock": ("clocks.memory", cells.hertz),
+    "pci_bdf": ("pci_address", pci_address),
+    "bdf": ("pci_address", pci_address),
+}
+
+
+def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int | None = None) -> str:
+    """Of a card; a uuid of zeros tells nothing, since every card without one has it."""
+    own = None if uuid == _NIL_UUID else uuid
+    return device_id(Vendor.FURIOSA, uuid=own, serial=serial, pci=pci, index=index)
+
+
+@dataclass(slots=True)
+class Draft:
+    values: dict[str, Any] = field(default_factory=dict)
+    absences: dict[str, AbsenceReason] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+    cores: dict[int, Core] = field(default_factory=dict)
+    health: Health = UNKNOWN_HEALTH
+
+    def take(self, place: str, text: str, read: cells.Read, source: str) -> None:
+        """Read one cell into its place, unless a preferred cell is there already."""
+        if place in self.values:
+            return
+        reason = cells.absence(text)
+        if reason is None:
+            value = read(text)
+            if value is not None:
+                self.values[place] = value
+                self.absences.pop(place, None)
+                return
+            self.reject(source, text)
+            reason = AbsenceReason.UNREADABLE
+        self.absences.setdefault(place, reason)
+
+    def take_all(self, told: Mapping[str, object]) -> None:
+        """Every cell that has a place."""
+        for name, (place, read) in PLACES.items():
+            if name in told:
+                self.take(place, text_of(told[name]), read, name)
+
+    def reject(self, source: str, text: str) -> None:
+        self.rejected.append(Rejection(f"{source}: {text.strip()[:_CELL_LIMIT]}", "unreadable"))
+
+    @property
+    def identified(self) -> bool:
+        return any(place in self.values for place in ("device_name", "uuid", "pci_address"))
+
+    def device(self) -> Device:
+        told = {place: value for place, value in self.values.items() if "." not in place}
+        model = told.get("model")
+        named = card_index(told.get("device_name", ""))
+        if named is not None:
+            told["index"] = named  # the number by which all of the vendor's tools and files know the card
+        return Device(
+            vendor=Vendor.FURIOSA,
+            id=stable_id(told.get("uuid"), told.get("serial"), told.get("pci_address"), told.get("index")),
+            architecture=cells.architecture(model) if model else None,
+            health=self.health,
+            cores=tuple(self.cores[index] for index in sorted(self.cores)),
+            clocks=tuple(
+                Clock(place.partition(".")[2], hertz=value)
+                for place, value in self.values.items()
+                if place.startswith("clocks.")
+            ),
+            absent=tuple(Absence(place, reason) for place, reason in self.absences.items()),
+            **told,
+        )
+
+
+def text_of(value: object) -> str:
+    """A value of a document as the text of a cell: the same readers serve both."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    number = cells.plain_number(value)
+    if number is None:
+        return repr(value)[:_CELL_LIMIT]
+    return str(number) if isinstance(number, int) else f"{number:.9f}"

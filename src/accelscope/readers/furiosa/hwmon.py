@@ -1,0 +1,118 @@
+"""Sensors of a card: `hwmon` of its PCI device, by label, since numbers differ between boards and drivers.
+
+Temperatures are in m°C, powers in µW, voltages in mV, currents in mA.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelscope.model import AbsenceReason, Rail, Sensor
+from accelscope.readers.furiosa.attributes import Attributes
+from accelscope.readers.furiosa.sysfs_text import whole
+
+_FILE = re.compile(r"(temp|power|in|curr)([0-9]{1,3})_(input|average)", re.ASCII)
+_UNITS = {"temp": 1e-3, "power": 1e-6, "in": 1e-3, "curr": 1e-3}
+_FIELDS = {"temp": "sensors", "power": "rails", "in": "rails", "curr": "rails"}
+_CARD_POWER = frozenset({"pci total rms pwr", "rms total"})
+_NOT_ON_CHIP = "ambient"
+_NO_LABEL = (AbsenceReason.NOT_KNOWN, AbsenceReason.NO_SAMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    kind: str
+    file: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    sensors: tuple[Sensor, ...] = ()
+    rails: tuple[Rail, ...] = ()
+
+
+class Hwmon:
+    """Labels are read once per folder: a driver that is loaded anew makes a new one."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, tuple[_Place, ...]]] = {}
+
+    def read(self, device: Path, attributes: Attributes) -> Sensors:
+        """Of one PCI device's folder."""
+        found: list[tuple[_Place, float]] = []
+        for folder in _folders(device / "hwmon"):
+            for place in self._places(folder, attributes):
+                field = f"{_FIELDS[place.kind]}.{place.label}"
+                number = attributes.value(folder / place.file, field, whole)
+                if number is not None:
+                    found.append((place, round(number * _UNITS[place.kind], 9)))
+        return _sensors(found)
+
+    def _places(self, folder: Path, attributes: Attributes) -> tuple[_Place, ...]:
+        inode = folder.stat().st_ino
+        known = self._known.get(str(folder))
+        if known is not None and known[0] == inode:
+            return known[1]
+        unsure = len(attributes.absent)
+        places = tuple(_look(folder, attributes))
+        if len(attributes.absent) == unsure:
+            self._known[str(folder)] = (inode, places)
+        return places
+
+
+def _folders(hwmon: Path) -> list[Path]:
+    try:
+        return sorted(folder for folder in hwmon.iterdir() if folder.name.startswith("hwmon"))
+    except OSError:
+        return []  # said by the values that are then absent
+
+
+def _look(folder: Path, attributes: Attributes) -> list[_Place]:
+    places: dict[tuple[str, int], _Place] = {}
+    for entry in sorted(folder.iterdir()):
+        match = _FILE.fullmatch(entry.name)
+        if match is None or (match[3] == "average" and match[1] != "power"):
+            continue
+        name = match[1] + match[2]
+        field = f"labels.{name}"
+        label = attributes.text(folder / f"{name}_label", field)
+        if attributes.absent.get(field) in _NO_LABEL:
+            del attributes.absent[field]  # it goes by its file's name
+        # Of a power's average and its last value, the average, which comes first by name.
+        places.setdefault((match[1], int(match[2])), _Place(match[1], entry.name, label or name))
+    return [places[key] for key in sorted(places)]
+
+
+def _sensors(found: Iterable[tuple[_Place, float]]) -> Sensors:
+    temperatures: list[Sensor] = []
+    rails: list[Rail] = []
+    card: float | None = None
+    for place, number in found:
+        match place.kind:
+            case "temp":
+                temperatures.append(Sensor(place.label, number))
+            case "power" if _bare(place.label) in _CARD_POWER:
+                card = number
+            case "power":
+                rails.append(Rail(place.label, watts=number))
+            case "in":
+                rails.append(Rail(place.label, volts=number))
+            case "curr":
+                rails.append(Rail(place.label, amperes=number))
+    return Sensors(_main(temperatures), card, tuple(temperatures), tuple(rails))
+
+
+def _main(temperatures: list[Sensor]) -> float | None:
+    """The driver's own peak over the chip's sensors; where it has none, the hottest of them."""
+    peak = next((s.celsius for s in temperatures if _bare(s.name) == "peak"), None)
+    if peak is not None:
+        return peak
+    return max((s.celsius for s in temperatures if _bare(s.name) != _NOT_ON_CHIP), default=None)
+
+
+def _bare(label: str) -> str:
+    return " ".join(label.casefold().replace("_", " ").split())

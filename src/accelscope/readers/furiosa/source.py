@@ -1,0 +1,139 @@
+"""The driver's classes in /sys and its sensors, with what only the tools tell.
+
+Where /sys does not show the driver (a container that has the device files and a tool), the tools alone do.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from accelscope.model import AbsenceReason, Device, HealthState, Reading, Rejection
+from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.readers.furiosa.attributes import Attributes
+from accelscope.readers.furiosa.card import CardReader
+from accelscope.readers.furiosa.draft import stable_id
+from accelscope.readers.furiosa.entries import Entries, Entry
+from accelscope.readers.furiosa.health import health_of
+from accelscope.readers.furiosa.join import reading
+from accelscope.readers.furiosa.tools import Heard, Tools
+from accelscope.readers.furiosa.view import Told, joined
+from accelscope.readers.pci import PROCESSING_CLASS, pci_devices
+
+PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor number, processing accelerators
+
+
+class FuriosaSource:
+    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+        self._sys = options.paths.sys
+        self._clock = clock
+        self._entries = Entries(self._sys)
+        self._cards = CardReader(self._sys)
+        self._tools = Tools(options)
+        self._shown: dict[str, Entry] = {}
+        self._told: dict[str, Told] = {}  # by key, where there are only tools
+        self._heard = Heard()
+        self._owners: dict[str, str] = {}  # Device.id -> key, of this pass
+        self._without_sensors: set[str] | None = None  # keys; None: nobody has looked yet
+        self._driver_version: str | None = None
+
+    def survey(self) -> Survey:
+        entries = self._entries.listed()
+        self._owners = {}
+        if entries is None:
+            self._shown = {}
+            return self._survey_with_tools()
+        self._shown = {entry.key: entry for entry in entries}
+        self._told = {}
+        found = self._tools.found() if entries else ()
+        warboys = frozenset(entry.name for entry in entries if entry.architecture == "warboy")
+        wanting = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
+        self._heard = self._tools.look(found, warboys, info=wanting)
+        self._without_sensors = self._without_sensors or set()
+        return Survey(
+            "sysfs",
+            tuple(self._shown),
+            self._entries.driver_version(entries),
+            tuple(self._heard.rejected),
+            warnings=tuple(self._heard.warnings),
+        )
+
+    def read(self, key: str) -> Reading:
+        entry = self._shown.get(key)
+        return self._read_told(key) if entry is None else self._read_card(key, entry)
+
+    def _read_card(self, key: str, entry: Entry) -> Reading:
+        attributes = Attributes()
+        card = self._unique(key, self._cards.identity(entry, attributes))
+        told = [view.of(card) for view in self._heard.views]
+        one = _one([each for each in told if each is not None], self._heard.missing)
+        found = self._cards.read(entry, card, attributes, one, self._clock())
+        if self._without_sensors is not None:
+            sensors = bool(found.device.sensors) and found.device.power_watts is not None
+            (self._without_sensors.discard if sensors else self._without_sensors.add)(key)
+        return found
+
+    def _unique(self, key: str, card: Device) -> Device:
+        """Cards that were given the same uuid, or whose uuid was masked, are told apart by their place."""
+        if self._owners.setdefault(card.id, key) == key:
+            return card
+        return replace(card, id=stable_id(None, None, card.pci_address, card.index))
+
+    def _survey_with_tools(self) -> Survey:
+        found = self._tools.found()
+        self._heard = heard = self._tools.look(found, frozenset(), info=True)
+        rejected = list(heard.rejected)
+        self._told = {}
+        for told in (told for view in heard.views for told in view.cards):
+            device = told.device
+            if device.uuid is None and device.serial is None and device.pci_address is None:
+                rejected.append(Rejection(f"{device.device_name}", "unidentified"))
+                continue
+            self._told[self._unique(device.id, device).id] = told
+        if not self._told:
+            self._explain_nothing(heard)
+        if self._driver_version is None:
+            self._driver_version = self._tools.driver_version(found, heard)
+        return Survey(
+            " and ".join(found),
+            tuple(self._told),
+            self._driver_version,
+            tuple(rejected),
+            warnings=tuple(heard.warnings),
+        )
+
+    def _explain_nothing(self, heard: Heard) -> None:
+        """Raises what explains that the tools show no card; returns where all is well but there is none."""
+        on_bus = pci_devices(self._sys, *PCI_CODES)
+        if on_bus == ():
+            raise DriverAbsent("a tool is here, but neither a driver nor a card")
+        if heard.error is not None and heard.error.reason != "no_devices":
+            raise heard.error
+        if on_bus:
+            raise ReaderError("driver_not_loaded", "there are cards on PCI, but their driver is not loaded")
+
+    def _read_told(self, key: str) -> Reading:
+        told = self._told.get(key)
+        if told is None:
+            raise DeviceLost("no tool shows this card any more", reason="not_shown")
+        device = replace(
+            told.device,
+            id=key,
+            read_at=self._clock(),
+            driver_version=told.device.driver_version or self._driver_version,
+        )
+        answered = device.temperature_celsius is not None or device.power_watts is not None
+        # A tool without a word for liveness asked the card all the same, and it answered.
+        alive = True if device.health.state is HealthState.UNKNOWN and answered else None
+        health = health_of(now=self._clock(), alive=alive, told=device.health)
+        return reading(replace(device, health=health), told, Attributes())
+
+
+def _one(told: list[Told], missing: AbsenceReason) -> Told:
+    """What all tools said of a card."""
+    if not told:
+        return Told(missing=missing)
+    device = told[0].device
+    for other in told[1:]:
+        device = joined(device, other.device)
+    processes = {process.pid: process for each in reversed(told) for process in each.processes}
+    return Told(device, tuple(processes.values()), missing)

@@ -1,0 +1,116 @@
+"""Tables that furiosa-smi and furiosactl draw: `|` between cells, rules of `+---+` between rows.
+
+Read by the names in the header. A *block* is what stands between two rules: a device's row, or, where a cell
+has a line per core, the several lines of one device. Rules may be missing.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from accelscope.readers.nvidia.rejections import Rejections
+
+Line = dict[str, str]  # cells by the name of their column
+
+_MOST_COLUMNS = 64
+_MOST_EXTRA_CELLS = 1000  # bars in a command line
+_LONGEST_LINE = 100_000
+_FRAME = re.compile(r"[\s|+=:_─━═┄┅┈┉╌╍┼╪╬┌┐└┘├┤┬┴╞╡╒╕╘╛╔╗╚╝╠╣╦╩╭╮╯╰-]+")
+_BARS = str.maketrans("│┃║┆┇┊┋╎╏", "|||||||||")
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+# Every column that some version of some sub-command has; what marks a line as a header.
+_NAMES = frozenset(
+    {
+        *("index", "arch", "device", "npu", "name", "uuid", "s_n", "firmware", "pert", "temp", "power"),
+        *("clock", "core_clock", "memory_clock", "governor", "pci_bdf", "pci_dev"),
+        *("liveness", "memory", "cores", "core_utilization"),
+        *("devname", "type", "status", "devfiles"),
+        *("pid", "npu_core", "cmd", "numa_node"),
+    }
+)
+
+
+def column_name(text: str) -> str:
+    """One spelling for table headers and JSON keys: `PCI-BDF` and `pci_bdf`, `Temp.` and `temp`."""
+    return _NOT_IN_NAMES.sub("_", text.strip().casefold()).strip("_")
+
+
+@dataclass(slots=True)
+class Table:
+    """What was found of the tables that `wanted` knows by their columns."""
+
+    blocks: list[list[Line]] = field(default_factory=list)
+    found: bool = False  # a header that is wanted was there
+
+
+def read_table(
+    text: str, wanted: Callable[[frozenset[str]], bool], rejected: Rejections, *, free_text: str = ""
+) -> Table:
+    """`free_text` names the column whose cells may hold bars themselves."""
+    table = Table()
+    columns: list[str] | None = None
+    block: list[Line] = []
+    lines = text.lstrip("\ufeff").translate(_BARS).split("\n")
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        if not line:
+            continue
+        if _FRAME.fullmatch(line):
+            block = []
+            continue
+        # A line that the output ends with, without a newline, was cut.
+        not_a_row = "truncated" if number == len(lines) and line.startswith("|") else "not_a_row"
+        cells = _cells(line)
+        if cells is None:
+            if columns is not None:
+                rejected.add(line, not_a_row)
+            continue
+        header = _header(cells)
+        if header is not None:
+            columns = header if wanted(frozenset(header)) else None
+            table.found = table.found or columns is not None
+            block = []
+            continue
+        if columns is None:
+            continue  # of a table that is not asked for
+        row = _row(cells, columns, free_text)
+        if row is None:
+            rejected.add(line, not_a_row)
+            continue
+        if not block:
+            table.blocks.append(block)
+        block.append(row)
+    return table
+
+
+def filled_downwards(block: list[Line], column: str) -> Iterator[Line]:
+    """Lines of a block in which a name stands on the first line only."""
+    name = ""
+    for row in block:
+        name = row.get(column) or name
+        yield {**row, column: name}
+
+
+def _cells(line: str) -> list[str] | None:
+    if len(line) < 2 or len(line) > _LONGEST_LINE or line[0] != "|" or line[-1] != "|":
+        return None
+    return [cell.strip() for cell in line[1:-1].split("|")]
+
+
+def _header(cells: list[str]) -> list[str] | None:
+    """Names of the columns, if half of them are known; other versions have others beside them."""
+    if len(cells) > _MOST_COLUMNS or any(len(cell) > 40 for cell in cells):
+        return None
+    names = [column_name(cell) for cell in cells]
+    return names if 2 * sum(name in _NAMES for name in names) > len(names) else None
+
+
+def _row(cells: list[str], columns: list[str], free_text: str) -> Line | None:
+    extra = len(cells) - len(columns)
+    if extra and (not 0 < extra <= _MOST_EXTRA_CELLS or free_text not in columns):
+        return None
+    if extra:
+        start = columns.index(free_text)
+        cells[start : start + extra + 1] = ["|".join(cells[start : start + extra + 1])]
+    return dict(zip(columns, cells, strict=True))

@@ -1,0 +1,220 @@
+"""Running furiosa-smi and furiosactl: what they add to /sys, within a bounded time.
+
+Older versions know no JSON, so each sub-command has several forms, tried from the best; the one that worked
+is kept. A tool that hangs rests for a while: it would cost every pass its deadline.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from accelscope.model import Absence, AbsenceReason, Device, Rail, Rejection
+from accelscope.readers.contract import ReaderError, ReaderOptions
+from accelscope.readers.furiosa import messages, parse_info, parse_list, parse_ps, parse_status
+from accelscope.readers.furiosa.parse_version import driver_version
+from accelscope.readers.furiosa.view import View, view_of
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.tool import Tool, ToolOutput
+
+_JSON = ("--format", "json")
+_WRONG_FORM = frozenset({"unknown_option", "unrecognized", "empty"})
+_HANGS = frozenset({"tool_timeout", "tool_stuck"})
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    parse: Callable[[str], Parsed]
+    forms: tuple[tuple[str, ...], ...]  # arguments, the best form first
+
+
+@dataclass(slots=True)
+class Heard:
+    """What the tools said in one pass, and what went wrong."""
+
+    views: list[View] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    error: ReaderError | None = None  # the first one
+
+    @property
+    def missing(self) -> AbsenceReason:
+        if self.error is None:
+            return AbsenceReason.NOT_KNOWN
+        return AbsenceReason.TIMEOUT if self.error.reason in _HANGS else AbsenceReason.DRIVER_ERROR
+
+
+class VendorTool:
+    def __init__(
+        self,
+        name: str,
+        program: str,
+        options: ReaderOptions,
+        *,
+        family: str,
+        commands: dict[str, Command],
+        monotonic: Callable[[], float],
+    ) -> None:
+        # Half of the time for a run and half to start it in: all runs of a pass keep within the whole.
+        self._seconds = options.tool_timeout_seconds / 2
+        self._rest_seconds = options.tool_interval_seconds
+        self._tool = Tool(program, timeout_seconds=self._seconds, environment=options.environment)
+        self._commands = commands
+        self._forms = dict.fromkeys(commands, 0)
+        self._monotonic = monotonic
+        self._rests_until: float | None = None
+        self.name = name
+        self.family = family
+
+    def found(self) -> bool:
+        return self._tool.find() is not None
+
+    def look(self, names: tuple[str, ...], started: float, heard: Heard) -> View:
+        """Run these sub-commands. A failure costs what that run would have added, and is counted."""
+        told = {name: self._ask(name, started, heard) for name in names}
+        for parsed in told.values():
+            heard.rejected += parsed.rejected
+        state = told.get("status", told.get("list", Parsed()))
+        view = view_of(
+            self.family,
+            told.get("info", Parsed()).devices,
+            state.devices,
+            told.get("ps", Parsed()).processes,
+        )
+        heard.rejected += view.rejected
+        return view
+
+    def driver_version(self, started: float, heard: Heard) -> str | None:
+        try:
+            return driver_version(self._run(("version",), started).text)
+        except ReaderError as error:
+            self._note(error, heard)
+            return None
+
+    def _ask(self, name: str, started: float, heard: Heard) -> Parsed:
+        command = self._commands[name]
+        failure: ReaderError | None = None
+        for form in range(self._forms[name], len(command.forms)):
+            try:
+                parsed = self._answer(name, command.forms[form], started, heard)
+            except ReaderError as error:
+                failure = error
+                if error.reason not in _WRONG_FORM:
+                    break
+            else:
+                self._forms[name] = form
+                return self._without_core_power(parsed) if name == "info" and form else parsed
+        self._forms[name] = 0  # perhaps another version was installed
+        if failure is not None:
+            self._note(failure, heard)
+        return Parsed()
+
+    def _answer(self, name: str, form: tuple[str, ...], started: float, heard: Heard) -> Parsed:
+        output = self._run((name, *form), started)
+        parsed = self._commands[name].parse(output.text)
+        if parsed.error is None:
+            if output.exit_code:
+                heard.warnings.append("tool_exit_code")
+            return parsed
+        # Messages go to either of the two outputs.
+        error = parsed.error
+        if error.reason in ("empty", "unrecognized"):
+            error = messages.error_of(output.complaint) or error
+        raise ReaderError(error.reason, f"{self.name} {name}: {error.text}")
+
+    def _run(self, arguments: tuple[str, ...], started: float) -> ToolOutput:
+        now = self._monotonic()
+        if self._rests_until is not None and now < self._rests_until:
+            raise ReaderError("tool_resting", f"{self.name} did not answer; it is asked again later")
+        if now - started > self._seconds:
+            raise ReaderError("tool_timeout", f"{self.name}: earlier runs used up the time of this pass")
+        self._rests_until = None
+        try:
+            return self._tool.run(arguments)
+        except ReaderError as error:
+            if error.reason in _HANGS:
+                self._rests_until = self._monotonic() + self._rest_seconds
+            raise
+
+    def _note(self, error: ReaderError, heard: Heard) -> None:
+        if error.reason != "tool_resting":  # said when it began to rest
+            heard.warnings.append(error.reason)
+        heard.error = heard.error or error
+
+    def _without_core_power(self, parsed: Parsed) -> Parsed:
+        """Before it knew JSON (0.10), furiosactl showed the power of the cores, a tenth of the card's."""
+        if self.name != "furiosactl":
+            return parsed
+        return replace(parsed, devices=tuple(map(_core_power_as_rail, parsed.devices)))
+
+
+def _core_power_as_rail(device: Device) -> Device:
+    if device.power_watts is None:
+        return device
+    return replace(
+        device,
+        power_watts=None,
+        rails=(Rail("core", watts=device.power_watts),),
+        absent=(*device.absent, Absence("power_watts", AbsenceReason.NOT_KNOWN)),
+    )
+
+
+class Tools:
+    """Both of the vendor's tools. furiosa-smi knows RNGD and, in later versions, Warboy; furiosactl knows
+    Warboy only."""
+
+    def __init__(self, options: ReaderOptions, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._smi = VendorTool(
+            "furiosa-smi",
+            options.paths.furiosa_smi,
+            options,
+            family="rngd",
+            commands={
+                "info": Command(
+                    lambda text: parse_info.parse(text, "furiosa-smi info"),
+                    (_JSON, ("--format", "full"), ("--full",), ()),
+                ),
+                "status": Command(parse_status.parse, (_JSON, ())),
+                "ps": Command(lambda text: parse_ps.parse(text, "furiosa-smi ps"), (_JSON, ())),
+            },
+            monotonic=monotonic,
+        )
+        self._ctl = VendorTool(
+            "furiosactl",
+            options.paths.furiosactl,
+            options,
+            family="warboy",
+            commands={
+                "info": Command(
+                    lambda text: parse_info.parse(text, "furiosactl info"), (_JSON, ("--full",), ())
+                ),
+                "list": Command(parse_list.parse, (_JSON, ())),
+                "ps": Command(lambda text: parse_ps.parse(text, "furiosactl ps"), (_JSON, ())),
+            },
+            monotonic=monotonic,
+        )
+
+    def found(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in (self._smi, self._ctl) if tool.found())
+
+    def look(self, found: tuple[str, ...], warboys: frozenset[str], *, info: bool) -> Heard:
+        """`warboys` names those cards of /sys; furiosactl is run where furiosa-smi does not show them all."""
+        heard = Heard()
+        started = self._monotonic()
+        first = ("info",) if info else ()
+        shown: frozenset[str | None] = frozenset()
+        if self._smi.name in found:
+            view = self._smi.look((*first, "status", "ps"), started, heard)
+            heard.views.append(view)
+            shown = frozenset(
+                told.device.device_name for told in view.cards if told.device.architecture == "warboy"
+            )
+        if self._ctl.name in found and (warboys - shown or self._smi.name not in found):
+            heard.views.append(self._ctl.look((*first, "list", "ps"), started, heard))
+        return heard
+
+    def driver_version(self, found: tuple[str, ...], heard: Heard) -> str | None:
+        """Only furiosa-smi tells it."""
+        if self._smi.name not in found:
+            return None
+        return self._smi.driver_version(self._monotonic(), heard)

@@ -1,0 +1,149 @@
+"""The kinds of AMD GPU that can be simulated: what does not move about them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+# Blocks of a chip that count their own errors, as files of ras/ are named.
+INSTINCT_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl")
+
+
+class Family(StrEnum):
+    INSTINCT = "instinct"
+    RADEON = "radeon"
+    APU = "apu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    idle_watts: float
+    default_watts: float
+    min_watts: float
+    max_watts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    model: str  # its name in descriptions
+    family: Family
+    market_name: str
+    code: int  # PCI number of the chip
+    pci_class: int
+    architecture: str
+    target_version: int  # the same as the compute driver writes it: 90402
+    compute_units: int
+    xccs: int = 1  # compute dies, by which it can be cut
+    dies: int = 1  # GPUs of one module; they share its power
+    vram_bytes: int
+    vram_type: str
+    power: Power
+    average_power: bool  # whether its driver tells an average or what is drawn now
+    edge_sensor: bool = True
+    junction_sensor: bool = True
+    crit_celsius: int = 100
+    emergency_celsius: int = 105
+    sclk_mhz: tuple[int, ...] = ()
+    mclk_mhz: tuple[int, ...] = ()
+    gfx_millivolts: int | None = None
+    fan_rpm: int | None = None  # at full speed; None: it has none
+    pcie_generation: int = 4
+    vbios: str = "113-SIMULATED-001"
+    ras_blocks: tuple[str, ...] = ()
+
+    @property
+    def linked(self) -> bool:
+        """Whether it has links to others of its kind."""
+        return self.family is Family.INSTINCT and self.dies * self.xccs > 1
+
+    @property
+    def vram_mib(self) -> int:
+        return self.vram_bytes // _MIB
+
+
+CARDS = {
+    card.model: card
+    for card in (
+        Card(
+            model="mi300x",
+            family=Family.INSTINCT,
+            market_name="AMD Instinct MI300X",
+            code=0x74A1,
+            pci_class=0x1200,
+            architecture="gfx942",
+            target_version=90402,
+            compute_units=304,
+            xccs=8,
+            vram_bytes=196592 * _MIB,
+            vram_type="HBM3",
+            power=Power(idle_watts=138, default_watts=750, min_watts=0, max_watts=750),
+            average_power=False,
+            edge_sensor=False,
+            sclk_mhz=(500, 2100),
+            mclk_mhz=(900, 1100, 1300),
+            pcie_generation=5,
+            vbios="113-M3000100-102",
+            ras_blocks=INSTINCT_BLOCKS,
+        ),
+        Card(
+            model="mi250x",
+            family=Family.INSTINCT,
+            market_name="AMD Instinct MI250X",
+            code=0x7408,
+            pci_class=0x0380,
+            architecture="gfx90a",
+            target_version=90010,
+            compute_units=110,
+            dies=2,
+            vram_bytes=65520 * _MIB,
+            vram_type="HBM2",
+            power=Power(idle_watts=90, default_watts=560, min_watts=0, max_watts=560),
+            average_power=True,
+            sclk_mhz=(500, 800, 1700),
+            mclk_mhz=(400, 700, 1200, 1600),
+            gfx_millivolts=818,
+            vbios="113-D65209-073",
+            ras_blocks=INSTINCT_BLOCKS,
+        ),
+        Card(
+            model="rx-7900-xtx",
+            family=Family.RADEON,
+            market_name="AMD Radeon RX 7900 XTX",
+            code=0x744C,
+            pci_class=0x0300,
+            architecture="gfx1100",
+            target_version=110000,
+            compute_units=96,
+            vram_bytes=24 * _GIB,
+            vram_type="GDDR6",
+            power=Power(idle_watts=16, default_watts=303, min_watts=272, max_watts=348),
+            average_power=True,
+            crit_celsius=100,
+            sclk_mhz=(500, 2526, 2615),
+            mclk_mhz=(96, 456, 772, 1249),
+            gfx_millivolts=760,
+            fan_rpm=3300,
+            vbios="113-EXT86076-100",
+        ),
+        Card(
+            model="radeon-780m",
+            family=Family.APU,
+            market_name="AMD Radeon 780M Graphics",
+            code=0x15BF,
+            pci_class=0x0300,
+            architecture="gfx1103",
+            target_version=110003,
+            compute_units=12,
+            vram_bytes=4 * _GIB,
+            vram_type="DDR5",
+            power=Power(idle_watts=4, default_watts=45, min_watts=0, max_watts=54),
+            average_power=False,
+            junction_sensor=False,
+            sclk_mhz=(800, 1100, 2700),
+            mclk_mhz=(1000, 2800),
+            gfx_millivolts=1199,
+            vbios="113-PHXGENERIC-001",
+        ),
+    )
+}

@@ -1,0 +1,155 @@
+"""What the amdgpu driver shows of a GPU in /sys/bus/pci, /sys/class/drm and /dev."""
+
+from collections.abc import Iterator
+
+from accelscope.simulate.amd.cards import Family
+from accelscope.simulate.amd.gpu import Gpu
+from accelscope.simulate.amd.readings import GpuReading
+from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.folder import Blocking, Content, Folder, Link
+
+_SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
+_LANES = 16
+_GTT_BYTES = 64 << 30
+_PAGE_BYTES = 0x1000
+# Files that the driver asks the device for. A device that is gone or asleep does not answer: a folder in
+# their place makes reading them fail.
+_HANGING = "gpu_busy_percent"
+
+File = tuple[str, Content]
+
+
+def pci_files(gpu: Gpu, *, held: bool) -> Iterator[File]:
+    """What the bus shows of it, whether or not a driver holds it."""
+    folder = f"sys/bus/pci/devices/{gpu.address}"
+    yield f"{folder}/vendor", "0x1002\n"
+    yield f"{folder}/device", f"0x{gpu.card.code:04x}\n"
+    yield f"{folder}/class", f"0x{gpu.card.pci_class:04x}00\n"
+    yield f"{folder}/numa_node", f"{gpu.numa_node}\n"
+    driver = "DRIVER=amdgpu\n" if held else ""
+    yield (
+        f"{folder}/uevent",
+        f"{driver}PCI_CLASS={gpu.card.pci_class:X}00\nPCI_ID=1002:{gpu.card.code:04X}\nPCI_SLOT_NAME={gpu.address}\n",
+    )
+    if held:
+        yield f"{folder}/driver", Link("../../drivers/amdgpu")
+
+
+def device_files(reading: GpuReading, *, repeats_power: bool) -> Iterator[File]:
+    """`repeats_power`: older drivers show the power of a module at both of its dies."""
+    gpu = reading.gpu
+    folder = f"sys/bus/pci/devices/{gpu.address}"
+    yield f"sys/class/drm/{gpu.drm_card}/device", Link(f"../../../bus/pci/devices/{gpu.address}")
+    yield f"{folder}/drm/{gpu.drm_card}", Folder()
+    for part in gpu.parts[:1]:
+        yield f"{folder}/drm/renderD{part.render_minor}", Folder()
+    for part in gpu.parts:
+        yield f"dev/dri/renderD{part.render_minor}", ""
+    yield f"dev/dri/{gpu.drm_card}", ""
+    if gpu.card.family is not Family.INSTINCT:
+        yield f"sys/class/drm/{gpu.drm_card}-DP-1/status", "disconnected\n"
+    yield from ((f"{folder}/{name}", text) for name, text in _facts(gpu))
+    yield f"{folder}/power/runtime_status", "suspended\n" if reading.suspended else "active\n"
+    yield from ((f"{folder}/{name}", content) for name, content in _measured(reading, repeats_power))
+
+
+def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    """Answered from the driver's memory, also for a device that is asleep or gone."""
+    card = gpu.card
+    if gpu.unique_id is not None:
+        yield "unique_id", f"{gpu.unique_id:016x}\n"
+    if card.family is Family.INSTINCT:
+        yield "serial_number", f"{gpu.serial}\n"
+        yield "product_name", f"{card.market_name}\n"
+    elif card.family is Family.RADEON:
+        yield "serial_number", "\n"
+        yield "product_name", "\n"
+    yield "vbios_version", f"{card.vbios}\n"
+    yield "mem_info_vram_total", f"{card.vram_bytes}\n"
+    yield "mem_info_gtt_total", f"{_GTT_BYTES}\n"
+    if gpu.hive is not None:
+        yield "xgmi_hive_info/xgmi_hive_id", f"{gpu.hive}\n"
+        yield "xgmi_physical_id", f"{gpu.slot}\n"
+    if gpu.spec.compute_partition is not None:
+        yield "current_compute_partition", f"{gpu.spec.compute_partition}\n"
+        yield "current_memory_partition", f"{gpu.spec.memory_partition}\n"
+    if card.family is not Family.APU:
+        speed = f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+        yield "max_link_speed", speed
+        yield "max_link_width", f"{_LANES}\n"
+
+
+def _measured(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, Content]]:
+    silent = reading.suspended or reading.fault == FaultKind.LOST
+    for name, text in (*_values(reading), *_sensors(reading, repeats_power)):
+        if silent and not name.endswith("_label"):
+            yield name, Folder()
+        elif name == _HANGING and reading.fault == FaultKind.HANG:
+            yield name, Blocking()
+        else:
+            yield name, text
+
+
+def _values(reading: GpuReading) -> Iterator[tuple[str, str]]:
+    card = reading.gpu.card
+    yield "gpu_busy_percent", f"{reading.busy_percent}\n"
+    if card.family is not Family.APU:
+        yield "mem_busy_percent", f"{reading.memory_busy_percent}\n"
+        yield "current_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+        yield "current_link_width", f"{_LANES}\n"
+        yield "pcie_replay_count", f"{reading.pcie_replays}\n"
+    yield "mem_info_vram_used", f"{reading.vram_used_bytes}\n"
+    yield "mem_info_gtt_used", f"{16 << 20}\n"
+    yield "pp_dpm_sclk", _levels(card.sclk_mhz, reading.sclk_mhz)
+    yield "pp_dpm_mclk", _levels(card.mclk_mhz, reading.mclk_mhz)
+    for block, (uncorrected, corrected) in reading.errors.items():
+        yield f"ras/{block}_err_count", f"ue: {uncorrected}\nce: {corrected}\n"
+    if reading.errors:
+        pages = (f"0x{0x7F000 + n:x} : 0x{_PAGE_BYTES:x} : R\n" for n in range(reading.bad_pages))
+        yield "ras/gpu_vram_bad_pages", "".join(pages)
+
+
+def _levels(levels: tuple[int, ...], now: int) -> str:
+    """The level nearest to the clock has the star, and shows that clock."""
+    at = min(range(len(levels)), key=lambda n: abs(levels[n] - now))
+    return "".join(
+        f"{n}: {now if n == at else mhz}Mhz {'*' if n == at else ''}\n" for n, mhz in enumerate(levels)
+    )
+
+
+def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, str]]:
+    gpu, card = reading.gpu, reading.gpu.card
+    folder = f"hwmon/hwmon{gpu.slot + 3}"
+    sensors = []
+    if card.edge_sensor:
+        sensors.append(("edge", reading.edge_millicelsius))
+    if card.junction_sensor:
+        sensors.append(("junction", reading.junction_millicelsius))
+        sensors.append(("mem", reading.memory_millicelsius))
+    # The driver numbers them so whether or not the first is there.
+    first = 1 if card.edge_sensor else 2
+    for number, (label, millicelsius) in enumerate(sensors, first):
+        yield f"{folder}/temp{number}_label", f"{label}\n"
+        yield f"{folder}/temp{number}_input", f"{millicelsius}\n"
+        if card.family is not Family.APU:
+            yield f"{folder}/temp{number}_crit", f"{card.crit_celsius * 1000}\n"
+            yield f"{folder}/temp{number}_emergency", f"{card.emergency_celsius * 1000}\n"
+    shows = gpu.is_primary_die or repeats_power
+    power = "power1_average" if card.average_power else "power1_input"
+    yield f"{folder}/{power}", f"{reading.power_microwatts if shows else 0}\n"
+    if card.family is not Family.APU:
+        cap = int(gpu.spec.power_limit_watts * 1e6) if shows else 0
+        yield f"{folder}/power1_cap", f"{cap}\n"
+        yield f"{folder}/power1_cap_max", f"{int(card.power.max_watts * 1e6) if shows else 0}\n"
+        yield f"{folder}/power1_cap_min", f"{int(card.power.min_watts * 1e6)}\n"
+        yield f"{folder}/power1_cap_default", f"{int(card.power.default_watts * 1e6) if shows else 0}\n"
+    if reading.millivolts is not None:
+        yield f"{folder}/in0_label", "vddgfx\n"
+        yield f"{folder}/in0_input", f"{reading.millivolts}\n"
+    yield f"{folder}/freq1_label", "sclk\n"
+    yield f"{folder}/freq1_input", f"{reading.sclk_mhz * 1_000_000}\n"
+    if reading.fan_percent is not None and card.fan_rpm is not None:
+        yield f"{folder}/fan1_input", f"{card.fan_rpm * reading.fan_percent // 100}\n"
+        yield f"{folder}/fan1_max", f"{card.fan_rpm}\n"
+        yield f"{folder}/pwm1", f"{255 * reading.fan_percent // 100}\n"
+        yield f"{folder}/pwm1_max", "255\n"

@@ -1,0 +1,94 @@
+"""The simulated Ascend driver of a node: its tool, and all files that show what it does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from accelscope.simulate.ascend import smi_answers
+from accelscope.simulate.ascend.chip import chips_of
+from accelscope.simulate.ascend.dynamics import ChipDynamics
+from accelscope.simulate.ascend.models import Layout
+from accelscope.simulate.ascend.readings import ChipReading
+from accelscope.simulate.ascend.spec import AscendSpec
+from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.folder import Content, Link
+from accelscope.simulate.vendor import InstalledPart, Instant, Site
+
+ROOT = "opt/Ascend/driver"
+
+_MODULES = ("drv_davinci_intf_host", "drv_devmng_host", "drv_pcie_host")
+_DEVICE_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
+
+
+class AscendDriver:
+    def __init__(self, spec: AscendSpec, site: Site) -> None:
+        self._spec = spec
+        self._chips = tuple(ChipDynamics(chip, site.placements) for chip in chips_of(spec, site))
+        self._tool = smi_answers.tool(spec)
+
+    @property
+    def native_parts(self) -> tuple[InstalledPart, ...]:
+        return (self._tool.installed,)
+
+    def readings(self, instant: Instant) -> tuple[ChipReading, ...]:
+        result: list[ChipReading] = []
+        listed = 0
+        for chip in self._chips:
+            own = instant.faults.of_device(chip.chip.slot)
+            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(instant.at) for fault in own)
+            result.append(chip.reading(instant.at, own, None if vanished else listed))
+            listed += not vanished
+        return _with_shared_power(result)
+
+    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+        readings = self.readings(instant)
+        kinds = {fault.kind for fault in instant.active}
+        loaded = FaultKind.DRIVER_NOT_LOADED not in kinds
+        yield from _pci_files(readings)
+        if loaded:
+            yield from _kernel_files(readings)
+        yield f"{ROOT}/version.info", f"Version={self._spec.driver_version}\nascendhal_version=7.35.23\n"
+        if FaultKind.LIBRARY_MISSING not in kinds:
+            yield f"{ROOT}/lib64/driver/{smi_answers.LIBRARY}", ""
+            yield f"{ROOT}/lib64/common/libc_sec.so", ""
+        answers = smi_answers.answers(self._spec, readings) if loaded else (smi_answers.NO_ACCESS,)
+        yield self._tool.state_file(answers, instant.active)
+
+
+def _with_shared_power(readings: Sequence[ChipReading]) -> tuple[ChipReading, ...]:
+    """Of chips with one meter, it shows what they draw together."""
+    drawn: dict[int, float] = {}
+    for reading in readings:
+        drawn[reading.chip.board] = drawn.get(reading.chip.board, 0.0) + reading.watts
+    return tuple(
+        replace(reading, watts=round(drawn[reading.chip.board], 1))
+        if reading.chip.model.layout is Layout.TWO_CHIPS
+        else reading
+        for reading in readings
+    )
+
+
+def _kernel_files(readings: Sequence[ChipReading]) -> Iterator[tuple[str, Content]]:
+    for module in _MODULES:
+        yield f"sys/module/{module}/refcnt", "1\n"
+    for name in _DEVICE_FILES:
+        yield f"dev/{name}", ""
+    for reading in readings:
+        if reading.listed:
+            yield f"dev/davinci{reading.chip.slot}", ""
+
+
+def _pci_files(readings: Sequence[ChipReading]) -> Iterator[tuple[str, Content]]:
+    for reading in readings:
+        chip = reading.chip
+        if not reading.listed or not chip.model.on_pci:
+            continue
+        folder = f"sys/bus/pci/devices/{chip.address}"
+        yield f"{folder}/vendor", "0x19e5\n"
+        yield f"{folder}/device", f"0x{chip.model.pci_device_code:04x}\n"
+        yield f"{folder}/class", "0x120000\n"
+        yield f"{folder}/numa_node", f"{chip.numa_node}\n"
+        yield f"{folder}/current_link_speed", "16.0 GT/s PCIe\n"
+        yield f"{folder}/max_link_speed", "16.0 GT/s PCIe\n"
+        yield f"{folder}/current_link_width", "16\n"
+        yield f"{folder}/max_link_width", "16\n"
+        yield f"{folder}/driver", Link("../../../../bus/pci/drivers/devdrv_device_driver")

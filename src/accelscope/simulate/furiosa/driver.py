@@ -1,0 +1,56 @@
+"""The simulated Furiosa driver of a node: its tools, and all files that show what it does."""
+
+from collections.abc import Iterator
+
+from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.folder import Content
+from accelscope.simulate.furiosa import answers, ctl, kernel, smi
+from accelscope.simulate.furiosa.dynamics import CardDynamics
+from accelscope.simulate.furiosa.models import Family
+from accelscope.simulate.furiosa.readings import CardReading
+from accelscope.simulate.furiosa.spec import CtlVersion, FuriosaSpec, SmiVersion
+from accelscope.simulate.vendor import InstalledPart, Instant, Site
+
+
+class FuriosaDriver:
+    def __init__(self, spec: FuriosaSpec, site: Site) -> None:
+        self._spec = spec
+        self._cards = tuple(CardDynamics(spec, site, slot) for slot in range(len(spec.devices)))
+        self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (smi.tool(spec), smi.Smi(spec))
+        self._ctl = None if spec.furiosactl is CtlVersion.NONE else (ctl.tool(spec), ctl.Ctl(spec))
+
+    @property
+    def native_parts(self) -> tuple[InstalledPart, ...]:
+        return tuple(tool[0].installed for tool in (self._smi, self._ctl) if tool is not None)
+
+    def readings(self, instant: Instant) -> tuple[CardReading, ...]:
+        """Each family counts its cards by itself; those after one that vanished move up."""
+        result: list[CardReading] = []
+        next_index = dict.fromkeys(Family, 0)
+        for slot, card in enumerate(self._cards):
+            own = instant.faults.of_device(slot)
+            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(instant.at) for fault in own)
+            index = None if vanished else next_index[card.family]
+            next_index[card.family] += not vanished
+            result.append(card.reading(instant.at, own, index))
+        return tuple(result)
+
+    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+        cards = self.readings(instant)
+        kinds = {fault.kind for fault in instant.active}
+        loaded = FaultKind.DRIVER_NOT_LOADED not in kinds
+        yield from kernel.pci_files(cards, loaded=loaded and self._spec.sysfs)
+        if loaded:
+            if self._spec.sysfs:
+                yield from kernel.class_files(self._spec, cards)
+            yield from kernel.device_files(cards)
+        rngd = [card for card in cards if card.model.family is Family.RNGD and card.listed]
+        warboys = [card for card in cards if card.model.family is Family.WARBOY and card.listed]
+        if self._smi is not None:
+            tool, printer = self._smi
+            said = (*answers.instead(smi.NAME, kinds, rngd), *printer.answers(rngd))
+            yield tool.state_file(said, instant.active)
+        if self._ctl is not None:
+            tool, teller = self._ctl
+            said = (*answers.instead(ctl.NAME, kinds, warboys), *teller.answers(warboys))
+            yield tool.state_file(said, instant.active)

@@ -1,0 +1,204 @@
+"""`accelscope capture` on a simulated node, as people run it."""
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from accelscope.model.wire import plain
+from accelscope.readers.sources import sources
+from accelscope.simulate import SimulatedNode, load_node
+
+HOST = "gpu-07"
+USER = "alice"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
+    made = SimulatedNode(load_node("nvidia-mig"), tmp_path_factory.mktemp("capture") / "node")
+    made.build(120.0)
+    return made
+
+
+def run(node: SimulatedNode | None, *arguments: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":
+    users = folder / "passwd"
+    users.write_text(f"root:x:0:0::/root:/bin/sh\n{USER}:x:1001:1001::/home/{USER}:/bin/sh\n")
+    settings = {} if node is None else node.agent_settings()
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "accelscope",
+            "capture",
+            f"--node-name={HOST}",
+            f"--passwd-file={users}",
+            *flags,
+            *arguments,
+        ],
+        capture_output=True,
+        timeout=120,
+        check=False,
+        cwd=folder,
+    )
+
+
+def unpacked(file: Path) -> dict[str, str]:
+    with tarfile.open(file) as opened:
+        members = [member for member in opened.getmembers() if member.isfile()]
+        return {m.name.removeprefix("accelscope-capture/"): _text(opened, m) for m in members}
+
+
+def _text(opened: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    content = opened.extractfile(member)
+    assert content is not None
+    return content.read().decode()
+
+
+@pytest.fixture(scope="module")
+def archives(
+    node: SimulatedNode, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The node's archive, masked and not."""
+    folder = tmp_path_factory.mktemp("archives")
+    masked, bare = (
+        run(node, f"--output={name}", *options, folder=folder)
+        for name, options in (("masked.tar.gz", []), ("bare.tar.gz", ["--no-mask"]))
+    )
+    assert (masked.returncode, bare.returncode) == (0, 0), masked.stderr + bare.stderr
+    assert b"NOT MASKED" in bare.stderr
+    assert b"NOT MASKED" not in masked.stderr
+    assert (folder / "masked.tar.gz").stat().st_mode & 0o077 == 0
+    return unpacked(folder / "masked.tar.gz"), unpacked(folder / "bare.tar.gz")
+
+
+def test_every_source_of_the_node_is_there(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+    masked, _ = archives
+    manifest = json.loads(masked["manifest.json"])
+    by_source = {entry["source"]: entry for entry in manifest["files"]}
+    assert {
+        "nvidia-smi-xml",
+        "nvidia-smi-query-gpu",
+        "nvidia-smi-pmon",
+        "nvidia-smi-compute-apps",
+        "nvidia-smi-list",
+        "nvidia-smi-version",
+        "nvidia-proc",
+        "proc-cgroup",
+        "proc-mountinfo",
+    } <= set(by_source)
+    assert all(entry["path"] in masked for entry in manifest["files"] if entry["path"])
+    assert manifest["vendors"]["nvidia"]["model"] == "NVIDIA H100 80GB HBM3"
+    assert re.fullmatch(
+        r"nvidia/nvidia-smi-xml_nvidia-h100-80gb-hbm3x3_[0-9.]+\.txt", by_source["nvidia-smi-xml"]["path"]
+    )
+
+
+def test_no_number_or_name_of_the_node_is_left(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+    masked, bare = archives
+    whole, original = "\n".join(masked.values()), "\n".join(bare.values())
+    secrets = set(re.findall(r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}", original))
+    secrets |= set(re.findall(r"<serial>([0-9]+)</serial>", original))
+    secrets |= set(re.findall(r"[0-9a-f]{64}", original))
+    secrets |= set(re.findall(r"(?<=>)/\S+(?=</process_name>)", original))
+    assert len(secrets) > 10
+    assert not [secret for secret in secrets if secret in whole]
+    assert HOST not in whole
+    assert USER not in whole
+
+
+def test_our_parsers_read_the_same_numbers(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+    masked, bare = archives
+    known = sources()
+    compared = 0
+    for entry in json.loads(masked["manifest.json"])["files"]:
+        if entry["source"] not in known or not entry["path"] or entry["group"] == "proc":
+            continue
+        before, after = (known[entry["source"]].parse(files[entry["path"]], None) for files in (bare, masked))
+        assert _numbers(plain(after.devices)) == _numbers(plain(before.devices))
+        assert _numbers(plain(after.processes)) == _numbers(plain(before.processes))
+        compared += 1
+    assert compared >= 5
+
+
+def _numbers(value: object) -> object:
+    identity = {"id", "uuid", "serial", "device", "partition"}
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items() if key not in identity}
+    return [_numbers(item) for item in value] if isinstance(value, list) else value
+
+
+def test_devices_are_known_by_the_same_id_in_all_files(
+    archives: tuple[dict[str, str], dict[str, str]],
+) -> None:
+    masked, _ = archives
+    known = sources()
+    paths = {e["source"]: e["path"] for e in json.loads(masked["manifest.json"])["files"]}
+    ids = [
+        {d.id for d in known[source].parse(masked[paths[source]], None).devices}
+        for source in ("nvidia-smi-xml", "nvidia-smi-query-gpu", "nvidia-smi-list")
+    ]
+    assert ids[0] == ids[1] == ids[2]
+    processes = (
+        known["nvidia-smi-compute-apps"].parse(masked[paths["nvidia-smi-compute-apps"]], None).processes
+    )
+    assert {process.device for process in processes} <= ids[0]
+
+
+def test_dry_run_lists_and_writes_nothing(node: SimulatedNode, tmp_path: Path) -> None:
+    done = run(node, "--dry-run", folder=tmp_path)
+    assert done.returncode == 0
+    for line in (
+        b"run   nvidia-smi -q -x",
+        b"run   amd-smi metric --json",
+        b"run   npu-smi info -m",
+        b"/PID/cgroup",
+    ):
+        assert line in done.stdout
+    assert not list(tmp_path.glob("*.tar.gz"))
+
+
+def test_standard_output(node: SimulatedNode, tmp_path: Path) -> None:
+    done = run(node, "--output", "-", folder=tmp_path)
+    assert done.returncode == 0
+    (tmp_path / "piped").write_bytes(done.stdout)
+    assert "manifest.json" in unpacked(tmp_path / "piped")
+
+
+def test_a_file_that_is_there_is_not_overwritten(node: SimulatedNode, tmp_path: Path) -> None:
+    (tmp_path / "mine.tar.gz").write_text("precious")
+    done = run(node, "--output=mine.tar.gz", folder=tmp_path)
+    assert done.returncode == 2
+    assert b"mine.tar.gz is there already" in done.stderr
+    assert (tmp_path / "mine.tar.gz").read_text() == "precious"
+
+
+def test_a_place_that_cannot_be_written_is_one_line(node: SimulatedNode, tmp_path: Path) -> None:
+    done = run(node, "--output=no/such/folder/x.tar.gz", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(
+        b"accelscope capture: cannot write no/such/folder/x.tar.gz"
+    )
+
+
+def test_a_node_without_accelerators(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    tools = ("nvidia-smi", "amd-smi", "rocm-smi", "npu-smi", "furiosa-smi", "furiosactl")
+    flags = [f"--{tool}-path={empty}/none" for tool in tools]
+    roots = [f"--{root}-root={empty}" for root in ("proc", "sys", "dev")]
+    done = run(None, *flags, *roots, folder=tmp_path)
+    assert done.returncode == 1
+    assert b"nothing of any vendor" in done.stderr
+    assert not list(tmp_path.glob("*.tar.gz"))
+
+
+def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
+    done = run(None, "--exporter-port=x", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"accelscope capture: --exporter-port")
+    assert done.stderr.count(b"\n") == 1

@@ -1,0 +1,207 @@
+"""Carrying out a plan: tools of all kinds of behaviour, files, and what is written of them."""
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
+from accelscope.capture.plans import PLANS, ascend
+from accelscope.model import Vendor
+from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.sources import sources
+
+
+def options(folder: Path, script: str = "", *, seconds: float = 5.0) -> ReaderOptions:
+    tool = folder / "bin/nvidia-smi"
+    for name in ("bin", "proc", "sys", "dev"):
+        (folder / name).mkdir(exist_ok=True)
+    if script:
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+    nothing = str(folder / "none")
+    paths = Paths(
+        proc=folder / "proc",
+        sys=folder / "sys",
+        dev=folder / "dev",
+        nvidia_smi=str(tool),
+        amd_smi=nothing,
+        rocm_smi=nothing,
+        npu_smi=nothing,
+        furiosa_smi=nothing,
+        furiosactl=nothing,
+    )
+    return ReaderOptions(paths, tool_timeout_seconds=seconds)
+
+
+def plan(*arguments: str, trees: tuple[Tree, ...] = ()) -> Plan:
+    commands = tuple(Command(f"x-{argument}", "nvidia_smi", (argument,)) for argument in arguments)
+    return Plan(Vendor.NVIDIA, commands, trees)
+
+
+def test_outputs_complaints_and_exit_codes_are_kept(tmp_path: Path) -> None:
+    script = 'echo "out $1"; echo "err $1" >&2; exit 3'
+    [one] = gather([plan("a")], options(tmp_path, script))
+    assert (one.text, one.complaint, one.exit_code, one.error) == ("out a\n", "err a\n", 3, None)
+    assert one.origin == "nvidia-smi a"
+
+
+def test_a_node_without_anything_gives_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert gather(PLANS, options(tmp_path), said.append) == ()
+    assert said == [
+        f"{vendor}: nothing of it on this node" for vendor in ("nvidia", "amd", "ascend", "furiosa")
+    ]
+
+
+def test_a_command_that_hangs_costs_itself_and_a_tool_that_always_hangs_is_given_up(tmp_path: Path) -> None:
+    script = "case $1 in ok) echo fine;; *) sleep 60;; esac"
+    found = gather([plan("ok", "a", "b", "c", "d")], options(tmp_path, script, seconds=0.2))
+    reasons = [None if one.error is None else one.error[0] for one in found]
+    assert reasons == [None, "tool_timeout", "tool_timeout", "skipped", "skipped"]
+
+
+def test_output_that_is_no_text_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
+    [one] = gather([plan("a")], options(tmp_path, "printf 'a\\377b\\n'"))
+    assert one.text == "a\N{REPLACEMENT CHARACTER}b\n"
+
+
+def test_later_commands_see_the_answers_before(tmp_path: Path) -> None:
+    asked = Plan(
+        Vendor.NVIDIA,
+        (Command("first", "nvidia_smi", ("list",)),),
+        (),
+        then=lambda outputs: [Command("then", "nvidia_smi", (n,), n) for n in outputs["first"].split()],
+    )
+    script = 'case $1 in list) echo "7 9";; *) echo "card $1";; esac'
+    found = gather([asked], options(tmp_path, script))
+    assert [(one.tag, one.text) for one in found[1:]] == [("7", "card 7\n"), ("9", "card 9\n")]
+
+
+def test_each_npu_and_chip_is_asked() -> None:
+    listed = "        Total Count : 2\n        NPU ID : 8\n        Chip Count : 1\n        NPU ID : 32768\n"
+    mapped = (
+        "        NPU ID     Chip ID     Chip Logic ID     Chip Name\n"
+        "        8          0           0                 Ascend 910A\n"
+        "        8          1           -                 Mcu\n"
+        "        32768      0           1                 Ascend 910A\n"
+    )
+    commands = [c.text for c in ascend.PLAN.then({"npu-smi-list": listed, "npu-smi-map": mapped})]
+    assert "npu-smi info -t usages -i 32768" in commands
+    assert "npu-smi info -t health -i 8 -c 0" in commands
+    assert not any("-c 1" in command for command in commands)
+
+
+def test_trees_are_one_text(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    card = tmp_path / "sys/class/drm/card0/device"
+    (card / "hwmon/hwmon3").mkdir(parents=True)
+    (card / "vendor").write_text("0x1002\n")
+    (card / "hwmon/hwmon3/temp1_input").write_text("36000")
+    (card / "unnamed").write_text("not asked for\n")
+    (card / "binary").write_bytes(b"\xff\xfe\x00")
+    other = tmp_path / "sys/class/drm/card1/device"
+    other.mkdir(parents=True)
+    (other / "vendor").write_text("0x8086\n")
+    tree = Tree(
+        "t",
+        "sys",
+        ("class/drm/card[0-9]*/device",),
+        ("vendor", "binary", "hwmon/hwmon*/*_input"),
+        only=("vendor", "0x1002"),
+    )
+    [one] = gather([plan(trees=(tree,))], given)
+    assert one.text == (
+        "=== /sys/class/drm/card0/device/binary (binary, 3 bytes, left out)\n"
+        "=== /sys/class/drm/card0/device/hwmon/hwmon3/temp1_input\n36000\n"
+        "=== /sys/class/drm/card0/device/vendor\n0x1002\n"
+    )
+
+
+def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    card = tmp_path / "sys/card0"
+    (card / "power").mkdir(parents=True)
+    (card / "power/runtime_status").write_text("suspended\n")
+    (card / "busy").write_text("1\n")
+    tree = Tree("t", "sys", ("card*",), ("busy",), asleep=("power/runtime_status", "suspend"))
+    [one] = gather([plan(trees=(tree,))], given)
+    assert one.text == "=== /sys/card0/power/runtime_status\nsuspended\n"
+
+
+def test_a_file_that_does_not_answer_costs_what_comes_after_it(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    card = tmp_path / "sys/card0"
+    card.mkdir()
+    (card / "a").write_text("1\n")
+    os.mkfifo(card / "b")
+    (card / "c").write_text("2\n")
+    tree = Tree("t", "sys", ("card*",), ("a", "b", "c"))
+    [one] = gather([plan(trees=(tree,))], given, tree_seconds=0.3)
+    assert one.error
+    assert one.error[0] == "read_timeout"
+    assert one.text == "=== /sys/card0/a\n1\n"
+    os.close(os.open(card / "b", os.O_WRONLY | os.O_NONBLOCK))  # let the thread go
+
+
+def test_processes_on_devices_bring_their_cgroup(tmp_path: Path) -> None:
+    script = "printf 'gpu_uuid, pid, process_name, used_gpu_memory [MiB]\\nGPU-1, 77, x, 1 MiB\\n'"
+    given = options(tmp_path, script)
+    (tmp_path / "proc/77").mkdir()
+    (tmp_path / "proc/77/cgroup").write_text("0::/x\n")
+    asked = Plan(Vendor.NVIDIA, (Command("nvidia-smi-compute-apps", "nvidia_smi", ()),), ())
+    found = gather([asked], given)
+    assert [(one.source, one.text) for one in found[1:]] == [
+        ("proc-cgroup", "0::/x\n"),
+        ("proc-mountinfo", None),
+    ]
+    assert found[2].error
+    assert found[2].error[0] == "unreadable_mountinfo"
+
+
+def archive(gathered: tuple[Gathered, ...], mask: Mask | None) -> bytes:
+    output = io.BytesIO()
+    write_archive(output, gathered, hide=None if mask is None else mask.apply)
+    return output.getvalue()
+
+
+GATHERED = (
+    Gathered("nvidia", "nvidia-smi-list", "nvidia-smi -L", text="GPU 0: NVIDIA H100 (UUID: GPU-1)\n"),
+    Gathered("nvidia", "nvidia-smi-topo", "nvidia-smi topo -m", exit_code=1, text="", complaint="no\n"),
+    Gathered("nvidia", "nvidia-smi-xml", "nvidia-smi -q -x", error=("tool_timeout", "gave no answer")),
+)
+
+
+def test_the_same_outputs_make_the_same_bytes() -> None:
+    assert archive(GATHERED, Mask()) == archive(GATHERED, Mask())
+
+
+def test_what_is_in_the_archive() -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive(GATHERED, Mask()))) as opened:
+        names = opened.getnames()
+        member = opened.extractfile("accelscope-capture/manifest.json")
+        assert member is not None
+        manifest = json.load(member)
+        assert all(info.mtime == 0 and info.uid == 0 and not info.uname for info in opened.getmembers())
+    assert names == [
+        "accelscope-capture/README.txt",
+        "accelscope-capture/manifest.json",
+        "accelscope-capture/nvidia/nvidia-smi-list_nvidia-h100_unknown.txt",
+        "accelscope-capture/nvidia/nvidia-smi-topo_nvidia-h100_unknown.txt",
+    ]
+    assert manifest["masked"] is True
+    assert manifest["vendors"] == {"nvidia": {"model": "NVIDIA H100", "devices": 1}}
+    listed, topo, failed = manifest["files"]
+    assert listed["path"] == "nvidia/nvidia-smi-list_nvidia-h100_unknown.txt"
+    assert (topo["exit_code"], topo["complaint"]) == (1, "no\n")
+    assert (failed["path"], failed["error"]["reason"]) == (None, "tool_timeout")
+
+
+def test_every_source_that_parse_knows_and_a_tool_prints_is_in_a_plan() -> None:
+    planned = {command.source for plan in PLANS for command in plan.commands}
+    planned |= {f"npu-smi-{kind}" for kind in ("board", "usages", "common", "ecc", "proc-mem", "health")}
+    planned |= {"nvidia-smi-query-gpu", "proc-cgroup", "proc-mountinfo"}
+    # The same values as rocm-smi-json; files of the kubelet, and a setting of ours.
+    left_out = {"rocm-smi-csv", "kubelet-checkpoint", "gpu-allocation"}
+    assert set(sources()) - left_out <= planned

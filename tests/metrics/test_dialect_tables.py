@@ -1,0 +1,534 @@
+"""Names, types and labels of each dialect, as the exporters have them, written down here a second time."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from tests.metrics.dialect_nodes import (
+    ASCEND_910B,
+    CUT_H100,
+    H100,
+    MI250,
+    MI300X,
+    NODES,
+    RNGD,
+    RTX,
+    WARBOY,
+    later,
+    node,
+)
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import ConfigError, load
+from accelscope.metrics import dialects
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import Clock, Device, Health, HealthState, Snapshot, Throttle
+
+GAUGE, COUNTER = "gauge", "counter"
+
+DCGM_LABELS = "gpu UUID pci_bus_id device modelName GPU_I_PROFILE? GPU_I_ID? Hostname DCGM_FI_DRIVER_VERSION"
+DCGM = {
+    "DCGM_FI_DEV_SM_CLOCK": GAUGE,
+    "DCGM_FI_DEV_MEM_CLOCK": GAUGE,
+    "DCGM_FI_DEV_MEMORY_TEMP": GAUGE,
+    "DCGM_FI_DEV_GPU_TEMP": GAUGE,
+    "DCGM_FI_DEV_POWER_USAGE": GAUGE,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": COUNTER,
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": COUNTER,
+    "DCGM_FI_DEV_GPU_UTIL": GAUGE,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": GAUGE,
+    "DCGM_FI_DEV_ENC_UTIL": GAUGE,
+    "DCGM_FI_DEV_DEC_UTIL": GAUGE,
+    "DCGM_FI_DEV_XID_ERRORS": GAUGE,
+    "DCGM_FI_DEV_FB_FREE": GAUGE,
+    "DCGM_FI_DEV_FB_USED": GAUGE,
+    "DCGM_FI_DEV_FB_RESERVED": GAUGE,
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": COUNTER,
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": COUNTER,
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": COUNTER,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": GAUGE,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": GAUGE,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": GAUGE,
+    "DCGM_FI_PROF_DRAM_ACTIVE": GAUGE,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": GAUGE,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": GAUGE,
+}
+NPU_LABELS = "container_name id model_name namespace pcie_bus_info pod_name vdie_id"
+NPU_OWN = {
+    "machine_npu_nums": "",
+    "machine_card_nums": "",
+    "npu_exporter_version_info": "exporterVersion",
+    "node_base_info": "driverVersion exporterVersion",
+    "npu_chip_info_name": "container_name id name namespace pcie_bus_info pod_name vdie_id",
+    "npu_chip_info_serial_number": (
+        "container_name id model_name namespace pcie_bus_info pod_name serial_number vdie_id"
+    ),
+    "npu_chip_info_process_info": (
+        "container_id container_name id model_name namespace pcie_bus_info pod_name process_id vdie_id"
+    ),
+}
+NPU = [
+    "machine_npu_nums",
+    "machine_card_nums",
+    "npu_exporter_version_info",
+    "node_base_info",
+    "npu_chip_info_name",
+    "npu_chip_info_health_status",
+    "npu_chip_info_error_code",
+    "npu_chip_info_error_code_1",
+    "npu_chip_info_utilization",
+    "npu_chip_info_vector_utilization",
+    "npu_chip_info_temperature",
+    "npu_chip_info_power",
+    "npu_chip_info_voltage",
+    "npu_chip_info_aicore_current_freq",
+    "npu_chip_info_hbm_used_memory",
+    "npu_chip_info_hbm_total_memory",
+    "npu_chip_info_hbm_utilization",
+    "npu_chip_info_hbm_bandwidth_utilization",
+    "npu_chip_info_hbm_temperature",
+    "npu_chip_info_hbm_ecc_enable_flag",
+    "npu_chip_info_hbm_ecc_single_bit_error_cnt",
+    "npu_chip_info_hbm_ecc_double_bit_error_cnt",
+    "npu_chip_info_hbm_ecc_total_single_bit_error_cnt",
+    "npu_chip_info_hbm_ecc_total_double_bit_error_cnt",
+    "npu_chip_info_hbm_ecc_single_bit_isolated_pages_cnt",
+    "npu_chip_info_hbm_ecc_double_bit_isolated_pages_cnt",
+    "npu_chip_info_used_memory",
+    "npu_chip_info_total_memory",
+    "npu_chip_info_process_info",
+    "npu_chip_info_process_info_num",
+    "npu_chip_info_serial_number",
+]
+AMD_LABELS = (
+    "card_model card_series card_vendor cluster_name container deployment_mode driver_version "
+    "gpu_compute_partition_type gpu_id gpu_memory_partition_type gpu_partition_id gpu_uuid hostname job_id "
+    "job_partition job_user namespace pod serial_number vbios_version"
+)
+AMD_OWN = {
+    "gpu_nodes_total": "cluster_name hostname",
+    "gpu_hbm_temperature": f"{AMD_LABELS} hbm_index",
+    "gpu_gfx_busy_instantaneous": f"{AMD_LABELS} xcc_index",
+    "gpu_clock": f"{AMD_LABELS} clock_index clock_type",
+    "gpu_max_clock": f"{AMD_LABELS} clock_index clock_type",
+    "gpu_xgmi_link_rx": f"{AMD_LABELS} link_index",
+    "gpu_xgmi_link_tx": f"{AMD_LABELS} link_index",
+}
+AMD = [
+    "gpu_nodes_total",
+    "gpu_health",
+    "gpu_package_power",
+    "gpu_average_package_power",
+    "gpu_power_usage",
+    "gpu_energy_consumed",
+    "gpu_edge_temperature",
+    "gpu_junction_temperature",
+    "gpu_memory_temperature",
+    "gpu_hbm_temperature",
+    "gpu_gfx_activity",
+    "gpu_umc_activity",
+    "gpu_gfx_busy_instantaneous",
+    "gpu_clock",
+    "gpu_max_clock",
+    "gpu_total_vram",
+    "gpu_used_vram",
+    "gpu_free_vram",
+    "pcie_speed",
+    "pcie_max_speed",
+    "pcie_replay_count",
+    "pcie_recovery_count",
+    "pcie_nack_sent_count",
+    "gpu_xgmi_link_rx",
+    "gpu_xgmi_link_tx",
+    "gpu_ecc_correct_total",
+    "gpu_ecc_uncorrect_total",
+    "gpu_ecc_deferred_total",
+    "gpu_ecc_correct_umc",
+    "gpu_ecc_uncorrect_bif",
+]
+FURIOSA_LABELS = "arch core device kubernetes_node_name uuid"
+FURIOSA = {
+    "furiosa_npu_alive": "",
+    "furiosa_npu_uptime": "",
+    "furiosa_npu_error": "label",
+    "furiosa_npu_hw_temperature": "label",
+    "furiosa_npu_hw_power": "label",
+    "furiosa_npu_hw_voltage": "label",
+    "furiosa_npu_hw_current": "label",
+}
+FURIOSA_2025_LABELS = "arch core device driver_version? firmware_version? hostname pci_bus_id? uuid"
+FURIOSA_2025 = {
+    "furiosa_npu_alive": "",
+    "furiosa_npu_hw_temperature": "label",
+    "furiosa_npu_hw_power": "label",
+    "furiosa_npu_core_utilization": "",
+    "furiosa_npu_core_frequency": "",
+    "furiosa_npu_dram_total": "",
+    "furiosa_npu_dram_usage": "",
+    "furiosa_npu_throttling_events_count": "label",
+}
+OPENSHIFT = [
+    "accelerator_gpu_utilization",
+    "accelerator_power_usage_watts",
+    "accelerator_sm_clock_hertz",
+    "accelerator_memory_clock_hertz",
+]
+
+# dialect -> name -> type, labels in the order of the page (`x?`: not on every series)
+TABLES: dict[str, dict[str, tuple[str, str]]] = {
+    "dcgm": {
+        name: (kind, DCGM_LABELS + (" err_code err_msg" if name.endswith("XID_ERRORS") else ""))
+        for name, kind in DCGM.items()
+    },
+    "npu-exporter": {name: (GAUGE, NPU_OWN.get(name, NPU_LABELS)) for name in NPU},
+    "amd": {name: (GAUGE, " ".join(sorted(AMD_OWN.get(name, AMD_LABELS).split()))) for name in AMD},
+    "furiosa": {
+        name: (GAUGE, " ".join(sorted(f"{FURIOSA_LABELS} {own}".split()))) for name, own in FURIOSA.items()
+    },
+    "furiosa-2025": {
+        name: (GAUGE, " ".join(sorted(f"{FURIOSA_2025_LABELS} {own}".split())))
+        for name, own in FURIOSA_2025.items()
+    },
+    "openshift": dict.fromkeys(OPENSHIFT, (GAUGE, "vendor device index")),
+}
+
+
+def page(snapshot: Snapshot, name: str, **options: str) -> str:
+    exposition = Exposition(families=(), dialects=dialects.load((name,), **options))
+    exposition.render(snapshot)
+    return exposition.render(later(snapshot)).text.decode()
+
+
+def lines(text: str, name: str) -> list[str]:
+    return re.findall(rf"^{name}(?:{{.*)? \S+$", text, re.MULTILINE)
+
+
+def value(device: Device, dialect: str, name: str, *holding: str) -> str | None:
+    """What the one series says whose labels hold these words."""
+    found = [x for x in lines(page(node(device), dialect), name) if all(word in x for word in holding)]
+    assert len(found) <= 1, found
+    return found[0].rsplit(" ", 1)[1] if found else None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_and_types(name: str) -> None:
+    declared = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page(NODES[name], name), re.MULTILINE))
+    assert declared == {family: kind for family, (kind, _) in TABLES[name].items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [(name, family) for name, table in TABLES.items() for family in table]
+)
+def test_labels_and_their_order(name: str, family: str) -> None:
+    wanted = TABLES[name][family][1].split()
+    needed = {label for label in wanted if not label.endswith("?")}
+    order = [label.removesuffix("?") for label in wanted]
+    for line in lines(page(NODES[name], name), family):
+        labels = re.findall(r'(\w+)="', line)
+        assert needed <= set(labels) <= set(order)
+        assert labels == [label for label in order if label in labels]
+
+
+def test_every_family_of_a_dialect_is_in_the_table_or_shown_to_be_absent() -> None:
+    """Families that no node of these tests has: further fault codes, blocks without errors, pods."""
+    rest = {
+        name: {family.name for family in dialects.load((name,))[0].families} - set(table)
+        for name, table in TABLES.items()
+    }
+    assert {name for name, families in rest.items() if families} == {"npu-exporter", "amd"}
+    assert rest["npu-exporter"] == {
+        *(f"npu_chip_info_error_code_{n}" for n in range(2, 10)),
+        *(f"container_npu_{what}" for what in ("utilization", "total_memory", "used_memory")),
+    }
+    blocks = [
+        "sdma",
+        "gfx",
+        "mmhub",
+        "athub",
+        "bif",
+        "hdp",
+        "xgmi_wafl",
+        "df",
+        "smn",
+        "sem",
+        "mp0",
+        "mp1",
+        "fuse",
+        "umc",
+        "mca",
+        "vcn",
+        "jpeg",
+        "ih",
+        "mpio",
+    ]
+    ecc = {f"gpu_ecc_{word}_{block}" for word in ("correct", "uncorrect", "deferred") for block in blocks}
+    shown = {"gpu_ecc_correct_umc", "gpu_ecc_uncorrect_bif"}
+    assert rest["amd"] == (ecc - shown) | {
+        "pcie_bandwidth",
+        "pcie_replay_rollover_count",
+        "pcie_nack_received_count",
+    }
+
+
+WHOLE_MI300X = replace(MI300X, partitions=(), compute_partition="SPX")
+UNITS = [
+    (H100, "dcgm", "DCGM_FI_DEV_SM_CLOCK", "1980"),
+    (H100, "dcgm", "DCGM_FI_DEV_POWER_USAGE", "631.950000"),
+    (H100, "dcgm", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "123456789"),
+    (H100, "dcgm", "DCGM_FI_DEV_GPU_UTIL", "29"),
+    (H100, "dcgm", "DCGM_FI_DEV_MEM_COPY_UTIL", "57"),
+    (H100, "dcgm", "DCGM_FI_DEV_MEMORY_TEMP", "52"),
+    (H100, "dcgm", "DCGM_FI_DEV_FB_USED", "30720"),
+    (H100, "dcgm", "DCGM_FI_DEV_FB_FREE", "50176"),
+    (H100, "dcgm", "DCGM_FI_DEV_FB_RESERVED", "1023"),
+    (H100, "dcgm", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "300"),  # 2 links, 100 + 50 MB/s each
+    (H100, "dcgm", "DCGM_FI_PROF_DRAM_ACTIVE", "0.333333"),
+    (H100, "dcgm", "DCGM_FI_PROF_PCIE_TX_BYTES", "1048576"),
+    (MI300X, "amd", "gpu_energy_consumed", "1500000"),
+    (WHOLE_MI300X, "amd", "gpu_gfx_activity", "7"),
+    (WHOLE_MI300X, "amd", "gpu_total_vram", "196592"),
+    (WHOLE_MI300X, "amd", "gpu_used_vram", "285"),
+    (MI300X, "amd", "pcie_speed", "32"),
+    (MI300X, "amd", "gpu_package_power", "142"),
+    (ASCEND_910B, "npu-exporter", "npu_chip_info_hbm_used_memory", "59718"),
+    (ASCEND_910B, "npu-exporter", "npu_chip_info_aicore_current_freq", "1800"),
+    (ASCEND_910B, "npu-exporter", "npu_chip_info_power", "92.4"),
+    (ASCEND_910B, "npu-exporter", "npu_chip_info_error_code", str(0x80E01801)),
+    (WARBOY, "furiosa", 'furiosa_npu_hw_temperature{.*label="Peak".*', "49250"),
+    (WARBOY, "furiosa", 'furiosa_npu_hw_power{.*label="rms".*', "12920000"),
+    (WARBOY, "furiosa", "furiosa_npu_hw_voltage", "750"),
+    (WARBOY, "furiosa", "furiosa_npu_hw_current", "1200"),
+    (WARBOY, "furiosa", "furiosa_npu_uptime", "42351"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_hw_temperature{.*label="peak".*', "67.756"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_hw_power{.*label="rms".*', "50.5"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_core_utilization{.*core="3".*', "3.07"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_core_frequency{.*core="7".*', "2000"),
+    (RNGD, "furiosa-2025", "furiosa_npu_dram_total", "51002736640"),
+    (H100, "openshift", "accelerator_gpu_utilization", "29"),
+    (H100, "openshift", "accelerator_sm_clock_hertz", "1980000000"),
+]
+
+
+@pytest.mark.parametrize(("device", "dialect", "series", "expected"), UNITS, ids=[u[2] for u in UNITS])
+def test_units(device: Device, dialect: str, series: str, expected: str) -> None:
+    text = page(node(device), dialect)
+    pattern = series if "{" in series else rf"{series}(?:{{.*}})?"
+    assert re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE) == [expected]
+
+
+# dcgm
+
+
+def test_label_values_of_dcgm() -> None:
+    [line] = lines(page(node(H100), "dcgm"), "DCGM_FI_DEV_GPU_UTIL")
+    assert line == (
+        'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-11111111-2222-3333-4444-555555555555",'
+        'pci_bus_id="00000000:1B:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",'
+        'Hostname="worker-1",DCGM_FI_DRIVER_VERSION="570.86.15"} 29'
+    )
+    assert 'pci_bus_id="0000000F:01:00.0"' in page(node(RTX), "dcgm")
+
+
+def test_instances_stand_in_the_place_of_their_gpu() -> None:
+    text = page(node(CUT_H100), "dcgm")
+    assert all('GPU_I_ID="' in line for line in text.splitlines() if not line.startswith("#"))
+    used = lines(text, "DCGM_FI_DEV_FB_USED")
+    assert [re.findall(r'GPU_I_PROFILE="(.*?)",GPU_I_ID="(.*?)".* (\d+)$', x)[0] for x in used] == [
+        ("3g.40gb", "1", "10240"),
+        ("1g.10gb", "9", "0"),
+    ]
+    assert len(lines(text, "DCGM_FI_DEV_GPU_TEMP")) == 2
+    assert not lines(text, "DCGM_FI_DEV_GPU_UTIL")
+    assert [x.rsplit(" ", 1)[1] for x in lines(text, "DCGM_FI_DEV_FB_RESERVED")] == ["1024"]
+
+
+def test_xid_is_the_last_one_and_absent_until_the_first() -> None:
+    [line] = lines(page(node(H100), "dcgm"), "DCGM_FI_DEV_XID_ERRORS")
+    assert line.endswith('err_code="79",err_msg="GPU has fallen off the bus"} 79')
+    assert value(replace(H100, errors=()), "dcgm", "DCGM_FI_DEV_XID_ERRORS") is None
+
+
+def test_nvlink_is_absent_without_links_and_at_the_first_reading() -> None:
+    assert value(RTX, "dcgm", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL") is None
+    first = Exposition(families=(), dialects=dialects.load(("dcgm",))).render(node(H100)).text.decode()
+    assert "NVLINK" not in first
+
+
+def test_nvlink_counters_that_went_back_give_no_rate() -> None:
+    exposition = Exposition(families=(), dialects=dialects.load(("dcgm",)))
+    exposition.render(later(node(H100)))
+    assert b"NVLINK" not in exposition.render(replace(node(replace(H100, read_at=1_900_000_000.0)))).text
+
+
+def test_profiling_is_left_out_where_the_exporter_has_none() -> None:
+    assert "DCGM_FI_PROF" not in page(node(RTX), "dcgm")
+
+
+# amd
+
+
+def test_prefix_of_amd_is_settable() -> None:
+    text = page(NODES["amd"], "amd", amd_prefix="amd_")
+    names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    assert {"amd_gpu_gfx_activity", "amd_pcie_speed", "amd_gpu_nodes_total"} <= set(names)
+    assert all(name.startswith("amd_") for name in names)
+
+
+def test_power_of_amd_by_generation() -> None:
+    assert value(MI300X, "amd", "gpu_package_power") == "142"
+    assert value(MI300X, "amd", "gpu_average_package_power") is None
+    assert value(MI250, "amd", "gpu_package_power") is None
+    assert value(MI250, "amd", "gpu_average_package_power") == "89"
+    assert value(MI250, "amd", "gpu_power_usage") == "89"
+
+
+def test_sensors_of_a_partitioned_gpu_stand_at_its_first_partition() -> None:
+    text = page(node(MI300X), "amd")
+    assert len(lines(text, "gpu_junction_temperature")) == 1
+    assert [x.rsplit(" ", 1)[1] for x in lines(text, "gpu_gfx_activity")] == ["7", "40"]
+    totals = lines(text, "gpu_total_vram")
+    assert [re.findall(r'gpu_partition_id="(.*?)"', x)[0] for x in totals] == ["0", "1"]
+    assert [x.rsplit(" ", 1)[1] for x in totals] == ["24576", "24576"]  # each its own: sums are right
+
+
+def test_cluster_name_of_amd_is_the_nodes_label() -> None:
+    snapshot = node(MI250, labels=(("cluster_name", "lab"), ("rack", "7")))
+    assert 'gpu_nodes_total{cluster_name="lab",hostname="worker-1"} 1' in page(snapshot, "amd")
+    assert 'cluster_name="lab"' in lines(page(snapshot, "amd"), "gpu_health")[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "healthy"),
+    [
+        (MI300X, "1"),
+        (MI250, "0"),  # an uncorrectable error
+        (replace(MI300X, health=Health(HealthState.WARNING)), "1"),
+        (replace(MI300X, health=Health(HealthState.CRITICAL)), "0"),
+        (replace(MI300X, stale=True), "0"),
+    ],
+)
+def test_health_of_amd(device: Device, healthy: str) -> None:
+    assert value(device, "amd", "gpu_health") == healthy
+
+
+def test_clock_types_of_amd() -> None:
+    names = ("gfx_0", "mem_0", "vclk_0", "dclk_0", "soc", "fclk", "unheard_of")
+    device = replace(MI250, clocks=tuple(Clock(name, 100e6) for name in names))
+    found = re.findall(r'clock_index="(\d)",clock_type="(\w+)"', page(node(device), "amd"))
+    assert dict(found) == {
+        "0": "system",
+        "1": "memory",
+        "2": "video",
+        "3": "data",
+        "4": "soc",
+        "5": "fabric",
+    }
+
+
+# npu-exporter
+
+
+@pytest.mark.parametrize(
+    ("device", "status"),
+    [
+        (replace(ASCEND_910B, health=Health(HealthState.OK)), "1"),
+        (ASCEND_910B, "0"),
+        (replace(ASCEND_910B, health=Health(HealthState.CRITICAL)), "0"),
+        (replace(ASCEND_910B, health=Health(HealthState.UNKNOWN)), "-1"),
+        (replace(ASCEND_910B, stale=True), "-1"),
+    ],
+)
+def test_health_of_npu_exporter(device: Device, status: str) -> None:
+    assert value(device, "npu-exporter", "npu_chip_info_health_status") == status
+
+
+def test_fault_codes_are_shown_while_there_is_a_fault() -> None:
+    assert value(ASCEND_910B, "npu-exporter", "npu_chip_info_error_code_1") == str(0x80CB8009)
+    recovered = replace(ASCEND_910B, health=Health(HealthState.OK))
+    assert value(recovered, "npu-exporter", "npu_chip_info_error_code") is None
+
+
+def test_memory_is_hbm_or_ddr() -> None:
+    text = page(NODES["npu-exporter"], "npu-exporter")
+    assert len(lines(text, "npu_chip_info_hbm_total_memory")) == 1
+    assert len(lines(text, "npu_chip_info_total_memory")) == 1
+
+
+def test_cards_are_counted_once_and_only_where_the_exporter_counts_them() -> None:
+    chips = [replace(ASCEND_910B, id=f"ascend:{n}", chip_id=n, board_id=0) for n in range(2)]
+    assert "\nmachine_card_nums 1\n" in page(node(*chips), "npu-exporter")
+    assert "machine_npu_nums 2\n" in page(node(*chips), "npu-exporter")
+    assert "machine_card_nums" not in page(node(replace(ASCEND_910B, model="310B4")), "npu-exporter")
+
+
+def test_first_910_has_no_vector_cores() -> None:
+    assert (
+        value(replace(ASCEND_910B, model="910A"), "npu-exporter", "npu_chip_info_vector_utilization") is None
+    )
+
+
+# furiosa
+
+
+@pytest.mark.parametrize(
+    ("state", "stale", "alive"),
+    [
+        (HealthState.OK, False, "1"),
+        (HealthState.WARNING, False, "1"),
+        (HealthState.CRITICAL, False, "0"),
+        (HealthState.LOST, True, "0"),
+        (HealthState.UNKNOWN, False, None),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["furiosa", "furiosa-2025"])
+def test_alive(dialect: str, state: HealthState, stale: bool, alive: str | None) -> None:
+    device = replace(WARBOY, health=Health(state), stale=stale)
+    assert value(device, dialect, "furiosa_npu_alive") == alive
+
+
+def test_empty_labels_are_dropped_in_furiosa_2025_and_kept_in_furiosa() -> None:
+    bare = replace(WARBOY, uuid=None)
+    assert "uuid" not in page(node(bare), "furiosa-2025")
+    assert 'uuid=""' in page(node(bare), "furiosa")
+
+
+def test_changes_of_throttle_reasons_are_counted_over_five_minutes() -> None:
+    exposition = Exposition(families=(), dialects=dialects.load(("furiosa-2025",)))
+    counts = []
+    for minute, active in enumerate((False, True, False, False, False, False, False, False)):
+        device = replace(
+            RNGD,
+            read_at=60.0 * minute,
+            throttles=(Throttle("thermal_slowdown", active), Throttle("unheard_of", active=True)),
+        )
+        text = exposition.render(node(device)).text.decode()
+        counts.append([x.rsplit(" ", 1)[1] for x in lines(text, "furiosa_npu_throttling_events_count")])
+    assert counts == [["0"], ["1"], ["2"], ["2"], ["2"], ["2"], ["1"], ["0"]]
+
+
+# settings
+
+
+def test_furiosa_and_furiosa_2025_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="furiosa and furiosa-2025"):
+        load(AgentSettings, {"dialect": "furiosa,furiosa-2025"}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "chosen"),
+    [
+        ({"dialect": "dcgm, openshift"}, {}, ("dcgm", "openshift")),
+        ({}, {"DIALECT": "amd"}, ("amd",)),
+        ({}, {}, ()),
+    ],
+)
+def test_dialects_are_a_setting(
+    arguments: dict[str, str], environment: dict[str, str], chosen: tuple[str, ...]
+) -> None:
+    assert load(AgentSettings, arguments, environment).settings.dialect == chosen
+
+
+@pytest.mark.parametrize("given", [{"dialect": "gcdm"}, {"amd_dialect_prefix": "amd-"}])
+def test_bad_settings_of_dialects(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        load(AgentSettings, given, {})

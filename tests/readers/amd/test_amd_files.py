@@ -1,0 +1,462 @@
+"""The driver's files, in folders made by hand."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.readers.amd.amd_tree import lay_out_gpu, write
+
+from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
+from accelscope.readers.amd import files
+from accelscope.readers.amd.reader import AmdReader
+from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
+
+NOBODY = 65534
+MIB = 2**20
+SENSORS = {
+    "hwmon/hwmon7/temp1_label": "edge",
+    "hwmon/hwmon7/temp1_input": "41000",
+    "hwmon/hwmon7/temp1_crit": "100000",
+    "hwmon/hwmon7/temp1_emergency": "105000",
+    "hwmon/hwmon7/temp2_label": "junction",
+    "hwmon/hwmon7/temp2_input": "52000",
+    "hwmon/hwmon7/temp3_label": "mem",
+    "hwmon/hwmon7/temp3_input": "48000",
+    "hwmon/hwmon7/power1_average": "61000000",
+}
+WELL = {"gpu_busy_percent": "12", "mem_info_vram_total": "1000", "mem_info_vram_used": "400", **SENSORS}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reader_of(root: Path, clock: Clock | None = None) -> AmdReader:
+    paths = Paths(
+        proc=root / "proc",
+        sys=root / "sys",
+        dev=root / "dev",
+        amd_smi=str(root / "no-amd-smi"),
+        rocm_smi=str(root / "no-rocm-smi"),
+    )
+    clock = clock or Clock()
+    return AmdReader(ReaderOptions(paths), clock=clock, monotonic=clock)
+
+
+def only_device(root: Path) -> Device:
+    reader = reader_of(root)
+    [key] = reader.survey().keys
+    return reader.read(key).device
+
+
+def reasons(device: Device) -> Mapping[str, AbsenceReason]:
+    return {absence.field: absence.reason for absence in device.absent}
+
+
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_node_without_the_driver(tmp_path: Path) -> None:
+    with pytest.raises(DriverAbsent):
+        reader_of(tmp_path).survey()
+
+
+def test_the_driver_without_a_gpu(tmp_path: Path) -> None:
+    write(tmp_path, {"sys/module/amdgpu/version": "6.14.14"})
+    survey = reader_of(tmp_path).survey()
+    assert (survey.keys, survey.driver_version) == ((), "6.14.14")
+
+
+def test_the_kernels_own_driver_has_the_kernels_version(tmp_path: Path) -> None:
+    write(tmp_path, {"proc/sys/kernel/osrelease": "6.14.0-24-generic"})
+    lay_out_gpu(tmp_path, WELL)
+    assert reader_of(tmp_path).survey().driver_version == "6.14.0-24-generic"
+    assert only_device(tmp_path).driver_version == "6.14.0-24-generic"
+
+
+def test_only_cards_of_this_driver_count_and_in_the_order_of_the_bus(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {}, card=0, vendor="0x1a03", driver="ast", pci="0000:01:00.0")
+    lay_out_gpu(tmp_path, {}, card=1, driver="radeon", pci="0000:02:00.0")
+    lay_out_gpu(tmp_path, {}, card=2, driver="vfio-pci", pci="0000:03:00.0")
+    lay_out_gpu(tmp_path, {**WELL, "unique_id": "00000000000000ff"}, card=57, pci="0000:c3:00.0")
+    lay_out_gpu(tmp_path, WELL, card=9, pci="0000:23:00.0")
+    write(tmp_path, {"sys/class/drm/card9-DP-1/device/vendor": "0x1002"})
+    reader = reader_of(tmp_path)
+    keys = reader.survey().keys
+    assert keys == ("amd:0000:23:00.0", "amd:0xff")
+    assert [reader.read(key).device.index for key in keys] == [0, 1]
+
+
+def test_two_cards_with_one_number_stay_two(tmp_path: Path) -> None:
+    for card in (0, 1):
+        lay_out_gpu(tmp_path, {**WELL, "unique_id": "abcd"}, card=card, pci=f"0000:0{card}:00.0")
+    assert reader_of(tmp_path).survey().keys == ("amd:0xabcd", "amd:0000:01:00.0")
+
+
+def test_values_by_the_labels_of_sensors(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, WELL)
+    device = only_device(tmp_path)
+    assert {s.name: s.celsius for s in device.sensors} == {"edge": 41.0, "junction": 52.0, "memory": 48.0}
+    assert device.temperature_celsius == 41.0
+    assert (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius) == (100.0, 105.0)
+    assert (device.power_watts, device.memory_free_bytes) == (61.0, 600)
+    assert device.health.state is HealthState.OK
+
+
+def test_a_chip_without_an_edge_sensor_shows_its_hottest_spot(tmp_path: Path) -> None:
+    lay_out_gpu(
+        tmp_path,
+        {
+            "gpu_busy_percent": "1",
+            "hwmon/hwmon2/temp2_label": "junction",
+            "hwmon/hwmon2/temp2_input": "52000",
+            "hwmon/hwmon2/temp2_crit": "99000",
+            "hwmon/hwmon2/power1_input": "140000000",
+        },
+    )
+    device = only_device(tmp_path)
+    assert (device.temperature_celsius, device.temperature_slowdown_celsius) == (52.0, 99.0)
+    assert device.power_watts == 140.0
+
+
+def test_what_a_gpu_does_not_have_is_absent_with_its_reason(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "1", "product_name": ""})
+    assert reasons(only_device(tmp_path)) == {
+        "model": "not_known",
+        "memory_utilization_ratio": "not_supported",
+        "memory_total_bytes": "not_supported",
+        "memory_used_bytes": "not_supported",
+        "temperature_celsius": "not_supported",
+        "power_watts": "not_supported",
+    }
+
+
+def test_a_file_that_may_not_be_read_costs_itself(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for parent in (tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(parent.stat().st_mode | 0o055)
+    device = lay_out_gpu(tmp_path, WELL)
+    (device / "gpu_busy_percent").chmod(0)
+    with ordinary_user():
+        read = only_device(tmp_path)
+    assert reasons(read)["utilization_ratio"] == "no_permission"
+    assert read.temperature_celsius == 41.0
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (1, "no_sample"),  # EPERM
+        (5, "driver_error"),  # EIO
+        (13, "no_permission"),  # EACCES
+        (16, "no_sample"),  # EBUSY
+        (19, "lost"),  # ENODEV
+        (22, "not_supported"),  # EINVAL
+        (95, "not_supported"),  # EOPNOTSUPP
+        (110, "timeout"),  # ETIMEDOUT
+    ],
+)
+def test_the_kernels_codes(code: int, reason: str) -> None:
+    assert files.reason_of(OSError(code, "")) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [("", "no_sample"), ("many", "unreadable"), ("250", "unreadable"), ("-1", "unreadable")],
+)
+def test_a_file_with_something_else_in_it(tmp_path: Path, text: str, absent: str) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "gpu_busy_percent": text})
+    assert reasons(only_device(tmp_path))["utilization_ratio"] == absent
+
+
+def test_a_gpu_that_answers_nothing_but_errors_is_lost(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, WELL)
+    for name in ("gpu_busy_percent", *SENSORS):
+        if not name.endswith("_label"):
+            (device / name).unlink()
+            (device / name).mkdir()  # reading a folder is an error
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    with pytest.raises(DeviceLost):
+        reader.read(key)
+
+
+def test_a_gpu_that_sleeps_is_not_woken(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {"power/runtime_status": "suspended", "unique_id": "ff", "vbios_version": "113-X"})
+    device_folder = tmp_path / "sys/class/drm/card0/device"
+    for name in ("gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"):
+        os.mkfifo(device_folder / name)  # whoever reads it waits for ever
+    device = only_device(tmp_path)
+    assert (device.id, device.firmware_version) == ("amd:0xff", "113-X")
+    assert (device.health.state, device.health.vendor_word) == (HealthState.OK, "suspended")
+    assert reasons(device)["utilization_ratio"] == "no_sample"
+    assert device.memory_total_bytes is None
+
+
+def test_the_folder_of_sensors_may_change_its_name(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, WELL)
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    assert reader.read(key).device.temperature_celsius == 41.0
+    (device / "hwmon/hwmon7").rename(device / "hwmon/hwmon8")
+    reader.read(key)
+    assert reader.read(key).device.temperature_celsius == 41.0
+
+
+RAS = {"ras/umc_err_count": "ue: 0\nce: 3", "ras/gfx_err_count": "ue: 0\nce: 1", "ras/features": "x"}
+
+
+def test_errors_by_block_and_when_they_last_grew(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+    clock = Clock()
+    reader = reader_of(tmp_path, clock)
+    [key] = reader.survey().keys
+    first = reader.read(key).device
+    assert {(e.severity, e.block): e.count for e in first.ecc} == {
+        ("corrected", "umc"): 3,
+        ("uncorrected", "umc"): 0,
+        ("corrected", "gfx"): 1,
+        ("uncorrected", "gfx"): 0,
+        ("corrected", None): 4,
+        ("uncorrected", None): 0,
+    }
+    assert {(e.kind, e.code, e.count, e.last_seen) for e in first.errors} == {
+        ("ras", "umc.ce", 3, None),
+        ("ras", "gfx.ce", 1, None),
+    }
+    assert first.health.state is HealthState.OK
+    clock.now = 2000.0
+    write(device, {"ras/umc_err_count": "ue: 2\nce: 9"})
+    second = reader.read(key).device
+    assert {(e.code, e.count, e.last_seen) for e in second.errors} == {
+        ("umc.ue", 2, 2000.0),
+        ("umc.ce", 9, 2000.0),
+        ("gfx.ce", 1, None),
+    }
+    assert second.health.state is HealthState.CRITICAL
+    clock.now = 3000.0
+    assert reader.read(key).device.health.state is HealthState.WARNING
+    write(device, {"ras/umc_err_count": "ue: 0\nce: 0"})
+    assert reader.read(key).device.health.state is HealthState.OK
+
+
+@pytest.mark.parametrize(
+    ("letters", "state"),
+    [("", HealthState.OK), ("R", HealthState.OK), ("RP", HealthState.WARNING), ("RPF", HealthState.CRITICAL)],
+)
+def test_bad_pages(tmp_path: Path, letters: str, state: HealthState) -> None:
+    pages = "\n".join(f"0x{n:08x} : 0x00001000 : {letter}" for n, letter in enumerate(letters))
+    lay_out_gpu(tmp_path, {**WELL, **RAS, "ras/gpu_vram_bad_pages": pages})
+    device = only_device(tmp_path)
+    assert [pages.count for pages in device.retired_pages] == [len(letters)]
+    assert device.health.state is state
+
+
+@pytest.mark.parametrize(
+    ("celsius", "state"),
+    [(99, HealthState.OK), (100, HealthState.WARNING), (105, HealthState.CRITICAL)],
+)
+def test_heat(tmp_path: Path, celsius: int, state: HealthState) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
+    assert only_device(tmp_path).health.state is state
+
+
+def die(root: Path, number: int, watts: int, **told: str) -> None:
+    lay_out_gpu(
+        root,
+        {
+            **WELL,
+            "device": "0x740c",
+            "unique_id": f"{number + 1:x}",
+            "hwmon/hwmon7/power1_average": f"{watts}000000",
+            "hwmon/hwmon7/power1_cap": "560000000",
+            **told,
+        },
+        card=number,
+        pci=f"0000:{number + 16:x}:00.0",
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [{"serial_number": f"PCB-{n // 2}"} for n in range(4)],
+        [{"xgmi_hive_info/xgmi_hive_id": "77", "xgmi_physical_id": str(n)} for n in range(4)],
+        [{} for n in range(4)],
+    ],
+    ids=["serial number", "place in the hive", "nothing but their order"],
+)
+@pytest.mark.parametrize("watts", [(300, 300, 200, 200), (300, 0, 200, 0), (0, 300, 0, 200)])
+def test_a_module_with_two_dies_shows_its_power_once(
+    tmp_path: Path, told: list[dict[str, str]], watts: tuple[int, ...]
+) -> None:
+    for number, (power, facts) in enumerate(zip(watts, told, strict=True)):
+        die(tmp_path, number, power, **facts)
+    reader = reader_of(tmp_path)
+    for _ in range(2):  # which of the dies shows it is known after a first look
+        devices = [reader.read(key).device for key in reader.survey().keys]
+    powers = [device.power_watts for device in devices]
+    assert [power for power in powers if power is not None] == [300.0, 200.0]
+    for device in devices:
+        if device.power_watts is None:
+            assert reasons(device)["power_watts"] == "shared"
+            assert device.power_limit_watts is None
+            assert reasons(device)["energy_joules"] == "shared"
+
+
+def kfd_node(number: int, gpu_id: int, location: int, minor: int, **told: int) -> dict[str, str]:
+    facts = {
+        "simd_count": 416,
+        "simd_per_cu": 4,
+        "gfx_target_version": 90010,
+        "domain": 0,
+        "location_id": location,
+        "drm_render_minor": minor,
+        **told,
+    }
+    folder = f"sys/class/kfd/kfd/topology/nodes/{number}"
+    return {
+        f"{folder}/gpu_id": str(gpu_id),
+        f"{folder}/properties": "\n".join(f"{name} {value}" for name, value in facts.items()),
+    }
+
+
+AT_09 = 0x0900  # 0000:09:00.0
+
+
+def fdinfo(client: int, vram: int, **engines: int) -> str:
+    lines = [
+        "drm-driver:\tamdgpu",
+        f"drm-client-id:\t{client}",
+        "drm-pdev:\t0000:09:00.0",
+        f"drm-memory-vram:\t{vram} KiB",
+    ]
+    return "\n".join([*lines, *(f"drm-engine-{name}:\t{spent} ns" for name, spent in engines.items())])
+
+
+def open_file(root: Path, pid: int, descriptor: int, node: str, text: str) -> None:
+    write(root, {f"proc/{pid}/fdinfo/{descriptor}": text})
+    link = root / f"proc/{pid}/fd/{descriptor}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(f"/dev/dri/{node}")
+
+
+def test_compute_processes_with_their_memory_and_occupancy(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+    proc = "sys/class/kfd/kfd/proc"
+    write(
+        tmp_path,
+        {
+            **kfd_node(1, 777, AT_09, 129),
+            **kfd_node(2, 778, 0x0A00, 130),
+            f"{proc}/41/vram_777": str(5 * MIB),
+            f"{proc}/41/stats_777/cu_occupancy": "26",
+            f"{proc}/41/vram_778": "0",
+            f"{proc}/42/vram_777": "0",
+            f"{proc}/42/vram_778": str(MIB),
+        },
+    )
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    reading = reader.read(key)
+    assert reading.device.architecture == "gfx90a"
+    assert reading.device.device_name == "renderD129"
+    [process] = reading.processes
+    assert (process.pid, process.memory_bytes, process.utilization_ratio) == (41, 5 * MIB, 0.25)
+    assert (process.type, process.device) == (ProcessType.COMPUTE, key)
+
+
+def test_processes_through_open_files(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+    open_file(tmp_path, 50, 7, "renderD129", fdinfo(1, 2048, gfx=10**9))
+    open_file(tmp_path, 50, 8, "renderD129", fdinfo(1, 2048, gfx=10**9))  # a copy of the same opening
+    open_file(tmp_path, 50, 9, "card0", fdinfo(2, 1024, enc=10**9))
+    open_file(tmp_path, 51, 3, "renderD130", fdinfo(3, 1024, gfx=5))  # another GPU
+    open_file(tmp_path, 52, 4, "renderD129", fdinfo(4, 0))  # a monitor
+    open_file(tmp_path, 53, 5, "renderD129", "drm-driver:\ti915\ndrm-client-id:\t9")
+    clock = Clock()
+    reader = reader_of(tmp_path, clock)
+    [key] = reader.survey().keys
+    [process] = reader.read(key).processes
+    assert (process.pid, process.memory_bytes) == (50, 3072 * 1024)
+    assert (process.type, process.utilization_ratio) == (ProcessType.GRAPHICS, None)
+    clock.now += 10
+    for descriptor in (7, 8):
+        open_file(tmp_path, 50, descriptor, "renderD129", fdinfo(1, 2048, gfx=4 * 10**9, compute=10**8))
+    open_file(tmp_path, 50, 9, "card0", fdinfo(2, 1024, enc=6 * 10**9))
+    reader.survey()
+    [process] = reader.read(key).processes
+    assert (process.utilization_ratio, process.encoder_utilization_ratio) == (0.3, 0.5)
+    assert process.decoder_utilization_ratio is None
+    assert process.type is ProcessType.BOTH
+
+
+def test_a_process_that_is_seen_from_both_sides_is_one(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+    write(
+        tmp_path,
+        {**kfd_node(1, 777, AT_09, 129), "sys/class/kfd/kfd/proc/41/vram_777": str(5 * MIB)},
+    )
+    open_file(tmp_path, 41, 7, "renderD129", fdinfo(1, 6 * 1024))
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    [process] = reader.read(key).processes
+    assert (process.pid, process.memory_bytes, process.type) == (41, 6 * MIB, ProcessType.COMPUTE)
+
+
+def test_who_has_no_such_file_is_looked_at_again_later(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+    (tmp_path / "proc/60/fd").mkdir(parents=True)
+    clock = Clock()
+    reader = reader_of(tmp_path, clock)
+    [key] = reader.survey().keys
+    open_file(tmp_path, 60, 3, "renderD129", fdinfo(1, 64))
+    for seconds, seen in ((1, 0), (40, 1)):
+        clock.now = 1000.0 + seconds
+        reader.survey()
+        assert len(reader.read(key).processes) == seen
+
+
+def test_partitions_are_what_the_compute_driver_counts(tmp_path: Path) -> None:
+    lay_out_gpu(
+        tmp_path,
+        {**WELL, "current_compute_partition": "DPX", "current_memory_partition": "NPS1", "unique_id": "ab"},
+    )
+    for number, location in ((1, AT_09), (2, AT_09 | 1 << 28)):
+        folder = f"sys/class/kfd/kfd/topology/nodes/{number}/mem_banks/0"
+        write(
+            tmp_path,
+            {
+                **kfd_node(number, 700 + number, location, 128 + number),
+                f"{folder}/properties": "heap_type 1\nsize_in_bytes 4096",
+                f"{folder}/used_memory": "1024",
+                f"sys/class/kfd/kfd/proc/4{number}/vram_70{number}": "512",
+            },
+        )
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    reading = reader.read(key)
+    assert (reading.device.compute_partition, reading.device.memory_partition) == ("DPX", "NPS1")
+    assert [
+        (p.id, p.profile, p.memory_total_bytes, p.memory_free_bytes) for p in reading.device.partitions
+    ] == [
+        ("amd:0xab/0", "DPX", 4096, 3072),
+        ("amd:0xab/1", "DPX", 4096, 3072),
+    ]
+    assert [(p.pid, p.partition) for p in reading.processes] == [(41, "amd:0xab/0"), (42, "amd:0xab/1")]

@@ -1,0 +1,387 @@
+"""Forms of AMD's tools that versions and options make, in words of our own."""
+
+import json
+
+import pytest
+
+from accelscope.model import Link
+from accelscope.readers.amd import (
+    parse_links,
+    parse_metric,
+    parse_monitor,
+    parse_process,
+    parse_rocm_csv,
+    parse_rocm_json,
+    parse_static,
+)
+from accelscope.readers.amd.programs import program_name
+
+MIB, GIB = 2**20, 2**30
+METRIC = {"gpu": 3, "power": {"socket_power": {"value": 61, "unit": "W"}}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [METRIC],
+        {"gpu_data": [METRIC]},
+        METRIC,
+        {"another_name": [METRIC]},
+        [[METRIC]],
+        [{"gpu": "3", "power": {"socket_power": "61 W"}}],
+        [{"gpu": 3, "power": {"current_socket_power": 61}}],
+        [{"gpu": 3, "power": {"socket_power": "N/A", "average_socket_power": {"value": 61, "unit": "W"}}}],
+    ],
+)
+def test_every_shape_of_a_document(document: object) -> None:
+    parsed = parse_metric.parse(json.dumps(document))
+    assert parsed.error is None
+    assert [(device.index, device.power_watts) for device in parsed.devices] == [(3, 61.0)]
+
+
+def test_a_tool_that_watches_gives_its_last_reading() -> None:
+    first = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 10}}])
+    last = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 90}}], indent=4)
+    [device] = parse_metric.parse(f"'CTRL' + 'C' to stop watching output:\n{first}\n{last}\n").devices
+    assert device.utilization_ratio == 0.9
+
+
+def test_a_cut_document_gives_the_gpus_that_are_whole() -> None:
+    gpus = [{"gpu": n, "power": {"socket_power": {"value": 100 + n, "unit": "W"}}} for n in range(4)]
+    text = json.dumps({"gpu_data": gpus}, indent=4)
+    for end in range(len(text)):
+        parsed = parse_metric.parse(text[:end])
+        assert [device.power_watts for device in parsed.devices] == [100.0, 101.0, 102.0, 103.0][
+            : len(parsed.devices)
+        ]
+        assert parsed.error is not None or "truncated" in [r.reason for r in parsed.rejected]
+    assert len(parse_metric.parse(text[: len(text) * 6 // 10]).devices) == 2
+    assert parse_metric.parse('{"gpu_data": [').error is not None
+
+
+def test_a_number_at_the_very_end_may_lack_digits() -> None:
+    text = '{"card0": {"GPU use (%)": "5", "VRAM Total Memory (B)": "123", "Fan RPM": 12'
+    [device] = parse_rocm_json.parse(text).devices
+    assert device.utilization_ratio == 0.05
+    assert device.memory_total_bytes == 123
+    assert device.fans == ()
+
+
+def test_throttles_told_for_each_compute_die() -> None:
+    throttle = {
+        "prochot_violation_status": {"xcp_0": ["NOT ACTIVE", "N/A"]},
+        "gfx_clk_below_host_limit_power_violation_status": {"value": {"xcp_0": ["NOT ACTIVE", "ACTIVE"]}},
+        "vr_thermal_violation_status": "N/A",
+        "ppt_accumulated": 585613,
+    }
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "throttle": throttle}])).devices
+    assert {t.reason: t.active for t in device.throttles} == {
+        "prochot": False,
+        "gfx_clk_below_host_limit_power": True,
+    }
+
+
+def test_links_with_errors_are_a_warning_in_the_drivers_own_word() -> None:
+    for word, state in (("AMDSMI_XGMI_STATUS_MULTIPLE_ERRORS", "warning"), ("0", "unknown")):
+        [device] = parse_metric.parse(json.dumps([{**METRIC, "xgmi_err": word}])).devices
+        assert device.health.state == state
+        assert device.health.vendor_word == (word if state == "warning" else None)
+
+
+def test_a_bound_of_zero_is_none() -> None:
+    clock = {"gfx_0": {"clk": {"value": 14, "unit": "MHz"}, "max_clk": {"value": 0, "unit": "MHz"}}}
+    parsed = parse_metric.parse(json.dumps([{"gpu": 0, "clock": clock}]))
+    assert parsed.devices[0].clocks[0].max_hertz is None
+    assert parsed.rejected == ()
+
+
+def test_compute_dies_with_their_clocks() -> None:
+    gpu = {
+        "gpu": 0,
+        "usage": {"gfx_busy_inst": {"xcp_0": [{"value": 5, "unit": "%"}, "N/A"], "xcp_1": ["7 %"]}},
+        "clock": {"gfx_0": {"clk": "100 MHz"}, "gfx_1": {"clk": "200 MHz"}, "gfx_2": {"clk": "N/A"}},
+    }
+    [device] = parse_metric.parse(json.dumps([gpu])).devices
+    assert [(c.index, c.utilization_ratio, c.clock_hertz) for c in device.cores] == [
+        (0, 0.05, 1e8),
+        (1, 0.07, 2e8),
+    ]
+    assert [(clock.domain, clock.hertz) for clock in device.clocks] == [("graphics", 1e8)]
+
+
+def test_one_bad_leaf_costs_itself() -> None:
+    gpu = {"gpu": 0, "power": {"socket_power": "plenty"}, "usage": {"gfx_activity": 5}}
+    parsed = parse_metric.parse(json.dumps([gpu]))
+    assert parsed.devices[0].utilization_ratio == 0.05
+    assert parsed.devices[0].power_watts is None
+    assert [r.reason for r in parsed.rejected] == ["unreadable"]
+    assert [(a.field, a.reason) for a in parsed.devices[0].absent] == [("power_watts", "unreadable")]
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ({"driver": {"version": "6.19.14"}}, "6.19.14"),
+        ({"driver": {"driver_version": "6.7.0"}}, "6.7.0"),
+        ({"driver": {"version": "Linux version 6.8.0-31-generic (buildd@x) (gcc)"}}, "6.8.0-31-generic"),
+        ({"driver": {"version": "N/A"}}, None),
+    ],
+)
+def test_versions_of_the_driver(told: dict[str, object], version: str | None) -> None:
+    gpu = {"gpu": 0, "asic": {"market_name": "MI300X OAM: 750W SKU"}, **told}
+    [device] = parse_static.parse(json.dumps([gpu])).devices
+    assert device.driver_version == version
+    assert device.model == "MI300X OAM: 750W SKU"
+
+
+def test_the_text_form_of_static() -> None:
+    text = (
+        "GPU: 0\n    ASIC:\n        MARKET_NAME: MI300X OAM: 750W SKU\n        ASIC_SERIAL: 0xAB12\n"
+        "    BUS:\n        BDF: 0000:05:00.0\n    LIMIT:\n        PPT0:\n"
+        "            SOCKET_POWER_LIMIT: 750 W\n    NUMA:\n        NODE: -1\n"
+    )
+    [device] = parse_static.parse(text).devices
+    assert (device.model, device.uuid, device.pci_address) == (
+        "MI300X OAM: 750W SKU",
+        "0xab12",
+        "0000:05:00.0",
+    )
+    assert device.power_limit_watts == 750.0
+    assert device.numa_node is None
+
+
+def info(pid: int, name: str = "python3", **told: object) -> dict[str, object]:
+    return {"process_info": {"name": name, "pid": pid, **told}}
+
+
+def held(value: int, unit: str = "B") -> dict[str, object]:
+    return {"value": value, "unit": unit}
+
+
+def test_memory_of_a_process_by_gpu_where_it_is_told_so() -> None:
+    shared = {"memory_usage": {"vram_mem": held(19 * GIB)}}
+    document = [
+        {"gpu": 0, "process_list": [info(7, mem_usage=held(4 * GIB), **shared)]},
+        {"gpu": 1, "process_list": [info(7, mem_usage=held(5 * GIB), **shared), info(8, mem_usage=held(0))]},
+    ]
+    parsed = parse_process.parse(json.dumps(document))
+    assert [(p.device_index, p.pid, p.memory_bytes) for p in parsed.processes] == [
+        (0, 7, 4 * GIB),
+        (1, 7, 5 * GIB),
+        (1, 8, 0),
+    ]
+
+
+def test_a_sum_over_all_gpus_is_counted_once() -> None:
+    shared = {"mem_usage": held(0), "memory_usage": {"vram_mem": held(19, "GB")}}
+    document = [{"gpu": n, "process_list": [info(7, **shared)]} for n in range(2)]
+    parsed = parse_process.parse(json.dumps(document))
+    assert [p.memory_bytes for p in parsed.processes] == [19 * GIB, None]
+
+
+def test_nobody_runs() -> None:
+    for gone in ([{"process_info": "No running processes detected"}], "N/A", []):
+        parsed = parse_process.parse(json.dumps([{"gpu": 0, "process_list": gone}]))
+        assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
+    text = "GPU: 0\n    PROCESS_INFO: No running processes detected\n"
+    assert parse_process.parse(text).error is None
+
+
+def test_processes_of_older_and_text_forms() -> None:
+    older = [{"gpu": 0, "process_list": [{"pid": 9, "name": "a", "memory_usage": {"vram_mem": "256 MB"}}]}]
+    [process] = parse_process.parse(json.dumps(older)).processes
+    assert (process.pid, process.name, process.memory_bytes) == (9, "a", 256 * MIB)
+    text = "GPU: 1\n" + "".join(
+        f"    PROCESS_INFO:\n        NAME: p{n}\n        PID: {n}\n        MEM_USAGE: {n}.5 MB\n"
+        for n in (4, 5)
+    )
+    found = parse_process.parse(text).processes
+    assert [(p.device_index, p.pid, p.name, p.memory_bytes) for p in found] == [
+        (1, 4, "p4", 4.5 * MIB),
+        (1, 5, "p5", 5.5 * MIB),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("python3", "python3"),
+        ("/usr/bin/python3 --token=abc", "python3"),
+        ("python3 train.py --token=abc", "python3"),
+        ("tmux: server", "tmux: server"),
+        ("sglang::schedul", "sglang::schedul"),
+        ("a --secret", "a"),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_a_name_without_its_arguments(told: str, name: str | None) -> None:
+    assert program_name(told) == name
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "told"),
+    [
+        (
+            "GPU  XCP  POWER  PWR_CAP",
+            "  2    1  123 W    750 W",
+            {"power_watts": 123, "power_limit_watts": 750},
+        ),
+        ("TIMESTAMP  GPU  POWER", "1753969973    2  750 W", {"power_watts": 750}),
+        ("POWER  GPU  GFX%", "5 W  2  7 %", {"power_watts": 5, "utilization_ratio": 0.07}),
+        ("GPU  HOTSPOT_TEMP  MEM_TEMP", "2  38 C  33 C", {"temperature_celsius": 38}),
+        (
+            "GPU  VRAM_USAGE  POWER",
+            "2    2.9/ 15.9 GB  4 W",
+            {"memory_used_bytes": round(2.9 * GIB), "memory_total_bytes": round(15.9 * GIB)},
+        ),
+        ("GPU  GTT_USAGE  POWER", "2    0.0/376.7 GB   4 W", {"memory_total_bytes": None, "power_watts": 4}),
+        ("GPU  THROTTLE  POWER  PCIE_BW", "2  UNTHROTTLED  11 W  N/A Mb/s", {"power_watts": 11}),
+        ("GPU  XCP  PVIOL  GFXCLK_PVIOL  POWER", "2  0  0 %  [0 %, 0 %, N/A]  9 W", {"power_watts": 9}),
+        ("GPU  POWER  GPU_T", "2    N/A    N/A", {"power_watts": None, "temperature_celsius": None}),
+        ("GPU  NEW_THING  POWER", "2  17 furlongs  9 W", None),
+    ],
+)
+def test_columns_of_the_monitor(header: str, row: str, told: dict[str, float | None] | None) -> None:
+    parsed = parse_monitor.parse(f"AMDSMI Tool: 27.0.0 | ROCm version: 10.0.0\n{header}\n\n{row}\n")
+    if told is None:
+        assert parsed.devices == ()
+        assert [r.reason for r in parsed.rejected] == ["not_a_row"]
+        return
+    [device] = parsed.devices
+    assert device.index == 2
+    assert {name: getattr(device, name) for name in told} == told
+
+
+def test_a_name_with_blanks_in_the_monitors_table() -> None:
+    text = (
+        "GPU  POWER\n0  5 W\n\nPROCESS INFO:\n"
+        "GPU  NAME  PID  GTT_MEM  VRAM_MEM  MEM_USAGE  GFX\n"
+        "  0   tmux: 3 W x   77    0.0 B    1.5 GB   2.0 GB   0 ns\n"
+    )
+    [process] = parse_monitor.parse(text).processes
+    assert (process.pid, process.name, process.memory_bytes) == (77, "tmux: 3 W x", 2 * GIB)
+
+
+def test_two_dies_of_a_module_show_its_power_once() -> None:
+    die = {"Card series": "AMD INSTINCT MI250X (MCM) OAM", "Average Graphics Package Power (W)": "300.0"}
+    cards = {f"card{n}": {**die, "Serial Number": f"S{n // 2}", "Unique ID": f"0x{n + 1}"} for n in range(4)}
+    devices = parse_rocm_json.parse(json.dumps(cards)).devices
+    assert [device.power_watts for device in devices] == [300.0, None, 300.0, None]
+    assert [a.reason for a in devices[1].absent] == ["shared"]
+
+
+@pytest.mark.parametrize(("code", "reason"), [("0x7408", "shared"), ("0x73df", "not_supported")])
+def test_the_word_secondary_die_is_true_of_such_chips_only(code: str, reason: str) -> None:
+    card = {"Device ID": code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}
+    [device] = parse_rocm_json.parse(json.dumps({"card0": card})).devices
+    assert [(a.field, a.reason) for a in device.absent] == [("power_watts", reason)]
+
+
+def test_equal_ids_do_not_make_two_partitions_one() -> None:
+    cards = {f"card{n}": {"Unique ID": "0xab", "PCI Bus": "0000:0C:00.0"} for n in range(3)}
+    devices = parse_rocm_json.parse(json.dumps(cards)).devices
+    assert [device.id for device in devices] == ["amd:0xab", "amd:0xab/1", "amd:0xab/2"]
+
+
+def test_names_with_commas_of_processes() -> None:
+    system = {"PID12": "a, b, 2, 4096, 0, UNKNOWN", "PIDx": "?", "PID13": "too, few", "Driver version": "6.1"}
+    parsed = parse_rocm_json.parse(json.dumps({"card0": {"GPU use (%)": "1"}, "system": system}))
+    [process] = parsed.processes
+    assert (process.pid, process.name, process.memory_bytes) == (12, "a, b", 4096)
+    assert process.utilization_ratio is None
+    assert [r.reason for r in parsed.rejected] == ["not_a_process"]
+    assert parsed.devices[0].driver_version == "6.1"
+
+
+def test_both_names_of_power_in_one_document() -> None:
+    text = json.dumps(
+        {
+            "card0": {
+                "Average Graphics Package Power (W)": "N/A",
+                "Current Socket Graphics Package Power (W)": "9",
+            },
+            "card1": {"Average Graphics Package Power (W)": "20.0"},
+            "card2": {"Input Graphics Package Power (W)": "30.0"},
+        }
+    )
+    assert [d.power_watts for d in parse_rocm_json.parse(text).devices] == [9.0, 20.0, 30.0]
+
+
+def test_csv_in_several_tables_with_moved_columns() -> None:
+    text = (
+        "WARNING: something, with commas\n\n"
+        "GPU use (%),device,Card Series\n11,card1,Radeon X\n22,card0,Radeon Y\n\n"
+        "device,Average Graphics Package Power (W)\ncard0,5.0\ncard1,N/A\ncard1\n\n"
+        "device,Driver version\nsystem,6.2.4\n"
+    )
+    parsed = parse_rocm_csv.parse(text)
+    told = [(d.index, d.utilization_ratio, d.power_watts, d.model, d.driver_version) for d in parsed.devices]
+    assert told == [(0, 0.22, 5.0, "Radeon Y", "6.2.4"), (1, 0.11, None, "Radeon X", "6.2.4")]
+    assert [r.reason for r in parsed.rejected] == ["not_a_row"]
+
+
+def test_links_and_their_states() -> None:
+    entry = {
+        "gpu": 0,
+        "bdf": "0000:05:00.0",
+        "link_metrics": {
+            "max_bandwidth": {"value": 512, "unit": "Gb/s"},
+            "links": [
+                {"gpu": 0, "bdf": "0000:05:00.0", "read": "N/A", "write": "N/A"},
+                {"gpu": 1, "bdf": "0000:26:00.0", "read": held(3, "KB"), "write": held(5, "KB")},
+            ],
+        },
+    }
+    states = {"gpu": 0, "bdf": "0000:05:00.0", "link_status": ["X", "D"]}
+    link = Link(
+        "xgmi",
+        1,
+        active=False,
+        remote="0000:26:00.0",
+        bytes_per_second=64e9,
+        transmit_bytes_total=5120,
+        receive_bytes_total=3072,
+    )
+    for document in (
+        [{**entry, "link_status": ["X", "D"]}],
+        {"xgmi_metric": [entry], "link_status": [states]},
+    ):
+        assert parse_links.parse(json.dumps(document)) == {0: (link,)}
+    assert parse_links.parse(json.dumps([{"gpu": 0, "link_status": ["U"]}])) == {
+        0: (Link("xgmi", 0, active=True),)
+    }
+    assert parse_links.parse("no JSON") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("ERROR:root:Driver not initialized (amdgpu not found in modules)", "driver_not_loaded"),
+        ("Driver not loaded (amdgpu not found in modules)", "driver_not_loaded"),
+        ("WARNING: No JSON data to report", "nothing_to_report"),
+        ("WARNING: AMD GPU device(s) is/are in a low-power state. Check power control", "suspended"),
+        ("AMD GPUs visible, but data is inaccessible. Check power control/runtime_status", "suspended"),
+        ("NOT_SUPPORTED: Cannot print JSON/CSV output for concise output", "not_supported"),
+        ("bash: rocm-smi: command not found", "tool_missing"),
+        (
+            "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'amdsmi'",
+            "library_missing",
+        ),
+        ("Traceback (most recent call last):\n  x\nZeroDivisionError: y", "tool_failed"),
+        ("libamd_smi.so: cannot open shared object file: No such file", "library_missing"),
+        ("ERROR: Permission denied", "no_permission"),
+        ("usage: rocm-smi\nrocm-smi: error: unrecognized arguments: --json", "unknown_option"),
+        ("ERROR: Unable to detect any GPU devices", "no_devices"),
+        ("ERROR: GPU[0] : Unable to get GPU memory use.", "driver_error"),
+        ("something else", "unrecognized"),
+        ("   ", "empty"),
+        ('{"error": "AMDSMI_STATUS_NO_PERM - Permission Denied", "code": 10}', "no_permission"),
+        ('{"error": "a new one", "code": 99}', "driver_error"),
+    ],
+)
+def test_what_the_tools_say_instead(text: str, reason: str) -> None:
+    for parse in (parse_metric.parse, parse_rocm_json.parse):
+        error = parse(text).error
+        assert error is not None
+        assert error.reason == reason

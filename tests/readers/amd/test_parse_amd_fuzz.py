@@ -1,0 +1,216 @@
+"""Whatever text comes, a parser answers, soon, and with nothing that is not in the text."""
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from accelscope.model.wire import plain
+from accelscope.readers.amd import parse_links
+from accelscope.readers.amd.fdinfo import parse_fdinfo
+from accelscope.readers.amd.sources import SOURCES
+from accelscope.readers.parsed import Parsed
+
+PARSERS = {source.name: source.parse for source in SOURCES}
+SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
+
+NUMBERS = st.one_of(
+    st.integers(-5, 10**21),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from([0, 65535, 4294967295, 18446744073709551615]),
+)
+UNITS = st.sampled_from(["W", "%", "MB", "MHz", "C", "°C", "mV", "GT/s", "J", "B", "KB", "Mb/s", "", "x"])
+WORDS = st.one_of(
+    st.sampled_from(
+        [
+            *("N/A", "N/A (Secondary die)", "ENABLED", "THROTTLED", "NOT ACTIVE", "gfx942", "CPX", "0x1002"),
+            *("0000:83:00.0", "0x6F1F0A2B3C4D5E6F", "No running processes detected", "(1626Mhz)", "42%"),
+            *("python3, 1, 2, 3, 4", "3.1/191.7 GB", "0 (16.0GT/s x16)", "UNKNOWN", "", "PCB-1"),
+        ]
+    ),
+    st.tuples(NUMBERS, UNITS).map(lambda pair: f"{pair[0]} {pair[1]}"),
+    st.text(max_size=20),
+)
+LEAVES = st.one_of(
+    NUMBERS,
+    WORDS,
+    st.none(),
+    st.booleans(),
+    st.fixed_dictionaries({"value": st.one_of(NUMBERS, WORDS), "unit": UNITS}),
+)
+NAMES = st.sampled_from(
+    [
+        *("gpu", "gpu_data", "usage", "gfx_activity", "vcn_activity", "power", "socket_power", "temperature"),
+        *("edge", "hotspot", "clock", "gfx_0", "clk", "max_clk", "mem_usage", "total_vram", "throttle"),
+        *("ppt_violation_status", "ecc", "ecc_blocks", "UMC", "correctable_count", "fan", "speed", "max"),
+        *("pcie", "width", "asic", "market_name", "asic_serial", "bus", "bdf", "limit", "max_power", "ppt0"),
+        *("driver", "version", "numa", "node", "process_list", "process_info", "pid", "name", "mem_usage"),
+        *("memory_usage", "vram_mem", "card0", "card1", "system", "GPU use (%)", "Unique ID", "PID12"),
+        *("Average Graphics Package Power (W)", "Temperature (Sensor edge) (C)", "sclk clock speed:"),
+        *("Serial Number", "Card Series", "value", "unit", "error", "frequency_levels", "Level 0", "xcp_0"),
+        *("gfx_busy_inst", "link_metrics", "links", "link_status", "read", "write", "xgmi_err"),
+    ]
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(NAMES, inner, max_size=5)),
+    max_leaves=25,
+)
+GPUS = st.lists(
+    st.tuples(NUMBERS, st.dictionaries(NAMES, TREES, max_size=5)).map(lambda p: {"gpu": p[0], **p[1]}),
+    max_size=3,
+)
+DOCUMENTS = st.one_of(TREES, GPUS, GPUS.map(lambda gpus: {"gpu_data": gpus})).map(json.dumps)
+CUT = st.tuples(DOCUMENTS, st.integers(0, 400)).map(lambda pair: pair[0][: pair[1]])
+TABLES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "GPU  POWER  GPU_T  MEM_T  GFX%  VRAM_USAGE",
+                "GPU  NAME  PID  VRAM_MEM  MEM_USAGE",
+                "TIMESTAMP GPU XCP POWER PCIE_BW",
+                "device,GPU use (%),Unique ID,Serial Number",
+                "device,Driver version",
+                "PROCESS INFO:",
+            ]
+        ),
+        st.lists(WORDS, max_size=8).map(" ".join),
+        st.lists(WORDS, max_size=6).map(lambda cells: ",".join(["card0", *cells])),
+    ),
+    max_size=10,
+).map("\n".join)
+INDENTED = st.lists(
+    st.tuples(st.integers(0, 4), NAMES, WORDS).map(
+        lambda line: f"{' ' * 4 * line[0]}{line[1].upper()}: {line[2]}"
+    ),
+    max_size=15,
+).map(lambda lines: "GPU: 0\n" + "\n".join(lines))
+MESSAGES = st.sampled_from(
+    [
+        "ERROR: Driver not loaded (amdgpu not found in modules)",
+        "WARNING: No JSON data to report",
+        '{"error": "no", "code": -3}',
+        "[WARNING] something",
+    ]
+)
+TEXTS = st.one_of(
+    st.text(),
+    DOCUMENTS,
+    CUT,
+    TABLES,
+    INDENTED,
+    st.tuples(MESSAGES, DOCUMENTS).map("\n".join),
+)
+
+HOSTILE = {
+    "bars": "|" * 4_000_000,
+    "braces": "{" * 1_000_000,
+    "brackets": "[" * 1_000_000,
+    "lines of brackets": "[\n" * 200_000,
+    "deep": '{"gpu_data":[' + '{"a":' * 100_000,
+    "deep gpu": '[{"gpu":0,"usage":' + "[" * 100_000 + "]" * 100_000 + "}]",
+    "a million lines": "x\n" * 1_000_000,
+    "a million errors": "ERROR: no\n" * 200_000,
+    "digits": "9" * 1_000_000,
+    "digits in a document": '[{"gpu": ' + "9" * 1_000_000 + "}]",
+    "digits in a word": '{"card0": {"GPU use (%)": "' + "9" * 1_000_000 + '"}}',
+    "blanks": " " * 2_000_000,
+    "commas": "device" + "," * 2_000_000,
+    "rows": "device,GPU use (%)\n" + "".join(f"card{n},5\n" for n in range(20_000)),
+    "gpus": json.dumps([{"gpu": n, "power": {"socket_power": 5}} for n in range(10_000)]),
+    "cards": json.dumps({f"card{n}": {"GPU use (%)": "5"} for n in range(20_000)}),
+    "processes": json.dumps(
+        [{"gpu": 0, "process_list": [{"process_info": {"pid": n}} for n in range(1, 50_000)]}]
+    ),
+    "pids": json.dumps({"system": {f"PID{n}": "a, 1, 2, 3, 4" for n in range(1, 50_000)}}),
+    "commas in a name": json.dumps({"system": {"PID1": "a," * 500_000}}),
+    "table": "GPU  POWER\n" + "".join(f"{n}  5 W\n" for n in range(20_000)),
+    "headers": "GPU  POWER\n" * 200_000,
+    "cells": "GPU  POWER\n" + "5 W " * 500_000,
+    "open list": "GPU: 0\n    A: [" + "0 %, \n" * 200_000,
+    "indented": "GPU: 0\n" + "".join(f"{' ' * (n % 60)}KEY_{n}: 5 W\n" for n in range(100_000)),
+    "documents": '{"gpu": 0}\n' * 100_000,
+    "leaves": json.dumps([{"gpu": 0, "throttle": {"ppt_violation_status": {"xcp_0": ["ACTIVE"] * 200_000}}}]),
+}
+
+
+@pytest.mark.parametrize("source", PARSERS)
+@given(text=TEXTS)
+@example(text='\ufeff{"gpu_data": [{"gpu": 0}]}')
+@example(text="[]")
+@example(text="{}")
+@example(text='[{"gpu": NaN, "power": {"socket_power": Infinity}}]')
+@example(text='{"card0": "N/A", "system": []}')
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
+    assert_from_the_text(PARSERS[source](text, None), text)
+
+
+@given(text=TEXTS)
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_links_of_any_text(text: str) -> None:
+    for links in parse_links.parse(text).values():
+        for _, value in numbers(links):
+            assert math.isfinite(value)
+            assert value >= 0
+
+
+@given(text=st.one_of(st.text(), st.lists(st.text(alphabet="drm-:clientvam 0129KiB\t")).map("\n".join)))
+@settings(deadline=None, max_examples=100)
+def test_any_file_of_a_client(text: str) -> None:
+    client = parse_fdinfo("drm-driver:\tamdgpu\ndrm-client-id:\t1\n" + text)
+    assert client is not None
+    assert (client.memory_bytes or 0) >= 0
+
+
+@pytest.mark.parametrize("source", PARSERS)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
+    started = time.monotonic()
+    parsed = PARSERS[source](HOSTILE[kind], None)
+    assert time.monotonic() - started < SOON_SECONDS
+    assert len(parsed.rejected) <= 101
+    assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff", "  \r\n"])
+@pytest.mark.parametrize("source", PARSERS)
+def test_nothing_is_an_error_of_its_own(source: str, text: str) -> None:
+    error = PARSERS[source](text, None).error
+    assert error is not None
+    assert error.reason == "empty"
+
+
+def assert_from_the_text(parsed: Parsed, text: str) -> None:
+    """No number out of nowhere: every value is finite and not negative, save temperatures; a pid or index is
+    digits of the text; and all of it can be written as JSON values."""
+    plain(parsed)
+    assert parsed.error is None or (not parsed.devices and not parsed.processes)
+    assert parsed.error is not None or parsed.devices or parsed.processes or "process" in text.casefold()
+    digits = {d.lstrip("0") or "0" for d in re.findall(r"[0-9]+", text)}
+    for name, value in numbers(parsed):
+        assert math.isfinite(value)
+        assert value >= 0 or "celsius" in name
+        if name in ("pid", "device_index"):
+            assert str(value) in digits
+    for device in parsed.devices:
+        assert str(device.index) in digits
+        ratios = [value for name, value in numbers(device) if name.endswith("_ratio")]
+        assert all(ratio <= 1.01 for ratio in ratios)
+
+
+def numbers(thing: object, name: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(thing, tuple):
+        for item in thing:
+            yield from numbers(item, name)
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        for field in fields(thing):
+            yield from numbers(getattr(thing, field.name), field.name)
+    elif isinstance(thing, int | float) and not isinstance(thing, bool):
+        yield name, thing

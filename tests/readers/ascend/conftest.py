@@ -1,0 +1,135 @@
+"""The Ascend reader, run as the agent runs it, on simulated nodes and on tools that a test writes."""
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from accelscope.agent.runner import Deadlines, Result, Runner
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import load
+from accelscope.model import Device
+from accelscope.readers.ascend.reader import AscendReader
+from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node, read_node
+
+LONG_SECONDS = 20.0  # how long a test waits for what must come
+
+
+@dataclass
+class Watched:
+    """A reader and its runner. `clock` is what they take for the time since the epoch."""
+
+    settings: AgentSettings
+    node: SimulatedNode | None = None
+    now: float = 1000.0
+    reader: AscendReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = AscendReader(self.settings.reader_options, lambda: self.now)
+        self._changed = threading.Condition()
+        self._runner = Runner(
+            self.reader,
+            deadlines=Deadlines(survey_seconds=10, device_seconds=5, pass_seconds=10),
+            changed=self._changed,
+        )
+
+    def read(self) -> Result:
+        """One pass."""
+        with self._changed:
+            self._runner.begin()
+            while self._runner.busy:
+                self._changed.wait(0.05)
+                self._runner.abandon_overdue()
+            return self._runner.result()
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.read().devices
+
+    def until(self, condition: Callable[[Result], bool]) -> Result:
+        """Passes until one fulfils the condition: details come when they come."""
+        give_up = time.monotonic() + LONG_SECONDS
+        while True:
+            result = self.read()
+            if condition(result):
+                return result
+            assert time.monotonic() < give_up, result
+            time.sleep(0.05)
+
+    def fault(self, kind: FaultKind, device: int | None = None, error: str | None = None) -> None:
+        assert self.node is not None
+        self.node.set_faults([Fault(kind=kind, device=device, error=error)])
+
+    def clear(self) -> None:
+        assert self.node is not None
+        self.node.set_faults(())
+
+    def close(self) -> None:
+        with self._changed:
+            self._runner.stop()
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture(scope="session")
+def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled parts are made once for all tests."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler: the simulated tool cannot be built")
+    return tmp_path_factory.mktemp("cache") / "accelscope"
+
+
+@pytest.fixture
+def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
+    """`watch("ascend-a3")` or `watch(yaml text)`: a reader on a simulated node. Details are asked for every
+    second, which is as often as can be set."""
+    watched: list[Watched] = []
+
+    def begin(node: str, at: float = 60.0, **settings: str) -> Watched:
+        spec = read_node(_costless(node if "\n" in node else load_node(node).text))
+        made = SimulatedNode(spec, tmp_path / f"node{len(watched)}", cache=native_cache)
+        made.build(at)
+        given = {**made.agent_settings(), "tool_interval": "1", **settings}
+        watched.append(Watched(load(AgentSettings, given, {}).settings, made))
+        return watched[-1]
+
+    yield begin
+    for one in watched:
+        one.clear()
+        one.close()
+
+
+def _costless(description: str) -> str:
+    """Tools that cost nothing, where cost is not what a test is about."""
+    return re.sub(r"^  tool: \{.*\}\n", "", description, flags=re.MULTILINE)
+
+
+@pytest.fixture
+def watch_script(tmp_path: Path) -> Iterator[Watch]:
+    """`watch_script("cat table.txt")`: a reader whose npu-smi is this shell script."""
+    watched: list[Watched] = []
+
+    def begin(script: str, **settings: str) -> Watched:
+        tool = tmp_path / f"npu-smi-{len(watched)}"
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+        (tmp_path / "dev").mkdir(exist_ok=True)
+        given = {
+            "npu_smi_path": str(tool),
+            "ascend_driver_root": str(tmp_path / "driver"),
+            "sys_root": str(tmp_path / "sys"),
+            "dev_root": str(tmp_path / "dev"),
+            "tool_interval": "1",
+            **settings,
+        }
+        watched.append(Watched(load(AgentSettings, given, {}).settings))
+        return watched[-1]
+
+    yield begin
+    for one in watched:
+        one.close()

@@ -1,0 +1,198 @@
+"""The Ascend reader while things are wrong: what stays right, and what is counted."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.agent.runner import Result
+from accelscope.model import Device, HealthState
+from accelscope.simulate.faults import FaultKind
+
+if TYPE_CHECKING:
+    from tests.readers.ascend.conftest import Watch
+
+NODE = "ascend-910b-x8"
+QUICK = {"reader_timeout": "2s"}  # of which a tool has 1.6 s
+
+
+def errors(result: Result) -> dict[str, int]:
+    return {counted.reason: counted.count for counted in result.state.errors}
+
+
+def codes(device: Device) -> list[tuple[str, str, int, float | None]]:
+    return [(e.kind, e.code, e.count, e.last_seen) for e in device.errors]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "state", "code"),
+    [
+        (FaultKind.HOT, "Warning", HealthState.WARNING, "80CD8008"),
+        (FaultKind.ECC_STORM, "Alarm", HealthState.CRITICAL, "80E01801"),
+        (FaultKind.RESET_REQUIRED, "Critical", HealthState.CRITICAL, "80E18402"),
+    ],
+)
+def test_a_sick_chip_is_told_with_its_word_reason_and_code(
+    watch: "Watch", kind: FaultKind, word: str, state: HealthState, code: str
+) -> None:
+    watched = watch(NODE)
+    watched.fault(kind, 5)
+    sick = watched.devices()[5]
+    assert (sick.health.state, sick.health.vendor_word) == (state, word)
+    assert sick.health.reason == f"the driver reports {word}"
+    result = watched.until(lambda result: bool(result.devices[5].errors))
+    told = result.devices[5]
+    assert codes(told) == [("npu", code, 1, 1000.0)]
+    assert told.health.reason is not None
+    assert told.health.reason.startswith(f"the driver reports {word}: ")
+    assert [d.health.state for d in result.devices].count(HealthState.OK) == 7
+
+
+def test_errors_are_counted_each_time_they_come_and_their_time_is_kept(watch: "Watch") -> None:
+    watched = watch(NODE)
+    watched.fault(FaultKind.ECC_STORM, 2)
+    watched.until(lambda result: bool(result.devices[2].errors))
+    watched.now = 2000.0
+    watched.until(lambda result: result.devices[2].errors[0].last_seen == 2000.0)
+    watched.clear()
+    watched.now = 3000.0
+    healthy = watched.until(lambda result: result.devices[2].health.state is HealthState.OK).devices[2]
+    assert codes(healthy) == [("npu", "80E01801", 1, 2000.0)]
+    watched.fault(FaultKind.ECC_STORM, 2)
+    again = watched.until(lambda result: result.devices[2].errors[0].count == 2).devices[2]
+    assert codes(again) == [("npu", "80E01801", 2, 3000.0)]
+
+
+def test_memory_errors_rise_and_stay(watch: "Watch") -> None:
+    watched = watch(NODE, at=0.0)
+    watched.fault(FaultKind.ECC_STORM, 1)
+    assert watched.node is not None
+    watched.node.write(30.0)
+    watched.clear()
+
+    def uncorrected(result: Result) -> list[int]:
+        return [e.count for e in result.devices[1].ecc if e.severity == "uncorrected" and e.block == "hbm"]
+
+    result = watched.until(lambda result: uncorrected(result) == [4, 4])
+    assert {p.severity: p.count for p in result.devices[1].retired_pages} == {
+        "corrected": 0,
+        "uncorrected": 4,
+    }
+
+
+def test_a_chip_that_the_driver_no_longer_shows_is_lost(watch: "Watch") -> None:
+    watched = watch(NODE)
+    before = watched.devices()
+    watched.fault(FaultKind.LOST, 3)
+    result = watched.read()
+    assert [d.id for d in result.devices] == [d.id for d in before]
+    lost = result.devices[3]
+    assert (lost.stale, lost.health.state) == (True, HealthState.LOST)
+    assert (lost.board_id, lost.power_watts) == (3, None)
+    assert all(not d.stale for d in result.devices if d.id != lost.id)
+    assert errors(result) == {"npu_without_row": 1}  # npu-smi still counts it
+    watched.clear()
+    assert not any(d.stale for d in watched.devices())
+
+
+def test_a_chip_that_vanished_moves_the_others_up_but_their_ids_stay(watch: "Watch") -> None:
+    watched = watch(NODE)
+    before = {d.id: d for d in watched.devices()}
+    watched.fault(FaultKind.VANISHED, 0)
+    result = watched.read()
+    fresh = {d.id: d for d in result.devices if not d.stale}
+    assert len(fresh) == 7
+    assert {before[id_].index: d.index for id_, d in fresh.items()} == {n: n - 1 for n in range(1, 8)}
+    assert [d.health.state for d in result.devices if d.stale] == [HealthState.LOST]
+    assert errors(result) == {}
+
+
+def test_one_chip_of_two_is_lost(watch: "Watch") -> None:
+    watched = watch("ascend-a3")
+    watched.read()
+    watched.fault(FaultKind.LOST, 1)
+    result = watched.read()
+    assert [d.index for d in result.devices if d.stale] == [1]
+    assert result.devices[0].power_watts is not None
+
+
+def test_a_tool_that_hangs_makes_its_chips_stale_not_lost(watch: "Watch") -> None:
+    watched = watch(NODE, **QUICK)
+    assert len(watched.devices()) == 8
+    watched.fault(FaultKind.HANG, 6)
+    result = watched.read()
+    assert not result.state.up
+    assert errors(result)["tool_timeout"] >= 1
+    assert {d.health.state for d in result.devices} == {HealthState.UNKNOWN}
+    watched.clear()
+    assert watched.until(lambda result: result.state.up).state.devices_seen == 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "reason"),
+    [
+        (FaultKind.TOOL_GARBAGE, None, "unrecognized"),
+        (FaultKind.TOOL_KILLED, None, "tool_killed"),
+        (FaultKind.TOOL_MISSING, None, "tool_missing"),
+        (FaultKind.TOOL_ERROR, "no_access", "no_permission"),
+        (FaultKind.TOOL_ERROR, "in_use", "driver_in_use"),
+        (FaultKind.TOOL_ERROR, "board_type", "driver_error"),
+        (FaultKind.TOOL_ERROR, "other_tool", "other_tool"),
+        (FaultKind.LIBRARY_MISSING, None, "library_missing"),
+        (FaultKind.DRIVER_NOT_LOADED, None, "no_permission"),
+    ],
+)
+def test_a_tool_that_gives_nothing_makes_its_chips_stale_not_lost(
+    watch: "Watch", kind: FaultKind, error: str | None, reason: str
+) -> None:
+    watched = watch(NODE)
+    watched.read()
+    watched.fault(kind, error=error)
+    result = watched.read()
+    assert not result.state.up
+    assert result.state.found
+    assert errors(result) == {reason: 1}
+    assert len(result.devices) == 8
+    assert {(d.stale, d.health.state) for d in result.devices} == {(True, HealthState.UNKNOWN)}
+    watched.clear()
+    assert watched.read().state.devices_seen == 8
+
+
+def test_chips_whose_rows_were_cut_off_are_not_lost(watch: "Watch") -> None:
+    watched = watch("ascend-a3")
+    ids = [d.id for d in watched.devices()]
+    watched.fault(FaultKind.TOOL_TRUNCATED)
+    result = watched.read()
+    assert result.state.up
+    assert sorted(d.id for d in result.devices) == sorted(ids)
+    cut_off = [d for d in result.devices if d.stale]
+    assert 0 < len(cut_off) < 16
+    assert {d.health.state for d in cut_off} == {HealthState.UNKNOWN}
+    assert errors(result)["row_damaged"] == len(cut_off)
+    watched.clear()
+    assert watched.read().state.devices_seen == 16
+
+
+def test_bytes_that_are_not_utf8_cost_what_they_damage(watch: "Watch") -> None:
+    watched = watch(NODE)
+    ids = {d.id for d in watched.devices()}
+    watched.fault(FaultKind.TOOL_NON_UTF8)
+    result = watched.read()
+    assert {d.id for d in result.devices} == ids
+    assert not any(d.health.state is HealthState.LOST for d in result.devices)
+    assert result.state.up
+
+
+def test_a_driver_without_npus_is_no_fault(watch: "Watch") -> None:
+    watched = watch(NODE)
+    watched.fault(FaultKind.TOOL_ERROR, error="no_npus")
+    result = watched.read()
+    assert result.state.up
+    assert result.devices == ()
+    assert errors(result) == {}
+
+
+def test_a_sick_board_leaves_the_details_of_the_others(watch: "Watch") -> None:
+    watched = watch(NODE)
+    watched.fault(FaultKind.LOST, 0)
+    result = watched.until(lambda result: all(d.clocks for d in result.devices))
+    assert len(result.devices) == 7

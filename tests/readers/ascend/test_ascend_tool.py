@@ -1,0 +1,210 @@
+"""The Ascend reader on tools of a test's own: who is who, what is asked once, and what waits for whom."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.readers.ascend.errors import ErrorLog
+from accelscope.readers.ascend.smi import environment
+from accelscope.readers.contract import Paths, ReaderOptions
+
+if TYPE_CHECKING:
+    from tests.readers.ascend.conftest import Watch
+
+TABLE = """\
+| npu-smi 25.1 Version: 25.1 |
+| NPU   Name  | Health | Power(W)  Temp(C)  Hugepages-Usage(page) |
+| Chip        | Bus-Id | AICore(%)  Memory-Usage(MB)  HBM-Usage(MB) |
+| 2     910X  | OK     | 90.0  40  0 / 0 |
+| 0           | 0000:C1:00.0 | 5  0 / 0  1000 / 65536 |
+| 5     910X  | OK     | 91.0  41  0 / 0 |
+| 0           | 0000:C2:00.0 | 6  0 / 0  2000 / 65536 |
++====+
+| NPU Chip | Process id | Process name | Process memory(MB) |
+| No running processes found in NPU 2 |
++====+
+"""
+MAP = "NPU ID  Chip ID  Chip Logic ID  Chip Name\n2  0  0  Ascend 910X\n5  0  1  Ascend 910X\n"
+REFUSED = "This device does not support querying that."
+
+
+def script(table: str = TABLE, *, board: str = f"echo '{REFUSED}'", other: str = f"echo '{REFUSED}'") -> str:
+    return f"""\
+echo "$*" >> "$0.log"
+case "$*" in
+  info) cat <<'END'
+{table}END
+  ;;
+  "info -m") cat <<'END'
+{MAP}END
+  ;;
+  "info -l") printf 'NPU ID : 2\\nNPU ID : 5\\n' ;;
+  "info -t board"*) {board} ;;
+  *) {other} ;;
+esac"""
+
+
+def asked(tmp_path: Path) -> list[str]:
+    return (tmp_path / "npu-smi-0.log").read_text().splitlines()
+
+
+def wait_for(arguments: str, tmp_path: Path) -> None:
+    give_up = time.monotonic() + 10
+    while arguments not in asked(tmp_path):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("board", "ids"),
+    [
+        (
+            'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000$5\\nSerial Number : S$5\\n"',
+            ["ascend:0000000A-00000002", "ascend:0000000A-00000005"],
+        ),
+        ('printf "NPU ID : $5\\nSerial Number : S$5\\n"', ["ascend:S2-0", "ascend:S5-0"]),
+        (f"echo '{REFUSED}'", ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
+        ("exit 1", ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
+        ('printf "NPU ID : $5\\nSerial Number : NA\\n"', ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
+    ],
+    ids=["die", "serial number", "refused", "failed", "nothing told"],
+)
+def test_a_chip_is_known_by_the_most_stable_fact(watch_script: "Watch", board: str, ids: list[str]) -> None:
+    watched = watch_script(script(board=board))
+    for _ in range(2):
+        assert [d.id for d in watched.devices()] == ids
+    assert [d.index for d in watched.devices()] == [0, 1]
+
+
+def test_numbers_are_a_last_resort(watch_script: "Watch") -> None:
+    table = TABLE.replace("0000:C1:00.0", "NA").replace("0000:C2:00.0", "NA")
+    assert [d.id for d in watch_script(script(table)).devices()] == ["ascend:npu-2-0", "ascend:npu-5-0"]
+
+
+def test_two_chips_that_say_they_are_the_same_stay_two(watch_script: "Watch") -> None:
+    board = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000B\\n"'
+    ids = [d.id for d in watch_script(script(board=board)).devices()]
+    assert ids == ["ascend:0000000A-0000000B", "ascend:0000:c2:00.0"]
+
+
+def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
+    watch_script: "Watch", tmp_path: Path
+) -> None:
+    flag = tmp_path / "works"
+    board = (
+        f'[ -e {flag} ] || kill -9 $$; printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000$5\\n"'
+    )
+    watched = watch_script(script(board=board))
+    assert watched.devices() == ()
+    flag.touch()
+    assert [d.uuid for d in watched.devices()] == ["0000000A-00000002", "0000000A-00000005"]
+
+
+def test_a_tool_that_always_fails_costs_the_better_id(watch_script: "Watch") -> None:
+    watched = watch_script(script(board="kill -9 $$"))
+    assert [len(watched.devices()) for _ in range(3)] == [0, 0, 2]
+    assert watched.devices()[0].id == "ascend:0000:c1:00.0"
+
+
+def test_who_chips_are_is_asked_once(watch_script: "Watch", tmp_path: Path) -> None:
+    watched = watch_script(script(board='printf "NPU ID : $5\\nSerial Number : S$5\\n"'))
+    for _ in range(4):
+        watched.read()
+    counts = {line: asked(tmp_path).count(line) for line in asked(tmp_path)}
+    assert counts["info"] == 4
+    assert counts["info -m"] == counts["info -l"] == 1
+    assert counts["info -t board -i 2 -c 0"] == counts["info -t board -i 5 -c 0"] == 1
+
+
+def test_what_a_board_does_not_support_is_not_asked_again(watch_script: "Watch", tmp_path: Path) -> None:
+    watched = watch_script(script())
+    watched.read()
+    wait_for("info -t common -i 5", tmp_path)
+    time.sleep(1.2)  # another round
+    result = watched.read()
+    assert asked(tmp_path).count("info -t usages -i 2") == 1
+    assert {c.reason for c in result.state.errors} <= {"not_supported"}
+
+
+def test_health_is_asked_of_sick_chips_only(watch_script: "Watch", tmp_path: Path) -> None:
+    watched = watch_script(script(TABLE.replace("| 5     910X  | OK     |", "| 5     910X  | Alarm  |")))
+    watched.read()
+    wait_for("info -t health -i 5 -c 0", tmp_path)
+    assert "info -t health -i 2 -c 0" not in asked(tmp_path)
+
+
+def test_details_that_hang_keep_nobody_waiting(watch_script: "Watch") -> None:
+    watched = watch_script(script(board='printf "NPU ID : $5\\nSerial Number : S$5\\n"', other="sleep 6"))
+    watched.read()
+    time.sleep(0.3)
+    started = time.monotonic()
+    result = watched.read()
+    assert time.monotonic() - started < 5
+    assert result.state.devices_seen == 2
+
+
+def test_a_table_and_an_exit_code(watch_script: "Watch") -> None:
+    result = watch_script(script().replace("END\n  ;;", "END\n  exit 3 ;;", 1)).read()
+    assert result.state.devices_seen == 2
+    assert [(c.reason, c.count) for c in result.state.errors if c.reason == "tool_exit_code"] == [
+        ("tool_exit_code", 1)
+    ]
+
+
+def test_a_driver_that_is_not_wholly_installed_is_counted(watch_script: "Watch") -> None:
+    table = TABLE + "[WARNING]The driver package may not be completely installed, which may cause trouble.\n"
+    result = watch_script(script(table)).read()
+    assert result.state.devices_seen == 2
+    assert "driver_incomplete" in {c.reason for c in result.state.errors}
+
+
+def test_an_npu_that_is_counted_but_not_shown(watch_script: "Watch") -> None:
+    result = watch_script(script().replace("NPU ID : 5", "NPU ID : 5\\nNPU ID : 7")).read()
+    assert "npu_without_row" in {c.reason for c in result.state.errors}
+
+
+def test_half_a_line_is_not_read(watch_script: "Watch") -> None:
+    """The last row ends as a row does, but there its output breaks off."""
+    end = TABLE.index("65536 |", TABLE.index("0000:C2")) + len("65536 |")
+    watched = watch_script(f"printf '%s' '{TABLE[:end]}'")
+    assert [d.board_id for d in watched.devices()] == [2]
+
+
+def test_nothing_of_ascend_is_not_a_fault(watch_script: "Watch", tmp_path: Path) -> None:
+    state = watch_script("", npu_smi_path=str(tmp_path / "nowhere")).read().state
+    assert (state.found, state.up) == (False, False)
+    assert state.errors == ()
+
+
+def test_devices_without_their_tool_are_a_fault(watch_script: "Watch", tmp_path: Path) -> None:
+    watched = watch_script("", npu_smi_path=str(tmp_path / "nowhere"))
+    (tmp_path / "dev/davinci_manager").touch()
+    state = watched.read().state
+    assert (state.found, state.up) == (True, False)
+    assert [c.reason for c in state.errors] == ["tool_missing"]
+
+
+def test_another_tool_of_that_name_is_no_fault_where_there_is_no_ascend(watch_script: "Watch") -> None:
+    state = watch_script("echo 'npu-smi for AMD XDNA'").read().state
+    assert not state.found
+    assert state.reason is not None
+    assert "AMD" in state.reason
+
+
+def test_the_tool_finds_the_drivers_libraries() -> None:
+    options = ReaderOptions(Paths(ascend_driver=Path("/driver")), environment={"LD_LIBRARY_PATH": "/mine"})
+    folders = "/driver/lib64/driver:/driver/lib64/common:/driver/lib64:/usr/local/dcmi"
+    assert environment(options)["LD_LIBRARY_PATH"] == f"{folders}:/mine"
+    bare = ReaderOptions(Paths(ascend_driver=Path("/driver")), environment={})
+    assert environment(bare)["LD_LIBRARY_PATH"] == folders
+
+
+def test_a_million_codes_are_not_kept() -> None:
+    log = ErrorLog()
+    log.note("a", (str(n) for n in range(10_000)), 1.0)
+    log.note("a", (str(n) for n in range(10_000)), 2.0)
+    assert len(log.of("a")) == 256
+    assert {(e.count, e.last_seen) for e in log.of("a")} == {(1, 2.0)}
+    assert log.of("b") == ()

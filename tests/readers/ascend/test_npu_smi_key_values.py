@@ -1,0 +1,289 @@
+"""The `-t` commands and the map, in forms that differ from what real machines were seen to print."""
+
+import pytest
+
+from accelscope.model import Clock, EccCount, HealthState
+from accelscope.readers.ascend.parse_common import board_power_watts
+from accelscope.readers.ascend.parse_list import boards_in
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.sources import sources
+
+MIB = 2**20
+
+
+def parsed(kind: str, text: str) -> Parsed:
+    return sources()[f"npu-smi-{kind}"].parse(text, None)
+
+
+USAGES_CHIP_LAST = """\
+NPU ID                         : 7
+Chip Count                     : 2
+
+HBM Capacity(MB)               : 65536
+HBM Usage Rate(%)              : 50
+Aicore Usage Rate(%)           : 88
+Chip ID                        : 0
+
+Aicore Usage Rate(%)           : 21
+HBM Usage Rate(%)              : 25
+HBM Capacity(MB)               : 65536
+Chip ID                        : 1
+"""
+USAGES_CHIP_FIRST = """\
+NPU ID : 7
+Chip Count : 2
+Chip ID : 0
+HBM Capacity(MB) : 65536
+HBM Usage Rate(%) : 50
+Aicore Usage Rate(%) : 88
+Chip ID : 1
+Aicore Usage Rate(%) : 21
+HBM Usage Rate(%) : 25
+HBM Capacity(MB) : 65536
+"""
+
+
+@pytest.mark.parametrize("text", [USAGES_CHIP_LAST, USAGES_CHIP_FIRST])
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "\ufeff{}", "DrvMngGetConsoleLogLevel failed. (ret=4)\n{}", "# npu-smi info -t usages\n\n{}\n# "],
+)
+def test_values_go_to_their_chip(text: str, around: str) -> None:
+    for variant in (text, text.replace("\n", "\r\n"), text.replace("NPU ID", "\tNPU ID"), text.strip()):
+        found = parsed("usages", around.format(variant))
+        assert found.error is None
+        assert [(d.board_id, d.chip_id, d.utilization_ratio) for d in found.devices] == [
+            (7, 0, 0.88),
+            (7, 1, 0.21),
+        ]
+        assert [d.memory_used_bytes for d in found.devices] == [32768 * MIB, 16384 * MIB]
+
+
+def test_several_npus_in_one_text() -> None:
+    text = USAGES_CHIP_LAST + USAGES_CHIP_FIRST.replace("NPU ID : 7", "NPU ID : 8")
+    found = parsed("usages", text)
+    assert [(d.board_id, d.chip_id) for d in found.devices] == [(7, 0), (7, 1), (8, 0), (8, 1)]
+
+
+def test_without_chip_id_the_values_are_the_npus() -> None:
+    found = parsed("usages", "NPU ID : 3\nHBM Capacity(MB) : 131072\nNPU Utilization(%) : 12\n")
+    [device] = found.devices
+    assert (device.board_id, device.chip_id) == (3, None)
+    assert device.utilization_ratio == 0.12
+    assert device.memory_used_bytes is None
+
+
+def test_values_whose_chip_id_was_cut_off_belong_to_nobody() -> None:
+    cut = USAGES_CHIP_LAST[: USAGES_CHIP_LAST.rindex("Chip ID")]
+    assert [d.chip_id for d in parsed("usages", cut).devices] == [0]
+    assert parsed("usages", cut[: cut.index("Chip ID")]).error is not None
+
+
+def test_a_chip_without_ddr_has_none() -> None:
+    text = "NPU ID : 0\nDDR Capacity(MB) : 0\nDDR Usage Rate(%) : 0\nAicore Usage Rate(%) : 5\nChip ID : 0\n"
+    [device] = parsed("usages", text).devices
+    assert device.memory_total_bytes is None
+    assert [a.field for a in device.absent] == ["memory_total_bytes"]
+
+
+def test_the_310_calls_its_memory_just_that() -> None:
+    text = (
+        "NPU ID : 1\nChip Count : 1\n\nMemory Capacity(MB) : 8192\nMemory Usage Rate(%) : 25\n"
+        "Hugepages Total(page) : 15\nHugepages Usage Rate(%) : 100\nAicore Usage Rate(%) : 4\n"
+        "Memory Bandwidth Usage Rate(%) : 7\nChip ID : 0\n"
+    )
+    [device] = parsed("usages", text).devices
+    assert device.memory_used_bytes == 2048 * MIB
+    assert device.memory_utilization_ratio == 0.07
+
+
+COMMON_WITH_CONTROLLER = """\
+NPU ID : 1
+Chip Count : 2
+
+Chip ID : 0
+Aicore Freq(MHZ) : 1200
+Aicore curFreq(MHZ) : 700
+Temperature(C) : 60
+
+Chip ID : 1
+Aicore Usage Rate(%) : 4
+Temperature(C) : NA
+
+Chip Name : mcu
+Temperature(C) : 48
+NPU Real-time Power(W) : 45.2
+"""
+
+
+def test_the_boards_controller_is_no_chip() -> None:
+    found = parsed("common", COMMON_WITH_CONTROLLER)
+    first, second = found.devices
+    assert first.clocks == (Clock("aicore", hertz=7e8, max_hertz=1.2e9),)
+    assert (first.temperature_celsius, second.temperature_celsius) == (60.0, None)
+    assert (first.power_watts, second.power_watts) == (None, None)
+    assert [a.field for a in second.absent] == ["temperature_celsius"]
+
+
+def test_the_boards_power_is_what_its_controller_measures() -> None:
+    assert board_power_watts(COMMON_WITH_CONTROLLER) == 45.2
+    assert board_power_watts(COMMON_WITH_CONTROLLER.replace("45.2", "0.0")) is None
+    assert board_power_watts(USAGES_CHIP_LAST) is None
+
+
+def test_the_power_of_an_npu_counts_once() -> None:
+    text = (
+        "NPU ID : 1\nChip Count : 2\n\nChip ID : 0\nNPU Real-time Power(W) : 160.5\n"
+        "\nChip ID : 1\nNPU Real-time Power(W) : 160.5\n"
+    )
+    first, second = parsed("common", text).devices
+    assert (first.power_watts, second.power_watts) == (160.5, None)
+    assert [(a.field, a.reason.value) for a in second.absent] == [("power_watts", "shared")]
+
+
+@pytest.mark.parametrize("name", ["mcu", "MCU", "Mcu", "3559"])
+def test_what_a_controller_tells_of_its_own_board_is_refused(name: str) -> None:
+    text = f"NPU ID : 0\nChip ID : 1\nChip Name : {name}\nFirmware Version : 24.15.15\n"
+    assert parsed("board", text).error is not None
+
+
+def test_a_board_with_its_serial_number() -> None:
+    text = (
+        "NPU ID : 6\nProduct Name : IT21\nModel : NA\nManufacturer : NA\nSerial Number : 0123ABC\n"
+        "Software Version : 25.1.2\nFirmware Version : 7.7.0.1\nCompatibility : NOT SUPPORT\n"
+        "PCIe Bus Info : 0000:C1:00.0\nSlot ID : 0\nChip Count : 2\nChip Fault : 0\n"
+    )
+    [device] = parsed("board", text).devices
+    assert device.id == "ascend:0123ABC"
+    assert (device.board_id, device.chip_id) == (6, None)
+    assert (device.driver_version, device.firmware_version) == ("25.1.2", "7.7.0.1")
+
+
+@pytest.mark.parametrize(
+    ("line", "uuid"),
+    [
+        ("VDie ID : 0A000001 0B000002 0C000003", "0A000001-0B000002-0C000003"),
+        ("Die ID : 0a000001 0b000002", "0A000001-0B000002"),
+        ("Die ID : V1, 0A000001 0B000002", "0A000001-0B000002"),
+        ("VDie ID : 00000000 00000000 00000000", None),
+        ("VDie ID : NA", None),
+        ("VDie ID : something else", None),
+    ],
+)
+def test_the_number_of_the_die_is_the_chips_uuid(line: str, uuid: str | None) -> None:
+    found = parsed("board", f"NPU ID : 0\nChip ID : 1\n{line}\nNDie ID : 0F000001 0F000002\nChip Name : X\n")
+    [device] = found.devices
+    assert device.uuid == uuid
+    assert device.id == ("ascend:npu-0-1" if uuid is None else f"ascend:{uuid}")
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "codes"),
+    [
+        ("Health Status : OK\nError Code : NA\nError Information : NA\n", HealthState.OK, []),
+        ("NPU ID : 0\nHealth : OK\nError Code : NA\nError Information : NA\n", HealthState.OK, []),
+        (
+            "\tHealth Status : Warning\n\tError Code : 80E01801\n\tError Information : node type=SoC\n",
+            HealthState.WARNING,
+            ["80E01801"],
+        ),
+        (
+            "Health Status : Alarm\nError Code : 80e01801 0x81078603\nError Information : hot\n\n\t : link\n",
+            HealthState.CRITICAL,
+            ["80E01801", "81078603"],
+        ),
+        ("Health Status : NA\n", HealthState.UNKNOWN, []),
+    ],
+)
+def test_health_with_error_codes(text: str, state: HealthState, codes: list[str]) -> None:
+    [device] = parsed("health", text).devices
+    assert device.health.state is state
+    assert [(e.kind, e.code, e.count) for e in device.errors] == [("npu", code, 1) for code in codes]
+
+
+def test_what_the_driver_says_of_its_error_codes_is_the_reason() -> None:
+    text = "Health Status : Alarm\nError Code : A0 80E01801\nError Information : hot\n\n : link down\n"
+    found = parsed("health", text)
+    [device] = found.devices
+    assert device.health.reason == "the driver reports Alarm: hot; link down"
+    assert [r.line for r in found.rejected] == ["error code: A0"]
+
+
+def test_memory_errors_are_told_by_memory_and_together() -> None:
+    text = (
+        "NPU ID : 0\nChip Count : 1\n\nDDR Single Bit Error Count : 1\nDDR Double Bit Error Count : 2\n"
+        "HBM Single Bit Error Count : 10\nHBM Double Bit Error Count : 20\n"
+        "HBM Single Bit Aggregate Total Err Cnt : 100\nHBM Double Bit Aggregate Total Err Cnt : 200\n"
+        "HBM Single Bit Isolated Pages Count : 5\nDDR Single Bit Isolated Pages Count : 6\n"
+        "HBM Double Bit Next-Isolated Pages Count : 7\nChip ID : 0\n"
+    )
+    [device] = parsed("ecc", text).devices
+    assert EccCount("corrected", lifetime=False, count=11) in device.ecc
+    assert EccCount("uncorrected", lifetime=False, count=22) in device.ecc
+    assert EccCount("corrected", lifetime=True, count=100) in device.ecc
+    assert EccCount("uncorrected", lifetime=False, count=20, block="hbm") in device.ecc
+    assert EccCount("uncorrected", lifetime=False, count=2, block="ddr") in device.ecc
+    assert device.retired_pages == (EccCount("corrected", lifetime=True, count=11),)
+
+
+def test_the_310_has_one_memory() -> None:
+    text = "NPU ID : 0\nSingle-bit Error Count : 3\nDouble-bit Error Count : 4\nChip ID : 2\n"
+    [device] = parsed("ecc", text).devices
+    assert device.ecc == (
+        EccCount("corrected", lifetime=False, count=3),
+        EccCount("uncorrected", lifetime=False, count=4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "chips"),
+    [
+        ("NPU ID  Chip ID  Chip Logic ID  Chip Name\n3 0 5 Ascend 910X\n3 1 - Mcu\n", [(3, 0, 5, None)]),
+        (
+            " NPU ID Chip ID Chip Logic ID Chip Phy-ID Chip Name\n 0 0 0 8 Ascend910\n 0 1 1 9 Ascend910\n"
+            " 0 2 - - Mcu\n 0 3 - - 3559\n",
+            [(0, 0, 0, 8), (0, 1, 1, 9)],
+        ),
+        (
+            "NPU ID   Slot ID   Chip ID   Chip Phy-ID   Chip Name\n5   22   0   7   Ascend950PR\n",
+            [(5, 0, None, 7)],
+        ),
+    ],
+)
+def test_the_map_is_read_by_its_columns(text: str, chips: list[tuple[int, ...]]) -> None:
+    found = parsed("map", f"DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n{text}")
+    assert [(d.board_id, d.chip_id, d.index, d.physical_id) for d in found.devices] == chips
+    assert found.rejected == ()
+
+
+def test_a_line_of_the_map_that_is_none_is_rejected() -> None:
+    found = parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n0 0\nx 0 0 Ascend\n1 0 1 Ascend\n")
+    assert [d.board_id for d in found.devices] == [1]
+    assert [r.reason for r in found.rejected] == ["not_a_row", "not_a_row"]
+
+
+def test_processes_go_to_their_chip() -> None:
+    text = (
+        "NPU ID : 2\nChip Count : 2\n\nNo process in device.\nChip ID : 0\n\nGet pid name failed.\n"
+        "Process id:77 Process name:                  Process memory(MB):48\n"
+        "Process id:78 Process name:a b c             Process memory(MB):NA\nChip ID : 1\n"
+    )
+    found = parsed("proc-mem", text)
+    assert [d.chip_id for d in found.devices] == [0, 1]
+    assert [(p.pid, p.device, p.name, p.memory_bytes) for p in found.processes] == [
+        (77, "ascend:npu-2-1", None, 48 * MIB),
+        (78, "ascend:npu-2-1", "a b c", None),
+    ]
+    assert found.rejected == ()
+
+
+def test_a_chip_without_processes_is_no_error() -> None:
+    for text in ("NPU ID : 2\nNo process in device.\n", "\tNo process in device.\n"):
+        found = parsed("proc-mem", text)
+        assert found.error is None
+        assert found.processes == ()
+
+
+def test_the_list_tells_which_npus_there_are() -> None:
+    assert boards_in("Total Count : 2\n\n  NPU ID : 4\nChip Count : 1\n\nNPU ID : 32768\n") == {4, 32768}
+    assert boards_in("dcmi module initialize failed. ret is -8005\n") == frozenset()

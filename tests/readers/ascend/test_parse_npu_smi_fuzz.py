@@ -1,0 +1,161 @@
+"""Whatever text comes, a parser of npu-smi answers, soon, and with nothing that is not in the text."""
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from accelscope.model.wire import plain
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.sources import sources
+
+SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
+SOURCES = [name for name in sources() if name.startswith("npu-smi")]
+
+NUMBERS = st.one_of(
+    st.integers(-5, 10**21).map(str),
+    st.floats(allow_nan=True, allow_infinity=True).map(str),
+    st.sampled_from(["0", "1", "-", "NA", "4294967295", "1e999", "0x1F", "٣", "²", "1_000", "0.0"]),
+)
+PAIRS = st.tuples(NUMBERS, st.sampled_from([" / ", "/ ", "/", " /", "//"]), NUMBERS).map("".join)
+CELLS = st.one_of(
+    NUMBERS,
+    PAIRS,
+    st.lists(st.one_of(NUMBERS, PAIRS), max_size=4).map("  ".join),
+    st.tuples(NUMBERS, st.sampled_from(["910B3", "Ascend910", "310"])).map("     ".join),
+    st.sampled_from(
+        ["OK", "Alarm", "UNKNOWN", "0000:C1:00.0", "NA", "", "No running processes found in NPU 0"]
+    ),
+    st.text(max_size=15),
+)
+HEADERS = st.sampled_from(
+    [
+        "| NPU   Name | Health | Power(W)  Temp(C)  Hugepages-Usage(page)|",
+        "| Chip  Phy-ID | Bus-Id | AICore(%)  Memory-Usage(MB)  HBM-Usage(MB) |",
+        "| Chip  Device | Bus-Id | AICore(%)  Memory-Usage(MB) |",
+        "| NPU ID | Name | Health | Power(W)  Temp(C)  Hugepages-Usage(page) |",
+        "|        |      | Bus-Id | NPU Util(%)  Memory-Usage(MB)  HBM-Usage(MB) |",
+        "| NPU     Chip | Process id | Process name | Process memory(MB) |",
+        "| npu-smi 1 Version: 2 |",
+        "+===+",
+    ]
+)
+MESSAGES = st.sampled_from(
+    [
+        "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)",
+        "dcmi module initialize failed. ret is -8005",
+        "This device does not support querying ecc.",
+        "Get pid name failed.",
+        "No process in device.",
+    ]
+)
+TABLES = st.lists(
+    st.one_of(HEADERS, st.lists(CELLS, max_size=5).map(lambda cells: f"| {' | '.join(cells)} |"), MESSAGES),
+    max_size=14,
+).map("\n".join)
+KEYS = st.sampled_from(
+    [
+        *("NPU ID", "Chip ID", "Chip Count", "Chip Name", "Serial Number", "VDie ID", "PCIe Bus Info"),
+        *("HBM Capacity(MB)", "HBM Usage Rate(%)", "DDR Capacity(MB)", "DDR Usage Rate(%)"),
+        *("Aicore Usage Rate(%)", "NPU Utilization(%)", "Aicore curFreq(MHZ)", "Temperature(C)"),
+        *("NPU Real-time Power(W)", "Health Status", "Error Code", "Error Information"),
+        *("HBM Single Bit Error Count", "DDR Double Bit Isolated Pages Count", "Software Version"),
+    ]
+)
+KEY_VALUES = st.lists(
+    st.one_of(
+        st.tuples(KEYS, st.one_of(CELLS, st.sampled_from(["mcu", "80E01801 81078603"]))).map(" : ".join),
+        st.tuples(NUMBERS, CELLS, NUMBERS).map(
+            lambda c: f"Process id:{c[0]} Process name:{c[1]}   Process memory(MB):{c[2]}"
+        ),
+        MESSAGES,
+    ),
+    max_size=16,
+).map("\n".join)
+MAPS = st.lists(
+    st.one_of(
+        st.just("NPU ID   Chip ID   Chip Logic ID   Chip Phy-ID   Chip Name"),
+        st.lists(st.one_of(NUMBERS, st.sampled_from(["Mcu", "Ascend 910B"])), max_size=6).map("   ".join),
+    ),
+    max_size=10,
+).map("\n".join)
+TEXTS = st.one_of(st.text(), TABLES, KEY_VALUES, MAPS)
+
+HEAD = (
+    "| NPU   Name | Health | Power(W)  Temp(C)  Hugepages-Usage(page)|\n"
+    "| Chip       | Bus-Id | AICore(%)  Memory-Usage(MB)  HBM-Usage(MB) |\n"
+)
+HOSTILE = {
+    "bars": "|" * 4_000_000,
+    "a line of bars in a table": HEAD + "|" * 3000,
+    "lines of bars": HEAD + ("|" * 60 + "\n") * 20_000,
+    "blanks in a cell": HEAD + "| " + " " * 3900 + "|\n" * 200,
+    "slashes": HEAD + "| 0 x | OK | " + "/ " * 1900 + "|\n" + "| 0 | 0000:01:00.0 | " + "1/" * 1900 + "|\n",
+    "headers": HEAD * 20_000,
+    "a million lines": "x\n" * 1_000_000,
+    "keys": "Aicore Usage Rate(%) : 1\n" * 200_000,
+    "chips": "Aicore Usage Rate(%) : 1\nChip ID : 0\n" * 30_000,
+    "rows": HEAD
+    + "".join(f"| {n} x | OK | 1 2 0 / 0 |\n| 0 | 0000:01:00.0 | 1 0 / 0 1 / 2 |\n" for n in range(20_000)),
+    "colons": ":" * 1_000_000,
+    "lines of colons": " : \n" * 200_000,
+    "digits": "9" * 1_000_000,
+    "a value of digits": "NPU ID : " + "9" * 1_000_000 + "\nError Code : " + "F" * 1_000_000,
+    "codes": "Health Status : Alarm\nError Code : " + "80E01801 " * 200,
+    "processes": "NPU ID : 0\n" + "Process id:1 Process name:" * 200_000,
+    "messages": "dcmi module initialize failed. ret is -8005\n" * 50_000,
+    "almost messages": "fail " * 1_000_000,
+    "map": "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "0 0 0 x\n" * 50_000,
+    "wide map": "NPU ID " * 100_000 + "\n" + "0 " * 100_000,
+    "no lines": "|" + "a" * 1_000_000 + "|",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@given(text=TEXTS)
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
+    assert_from_the_text(sources()[source].parse(text, None), text)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
+    started = time.monotonic()
+    parsed = sources()[source].parse(HOSTILE[kind], None)
+    assert time.monotonic() - started < SOON_SECONDS
+    assert len(parsed.devices) <= 4096
+    assert len(parsed.processes) <= 100_000
+    assert len(parsed.rejected) <= 101
+    assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
+
+
+def assert_from_the_text(parsed: Parsed, text: str) -> None:
+    """No number out of nowhere: every value is finite and not negative, save temperatures; numbers of devices
+    and processes are digits of the text; and all of it can be written as JSON values."""
+    plain(parsed)
+    assert (parsed.error is not None) or parsed.devices or parsed.processes or "process" in text.casefold()
+    digits = {d.lstrip("0") or "0" for d in re.findall(r"[0-9]+", text)}
+    for name, value in numbers(parsed):
+        assert math.isfinite(value)
+        assert value >= 0 or "celsius" in name
+        if name in ("pid", "board_id", "chip_id", "physical_id", "index", "device_index"):
+            assert str(value) in digits
+    if not digits:
+        assert not list(numbers(parsed))
+
+
+def numbers(thing: object, name: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(thing, tuple):
+        for item in thing:
+            yield from numbers(item, name)
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        for field in fields(thing):
+            yield from numbers(getattr(thing, field.name), field.name)
+    elif isinstance(thing, int | float) and not isinstance(thing, bool):
+        yield name, thing

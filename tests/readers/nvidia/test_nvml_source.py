@@ -1,0 +1,109 @@
+"""The NVML source over a library and a driver that change under it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.readers.nvidia.reader import NvidiaReader
+from accelscope.simulate import SimulatedNode, load_node, read_node
+from accelscope.simulate.faults import Fault, FaultKind
+
+MIG = """
+node: changing
+seed: 7
+nvidia:
+  driver_version: "590.48.01"
+  devices:
+    - {model: h100-80gb, mig: [3g.40gb, 3g.40gb]}
+"""
+WHOLE = MIG.replace(", mig: [3g.40gb, 3g.40gb]", "")
+
+
+def paths_of(node: SimulatedNode) -> Paths:
+    settings = node.agent_settings()
+    return Paths(
+        proc=Path(settings["proc_root"]),
+        sys=Path(settings["sys_root"]),
+        nvml_library=settings["nvml_library"],
+        nvidia_smi=settings["nvidia_smi_path"],
+    )
+
+
+def mapped(name: str) -> list[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({line.partition("/")[2] for line in lines if name in line})
+
+
+def test_a_replaced_library_is_loaded_anew(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    source = NvmlSource(paths_of(node))
+    assert len(source.survey().keys) == 4
+    library = Path(paths_of(node).nvml_library)
+    shutil.copy(library, tmp_path / "new")
+    (tmp_path / "new").replace(library)
+    assert len(source.survey().keys) == 4
+    assert not [path for path in mapped(str(tmp_path)) if "deleted" in path]
+    source.close()
+    assert mapped(str(tmp_path)) == []
+
+
+def test_a_removed_library_is_noticed(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    source = NvmlSource(paths_of(node))
+    source.survey()
+    Path(paths_of(node).nvml_library).unlink()
+    with pytest.raises(DriverAbsent):
+        source.survey()
+
+
+def test_instances_come_and_go_without_a_restart(tmp_path: Path) -> None:
+    cut = SimulatedNode(read_node(MIG), tmp_path / "node")
+    cut.build()
+    source = NvmlSource(paths_of(cut))
+    [key] = source.survey().keys
+    device = source.read(key).device
+    assert device.mig_enabled
+    assert len(device.partitions) == 2
+    assert device.utilization_ratio is None
+
+    whole = SimulatedNode(read_node(WHOLE), tmp_path / "node")
+    whole.build()
+    [key] = source.survey().keys
+    device = source.read(key).device
+    assert not device.mig_enabled
+    assert device.partitions == ()
+    assert device.utilization_ratio is not None
+    source.close()
+
+
+def test_keys_are_other_ones_when_the_enumeration_changes(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    source = NvmlSource(paths_of(node))
+    before = source.survey()
+    node.set_faults([Fault(kind=FaultKind.VANISHED, device=0)])
+    node.write(1.0)
+    after = source.survey()
+    assert not set(before.keys) & set(after.keys)
+    assert before.expected == 4
+    source.close()
+
+
+def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
+    node.write(1.0)
+    (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)
+    paths = paths_of(node)
+    empty = Paths(
+        proc=paths.proc, sys=tmp_path / "sys", nvml_library=paths.nvml_library, nvidia_smi=paths.nvidia_smi
+    )
+    reader = NvidiaReader(ReaderOptions(empty))
+    with pytest.raises(DriverAbsent):
+        reader.survey()

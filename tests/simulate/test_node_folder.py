@@ -1,0 +1,89 @@
+"""Files of a node's folder: brought to what is wanted, whatever was there, with reads that fail or hang."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from accelscope.simulate.folder import Blocking, Content, Folder, Link, Tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path, ("sys", "proc"))
+
+
+def shown(root: Path) -> dict[str, object]:
+    """All that is under the root and no empty folder beside it."""
+    found: dict[str, object] = {}
+    for place, folders, files in os.walk(root):
+        for name in (*files, *folders):
+            path = Path(place, name)
+            key = path.relative_to(root).as_posix()
+            if path.is_symlink():
+                found[key] = Link(str(path.readlink()))
+            elif path.is_fifo():
+                found[key] = Blocking()
+            elif path.is_file():
+                found[key] = path.read_bytes()
+            elif not any(path.iterdir()):
+                found[key] = Folder()
+    return found
+
+
+STATES: list[dict[str, Content]] = [
+    {"sys/a": "1\n", "sys/b/c": b"\xff", "sys/b/d/e": "2\n", "proc/1/comm": "x\n"},
+    {"sys/a": Blocking(), "sys/b": Link("nowhere"), "sys/n/o": Folder()},
+    {"sys/a": Folder(), "sys/b/c": Link("../a"), "sys/n/o/p": "deeper\n"},
+    {"sys/a/inside": "3\n", "sys/b": "now a file\n", "sys/n": Blocking()},
+    {"sys/a": Link("b"), "sys/b": Blocking(), "sys/n": "4\n"},
+    {},
+]
+
+
+@pytest.mark.parametrize("afresh", [False, True], ids=["by the same", "by another"])
+def test_any_state_follows_any_other(tmp_path: Path, afresh: bool) -> None:
+    for before in STATES:
+        for after in STATES:
+            tree = Tree(tmp_path, ("sys", "proc"))
+            tree.bring_to(before)
+            if afresh:  # as after a restart: what is there is found, not known
+                tree = Tree(tmp_path, ("sys", "proc"))
+            tree.bring_to(after)
+            wanted = {name: text.encode() if isinstance(text, str) else text for name, text in after.items()}
+            assert shown(tmp_path) == wanted
+
+
+def test_what_is_unchanged_is_left_alone(tree: Tree, tmp_path: Path) -> None:
+    wanted: dict[str, Content] = {"sys/a": "1\n", "sys/link": Link("a"), "sys/wait": Blocking()}
+    tree.bring_to(wanted)
+    before = {name: (tmp_path / name).lstat().st_ino for name in wanted}
+    tree.bring_to({**wanted, "sys/b": "2\n"})
+    assert {name: (tmp_path / name).lstat().st_ino for name in wanted} == before
+
+
+@pytest.mark.parametrize("content", [Link("nowhere"), Folder()], ids=["dangling", "folder"])
+def test_reads_that_fail(tree: Tree, tmp_path: Path, content: Content) -> None:
+    tree.bring_to({"sys/temp1_input": content})
+    with pytest.raises(OSError, match=r"No such file|Is a directory"):
+        (tmp_path / "sys/temp1_input").read_text()
+
+
+@pytest.mark.parametrize(
+    ("then", "got"), [({"sys/temp1_input": "45000\n"}, "45000\n"), ({}, "")], ids=["replaced", "removed"]
+)
+@pytest.mark.parametrize("afresh", [False, True], ids=["by the same", "by another"])
+def test_a_read_blocks_until_the_file_can_be_read_or_is_gone(
+    tree: Tree, tmp_path: Path, then: dict[str, Content], got: str, afresh: bool
+) -> None:
+    path = tmp_path / "sys/temp1_input"
+    tree.bring_to({"sys/temp1_input": Blocking()})
+    results: list[str] = []
+    reader = threading.Thread(target=lambda: results.append(path.read_text()), daemon=True)
+    reader.start()
+    reader.join(0.2)
+    assert reader.is_alive()
+    (Tree(tmp_path, ("sys", "proc")) if afresh else tree).bring_to(then)
+    reader.join(20)
+    assert results == [got]
