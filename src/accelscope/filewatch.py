@@ -5,12 +5,28 @@ ConfigMap or Secret mount points `..data` at a new folder). Polling sees all of 
 change behind a symlink, and a few `stat` calls every few seconds cost nothing.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 _READ_LIMIT = 1 << 20  # bytes that are compared; files of this kind are far smaller
 
 _Signature = tuple[str, int, int, int, int, int]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open for reading without ever waiting: a pipe in the place of a file would hold the caller for good.
+    Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return open(descriptor, "rb")  # noqa: PTH123 - of a descriptor; the caller closes it
 
 
 class FileWatch:
@@ -53,7 +69,7 @@ class FileWatch:
     def _read(self) -> int | None:
         """Python's own keyed 64-bit hash: hashlib would load OpenSSL, some 2 MiB, to compare two files."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 return hash(file.read(_READ_LIMIT))
         except OSError:
             return None

@@ -8,6 +8,7 @@ writes them anew. Time is fixed, self-metrics are left out.
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ import pytest
 
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
+from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.processes import ProcessTable
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import Snapshot
+from accelscope.model import Snapshot, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, plain, read_snapshot, snapshot_document
-from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.nvidia.reader import NvidiaReader
+from accelscope.readers.contract import ReaderOptions
+from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node, ready_made
 
 PAGES = Path(__file__).parent / "golden"
@@ -36,21 +38,23 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     """What the agent makes of a ready-made node at a fixed time."""
     node = SimulatedNode(load_node(name), folder)
     node.build()
-    settings = node.agent_settings()
-    paths = Paths(
-        proc=Path(settings["proc_root"]),
-        sys=Path(settings["sys_root"]),
-        dev=Path(settings["dev_root"]),
-        nvml_library=settings["nvml_library"] if library else str(folder / "no-library"),
-        nvidia_smi=settings["nvidia_smi_path"],
-    )
+    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
+    paths = settings.paths if library else replace(settings.paths, nvml_library=str(folder / "no-library"))
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
     changed = threading.Condition()
-    reader = NvidiaReader(ReaderOptions(paths), clock=lambda: WALL_CLOCK)
-    runner = Runner(reader, deadlines=Deadlines(30, 30, 60), changed=changed, clock=lambda: WALL_CLOCK)
+    options = ReaderOptions(paths, tool_interval_seconds=0, clock=lambda: WALL_CLOCK)
+    runners = [
+        Runner(
+            open_reader(Vendor(vendor), options),
+            deadlines=Deadlines(30, 30, 60),
+            changed=changed,
+            clock=lambda: WALL_CLOCK,
+        )
+        for vendor in node.spec.vendors
+    ]
     collector = Collector(
-        [runner],
+        runners,
         ProcessTable(paths.proc, users),
         node=name,
         version="golden",
@@ -78,12 +82,12 @@ def compare(page: str, golden: Path) -> None:
 
 
 @nodes
-def test_page_through_the_library(name: str, tmp_path: Path) -> None:
+def test_page(name: str, tmp_path: Path) -> None:
     snapshot = collect(name, tmp_path)
     compare(Exposition(deny=("accelscope_*",)).render(snapshot).text.decode(), PAGES / f"{name}.prom")
 
 
-@nodes
+@pytest.mark.parametrize("name", ready_made("nvidia"))
 def test_page_through_the_tool(name: str, tmp_path: Path) -> None:
     snapshot = collect(name, tmp_path, library=False)
     assert snapshot.readers[0].source == "nvidia-smi"

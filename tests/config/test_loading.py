@@ -367,7 +367,7 @@ def test_help_shows_defaults_and_variables(capsys: pytest.CaptureFixture[str]) -
         parse("--help")
     text = " ".join(capsys.readouterr().out.split())
     assert "--exporter-port PORT Port of the server. Default: 9400. Environment: EXPORTER_PORT." in text
-    assert "give or take 5%. Default: 10s. Environment: INTERVAL." in text
+    assert "give or take 5%. Default: 10s. Environment: INTERVAL, COLLECT_INTERVAL." in text
     assert "Whether processes are read. --no-processes turns it off. Default: true." in text
     assert "--poll-seconds" not in text
     assert "--ratios" not in text

@@ -239,7 +239,11 @@ class AgentSettings:
             raise ConfigError("--tls-client-ca needs --tls-certificate and --tls-key")
         taken = sorted(_TAKEN_LABELS & self.labels.keys())
         if taken:
-            raise ConfigError(f"--labels: {', '.join(taken)} is a label that accelerator_info has already")
+            raise ConfigError(
+                f"--labels: {', '.join(taken)} is taken: AccelScope or Prometheus sets that label"
+            )
+        if not self.readers:
+            raise ConfigError(f"--readers: name at least one of {', '.join(VENDORS)}")
         conflict = dialects.conflict(self.dialect)
         if conflict is not None:
             raise ConfigError(f"--dialect: {conflict}")

@@ -75,7 +75,7 @@ def _flag_help(declared: Setting) -> str:
         facts.append(f"--no-{flag_name(declared.name)[2:]} turns it off.")
     if declared.default_text:
         facts.append(f"Default: {declared.default_text}.")
-    facts.append(f"Environment: {environment_name(declared.name)}.")
+    facts.append(f"Environment: {', '.join((environment_name(declared.name), *declared.env_aliases))}.")
     return " ".join(facts).replace("%", "%%")
 
 
@@ -161,12 +161,19 @@ def _given(
 
 def _parsed(declared: Setting, given: _Given) -> Any:
     kind = declared.kind
+    if not given.from_file and not str(given.node).isprintable() and _has_surrogates(str(given.node)):
+        raise ConfigError(f"{given.spelling}: the value is not UTF-8")
     try:
         return kind.parse_node(given.node) if given.from_file else kind.parse(str(given.node))
     except BadValue as error:
         detail = "" if declared.secret or not str(error) else f"; {error}"
         problem = f"{_shown(declared, given)} is not {kind.allowed}{detail}"
         raise ConfigError(f"{given.spelling}: {problem}") from None
+
+
+def _has_surrogates(text: str) -> bool:
+    """Bytes of the command line or the environment that are not UTF-8 reach Python as lone surrogates."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _shown(declared: Setting, given: _Given) -> str:

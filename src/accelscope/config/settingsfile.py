@@ -15,6 +15,7 @@ from yaml.events import Event
 
 from accelscope.config.declaration import ConfigError
 from accelscope.config.kind import Node, quoted
+from accelscope.filewatch import open_regular
 
 SIZE_LIMIT = 1 << 20  # bytes
 _DEPTH_LIMIT = 32
@@ -30,7 +31,7 @@ class Entry:
 def read_settings_file(path: str) -> dict[str, Entry]:
     """Raises ConfigError that names the file, and the line where there is one."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             content = file.read(SIZE_LIMIT + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -21,7 +21,8 @@ class Latest(Generic[T]):
 
 
 class Background(Generic[T]):
-    """Runs `source` every `period_seconds` in a thread of its own, from the first `latest()` on."""
+    """Runs `source` every `period_seconds` in a thread of its own, from the first `latest()` on. With a
+    period of 0 it runs when it is asked, in the thread that asks: for tests, and to read once."""
 
     def __init__(
         self,
@@ -43,16 +44,18 @@ class Background(Generic[T]):
         self._failures: list[str] = []
 
     def latest(self) -> Latest[T]:
-        """What the last run brought, unless it is too old. Never waits."""
+        """What the last run brought, unless it is too old. Never waits, unless the period is 0."""
+        if self._period == 0:
+            self._run_once()
         with self._lock:
-            if self._thread is None and not self._stop.is_set():
+            if self._thread is None and self._period > 0 and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             failures, self._failures = tuple(self._failures), []
             if self._taken_at is None:
                 return Latest(failures=failures)
             age = self._monotonic() - self._taken_at
-            kept = age <= _PERIODS_KEPT * self._period
+            kept = self._period == 0 or age <= _PERIODS_KEPT * self._period
             return Latest(self._value if kept else None, age, failures)
 
     def close(self) -> None:
@@ -61,12 +64,15 @@ class Background(Generic[T]):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                value = self._source()
-            except ReaderError as error:
-                with self._lock:
-                    self._failures.append(error.reason)
-            else:
-                with self._lock:
-                    self._value, self._taken_at = value, self._monotonic()
+            self._run_once()
             self._stop.wait(self._period)
+
+    def _run_once(self) -> None:
+        try:
+            value = self._source()
+        except ReaderError as error:
+            with self._lock:
+                self._failures.append(error.reason)
+        else:
+            with self._lock:
+                self._value, self._taken_at = value, self._monotonic()

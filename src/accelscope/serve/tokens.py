@@ -6,7 +6,7 @@ import logging
 from _operator import _compare_digest as equal_in_constant_time
 from pathlib import Path
 
-from accelscope.filewatch import FileWatch
+from accelscope.filewatch import FileWatch, open_regular
 from accelscope.serve.error import ServeError
 from accelscope.serve.message import Request
 
@@ -50,7 +50,7 @@ class TokenFile:
 
 def _read(path: Path) -> tuple[bytes, ...]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(_SIZE_LIMIT + 1)
     except OSError as error:
         raise ServeError(f"token file {path}: {error.strerror or error}") from error

@@ -521,6 +521,13 @@ def test_a_card_whose_pci_device_is_gone_is_lost(tmp_path: Path) -> None:
         reader.read("rngd-npu1")
 
 
+def test_a_bus_that_shows_nothing_loses_no_card(tmp_path: Path) -> None:
+    """As in a container to which only the driver's own folders were given."""
+    write(tmp_path, rngd(0, RNGD_AT))
+    shutil.rmtree(tmp_path / "sys/bus/pci/devices" / RNGD_AT)
+    assert only(FuriosaReader(options(tmp_path))).health.state is HealthState.OK
+
+
 def test_cards_move_up_but_keep_their_ids(tmp_path: Path) -> None:
     write(tmp_path, rngd(0, RNGD_AT) | rngd(1, "0000:45:00.0", atr_error=ATR_ERROR.format(axi_post=2)))
     reader = FuriosaReader(options(tmp_path), clock=lambda: 7.0)

@@ -122,4 +122,4 @@ def _is_on(process: Process, device: Device, *, alone: bool) -> bool:
 
 
 def open_reader(options: ReaderOptions) -> AmdReader:
-    return AmdReader(options)
+    return AmdReader(options, clock=options.clock)

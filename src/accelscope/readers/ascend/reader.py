@@ -208,7 +208,7 @@ class AscendReader:
 
 
 def open_reader(options: ReaderOptions) -> AscendReader:
-    return AscendReader(options)
+    return AscendReader(options, clock=options.clock)
 
 
 def _chip(device: Device) -> Chip:

@@ -59,7 +59,7 @@ class CardReader:
         alive = attributes.value(folder / alive_file, "health", sysfs_text.flag)
         attributes.absent.pop("health", None)  # an unknown health speaks for itself
         counts = attributes.value(folder / "atr_error", "errors", sysfs_text.error_counts)
-        uptime = attributes.value(folder / "heartbeat", "uptime_seconds", sysfs_text.whole)
+        uptime = attributes.value(folder / "heartbeat", "uptime_seconds", cells.count)
         device = self._sys / "bus/pci/devices" / (card.pci_address or "unknown")
         sensors = self._hwmon.read(device, attributes)
         cores, clocks = self._cores(entry, attributes, memory)

@@ -45,7 +45,12 @@ class Hwmon:
         """Of one PCI device's folder."""
         found: list[tuple[_Place, float]] = []
         for folder in _folders(device / "hwmon"):
-            for place in self._places(folder, attributes):
+            try:
+                places = self._places(folder, attributes)
+            except OSError:
+                attributes.absent["sensors"] = AbsenceReason.LOST  # it went away while it was looked at
+                continue
+            for place in places:
                 field = f"{_FIELDS[place.kind]}.{place.label}"
                 number = attributes.value(folder / place.file, field, whole)
                 if number is not None:

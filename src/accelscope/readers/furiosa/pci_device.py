@@ -12,8 +12,13 @@ _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def is_gone(devices: Path, address: str) -> bool:
-    """The bus is shown, and the device is not on it any more."""
-    return devices.is_dir() and not (devices / address).is_dir()
+    """The bus is shown, and the device is not on it any more. A container may show an empty one."""
+    if (devices / address).is_dir():
+        return False
+    try:
+        return any(devices.iterdir())
+    except OSError:
+        return False
 
 
 def numa_node(device: Path, attributes: Attributes) -> int | None:

@@ -48,4 +48,4 @@ class FuriosaReader:
 
 
 def open_reader(options: ReaderOptions) -> FuriosaReader:
-    return FuriosaReader(options)
+    return FuriosaReader(options, clock=options.clock)

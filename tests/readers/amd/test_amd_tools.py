@@ -1,0 +1,96 @@
+"""Where the driver shows no files, its tools are all there is."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.readers.amd.amd_tree import lay_out_gpu, write
+
+from accelscope.model import HealthState
+
+if TYPE_CHECKING:
+    from tests.readers.amd.conftest import Watch
+
+STATIC = [
+    {
+        "gpu": n,
+        "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": f"0x{n + 17:X}"},
+        "bus": {"bdf": f"0000:0{n}:00.0"},
+        "driver": {"version": "6.14.14"},
+    }
+    for n in range(2)
+]
+METRIC = [{"gpu": n, "power": {"socket_power": {"value": 100 + n, "unit": "W"}}} for n in range(2)]
+PROCESS = [
+    {"gpu": 1, "process_list": [{"process_info": {"pid": 7, "mem_usage": {"value": 5, "unit": "MB"}}}]}
+]
+ROCM = {
+    "card0": {"Unique ID": "0xab", "GPU use (%)": "60", "Temperature (Sensor junction) (C)": "61.0"},
+    "system": {"Driver version": "5.7", "PID9": "train, 1, 4096, 0, 50"},
+}
+
+
+def answers(folder: Path, **documents: object) -> str:
+    """A script that prints the document of its first argument."""
+    for name, document in documents.items():
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    return f'cat "{folder}/$1.json" 2>/dev/null || echo "[]"'
+
+
+def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    script = answers(tmp_path, static=STATIC, metric=METRIC, process=PROCESS)
+    watched = watch_folder(amd_smi=script)
+    assert watched.read().state.found
+    result = watched.with_tool()
+    assert result.state.source == "amd-smi"
+    assert result.state.driver_version == "6.14.14"
+    assert [(d.id, d.power_watts, d.model) for d in result.devices] == [
+        ("amd:0x11", 100.0, "AMD Instinct MI300X"),
+        ("amd:0x12", 101.0, "AMD Instinct MI300X"),
+    ]
+    assert result.devices[0].health.state is HealthState.OK
+    [process] = result.processes
+    assert (process.pid, process.device, process.memory_bytes) == (7, "amd:0x12", 5 * 2**20)
+
+
+def test_rocm_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
+    write(tmp_path, {"dev/kfd": "", "rocm.json": json.dumps(ROCM)})
+    result = watch_folder(rocm_smi=f"cat {tmp_path}/rocm.json").with_tool()
+    [device] = result.devices
+    assert (device.id, device.utilization_ratio, device.temperature_celsius) == ("amd:0xab", 0.6, 61.0)
+    [process] = result.processes
+    assert (process.pid, process.device, process.utilization_ratio) == (9, "amd:0xab", 0.5)
+
+
+def test_a_tool_without_a_driver_is_not_even_run(tmp_path: Path, watch_folder: "Watch") -> None:
+    result = watch_folder(amd_smi=f"touch {tmp_path}/was-run").read()
+    assert not result.state.found
+    assert not (tmp_path / "was-run").exists()
+
+
+@pytest.mark.parametrize("key", ["bus", "none"])
+def test_a_tools_gpu_is_joined_by_its_place_on_the_bus(
+    tmp_path: Path, watch_folder: "Watch", key: str
+) -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "unique_id": "77"}, pci="0000:01:00.0")
+    static = [entry if key == "bus" else {**entry, "bus": "N/A"} for entry in STATIC]
+    watched = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC))
+    [device] = watched.with_tool().devices
+    assert device.id == "amd:0x77"
+    assert device.utilization_ratio == 0.05
+    assert (device.power_watts, device.model) == (
+        (101.0, "AMD Instinct MI300X") if key == "bus" else (None, None)
+    )
+
+
+def test_a_tools_answer_is_dropped_when_it_is_too_old(tmp_path: Path, watch_folder: "Watch") -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
+    script = answers(tmp_path, static=STATIC, metric=METRIC)
+    watched = watch_folder(amd_smi=script)
+    assert watched.with_tool().devices[0].power_watts == 101.0
+    (tmp_path / "metric.json").write_text("nonsense")
+    result = watched.until(lambda r: r.state.source == "sysfs")
+    assert result.devices[0].power_watts is None
+    assert "unrecognized" in {counted.reason for counted in result.state.errors}
