@@ -202,3 +202,26 @@ def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(b"accelscope capture: --exporter-port")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_node_of_all_vendors(tmp_path: Path) -> None:
+    mixed = SimulatedNode(load_node("mixed"), tmp_path / "node")
+    mixed.build(500.0)
+    files = []
+    for name, options in (("masked.tar.gz", []), ("bare.tar.gz", ["--no-mask"])):
+        done = run(mixed, f"--output={name}", *options, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        files.append(unpacked(tmp_path / name))
+    masked, bare = files
+    manifest = json.loads(masked["manifest.json"])
+    assert set(manifest["vendors"]) == {"nvidia", "amd", "ascend", "furiosa"}
+    known = sources()
+    whole = "\n".join(masked.values()).lower()
+    for entry in manifest["files"]:
+        if entry["source"] not in known or not entry["path"]:
+            continue
+        before, after = (known[entry["source"]].parse(one[entry["path"]], None) for one in (bare, masked))
+        assert _numbers(plain(after.devices)) == _numbers(plain(before.devices)), entry["source"]
+        assert _numbers(plain(after.processes)) == _numbers(plain(before.processes)), entry["source"]
+        secrets = {told.lower() for d in before.devices for told in (d.uuid, d.serial) if told}
+        assert not [secret for secret in secrets if secret in whole], entry["source"]

@@ -55,7 +55,7 @@ class Both:
         return [(ids[view["uuid"]], view) for view in self.nvitop["devices"] if "lost" not in view]
 
 
-@pytest.fixture(scope="module", params=ready_made())
+@pytest.fixture(scope="module", params=ready_made("nvidia"))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp(request.param)
     node = SimulatedNode(load_node(request.param), folder / "node")

@@ -27,7 +27,7 @@ ADDRESS = "0000:c1:00.0"
 REASONS = [
     *("driver_absent", "library_absent", "library_missing", "no_permission", "driver_in_use", "upgrading"),
     *("not_ready", "driver_timeout", "driver_error", "query_failed", "other_tool", "unrecognized", "empty"),
-    *("row_damaged", "timeout", "deadline", "lost", "not_shown", "missing", "unheld", "no_devices"),
+    *("incomplete", "timeout", "deadline", "lost", "not_shown", "missing", "unheld", "no_devices"),
     *("tool_missing", "tool_timeout", "tool_stuck", "tool_killed", "tool_not_started"),
     *("tool_output_too_big", "internal"),
     *("the driver reports Warning", "the driver reports Alarm: hot", "the driver reports Critical"),

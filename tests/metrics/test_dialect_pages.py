@@ -5,11 +5,13 @@
 writes the stored pages anew.
 """
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import Metric
@@ -147,6 +149,29 @@ def test_a_lost_device_has_no_measured_values(name: str) -> None:
         "npu_chip_info_name",
         "npu_exporter_version_info",
     }
+
+
+@each
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_costs_itself_only(name: str, number: float) -> None:
+    devices = tuple(_spoilt(device, number) for device in NODES[name].devices)
+    page = second_page(replace(NODES[name], devices=devices), name)
+    assert all(math.isfinite(value) for value in samples(parse_text(page.text.decode())).values())
+
+
+def _spoilt(value: Any, number: float) -> Any:
+    """The same with this in the place of every number that is not whole."""
+    if isinstance(value, float):
+        return number
+    if isinstance(value, tuple):
+        return tuple(_spoilt(item, number) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        kept = ("read_at", "last_seen")
+        changes = {
+            f.name: _spoilt(getattr(value, f.name), number) for f in fields(value) if f.name not in kept
+        }
+        return replace(value, **changes)
+    return value
 
 
 def test_labels_are_escaped() -> None:

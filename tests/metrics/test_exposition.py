@@ -156,3 +156,20 @@ def test_numbers(number: float, text: str) -> None:
 def test_what_is_no_number_is_no_reading(number: float) -> None:
     with pytest.raises(ValueError, match="no reading"):
         number_text(number)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_costs_itself_only(number: float) -> None:
+    device = replace(DEVICE, temperature_celsius=number)
+    page = lines(replace(SNAPSHOT, devices=(device,)))
+    assert not any(line.startswith("accelerator_temperature_celsius") for line in page)
+    assert any(line.startswith("accelerator_utilization_ratio") for line in page)
+
+
+def test_one_process_in_two_partitions_is_two_series() -> None:
+    processes = tuple(
+        Process(pid=5, device="nvidia:GPU-1", name="p", memory_bytes=7, partition=part) for part in ("a", "b")
+    )
+    page = lines(replace(SNAPSHOT, processes=(*processes, Process(pid=6, memory_bytes=1))))
+    memory = [line for line in page if line.startswith("accelerator_process_memory_bytes")]
+    assert len(set(memory)) == len(memory) == 3

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from operator import attrgetter
+from math import isfinite
 
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.dialects import Dialect
@@ -20,6 +20,8 @@ from accelscope.model import Device, Process, Snapshot
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_MOST_LABELS_KEPT = 10_000
 
 Scoped = list[tuple[object, str]]  # an object of a scope, with its labels written out
 
@@ -67,6 +69,7 @@ class Exposition:
         self._dialects = [dialect.only(lambda name: _chosen(name, allow, deny)) for dialect in dialects]
         self._max_process_series = max_process_series
         self._device_labels: dict[tuple[str, int | None], str] = {}
+        self._own_labels: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # names -> values -> text
 
     def render(self, snapshot: Snapshot) -> Page:
         # The node's own labels stand on the info series only: elsewhere they would multiply every series.
@@ -88,7 +91,7 @@ class Exposition:
         blocks, series = [], 0
         for family in self._order:
             suffix = info_suffix if family.name == "accelerator_info" else ""
-            lines = _lines(family, scoped[family.scope], suffix)
+            lines = self._lines(family, scoped[family.scope], suffix)
             if lines:
                 series += len(lines)
                 blocks.append((family, "".join(lines)))
@@ -119,17 +122,45 @@ class Exposition:
         kept: list[tuple[Process, str]] = []
         room, dropped = self._max_process_series, 0
         ranked = sorted(snapshot.processes, key=lambda p: (-(p.memory_bytes or 0), p.pid, p.device or ""))
+        # No family has more than two series a process: a node far below the cap need not be counted.
+        most = 2 * len(families) + max(in_dialects.values(), default=0)
+        count = most * len(ranked) > self._max_process_series
         for process in ranked:
-            series = sum(len(list(family.take(process))) for family in families)
-            series += in_dialects.get(process.device or "", 0)
-            if series > room:
-                dropped += series
-                continue
-            room -= series
+            if count:
+                series = sum(len(list(family.take(process))) for family in families)
+                series += in_dialects.get(process.device or "", 0)
+                if series > room:
+                    dropped += series
+                    continue
+                room -= series
             base = by_id.get(process.device or "", 'vendor="",device="",index=""')
-            kept.append((process, f'{base},pid="{process.pid}",name="{escape(process.name or "")}"'))
-        kept.sort(key=lambda item: attrgetter("device", "pid")(item[0]))
+            labels = f'{base},pid="{process.pid}",name="{escape(process.name or "")}"'
+            if process.partition is not None:
+                labels = f'{labels},partition="{escape(process.partition)}"'
+            kept.append((process, labels))
+        kept.sort(key=lambda item: (item[0].device or "", item[0].pid, item[0].partition or ""))
         return kept, dropped
+
+    def _lines(self, family: Family, scoped: Scoped, suffix: str) -> list[str]:
+        name, names, take = family.name, family.labels, family.take
+        written = self._own_labels.setdefault(names, {})
+        if len(written) > _MOST_LABELS_KEPT:
+            written.clear()
+        lines = []
+        for item, base in scoped:
+            for values, number in take(item):
+                labels = base
+                if names:
+                    own = written.get(values)
+                    if own is None:
+                        own = written[values] = label_text(zip(names, values, strict=True))
+                    labels = f"{base},{own}" if base else own
+                if suffix:
+                    labels = f"{labels},{suffix}"
+                if isfinite(number):  # what is no number is no reading, and costs itself only
+                    text = number_text(number)
+                    lines.append(f"{name}{{{labels}}} {text}\n" if labels else f"{name} {text}\n")
+        return lines
 
     def _in_dialects(self, device: Device) -> int:
         """Series that dialects make of each process on the device."""
@@ -148,21 +179,6 @@ def _readers(snapshot: Snapshot) -> list[ReaderView]:
         )
         views.append(ReaderView(state, tuple(sorted(absent.items()))))
     return views
-
-
-def _lines(family: Family, scoped: Scoped, suffix: str) -> list[str]:
-    name, labels, take = family.name, family.labels, family.take
-    lines = []
-    for item, base in scoped:
-        for values, number in take(item):
-            own = label_text(zip(labels, values, strict=True)) if labels else ""
-            parts = [part for part in (base, own, suffix) if part]
-            lines.append(
-                f"{name}{{{','.join(parts)}}} {number_text(number)}\n"
-                if parts
-                else f"{name} {number_text(number)}\n"
-            )
-    return lines
 
 
 def _chosen(name: str, allow: Sequence[str], deny: Sequence[str]) -> bool:

@@ -34,9 +34,10 @@ def reference(families: Iterable[Family]) -> str:
     parts = [_HEAD]
     for scope, title in _TITLES.items():
         labels = ", ".join(f"`{label}`" for label in SCOPE_LABELS[scope])
-        parts.append(
-            f"\n## {title}\n\n{f'Labels of every series: {labels}.' if labels else 'Without labels.'}\n"
-        )
+        said = f"Labels of every series: {labels}." if labels else "Without labels."
+        if scope is Scope.PROCESS:
+            said += " `partition` too for a process in a partition of its device."
+        parts.append(f"\n## {title}\n\n{said}\n")
         parts.append("\n| family | type | further labels | meaning |\n|---|---|---|---|\n")
         parts += [_row(family) for family in listed if family.scope is scope]
     return "".join(parts)

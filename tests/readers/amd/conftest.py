@@ -65,9 +65,15 @@ class Watched:
         assert self.node is not None
         self.node.write(at)
 
-    def fault(self, kind: FaultKind, device: int | None = None, **told: str) -> None:
+    def fault(
+        self,
+        kind: FaultKind,
+        device: int | None = None,
+        tool: str | None = None,
+        error: str | None = None,
+    ) -> None:
         assert self.node is not None
-        self.node.set_faults([Fault(kind=kind, device=device, **told)])
+        self.node.set_faults([Fault(kind=kind, device=device, tool=tool, error=error)])
 
     def clear(self) -> None:
         if self.node is not None:

@@ -1,4 +1,4 @@
-"""The reader on simulated nodes: what it says is what the node shows, also when something is wrong with it."""
+"""The reader on simulated nodes: it says what the node shows, also when something is wrong with it."""
 
 from typing import TYPE_CHECKING
 

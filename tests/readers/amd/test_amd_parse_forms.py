@@ -150,8 +150,8 @@ def test_the_text_form_of_static() -> None:
     assert device.numa_node is None
 
 
-def info(pid: int, name: str = "python3", **told: object) -> dict[str, object]:
-    return {"process_info": {"name": name, "pid": pid, **told}}
+def info(pid: int, **told: object) -> dict[str, object]:
+    return {"process_info": {"name": "python3", "pid": pid, **told}}
 
 
 def held(value: int, unit: str = "B") -> dict[str, object]:

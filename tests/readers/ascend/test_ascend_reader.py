@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.agent.runner import Result
-from accelscope.model import AbsenceReason, Device, HealthState
+from accelscope.model import AbsenceReason, Clock, Device, HealthState, Rail
 from accelscope.simulate.ascend.driver import AscendDriver
 from accelscope.simulate.ascend.models import Layout
 from accelscope.simulate.ascend.readings import ChipReading
@@ -32,7 +32,7 @@ def truth(watched: "Watched") -> tuple[ChipReading, ...]:
 
 
 def has_details(result: Result) -> bool:
-    return bool(result.devices) and all(device.clocks and device.ecc for device in result.devices)
+    return bool(result.devices) and all(len(d.clocks) == 2 and d.ecc for d in result.devices)
 
 
 def absent(device: Device) -> dict[str, AbsenceReason]:
@@ -84,9 +84,13 @@ def test_what_the_other_commands_add(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.until(has_details)
     for device, shown in zip(result.devices, truth(watched), strict=True):
-        [clock] = device.clocks
-        assert clock.domain == "aicore"
-        assert (clock.hertz, clock.max_hertz) == (shown.aicore_mhz * 1e6, shown.chip.model.aicore_mhz * 1e6)
+        rated = shown.chip.model.aicore_mhz * 1e6
+        assert Clock("aicore", hertz=shown.aicore_mhz * 1e6, max_hertz=rated) in device.clocks
+        assert [clock.domain for clock in device.clocks] == ["memory", "aicore"]
+        assert device.rails == (Rail("npu", volts=shown.volts),)
+        sensors = {sensor.name: sensor.celsius for sensor in device.sensors}
+        has_hbm = shown.chip.model.layout is not Layout.DDR
+        assert sensors == {"npu": shown.celsius} | ({"hbm": shown.celsius + 4} if has_hbm else {})
         assert device.memory_utilization_ratio == shown.bandwidth / 100
         assert device.vector_utilization_ratio == shown.vector / 100
         assert device.tensor_active_ratio == (shown.cube / 100 if shown.chip.model.has_cube_usage else None)

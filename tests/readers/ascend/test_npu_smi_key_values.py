@@ -2,7 +2,8 @@
 
 import pytest
 
-from accelscope.model import Clock, EccCount, HealthState
+from accelscope.model import Clock, EccCount, HealthState, Rail, Sensor
+from accelscope.readers.ascend import parse_memory, parse_volt
 from accelscope.readers.ascend.parse_common import board_power_watts
 from accelscope.readers.ascend.parse_list import boards_in
 from accelscope.readers.parsed import Parsed
@@ -284,6 +285,26 @@ def test_a_chip_without_processes_is_no_error() -> None:
         assert found.processes == ()
 
 
+def test_the_clock_and_temperature_of_memory() -> None:
+    text = (
+        "NPU ID : 0\nChip Count : 1\n\nDDR Capacity(MB) : 0\nDDR Clock Speed(MHz) : 0\n"
+        "HBM Capacity(MB) : 65536\nHBM Clock Speed(MHz) : 1600\nHBM Temperature(C) : 44\nChip ID : 0\n"
+    )
+    [device] = parse_memory.parse(text).devices
+    assert device.clocks == (Clock("memory", hertz=1.6e9),)
+    assert device.sensors == (Sensor("hbm", 44.0),)
+    [device] = parse_memory.parse("NPU ID : 0\nDDR Clock Speed(MHz) : 2133\nChip ID : 0\n").devices
+    assert device.clocks == (Clock("memory", hertz=2.133e9),)
+    assert parse_memory.parse("NPU ID : 0\nDDR Clock Speed(MHz) : 0\nChip ID : 0\n").error is not None
+
+
+def test_the_voltage_of_a_chip() -> None:
+    [device] = parse_volt.parse("NPU ID : 0\nChip Count : 1\n\nVoltage(V) : 0.89\nChip ID : 0\n").devices
+    assert device.rails == (Rail("npu", volts=0.89),)
+    assert parse_volt.parse("NPU ID : 0\nVoltage(V) : NA\nChip ID : 0\n").error is not None
+
+
 def test_the_list_tells_which_npus_there_are() -> None:
-    assert boards_in("Total Count : 2\n\n  NPU ID : 4\nChip Count : 1\n\nNPU ID : 32768\n") == {4, 32768}
-    assert boards_in("dcmi module initialize failed. ret is -8005\n") == frozenset()
+    text = "Total Count : 2\n\n  NPU ID : 4\nSerial Number : S\nChip Count : 2\n\nNPU ID : 32768\n"
+    assert boards_in(text) == {4: 2, 32768: 1}
+    assert boards_in("dcmi module initialize failed. ret is -8005\n") == {}

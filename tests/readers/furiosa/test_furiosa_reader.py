@@ -469,7 +469,7 @@ def test_counters_that_wrap_between_passes_are_read_twice_in_one(tmp_path: Path)
         file.write_text(perf_regs(750, 20_000_001_000))
 
     cores = WarboyCores(sleep)
-    folder = file.parent.parent
+    folder = str(file.parent.parent)
     cores.read(folder, "npu0", Attributes())
     file.write_text(perf_regs(0, 20_000_000_000))
     found = cores.read(folder, "npu0", Attributes())
@@ -495,8 +495,8 @@ def test_counters_that_cannot_be_read(
 ) -> None:
     """No plain file refuses to be read by root, so the reading itself fails here."""
 
-    def read(path: Path | str) -> str:
-        if str(path).endswith("perf_regs"):
+    def read(path: str) -> str:
+        if path.endswith("perf_regs"):
             raise OSError(code, os.strerror(code))
         return read_text(path)
 

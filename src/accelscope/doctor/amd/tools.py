@@ -8,6 +8,7 @@ from accelscope.doctor.finding import Finding, note, ok, warning
 from accelscope.doctor.subject import Subject
 from accelscope.readers.amd import parse_rocm_json, parse_static
 from accelscope.readers.amd.drm import Cards
+from accelscope.readers.amd.messages import error_of
 from accelscope.readers.contract import ReaderError
 from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool
@@ -46,16 +47,15 @@ def _examined(
         output = tool.run(arguments)
     except ReaderError as problem:
         return warning(name, str(problem), advice.advice(problem.reason, subject), reason=problem.reason)
-    parsed = parse(output.text if output.text.strip() else output.complaint)
-    if parsed.devices:
+    parsed = parse(output.text)
+    if parsed.error is None:
         return ok(name, f"{place} answers for {len(parsed.devices)}", path=place)
-    problem_text = parsed.error.text if parsed.error else "it names no GPU"
-    reason = parsed.error.reason if parsed.error else "no_devices"
+    told = error_of(f"{output.text}\n{output.complaint}") or parsed.error
     return warning(
         name,
-        f"{command} (exit code {output.exit_code}): {problem_text}",
-        advice.advice(reason, subject),
-        reason=reason,
+        f"{command} (exit code {output.exit_code}): {told.text}",
+        advice.advice(told.reason, subject),
+        reason=told.reason,
     )
 
 

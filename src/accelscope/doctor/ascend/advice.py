@@ -40,7 +40,7 @@ _BY_REASON = {
         "with `accelscope parse npu-smi-info npu-smi.txt`, and please report it."
     ),
     "empty": f"npu-smi printed nothing: run it by hand; see {_KERNEL_LOG}.",
-    "row_damaged": "npu-smi's table was damaged on the way: run doctor again; please report it if it stays.",
+    "incomplete": "npu-smi's table was damaged on the way: run doctor again; report it if it stays, please.",
     "timeout": HANG,
     "tool_timeout": HANG,
     "tool_stuck": HANG,

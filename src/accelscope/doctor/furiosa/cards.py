@@ -86,13 +86,13 @@ def attributes(subject: Subject) -> Iterator[Finding]:
     closed: dict[str, list[str]] = {}
     asked = 0
     for entry in entries(subject.paths) or ():
-        for path in (entry.folder / name for name in _ATTRIBUTES):
+        for path in (f"{entry.folder}/{name}" for name in _ATTRIBUTES):
             asked += 1
             try:
                 read_text(path)
             except OSError as problem:
                 if problem.errno != errno.ENOENT:
-                    closed.setdefault(os.strerror(problem.errno or 0), []).append(str(path))
+                    closed.setdefault(os.strerror(problem.errno or 0), []).append(path)
     for why, paths in closed.items():
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         reason = "no_permission" if why == os.strerror(errno.EACCES) else "driver_error"

@@ -67,13 +67,12 @@ PROCESSES: tuple[Family, ...] = (
         "accelerator_process_info",
         "",
         "Facts about a process on a device; 1.",
-        ("user", "type", "partition", "mps"),
+        ("user", "type", "mps"),
         lambda p: [
             (
                 (
                     p.user or "",
                     p.type.value if p.type else "",
-                    p.partition or "",
                     "" if p.mps is None else str(p.mps).lower(),
                 ),
                 1,

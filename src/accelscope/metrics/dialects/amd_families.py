@@ -2,7 +2,7 @@
 
 import re
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, millionths, percent
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, millionths, percent, whole
 from accelscope.metrics.dialects.dialect import Values, gauge, gauges
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family
@@ -103,7 +103,7 @@ def _pcie_bandwidth(view: DeviceView) -> float | None:
     pcie = of_device(view).pcie
     if pcie is None or pcie.transmit_bytes_per_second is None or pcie.receive_bytes_per_second is None:
         return None
-    return round((pcie.transmit_bytes_per_second + pcie.receive_bytes_per_second) * 8 / 1e6)
+    return whole(pcie.transmit_bytes_per_second + pcie.receive_bytes_per_second, 8e-6)
 
 
 def _pcie_errors(name: str, code: str, text: str) -> Family:
@@ -118,7 +118,7 @@ def _link_kilobytes(view: DeviceView, *, sent: bool) -> Values:
     for link in of_device(view).links:
         total = link.transmit_bytes_total if sent else link.receive_bytes_total
         if link.kind == "xgmi" and total is not None:
-            yield (str(link.index),), int(total // 1024)
+            yield (str(link.index),), whole(total // 1024)
 
 
 def _activity(view: DeviceView) -> int | None:

@@ -1,11 +1,21 @@
-"""From the model's base units to the units of other exporters, rounded as they print them."""
+"""From the model's base units to the units of other exporters, rounded as they print them.
+
+A value that is not finite is no reading, and costs itself only.
+"""
+
+from math import isfinite
 
 MIB = 2**20
 
 
+def whole(value: float | None, factor: float = 1) -> int | None:
+    """The nearest whole number."""
+    return None if value is None or not isfinite(value) else round(value * factor)
+
+
 def percent(ratio: float | None) -> int | None:
     """A whole percentage, as most drivers measure it."""
-    return None if ratio is None else round(ratio * 100)
+    return whole(ratio, 100)
 
 
 def fine_percent(ratio: float | None) -> float | None:
@@ -15,17 +25,17 @@ def fine_percent(ratio: float | None) -> float | None:
 
 def mebibytes(size: float | None) -> int | None:
     """Whole mebibytes, what is beyond cut off: so do the drivers' libraries."""
-    return None if size is None else int(size // MIB)
+    return None if size is None or not isfinite(size) else int(size // MIB)
 
 
 def megahertz(hertz: float | None) -> int | None:
-    return None if hertz is None else round(hertz / 1e6)
+    return whole(hertz, 1e-6)
 
 
 def thousandths(value: float | None) -> int | None:
     """Joules as millijoules, celsius as thousandths of a degree, volts as millivolts ..."""
-    return None if value is None else round(value * 1000)
+    return whole(value, 1000)
 
 
 def millionths(value: float | None) -> int | None:
-    return None if value is None else round(value * 1_000_000)
+    return whole(value, 1_000_000)

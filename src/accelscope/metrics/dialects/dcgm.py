@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, thousandths
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, thousandths, whole
 from accelscope.metrics.dialects.between import Rates
 from accelscope.metrics.dialects.dialect import (
     Dialect,
@@ -91,13 +91,11 @@ def _clock(view: DeviceView, domain: str) -> int | None:
 
 
 def _memory_temperature(view: DeviceView) -> int | None:
-    celsius = next((s.celsius for s in view.device.sensors if s.name == "memory"), None)
-    return None if celsius is None else round(celsius)
+    return whole(next((s.celsius for s in view.device.sensors if s.name == "memory"), None))
 
 
 def _temperature(view: DeviceView) -> int | None:
-    celsius = view.device.temperature_celsius
-    return None if celsius is None else round(celsius)
+    return whole(view.device.temperature_celsius)
 
 
 def _unless_cut(view: DeviceView, ratio: float | None) -> int | None:
@@ -137,7 +135,7 @@ def _families() -> tuple[Family, ...]:
         ]
         total = sum(parts) if parts else None
         rate = links.per_second(view.device.id, view.device.read_at, total)
-        return None if rate is None else round(rate / 1e6)
+        return whole(rate, 1e-6)
 
     return (
         gauge("DCGM_FI_DEV_SM_CLOCK", "Clock of the multiprocessors, in MHz.", lambda v: _clock(v, "sm")),
@@ -222,7 +220,7 @@ def _rate(view: DeviceView, bytes_per_second: float | None) -> int | None:
     bus of its own."""
     if bytes_per_second is None or view.partition or "GeForce" in (view.device.model or ""):
         return None
-    return round(bytes_per_second)
+    return whole(bytes_per_second)
 
 
 def _profiling() -> tuple[Family, ...]:

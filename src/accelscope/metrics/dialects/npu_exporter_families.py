@@ -1,6 +1,6 @@
 """What Huawei's npu-exporter measures of a chip, from the model."""
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, whole
 from accelscope.metrics.dialects.dialect import gauge, gauges
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family
@@ -89,13 +89,11 @@ def _hbm_pages(name: str, text: str, severity: str) -> Family:
 
 
 def _hbm_temperature(view: DeviceView) -> int | None:
-    celsius = next((s.celsius for s in view.device.sensors if s.name.lower() == "hbm"), None)
-    return None if celsius is None else round(celsius)
+    return whole(next((s.celsius for s in view.device.sensors if s.name.lower() == "hbm"), None))
 
 
 def _temperature(view: DeviceView) -> int | None:
-    celsius = view.device.temperature_celsius
-    return None if celsius is None else round(celsius)
+    return whole(view.device.temperature_celsius)
 
 
 def _clock(view: DeviceView) -> int | None:

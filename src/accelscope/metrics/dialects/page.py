@@ -1,6 +1,7 @@
 """A dialect's part of the page."""
 
 from collections.abc import Iterable, Iterator
+from math import isfinite
 
 from accelscope.metrics.dialects.dialect import Dialect, Label, Section
 from accelscope.metrics.dialects.view import DeviceView, NodeView
@@ -19,7 +20,7 @@ def blocks(dialect: Dialect, snapshot: Snapshot, shown_processes: Iterable[Proce
         return  # a node without the exporter's hardware does not run that exporter
     for family in dialect.node_families:
         samples = ((zip(family.labels, values, strict=True), number) for values, number in family.take(node))
-        lines = [_line(family, label_text(labels), number) for labels, number in samples]
+        lines = [_line(family, label_text(labels), number) for labels, number in samples if isfinite(number)]
         if lines:
             yield family, lines
     for section in dialect.sections:
@@ -59,7 +60,8 @@ def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:
                 if family.labels:
                     own = zip(family.labels, values, strict=True)
                     labels = label_text([*leading[place], *sorted([*others[place], *own])])
-                lines.append(_line(family, labels, number))
+                if isfinite(number):
+                    lines.append(_line(family, labels, number))
         if lines:
             yield family, lines
 

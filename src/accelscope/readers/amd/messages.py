@@ -42,11 +42,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"^(?:error|expected integer value from monitor)|unable to|failed to|amdsmi_status_",
             "driver_error",
         ),
+        # A warning that mostly stands before good values: it explains only where there is nothing else.
+        (r"missing the following required groups", "no_permission"),
     )
 )
 # Lines without one of these are not tried against the patterns: there may be a million of them.
 _SIGN = re.compile(
-    r"not|no |error|unable|fail|invalid|permission|require|cannot|low-power|inaccessible|unrecogni"
+    r"not|no |error|missing|unable|fail|invalid|permission|require|cannot|low-power|inaccessible|unrecogni"
     r"|traceback|exception|amdsmi_status_",
     re.IGNORECASE,
 )

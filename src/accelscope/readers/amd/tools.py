@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from accelscope.model import Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.amd.kfd import slot_of
+from accelscope.readers.amd.messages import error_of
 from accelscope.readers.background import Background
 from accelscope.readers.contract import ReaderError, ReaderOptions
 from accelscope.readers.parsed import Parsed
@@ -118,7 +119,7 @@ class Tools:
             self._static = ()  # GPUs came or went: ask again who they are at the next run
         devices = [_joined(device, who.get(device.index)) for device in measured]
         if any("Instinct" in (device.model or "") for device in devices):
-            links = parse_links.parse(self._text(self._amd_smi, ["xgmi", "--json"]))
+            links = parse_links.parse(self._amd_smi.run(["xgmi", "--json"]).text)
             devices = [replace(d, links=links.get(d.index or 0, ())) for d in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
@@ -138,15 +139,13 @@ class Tools:
 
     def _parsed(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:
         """Raises ReaderError for an answer that is none."""
-        parsed = parse(self._text(tool, arguments))
-        if parsed.error is not None and not parsed.devices and not parsed.processes:
-            raise ReaderError(parsed.error.reason, f"{' '.join(arguments)}: {parsed.error.text}")
-        return parsed
-
-    def _text(self, tool: Tool, arguments: list[str]) -> str:
         output = tool.run(arguments)
-        # Both tools complain through Python's logging, which writes to standard error.
-        return output.text if output.text.strip() else output.complaint
+        parsed = parse(output.text)
+        if parsed.error is not None:
+            # Both tools complain through Python's logging, which writes to standard error.
+            error = error_of(f"{output.text}\n{output.complaint}") or parsed.error
+            raise ReaderError(error.reason, f"{' '.join(arguments)}: {error.text}")
+        return parsed
 
 
 def filled(device: Device, told: Told | None, *, only_identity: bool = False) -> Device:

@@ -34,6 +34,7 @@ _MARKERS = {
 _MAX_RATIO = 10.0
 _MAX_WATTS = 1e5
 _MAX_HERTZ = 1e12
+_MAX_VOLTS = 100.0
 _MIN_CELSIUS, _MAX_CELSIUS = -273.15, 1000.0
 _MAX_MIB = 2**40
 
@@ -62,6 +63,10 @@ def ratio(text: str) -> float | None:
 
 def watts(text: str) -> float | None:
     return _between(_number(text), 0, _MAX_WATTS)
+
+
+def volts(text: str) -> float | None:
+    return _between(_number(text), 0, _MAX_VOLTS)
 
 
 def celsius(text: str) -> float | None:

@@ -28,7 +28,7 @@ def parsed_chips(
         for place, read, keys in fields:
             draft.take(place, first_of(block.values, *keys), read, keys[0])
         further(draft, block)
-        if not draft.values and not draft.absences:
+        if not draft.values and not draft.absences and not draft.sensors:
             continue
         if len(drafts) >= _MOST_CHIPS:
             rejected.add(f"NPU {block.board} chip {block.chip}", "too_many")

@@ -15,14 +15,22 @@ from accelscope.readers.ascend import (
     parse_common,
     parse_ecc,
     parse_health,
+    parse_memory,
     parse_proc_mem,
     parse_usages,
+    parse_volt,
 )
 from accelscope.readers.ascend.parse_info import Chip
 from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
 from accelscope.readers.contract import ReaderError
 from accelscope.readers.parsed import Parsed
 
+_OF_BOARDS = (
+    ("usages", parse_usages.parse),
+    ("ecc", parse_ecc.parse),
+    ("memory", parse_memory.parse),
+    ("volt", parse_volt.parse),
+)
 _MOST_SILENT_BOARDS = 2  # after these the tool itself is taken to hang, and the round ends
 
 # Who a chip is and how it is, is said elsewhere; all else may be a detail.
@@ -32,6 +40,7 @@ _NO_DETAILS = frozenset(
         *("health", "stale", "read_at", "errors", "absent"),
     }
 )
+_BY_NAME = {"sensors": "name", "clocks": "domain", "rails": "name"}  # lists, and what tells members apart
 _DETAILS = tuple(f.name for f in fields(Device) if f.name not in _NO_DETAILS)
 
 
@@ -99,7 +108,7 @@ class DetailRounds:
             told = self._ask("board", board, None, parse_board.parse, details)
             if told.devices:
                 self._boards[board] = told.devices[0]
-        for kind, parse in (("usages", parse_usages.parse), ("ecc", parse_ecc.parse)):
+        for kind, parse in _OF_BOARDS:
             self._keep(self._ask(kind, board, None, parse, details), chips, details)
         self._keep(
             self._ask("common", board, None, lambda text: self._common(text, board, details), details),
@@ -159,12 +168,21 @@ def with_details(device: Device, details: Details) -> Device:
     board = details.boards.get(chip[0])
     for told in (*details.chips.get(chip, ()), *([board] if board is not None else ())):
         for name in _DETAILS:
-            if name not in filled and name not in elsewhere and getattr(device, name) in (None, ()):
-                value = getattr(told, name)
-                if value not in (None, ()):
-                    filled[name] = value
+            value, there = getattr(told, name), filled.get(name, getattr(device, name))
+            if value in (None, ()) or name in elsewhere:
+                continue
+            if name in _BY_NAME:
+                filled[name] = _joined(there, value, _BY_NAME[name])
+            elif there in (None, ()):
+                filled[name] = value
     absent = tuple(absence for absence in device.absent if absence.field not in filled)
     return replace(device, absent=absent, health=_health(device, details), **filled)
+
+
+def _joined(there: tuple[Any, ...], more: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Several commands tell of different clocks and sensors."""
+    known = {getattr(member, name) for member in there}
+    return (*there, *(member for member in more if getattr(member, name) not in known))
 
 
 def with_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[Chip, Device]:

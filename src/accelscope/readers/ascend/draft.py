@@ -18,6 +18,7 @@ class Draft:
     chip: int | None = None
     values: dict[str, Any] = field(default_factory=dict)
     absences: dict[str, AbsenceReason] = field(default_factory=dict)
+    sensors: list[Sensor] = field(default_factory=list)  # beside the chip's own
     rejected: list[Rejection] = field(default_factory=list)
 
     def take(self, place: str, text: str | None, read: cells.Read, source: str) -> None:
@@ -40,13 +41,13 @@ class Draft:
 
     def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
         told = self.values
-        sensors = (Sensor("npu", told["temperature_celsius"]),) if "temperature_celsius" in told else ()
+        own = (Sensor("npu", told["temperature_celsius"]),) if "temperature_celsius" in told else ()
         return Device(
             vendor=Vendor.ASCEND,
             id=id or self.id,
             board_id=self.board,
             chip_id=self.chip,
-            sensors=sensors,
+            sensors=(*own, *self.sensors),
             absent=tuple(Absence(place, reason) for place, reason in self.absences.items()),
             **told,
         )

@@ -43,6 +43,7 @@ class Enumeration:
     smi: NpuSmi
     budget_seconds: float
     monotonic: Callable[[], float] = time.monotonic
+    listed_chips: int = 0  # that the driver counts, whether or not they have a row
     _numbered: frozenset[Place] = frozenset()  # the places of which numbers were asked
     _numbers: dict[Chip, Numbers] = field(default_factory=dict)
     _known: dict[Place, Who] = field(default_factory=dict)
@@ -84,7 +85,8 @@ class Enumeration:
             for board, chip, _ in shown
             if (told := by_chip.get((board, 0 if chip is None else chip))) is not None
         }
-        return ["npu_without_row"] if listed - {board for board, _, _ in shown} else []
+        self.listed_chips = sum(listed.values())
+        return ["npu_without_row"] if listed.keys() - {board for board, _, _ in shown} else []
 
     def _ask_who(self, place: Place, taken: Sequence[str]) -> list[str]:
         board, chip, address = place

@@ -6,11 +6,16 @@ from accelscope.readers.ascend.key_values import key_value
 _MOST_BOARDS = 4096
 
 
-def boards_in(text: str) -> frozenset[int]:
-    boards: set[int] = set()
+def boards_in(text: str) -> dict[int, int]:
+    """How many chips each NPU has. Where NPUs have no chips, each counts as one."""
+    boards: dict[int, int] = {}
+    board: int | None = None
     for line in text.lstrip("\ufeff").split("\n"):
-        entry = key_value(line)
-        board = cells.count(entry[1]) if entry is not None and entry[0] == "npu id" else None
-        if board is not None and len(boards) < _MOST_BOARDS:
-            boards.add(board)
-    return frozenset(boards)
+        key, value = key_value(line) or ("", "")
+        if key == "npu id":
+            board = cells.count(value)
+            if board is not None and len(boards) < _MOST_BOARDS:
+                boards[board] = 1
+        elif key == "chip count" and board in boards:
+            boards[board] = cells.count(value) or 1
+    return boards

@@ -5,8 +5,7 @@ what the kernel tells of its place on the bus.
 """
 
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from accelscope.model import Device, HealthState, Process, Reading, Vendor
@@ -37,9 +36,9 @@ _DAMAGE = frozenset({"broken_line", "incomplete", "not_a_row", "unidentified"}) 
 
 
 class AscendReader:
-    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._paths = options.paths
-        self._clock = clock
+        self._clock = options.clock
         turn = threading.Lock()
         timeout = options.tool_timeout_seconds
         self._smi = NpuSmi(options, turn, timeout_seconds=timeout)
@@ -55,13 +54,12 @@ class AscendReader:
             patience_seconds=timeout,
         )
         self._rounds = Background(
-            DetailRounds(beside, lambda: self._questions, clock),
+            DetailRounds(beside, lambda: self._questions, options.clock),
             options.tool_interval_seconds,
             name="npu-smi-details",
         )
         self._noted = self._details = Details(0.0)  # the round whose errors were counted, and the last one
         self._lists_processes = False
-        self._known: dict[str, None] = {}
         self._readings: Mapping[str, Reading] = {}
 
     @property
@@ -71,7 +69,7 @@ class AscendReader:
     def survey(self) -> Survey:
         answer = self._table()
         if answer is None:
-            self._readings, self._known = {}, {}
+            self._readings = {}
             return Survey(SOURCE, ())
         now = self._clock()
         devices = answer.parsed.devices
@@ -87,18 +85,22 @@ class AscendReader:
         )
         warnings += self._take_details()
         self._readings = self._made_readings(answer, now)
-        damaged = self._is_damaged(answer, has_process_table=has_process_table)
+        complete = len(self._readings) == len(devices) and not self._is_damaged(
+            answer, has_process_table=has_process_table
+        )
         self._lists_processes = has_process_table
-        # A chip whose row was lost on the way has not gone: it is named, and then cannot be read.
-        keys = dict.fromkeys([*self._readings, *(self._known if damaged else ())])
-        self._known = keys
-        version = next((d.driver_version for d in devices if d.driver_version), None)
-        return Survey(SOURCE, tuple(keys), version, answer.parsed.rejected, warnings=tuple(warnings))
+        return Survey(
+            SOURCE,
+            tuple(self._readings),
+            next((d.driver_version for d in devices if d.driver_version), None),
+            answer.parsed.rejected,
+            warnings=tuple(warnings),
+            complete=complete,
+            expected=max(len(devices), self._enumeration.listed_chips),
+        )
 
     def read(self, key: str) -> Reading:
-        reading = self._readings.get(key)
-        if reading is None:
-            raise ReaderError("row_damaged", "npu-smi's table is damaged where this chip's row should be")
+        reading = self._readings[key]
         address = reading.device.pci_address
         if address is None:
             return reading
@@ -208,7 +210,7 @@ class AscendReader:
 
 
 def open_reader(options: ReaderOptions) -> AscendReader:
-    return AscendReader(options, clock=options.clock)
+    return AscendReader(options)
 
 
 def _chip(device: Device) -> Chip:

@@ -3,7 +3,6 @@
 import errno
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from accelscope.model import AbsenceReason, Rejection
@@ -26,7 +25,7 @@ _REASONS = {
 }
 
 
-def read_text(path: Path | str) -> str:
+def read_text(path: str) -> str:
     """Raises OSError. Blocks for as long as the driver does."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -42,7 +41,7 @@ class Attributes:
         self.absent: dict[str, AbsenceReason] = {}
         self.rejected: list[Rejection] = []
 
-    def text(self, path: Path | str, field: str) -> str | None:
+    def text(self, path: str, field: str) -> str | None:
         """The file's text without the blanks around it; `field` is absent where there is none."""
         try:
             text = read_text(path).strip()
@@ -53,13 +52,13 @@ class Attributes:
             self.absent[field] = AbsenceReason.NO_SAMPLE
         return text or None
 
-    def value(self, path: Path | str, field: str, read: Callable[[str], T | None]) -> T | None:
+    def value(self, path: str, field: str, read: Callable[[str], T | None]) -> T | None:
         text = self.text(path, field)
         if text is None:
             return None
         value = read(text)
         if value is None:
             self.absent[field] = AbsenceReason.UNREADABLE
-            name = os.path.basename(path)  # noqa: PTH119 - it may be a string
+            name = path.rpartition("/")[2]
             self.rejected.append(Rejection(f"{name}: {text[:_TEXT_LIMIT]}", "unreadable"))
         return value

@@ -1,6 +1,6 @@
 """One card as the driver shows it in /sys, with what the tools add."""
 
-from dataclasses import replace
+import os
 from pathlib import Path
 
 from accelscope.model import Clock, Core, Device, Reading, Throttle, Vendor, pci_address
@@ -20,21 +20,22 @@ _MILLI = 1e-3
 
 class CardReader:
     def __init__(self, sys: Path) -> None:
-        self._sys = sys
+        self._pci_devices = f"{sys}/bus/pci/devices"
+        self._debugfs = f"{sys}/kernel/debug/rngd"
         self._hwmon = Hwmon()
         self._memories: dict[str, CardMemory] = {}
 
     def identity(self, entry: Entry, attributes: Attributes) -> Device:
         """Who the card is. Raises DeviceLost."""
-        if not entry.folder.is_dir():
+        if not os.path.isdir(entry.folder):  # noqa: PTH112 - a string
             raise DeviceLost(f"{entry.folder} is gone")
         folder = entry.folder
-        address = attributes.value(folder / "busname", "pci_address", pci_address)
-        if address is not None and pci_device.is_gone(self._sys / "bus/pci/devices", address):
+        address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
+        if address is not None and pci_device.is_gone(self._pci_devices, address):
             raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
-        uuid = attributes.value(folder / "device_uuid", "uuid", cells.identifier)
-        serial = attributes.value(folder / "device_sn", "serial", cells.identifier)
-        kind = attributes.text(folder / "device_type", "model")
+        uuid = attributes.value(f"{folder}/device_uuid", "uuid", cells.identifier)
+        serial = attributes.value(f"{folder}/device_sn", "serial", cells.identifier)
+        kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (cells.architecture(kind) if kind else None) or entry.architecture
         attributes.absent.pop("model", None)  # the driver's class says the family too
         return Device(
@@ -47,8 +48,8 @@ class CardReader:
             serial=serial,
             pci_address=address,
             device_name=entry.name,
-            driver_version=attributes.value(folder / "version", "driver_version", cells.words),
-            firmware_version=attributes.value(folder / "fw_version", "firmware_version", cells.words),
+            driver_version=attributes.value(f"{folder}/version", "driver_version", cells.words),
+            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", cells.words),
         )
 
     def read(self, entry: Entry, card: Device, attributes: Attributes, told: Told, now: float) -> Reading:
@@ -56,46 +57,46 @@ class CardReader:
         memory = self._memories.setdefault(card.id, CardMemory())
         folder = entry.folder
         alive_file = "alive" if entry.architecture == "warboy" else "device_state"
-        alive = attributes.value(folder / alive_file, "health", sysfs_text.flag)
+        alive = attributes.value(f"{folder}/{alive_file}", "health", sysfs_text.flag)
         attributes.absent.pop("health", None)  # an unknown health speaks for itself
-        counts = attributes.value(folder / "atr_error", "errors", sysfs_text.error_counts)
-        uptime = attributes.value(folder / "heartbeat", "uptime_seconds", cells.count)
-        device = self._sys / "bus/pci/devices" / (card.pci_address or "unknown")
+        counts = attributes.value(f"{folder}/atr_error", "errors", sysfs_text.error_counts)
+        uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", cells.count)
+        device = f"{self._pci_devices}/{card.pci_address or 'unknown'}"
         sensors = self._hwmon.read(device, attributes)
         cores, clocks = self._cores(entry, attributes, memory)
         limit, default_limit = self._limits(entry)
         throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
-        card = replace(
-            card,
-            read_at=now,
-            numa_node=pci_device.numa_node(device, attributes),
-            uptime_seconds=None if uptime is None else float(uptime),
-            temperature_celsius=sensors.temperature_celsius,
-            power_watts=sensors.power_watts,
-            power_limit_watts=limit,
-            power_limit_default_watts=default_limit,
-            sensors=sensors.sensors,
-            rails=sensors.rails,
-            cores=cores,
-            clocks=clocks,
-            throttles=throttles,
-            pcie=pci_device.link(device),
-            errors=memory.errors(counts, now) if counts else (),
-        )
-        health = health_of(
-            now=now, alive=alive, told=told.device.health, errors=card.errors, throttles=throttles
-        )
-        return reading(replace(card, health=health), told, attributes)
+        errors = memory.errors(counts, now) if counts else ()
+        values = {
+            "health": health_of(
+                now=now, alive=alive, told=told.device.health, errors=errors, throttles=throttles
+            ),
+            "read_at": now,
+            "numa_node": pci_device.numa_node(device, attributes),
+            "uptime_seconds": None if uptime is None else float(uptime),
+            "temperature_celsius": sensors.temperature_celsius,
+            "power_watts": sensors.power_watts,
+            "power_limit_watts": limit,
+            "power_limit_default_watts": default_limit,
+            "sensors": sensors.sensors,
+            "rails": sensors.rails,
+            "cores": cores,
+            "clocks": clocks,
+            "throttles": throttles,
+            "pcie": pci_device.link(device),
+            "errors": errors,
+        }
+        return reading(card, values, told, attributes)
 
     def _cores(
         self, entry: Entry, attributes: Attributes, memory: CardMemory
     ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
         folder = entry.folder
         if entry.architecture == "warboy":
-            clocks = attributes.value(folder / "ne_clk_freq_info", "clocks", sysfs_text.clocks)
-            return memory.cores.read(folder.parent, entry.name, attributes), clocks or ()
-        per_core = attributes.value(folder / "npu_clocks", "clocks", sysfs_text.core_clocks) or ()
-        held = attributes.value(folder / "pe_occupancy", "cores.occupied", sysfs_text.core_flags) or ()
+            clocks = attributes.value(f"{folder}/ne_clk_freq_info", "clocks", sysfs_text.clocks)
+            return memory.cores.read(folder.rpartition("/")[0], entry.name, attributes), clocks or ()
+        per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs_text.core_clocks) or ()
+        held = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs_text.core_flags) or ()
         cores = tuple(
             Core(
                 index,
@@ -108,12 +109,12 @@ class CardReader:
 
     def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
         try:
-            listed = read_text(entry.folder / "throttle_reason_list")
+            listed = read_text(f"{entry.folder}/throttle_reason_list")
         except OSError:
             listed = ""  # an older driver: the bits that the vendor's library knows
         return (
             attributes.value(
-                entry.folder / "throttle_reason",
+                f"{entry.folder}/throttle_reason",
                 "throttles",
                 lambda reasons: sysfs_text.throttles(reasons, listed),
             )
@@ -124,11 +125,11 @@ class CardReader:
         """RNGD's, which the driver shows to root only, in debugfs."""
         if entry.architecture != "rngd":
             return None, None
-        folder = self._sys / f"kernel/debug/rngd/mgmt{entry.index}"
-        return _limit(folder / "power_limit_mw"), _limit(folder / "power_limit_default_mw")
+        folder = f"{self._debugfs}/mgmt{entry.index}"
+        return _limit(f"{folder}/power_limit_mw"), _limit(f"{folder}/power_limit_default_mw")
 
 
-def _limit(path: Path) -> float | None:
+def _limit(path: str) -> float | None:
     try:
         milliwatts = sysfs_text.whole(read_text(path))
     except OSError:

@@ -1,5 +1,6 @@
 """Which cards the driver shows: the folders of its classes in /sys. Looking asks no card anything."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ _PLATFORM = "FuriosaAI"
 class Entry:
     architecture: str
     index: int
-    folder: Path  # of the card's attributes
+    folder: str  # of the card's attributes; paths as strings, since joining them costs more than reading
 
     @property
     def name(self) -> str:
@@ -41,7 +42,7 @@ class _Static:
 class Entries:
     def __init__(self, sys: Path) -> None:
         self._sys = sys
-        self._static: dict[Path, tuple[int, _Static]] = {}
+        self._static: dict[str, tuple[int, _Static]] = {}
 
     def listed(self) -> tuple[Entry, ...] | None:
         """None: the driver is not loaded, or its classes are not shown here."""
@@ -54,7 +55,7 @@ class Entries:
             except OSError:
                 continue
             shown = True
-            own = [Entry(architecture, int(match[1]), path) for match, path in entries if match]
+            own = [Entry(architecture, int(match[1]), str(path)) for match, path in entries if match]
             found += sorted((e for e in own if self._of(e).ours), key=lambda entry: entry.index)
         return tuple(found) if shown else None
 
@@ -64,18 +65,18 @@ class Entries:
     def _of(self, entry: Entry) -> _Static:
         """Read once: these two files are the driver's own words, but even so not asked at every pass."""
         try:
-            inode = entry.folder.stat().st_ino
+            inode = os.stat(entry.folder).st_ino  # noqa: PTH116 - a string
         except OSError:
             return _Static(ours=True, driver_version=None)  # a dangling link: reading it will say more
         known = self._static.get(entry.folder)
         if known is None or known[0] != inode:
-            platform = _text(entry.folder / "platform_type")
-            static = _Static(platform in (_PLATFORM, ""), _text(entry.folder / "version") or None)
+            platform = _text(f"{entry.folder}/platform_type")
+            static = _Static(platform in (_PLATFORM, ""), _text(f"{entry.folder}/version") or None)
             known = self._static[entry.folder] = (inode, static)
         return known[1]
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     try:
         return read_text(path).strip()
     except OSError:

@@ -3,10 +3,10 @@
 Temperatures are in m°C, powers in µW, voltages in mV, currents in mA.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from accelscope.model import AbsenceReason, Rail, Sensor
 from accelscope.readers.furiosa.attributes import Attributes
@@ -23,8 +23,9 @@ _NO_LABEL = (AbsenceReason.NOT_KNOWN, AbsenceReason.NO_SAMPLE)
 @dataclass(frozen=True, slots=True)
 class _Place:
     kind: str
-    file: str
+    path: str
     label: str
+    field: str  # of the model, where it is missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,54 +42,54 @@ class Hwmon:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, tuple[_Place, ...]]] = {}
 
-    def read(self, device: Path, attributes: Attributes) -> Sensors:
+    def read(self, device: str, attributes: Attributes) -> Sensors:
         """Of one PCI device's folder."""
         found: list[tuple[_Place, float]] = []
-        for folder in _folders(device / "hwmon"):
+        for folder in _folders(f"{device}/hwmon"):
             try:
                 places = self._places(folder, attributes)
             except OSError:
                 attributes.absent["sensors"] = AbsenceReason.LOST  # it went away while it was looked at
                 continue
             for place in places:
-                field = f"{_FIELDS[place.kind]}.{place.label}"
-                number = attributes.value(folder / place.file, field, whole)
+                number = attributes.value(place.path, place.field, whole)
                 if number is not None:
                     found.append((place, round(number * _UNITS[place.kind], 9)))
         return _sensors(found)
 
-    def _places(self, folder: Path, attributes: Attributes) -> tuple[_Place, ...]:
-        inode = folder.stat().st_ino
-        known = self._known.get(str(folder))
+    def _places(self, folder: str, attributes: Attributes) -> tuple[_Place, ...]:
+        inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
+        known = self._known.get(folder)
         if known is not None and known[0] == inode:
             return known[1]
         unsure = len(attributes.absent)
         places = tuple(_look(folder, attributes))
         if len(attributes.absent) == unsure:
-            self._known[str(folder)] = (inode, places)
+            self._known[folder] = (inode, places)
         return places
 
 
-def _folders(hwmon: Path) -> list[Path]:
+def _folders(hwmon: str) -> list[str]:
     try:
-        return sorted(folder for folder in hwmon.iterdir() if folder.name.startswith("hwmon"))
+        return sorted(f"{hwmon}/{name}" for name in os.listdir(hwmon) if name.startswith("hwmon"))  # noqa: PTH208
     except OSError:
         return []  # said by the values that are then absent
 
 
-def _look(folder: Path, attributes: Attributes) -> list[_Place]:
+def _look(folder: str, attributes: Attributes) -> list[_Place]:
     places: dict[tuple[str, int], _Place] = {}
-    for entry in sorted(folder.iterdir()):
-        match = _FILE.fullmatch(entry.name)
+    for file in sorted(os.listdir(folder)):  # noqa: PTH208 - a string
+        match = _FILE.fullmatch(file)
         if match is None or (match[3] == "average" and match[1] != "power"):
             continue
         name = match[1] + match[2]
-        field = f"labels.{name}"
-        label = attributes.text(folder / f"{name}_label", field)
-        if attributes.absent.get(field) in _NO_LABEL:
-            del attributes.absent[field]  # it goes by its file's name
+        missed = f"labels.{name}"
+        label = attributes.text(f"{folder}/{name}_label", missed) or name
+        if attributes.absent.get(missed) in _NO_LABEL:
+            del attributes.absent[missed]  # it goes by its file's name
+        place = _Place(match[1], f"{folder}/{file}", label, f"{_FIELDS[match[1]]}.{label}")
         # Of a power's average and its last value, the average, which comes first by name.
-        places.setdefault((match[1], int(match[2])), _Place(match[1], entry.name, label or name))
+        places.setdefault((match[1], int(match[2])), place)
     return [places[key] for key in sorted(places)]
 
 

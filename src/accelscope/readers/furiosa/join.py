@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Core, Device, ProcessType, Reading
 from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.view import Told, joined
+from accelscope.readers.furiosa.view import JOINED, Told, joined_cores
 
 # What a card has and somebody should tell.
 _EXPECTED = (
@@ -15,21 +16,28 @@ _EXPECTED = (
     "memory_total_bytes",
     "memory_used_bytes",
 )
+_NOTHING: tuple[object, ...] = (None, ())
 
 
-def reading(card: Device, told: Told, attributes: Attributes) -> Reading:
-    health = card.health
-    whole = joined(card, told.device)
-    whole = replace(whole, health=health, utilization_ratio=utilization(whole.cores))
+def reading(card: Device, values: Mapping[str, Any], told: Told, attributes: Attributes) -> Reading:
+    """`card` says who it is, `values` what the driver showed."""
+    whole = dict(values)
+    for name in JOINED:
+        if whole.get(name, getattr(card, name)) in _NOTHING:
+            added = getattr(told.device, name)
+            if added not in _NOTHING:
+                whole[name] = added
+    whole["cores"] = joined_cores(values.get("cores", card.cores), told.device.cores)
+    whole["utilization_ratio"] = utilization(whole["cores"])
     absent = {absence.field: absence.reason for absence in told.device.absent} | attributes.absent
     for field in _EXPECTED:
         absent.setdefault(field, told.missing)
+    whole["absent"] = tuple(_absences(card, whole, absent))
     processes = tuple(
         replace(process, device=card.id, device_index=card.index, type=ProcessType.COMPUTE)
         for process in told.processes
     )
-    whole = replace(whole, absent=tuple(_absences(whole, absent)))
-    return Reading(whole, processes, tuple(attributes.rejected))
+    return Reading(replace(card, **whole), processes, tuple(attributes.rejected))
 
 
 def utilization(cores: tuple[Core, ...]) -> float | None:
@@ -40,16 +48,18 @@ def utilization(cores: tuple[Core, ...]) -> float | None:
     return round(sum(known) / len(known), 9) if known and len(known) == len(ratios) else None
 
 
-def _absences(card: Device, reasons: Mapping[str, AbsenceReason]) -> Iterator[Absence]:
+def _absences(
+    card: Device, values: Mapping[str, Any], reasons: Mapping[str, AbsenceReason]
+) -> Iterator[Absence]:
     """Without those that the other source made good."""
     for field, reason in reasons.items():
         group, _, member = field.partition(".")
         if not member:
-            there = getattr(card, group) not in (None, ())
+            there = values.get(group, getattr(card, group)) not in _NOTHING
         elif group == "cores":
-            there = any(getattr(core, member) is not None for core in card.cores)
+            there = any(getattr(core, member) is not None for core in values["cores"])
         elif group == "clocks":
-            there = any(clock.domain == member for clock in card.clocks)
+            there = any(clock.domain == member for clock in values.get("clocks", card.clocks))
         else:
             there = False
         if not there:

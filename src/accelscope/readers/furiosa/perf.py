@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from accelscope.model import AbsenceReason, Core
 from accelscope.readers.furiosa.attributes import Attributes, read_text
@@ -63,14 +62,14 @@ class WarboyCores:
         self._sleep = sleep
         self._before: dict[str, Counters] = {}
 
-    def read(self, class_folder: Path, card: str, attributes: Attributes) -> tuple[Core, ...]:
-        uses = {file: _use(class_folder / f"{card}{file}", attributes) for file in FILES}
+    def read(self, class_folder: str, card: str, attributes: Attributes) -> tuple[Core, ...]:
+        uses = {file: _use(f"{class_folder}/{card}{file}", attributes) for file in FILES}
         ratios = {file: self._since_last_pass(file, use) for file, use in uses.items()}
         again = [file for file, use in uses.items() if use.counters and ratios[file] is None]
         if again:
             self._sleep(_SAMPLE_SECONDS)
         for file in again:
-            first, second = uses[file].counters, _use(class_folder / f"{card}{file}", attributes).counters
+            first, second = uses[file].counters, _use(f"{class_folder}/{card}{file}", attributes).counters
             if first is not None and second is not None:
                 ratios[file] = utilization(first, second)
         self._before = {file: use.counters for file, use in uses.items() if use.counters}
@@ -86,9 +85,9 @@ class WarboyCores:
         return utilization(before, use.counters) if before and use.counters else None
 
 
-def _use(folder: Path, attributes: Attributes) -> Use:
+def _use(folder: str, attributes: Attributes) -> Use:
     try:
-        text = read_text(folder / "perf_regs")
+        text = read_text(f"{folder}/perf_regs")
     except OSError as error:
         if error.errno == errno.EACCES:
             attributes.absent["cores.utilization_ratio"] = AbsenceReason.NO_PERMISSION

@@ -115,17 +115,17 @@ class FuriosaSource:
         told = self._told.get(key)
         if told is None:
             raise DeviceLost("no tool shows this card any more", reason="not_shown")
-        device = replace(
-            told.device,
-            id=key,
-            read_at=self._clock(),
-            driver_version=told.device.driver_version or self._driver_version,
-        )
+        device = told.device
+        now = self._clock()
         answered = device.temperature_celsius is not None or device.power_watts is not None
         # A tool without a word for liveness asked the card all the same, and it answered.
         alive = True if device.health.state is HealthState.UNKNOWN and answered else None
-        health = health_of(now=self._clock(), alive=alive, told=device.health)
-        return reading(replace(device, health=health), told, Attributes())
+        values = {
+            "health": health_of(now=now, alive=alive, told=device.health),
+            "read_at": now,
+            "driver_version": device.driver_version or self._driver_version,
+        }
+        return reading(replace(device, id=key), values, told, Attributes())
 
 
 def _one(told: list[Told], missing: AbsenceReason) -> Told:

@@ -12,6 +12,22 @@ from accelscope.model import AbsenceReason, Core, Device, Process, Rejection, Ve
 _WARBOY_CORES = 2
 NO_DEVICE = Device(vendor=Vendor.FURIOSA, id="")
 
+# What one source tells where another does not; cores and health are joined by themselves.
+JOINED = (
+    "model",
+    "uuid",
+    "serial",
+    "pci_address",
+    "driver_version",
+    "firmware_version",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "temperature_celsius",
+    "power_watts",
+    "clocks",
+    "rails",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -70,7 +86,7 @@ def joined(first: Device, second: Device) -> Device:
     """Two views of one card: the first's values, and the second's where it has none."""
     added = {
         name: getattr(second, name)
-        for name in _JOINED
+        for name in JOINED
         if getattr(first, name) in (None, ()) and getattr(second, name) not in (None, ())
     }
     health = first.health if first.health != NO_DEVICE.health else second.health
@@ -95,22 +111,6 @@ def joined_cores(first: tuple[Core, ...], second: tuple[Core, ...]) -> tuple[Cor
             other.occupied if core.occupied is None else core.occupied,
         )
     return tuple(cores[index] for index in sorted(cores))
-
-
-_JOINED = (
-    "model",
-    "uuid",
-    "serial",
-    "pci_address",
-    "driver_version",
-    "firmware_version",
-    "memory_total_bytes",
-    "memory_used_bytes",
-    "temperature_celsius",
-    "power_watts",
-    "clocks",
-    "rails",
-)
 
 
 def _fits(device: Device, process: Process) -> bool:

@@ -61,6 +61,14 @@ def usages(chips: Board) -> str:
     return _chips_last(chips, _usages)
 
 
+def memory(chips: Board) -> str:
+    return _chips_last(chips, _memory)
+
+
+def volt(chips: Board) -> str:
+    return _chips_last(chips, lambda reading: [("Voltage(V)", f"{reading.volts:.2f}")])
+
+
 def common(chips: Board) -> str:
     """The chip's number stands before its values here. The controller of the board comes last."""
     text = _lines(*_heading(chips))
@@ -174,6 +182,17 @@ def _usages(reading: ChipReading) -> Iterator[tuple[str, object]]:
     if model.has_cube_usage:
         yield "NPU Utilization(%)", reading.aicore
         yield "Aicube Usage Rate(%)", reading.cube
+
+
+def _memory(reading: ChipReading) -> Iterator[tuple[str, object]]:
+    model = reading.chip.model
+    has_hbm = model.layout is not Layout.DDR
+    yield "DDR Capacity(MB)", model.ddr_mib if has_hbm else model.memory_mib
+    yield "DDR Clock Speed(MHz)", 0 if has_hbm and not model.ddr_mib else 2133
+    if has_hbm:
+        yield "HBM Capacity(MB)", model.memory_mib
+        yield "HBM Clock Speed(MHz)", 1600
+        yield "HBM Temperature(C)", reading.celsius + 4
 
 
 def _ecc(reading: ChipReading) -> Iterator[tuple[str, object]]:

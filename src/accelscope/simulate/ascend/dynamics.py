@@ -11,6 +11,8 @@ from accelscope.simulate.workload import Placement
 
 _CELSIUS_AT_FULL_POWER = 72.0
 _HOT_CELSIUS = 105.0
+_IDLE_VOLTS = 0.78
+_VOLTS_OF_LOAD = 0.14
 _BUSY_PERCENT = 3  # from here on the clock is at its rated speed
 _SINGLE_BIT_PER_SECOND = 2.0
 _DOUBLE_BIT_PER_SECOND = 0.1
@@ -51,6 +53,7 @@ class ChipDynamics:
             health=troubles[0][0] if troubles else "OK",
             errors=tuple(error for _, error in troubles),
             watts=round(self._power.mean(at), 1),
+            volts=round(_IDLE_VOLTS + _VOLTS_OF_LOAD * load, 2),
             celsius=round(max(celsius, _HOT_CELSIUS) if FaultKind.HOT in active else celsius),
             aicore=aicore,
             vector=round(100 * load * self._share("vector")) if model.has_vector_cores else 0,

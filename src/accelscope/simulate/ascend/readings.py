@@ -40,6 +40,7 @@ class ChipReading:
     health: str
     errors: tuple[ChipError, ...]
     watts: float
+    volts: float
     celsius: int
     aicore: int
     vector: int

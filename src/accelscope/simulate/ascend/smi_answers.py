@@ -77,4 +77,6 @@ def _of_board(spec: AscendSpec, chips: Sequence[ChipReading]) -> Iterator[tuple[
     yield f"usages -i {number}", commands.usages(reached)
     yield f"common -i {number}", commands.common(reached)
     yield f"ecc -i {number}", commands.ecc(reached)
+    yield f"memory -i {number}", commands.memory(reached)
+    yield f"volt -i {number}", commands.volt(reached)
     yield f"proc-mem -i {number}", commands.processes(spec, reached)
