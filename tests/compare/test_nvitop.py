@@ -86,7 +86,7 @@ def nvitop_view(node: SimulatedNode) -> Mapping[str, Any]:
 def test_the_same_devices(both: Both) -> None:
     seen = {
         (labels["uuid"], labels["model"], labels["index"], labels["pci_address"], labels["driver_version"])
-        for labels, _ in both.page.samples("accelerator_info")
+        for labels, _ in both.page.samples("accelerator_info", vendor="nvidia")
         if both.page.value("accelerator_up", device=labels["device"]) == 1
     }
     assert seen
@@ -98,7 +98,7 @@ def test_the_same_devices(both: Both) -> None:
 
 def test_a_device_that_nvitop_finds_lost_is_lost_on_the_page(both: Both) -> None:
     lost = [view["index"] for view in both.nvitop["devices"] if "lost" in view]
-    on_page = both.page.samples("accelerator_health", state="lost")
+    on_page = both.page.samples("accelerator_health", vendor="nvidia", state="lost")
     assert [int(labels["index"]) for labels, value in on_page if value == 1] == lost
 
 
@@ -135,7 +135,7 @@ def test_the_same_values(both: Both, family: str, labels: Labels, name: str, uni
 def test_the_same_processes(both: Both) -> None:
     info = {
         (labels["device"], int(labels["pid"])): labels
-        for labels, _ in both.page.samples("accelerator_process_info")
+        for labels, _ in both.page.samples("accelerator_process_info", vendor="nvidia")
     }
     letters = {"compute": "C", "graphics": "G", "both": "CG"}
     page = {
@@ -178,6 +178,6 @@ def test_the_same_memory_of_mig_instances(both: Both) -> None:
             counted = set()  # nvitop repeats shared memory, the page shows it at the first that shares it
             for instance in view["instances"]:
                 if instance["gpu_instance"] not in counted:
-                    expected[instance["uuid"]] = instance[name]
+                    expected[f"nvidia:{instance['uuid']}"] = instance[name]
                 counted.add(instance["gpu_instance"])
         assert page == expected, family
