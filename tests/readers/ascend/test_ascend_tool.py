@@ -172,6 +172,26 @@ def test_half_a_line_is_not_read(watch_script: "Watch") -> None:
     assert [d.board_id for d in watched.devices()] == [2]
 
 
+def test_what_was_told_of_a_chip_is_not_told_of_another_that_got_its_number(
+    watch_script: "Watch", tmp_path: Path
+) -> None:
+    """After a reset NPU 2 is another chip; until it was asked itself, its serial number is not known."""
+    swapped = tmp_path / "swapped"
+    number = f"$(cat {swapped} 2>/dev/null || echo 1)"
+    die = f'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000{number}\\n"'
+    board = f'if [ $# = 7 ]; then {die}; else printf "NPU ID : 2\\nSerial Number : S1\\n"; fi'
+    only = "".join(line for n, line in enumerate(TABLE.splitlines(keepends=True)) if n not in (5, 6))
+    table = tmp_path / "table.txt"
+    table.write_text(only)
+    watched = watch_script(script(board=board).replace(f"cat <<'END'\n{TABLE}END", f"cat {table}"))
+    first = watched.until(lambda result: any(d.serial == "S1" for d in result.devices)).devices[0]
+    swapped.write_text("2")
+    table.write_text(only.replace("0000:C1:00.0", "0000:C9:00.0"))
+    second = next(d for d in watched.devices() if not d.stale)
+    assert (first.uuid, second.uuid) == ("0000000A-00000001", "0000000A-00000002")
+    assert second.serial is None
+
+
 def test_nothing_of_ascend_is_not_a_fault(watch_script: "Watch", tmp_path: Path) -> None:
     state = watch_script("", npu_smi_path=str(tmp_path / "nowhere")).read().state
     assert (state.found, state.up) == (False, False)

@@ -101,7 +101,7 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 
 def device_files(subject: Subject) -> Iterator[Finding]:
-    """The agent does without them; AMD's tools do not."""
+    """The agent does without them; AMD's tools do not. They are not opened: that would wake a GPU."""
     dev = subject.paths.dev
     if not Cards(subject.paths.sys).find():
         return
@@ -110,7 +110,7 @@ def device_files(subject: Subject) -> Iterator[Finding]:
         *sorted(path for path in _entries(dev / "dri") if _RENDER_NODE.fullmatch(path.name)),
     ]
     there = [path for path in nodes if path.exists()]
-    closed = [path for path in there if not os.access(path, os.R_OK | os.W_OK)]
+    closed = [path for path in there if not os.access(path, os.R_OK | os.W_OK, effective_ids=True)]
     if closed:
         yield warning(
             "device files",

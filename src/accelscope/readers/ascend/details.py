@@ -1,11 +1,10 @@
 """What `npu-smi info -t …` adds to the table: asked board by board, beside the collections.
 
-Each run of the tool starts the driver's management library anew, and there are three or more runs a board, so
+Each run of the tool starts the driver's management library anew, and there are five or more runs a board, so
 that this is done once in a while. A board that does not answer costs only itself.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -48,7 +47,7 @@ _DETAILS = tuple(f.name for f in fields(Device) if f.name not in _NO_DETAILS)
 class Questions:
     """What to ask of, as the last table showed it."""
 
-    chips: tuple[Chip, ...] = ()
+    chips: Mapping[Chip, str | None] = field(default_factory=dict)  # with their bus addresses
     unhealthy: frozenset[Chip] = frozenset()  # only these have error codes
     processes: bool = False  # the table has none
 
@@ -59,12 +58,17 @@ class Questions:
     def chips_of(self, board: int) -> tuple[Chip, ...]:
         return tuple(chip for chip in self.chips if chip[0] == board)
 
+    def place_of(self, board: int) -> tuple[int, str | None]:
+        return board, self.chips[self.chips_of(board)[0]]
+
 
 @dataclass(slots=True)
 class Details:
-    """`boards` by NPU id, the rest by chip."""
+    """What a round brought: `boards` and `board_watts` by NPU id, the rest by chip. `addresses` are where the
+    chips were then: after a reset the same numbers may be another's."""
 
     taken_at: float  # seconds since the epoch
+    addresses: Mapping[Chip, str | None] = field(default_factory=dict)
     chips: dict[Chip, list[Device]] = field(default_factory=dict)
     health: dict[Chip, Device] = field(default_factory=dict)
     boards: Mapping[int, Device] = field(default_factory=dict)
@@ -72,23 +76,37 @@ class Details:
     processes: dict[Chip, tuple[Process, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    def about(self, devices: Iterable[Device]) -> "Details":
+        """The part that is about these chips."""
+        same = {_chip(d) for d in devices if self.addresses.get(_chip(d), "") == d.pci_address}
+        boards = {board for board, _ in same}
+        return Details(
+            self.taken_at,
+            self.addresses,
+            chips={chip: told for chip, told in self.chips.items() if chip in same},
+            health={chip: told for chip, told in self.health.items() if chip in same},
+            boards={board: told for board, told in self.boards.items() if board in boards},
+            board_watts={board: watts for board, watts in self.board_watts.items() if board in boards},
+            processes={chip: found for chip, found in self.processes.items() if chip in same},
+        )
+
 
 class DetailRounds:
     """One round asks all boards. What a board does not support is not asked again."""
 
-    def __init__(
-        self, smi: NpuSmi, questions: Callable[[], Questions], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, smi: NpuSmi, questions: Callable[[], Questions], clock: Callable[[], float]) -> None:
         self._smi = smi
         self._questions = questions
         self._clock = clock
         self._unsupported: set[tuple[str, int]] = set()
-        self._boards: dict[int, Device] = {}  # a board's facts do not change: asked once
+        # A board's facts do not change: asked once for a board in a place on the bus.
+        self._boards: dict[tuple[int, str | None], Device] = {}
 
     def __call__(self) -> Details:
         questions = self._questions()
-        details = Details(self._clock())
-        self._boards = {board: told for board, told in self._boards.items() if board in questions.boards}
+        details = Details(self._clock(), questions.chips)
+        places = {questions.place_of(board) for board in questions.boards}
+        self._boards = {place: told for place, told in self._boards.items() if place in places}
         silent = 0
         for board in questions.boards:
             try:
@@ -98,16 +116,16 @@ class DetailRounds:
                 silent += 1
                 if silent >= _MOST_SILENT_BOARDS:
                     break
-        details.boards = dict(self._boards)
+        details.boards = {board: told for (board, _), told in self._boards.items()}
         return details
 
     def _ask_board(self, board: int, questions: Questions, details: Details) -> None:
         """Raises ReaderError when the tool itself fails: it would at the next question too."""
         chips = questions.chips_of(board)
-        if board not in self._boards:
+        if questions.place_of(board) not in self._boards:
             told = self._ask("board", board, None, parse_board.parse, details)
             if told.devices:
-                self._boards[board] = told.devices[0]
+                self._boards[questions.place_of(board)] = told.devices[0]
         for kind, parse in _OF_BOARDS:
             self._keep(self._ask(kind, board, None, parse, details), chips, details)
         self._keep(

@@ -79,7 +79,7 @@ class AscendReader:
         warnings += self._enumeration.learn(devices)
         has_process_table = parse_info.has_process_table(answer.text)
         self._questions = Questions(
-            tuple(_chip(device) for device in devices),
+            {_chip(device): device.pci_address for device in devices},
             frozenset(_chip(d) for d in devices if d.health.state is not HealthState.OK),
             processes=not has_process_table,
         )
@@ -147,26 +147,31 @@ class AscendReader:
         return warnings
 
     def _made_readings(self, answer: Answer, now: float) -> dict[str, Reading]:
+        details = self._details.about(answer.parsed.devices)
         who: dict[Chip, Who] = {}
         shown: dict[Chip, Device] = {}
         for device in answer.parsed.devices:
             known = self._enumeration.who(device)
             if known is not None:
                 who[_chip(device)] = known
-                shown[_chip(device)] = with_details(device, self._details)
-        shown = with_board_power(shown, self._details)
-        self._note_errors(who, shown)
+                shown[_chip(device)] = with_details(device, details)
+        shown = with_board_power(shown, details)
+        self._note_errors(details, who, shown)
         renamed = {device.id: who[_chip(device)].id for device in shown.values()}
         processes = [
             replace(process, device=renamed.get(process.device or "", process.device))
             for process in answer.parsed.processes
         ]
+        if self._questions.processes:
+            asked = details.processes.items()
+            processes = [
+                replace(p, device=who[chip].id) for chip, found in asked if chip in who for p in found
+            ]
         return {
-            who[chip].id: self._reading(device, chip, who[chip], processes, now)
-            for chip, device in shown.items()
+            who[chip].id: self._reading(device, who[chip], processes, now) for chip, device in shown.items()
         }
 
-    def _reading(self, device: Device, chip: Chip, who: Who, processes: list[Process], now: float) -> Reading:
+    def _reading(self, device: Device, who: Who, processes: list[Process], now: float) -> Reading:
         numbers = self._enumeration.numbers(device)
         index = device.index if device.index is not None else numbers.index
         physical = device.physical_id if device.physical_id is not None else numbers.physical
@@ -182,23 +187,20 @@ class AscendReader:
             read_at=now,
             errors=self._errors.of(who.id),
         )
-        if self._questions.processes:
-            found = self._details.processes.get(chip, ())
-        else:
-            found = tuple(process for process in processes if process.device == who.id)
-        return Reading(told, tuple(replace(p, device=who.id, device_index=index) for p in found))
+        own = tuple(replace(p, device_index=index) for p in processes if p.device == who.id)
+        return Reading(told, own)
 
-    def _note_errors(self, who: Mapping[Chip, Who], shown: Mapping[Chip, Device]) -> None:
+    def _note_errors(self, details: Details, who: Mapping[Chip, Who], shown: Mapping[Chip, Device]) -> None:
         """What a round found counts once, however long it stays the last; a chip that is well has none."""
         is_new = self._noted is not self._details
         self._noted = self._details
         for chip, known in who.items():
-            health = self._details.health.get(chip)
+            health = details.health.get(chip)
             if is_new and health is not None:
                 codes = (error.code for error in health.errors)
-                self._errors.note(known.id, codes, self._details.taken_at)
+                self._errors.note(known.id, codes, details.taken_at)
             if shown[chip].health.state is HealthState.OK:
-                self._errors.note(known.id, (), self._details.taken_at)
+                self._errors.note(known.id, (), details.taken_at)
 
     def _is_damaged(self, answer: Answer, *, has_process_table: bool) -> bool:
         """Whether rows may be missing that npu-smi wrote: its table has no end, or lines that are none."""

@@ -1,0 +1,263 @@
+"""What doctor says where AMD GPUs are, or should be."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import load
+from accelscope.doctor import Subject, examine, text
+from accelscope.doctor.amd import driver, tools
+from accelscope.doctor.amd.advice import advice
+from accelscope.doctor.finding import Finding, Severity, error
+from accelscope.doctor.report import Report
+from accelscope.doctor.vendors import vendor_area
+from accelscope.model import Vendor
+from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
+
+if TYPE_CHECKING:
+    from tests.doctor.conftest import NodeFolder
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+REASONS = [
+    "driver_absent",
+    "library_absent",
+    "driver_not_loaded",
+    "library_missing",
+    "no_permission",
+    "driver_error",
+    "timeout",
+    "tool_timeout",
+    "tool_missing",
+    "tool_killed",
+    "tool_failed",
+    "tool_not_started",
+    "lost",
+    "not_shown",
+    "missing",
+    "unheld",
+    "no_devices",
+    "suspended",
+    "deadline",
+    "internal",
+]
+
+
+def gpu(node: "NodeFolder", address: str, held_by: str | None = "amdgpu", kind: str = "0x120000") -> None:
+    pci = f"sys/bus/pci/devices/{address}"
+    node.write({f"{pci}/vendor": "0x1002\n", f"{pci}/device": "0x74a1\n", f"{pci}/class": f"{kind}\n"})
+    if held_by is not None:
+        node.link(f"{pci}/driver", f"../../../bus/pci/drivers/{held_by}")
+
+
+def card(node: "NodeFolder", **files: str) -> None:
+    device = "sys/class/drm/card1/device"
+    node.write(
+        {
+            "sys/module/amdgpu/version": "6.14.14\n",
+            f"{device}/vendor": "0x1002\n",
+            f"{device}/uevent": "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:83:00.0\n",
+            **{f"{device}/{name}": f"{value}\n" for name, value in files.items()},
+        }
+    )
+
+
+def script(node: "NodeFolder", name: str, lines: str) -> str:
+    tool = node.folder / name
+    tool.write_text(f"#!/bin/sh\n{lines}\n")
+    tool.chmod(0o755)
+    return str(tool)
+
+
+def only(findings: Iterable[Finding]) -> Finding:
+    [finding] = findings
+    return finding
+
+
+def test_no_gpu_is_nothing_to_mend(node: "NodeFolder") -> None:
+    node.write({"sys/bus/pci/devices/.keep": ""})
+    subject = node.subject({"readers": "amd", "amd_smi_path": "none", "rocm_smi_path": "none"})
+    report = examine(subject, (vendor_area(Vendor.AMD),))
+    assert report.exit_code == 0
+    assert {finding.severity for _, finding in report.findings} == {Severity.NOTE}
+
+
+def test_gpus_on_the_bus_without_a_driver(node: "NodeFolder") -> None:
+    gpu(node, "0000:83:00.0", None)
+    found = only(driver.module(node.subject()))
+    assert found.severity is Severity.WARNING
+    assert "modprobe amdgpu" in (found.advice or "")
+    hardware = driver.hardware(node.subject())
+    assert (hardware.unheld, hardware.driver_loaded) == (frozenset({"0000:83:00.0"}), False)
+
+
+def test_who_else_holds_a_gpu(node: "NodeFolder") -> None:
+    for number, held_by in enumerate(("vfio-pci", "radeon", "amdgpu")):
+        gpu(node, f"0000:0{number}:00.0", held_by, "0x030000")
+    found = list(driver.on_pci(node.subject()))
+    assert [finding.severity for finding in found] == [Severity.OK, Severity.NOTE, Severity.NOTE]
+    assert "virtual machine" in found[1].found
+    assert "radeon" in found[2].found
+    assert driver.hardware(node.subject()).addresses == {"0000:02:00.0"}
+
+
+def test_files_that_this_user_may_not_read(
+    node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    card(node, gpu_busy_percent="5")
+    assert only(driver.files(node.subject())).severity is Severity.OK
+    (node.folder / "sys/class/drm/card1/device/gpu_busy_percent").chmod(0)
+    with ordinary_user():
+        found = only(driver.files(node.subject()))
+    assert found.severity is Severity.ERROR
+    assert "render and video" in (found.advice or "")
+    assert "gpu_busy_percent" in found.found
+
+
+def test_device_files_that_the_tools_need(
+    node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    card(node)
+    assert only(driver.device_files(node.subject())).severity is Severity.NOTE
+    node.write({"dev/kfd": "", "dev/dri/renderD128": ""})
+    assert only(driver.device_files(node.subject())).severity is Severity.OK
+    (node.folder / "dev/kfd").chmod(0)
+    with ordinary_user():
+        found = only(driver.device_files(node.subject(environ=POD)))
+    assert found.severity is Severity.WARNING
+    assert "supplementalGroups" in (found.advice or "")
+
+
+def test_processes_of_others_may_be_hidden(
+    node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    card(node)
+    node.write({"proc/7/fd/.keep": "", "sys/class/kfd/kfd/proc/7/pasid": "1"})
+    assert only(driver.processes(node.subject())).severity is Severity.OK
+    (node.folder / "proc/7/fd").chmod(0)
+    with ordinary_user():
+        found = only(driver.processes(node.subject()))
+    assert found.severity is Severity.NOTE
+    assert "SYS_PTRACE" in (found.advice or "")
+
+
+def test_a_tool_is_missed_only_where_there_are_gpus(node: "NodeFolder") -> None:
+    settings = {"amd_smi_path": str(node.folder / "no-tool"), "rocm_smi_path": str(node.folder / "no-tool")}
+    assert only(tools.amd_smi(node.subject(settings))).advice is None
+    card(node)
+    found = only(tools.amd_smi(node.subject(settings)))
+    assert found.severity is Severity.NOTE
+    assert "--amd-smi-path" in (found.advice or "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "severity", "word"),
+    [
+        ('echo \'[{"gpu": 0, "asic": {"market_name": "X"}}]\'', Severity.OK, None),
+        (
+            "echo \"ModuleNotFoundError: No module named 'amdsmi'\" >&2; exit 1",
+            Severity.WARNING,
+            "LD_LIBRARY_PATH",
+        ),
+        (
+            "echo 'WARNING: User is missing the following required groups: render, video.'; exit 246",
+            Severity.WARNING,
+            "render and video",
+        ),
+        (
+            "echo 'Driver not loaded (amdgpu not found in modules)' >&2; exit 250",
+            Severity.WARNING,
+            "modprobe",
+        ),
+        ("kill -9 $$", Severity.WARNING, "256Mi"),
+        ("sleep 30", Severity.WARNING, "--tool-interval"),
+    ],
+)
+def test_a_tool_that_does_not_answer(
+    node: "NodeFolder", lines: str, severity: Severity, word: str | None
+) -> None:
+    card(node)
+    settings = {"amd_smi_path": script(node, "amd-smi", lines), "reader_timeout": "1s"}
+    found = only(tools.amd_smi(node.subject(settings)))
+    assert found.severity is severity, found
+    assert (word is None) == (found.advice is None)
+    assert (word or "") in (found.advice or "")
+
+
+def test_rocm_smi_matters_only_without_amd_smi(node: "NodeFolder") -> None:
+    card(node)
+    rocm = script(node, "rocm-smi", "echo 'WARNING: No JSON data to report'")
+    settings = {"rocm_smi_path": rocm, "amd_smi_path": script(node, "amd-smi", "true")}
+    assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.OK
+    settings["amd_smi_path"] = str(node.folder / "no-tool")
+    assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("environ", [{}, POD])
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_has_advice_of_its_own_that_fits_the_page(
+    node: "NodeFolder", reason: str, environ: dict[str, str]
+) -> None:
+    subject = node.subject(environ=environ)
+    todo = advice(reason, subject)
+    assert todo != advice("a reason that nobody knows", subject)
+    page = text(Report(version="1", node="n", findings=(("amd", error("a", "b", todo)),)))
+    assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("health", "word"),
+    [
+        ("3 bad pages of memory could not be retired: the board needs replacing", "board replaced"),
+        ("2 bad pages of memory wait for a reset to be retired", "--gpureset"),
+        ("uncorrectable errors in the last ten minutes: umc.ue", "Jobs may have failed"),
+        ("the links to other GPUs have errors: X", "amd-smi xgmi"),
+        ("slowed down by heat or its supply: prochot", "fans"),
+        ("101 °C: at 100 °C it slows itself down", "fans"),
+        ("the driver answers nothing for now: it is resetting the GPU", "reset failed"),
+    ],
+)
+def test_what_the_reader_says_of_health_has_advice(node: "NodeFolder", health: str, word: str) -> None:
+    assert word in advice(health, node.subject())
+
+
+def examined(node: SimulatedNode, root: Path) -> dict[str, Finding]:
+    given = {**node.agent_settings(), "readers": "amd", "reader_timeout": "2s", "device_timeout": "0.5s"}
+    loaded = load(AgentSettings, given, {})
+    report = examine(Subject(loaded=loaded, environ={}, root=root), (vendor_area(Vendor.AMD),))
+    return {finding.name: finding for _, finding in report.findings}
+
+
+@pytest.mark.parametrize("name", ["amd-mi300x8", "amd-mi250", "amd-radeon", "amd-mi300-cpx"])
+def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
+    node = SimulatedNode(load_node(name), tmp_path / "node")
+    node.build(60.0)
+    found = examined(node, tmp_path)
+    assert {f.severity for f in found.values()} <= {Severity.OK, Severity.NOTE}, found
+    devices = node.spec.device_count
+    assert found["count"].details["counts"] == {"reader": devices, "PCI": devices}
+    assert found["on devices"].details["with_user"] == found["on devices"].details["processes"] > 0
+
+
+def test_a_sick_node_names_each_trouble(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("amd-mi300x8"), tmp_path / "node")
+    node.build(60.0)
+    node.set_faults(
+        [
+            Fault(kind=FaultKind.LOST, device=1),
+            Fault(kind=FaultKind.HOT, device=2),
+            Fault(kind=FaultKind.HANG, device=3),
+            Fault(kind=FaultKind.VANISHED, device=4),
+        ]
+    )
+    found = examined(node, tmp_path)
+    node.set_faults(())
+    troubled = {name for name, f in found.items() if f.severity is Severity.ERROR}
+    assert troubled == {"device 1", "device 2", "device 3"}
+    assert "fell off the bus" in (found["device 1"].advice or "")
+    assert "fans" in (found["device 2"].advice or "")
+    assert "hangs" in (found["device 3"].advice or "")
+    assert found["amd-smi"].severity is Severity.WARNING
