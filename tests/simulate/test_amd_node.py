@@ -184,7 +184,10 @@ def test_a_bad_description_is_one_clear_line(section: str, complaint: str) -> No
 
 
 def test_a_process_on_a_partition_must_fit_there() -> None:
-    node = "amd:\n  devices: [{model: mi300x, compute_partition: CPX}]\nprocesses:\n  - {device: 0, instance: 0, memory: %s}\n"
+    node = (
+        "amd:\n  devices: [{model: mi300x, compute_partition: CPX}]\n"
+        "processes:\n  - {device: 0, instance: 0, memory: %s}\n"
+    )
     read_node(node % "20GiB")
     with pytest.raises(DescriptionError):
         read_node(node % "30GiB")

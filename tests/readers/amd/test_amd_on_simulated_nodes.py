@@ -6,6 +6,8 @@ import pytest
 
 from accelscope.agent.runner import Result
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
+from accelscope.readers.sources import sources
+from accelscope.readers.tool import Tool, find_program
 from accelscope.simulate import FaultKind
 from accelscope.simulate.amd.driver import AmdDriver
 from accelscope.simulate.amd.readings import GpuReading
@@ -256,3 +258,29 @@ def test_what_the_tool_complains_of_is_counted(watch: "Watch", error: str) -> No
     watched = watch(TWO_RADEONS)
     watched.fault(FaultKind.TOOL_ERROR, error=error)
     watched.until(lambda r: error in errors(r))
+
+
+@pytest.mark.parametrize("name", WITH_TOOLS)
+def test_saved_outputs_of_the_tools_agree_with_the_files(watch: "Watch", name: str) -> None:
+    watched = watch(name)
+    truth = [gpu for gpu in shown(watched).values() for _ in gpu.parts]
+    first = [number for number, gpu in enumerate(truth) if number == truth.index(gpu)]
+    for tool, command, source in (
+        ("amd_smi_path", ("monitor",), "amd-smi-monitor"),
+        ("amd_smi_path", ("metric", "--json"), "amd-smi-metric"),
+        ("rocm_smi_path", ("-a", "--json"), "rocm-smi-json"),
+    ):
+        program = getattr(watched.settings, tool)
+        if find_program(program) is None:
+            continue
+        printed = Tool(program, timeout_seconds=20).run(command).text
+        parsed = sources()[source].parse(printed, None)
+        assert parsed.error is None
+        assert parsed.rejected == ()
+        by_card = source == "rocm-smi-json"
+        for number, found in enumerate(parsed.devices):
+            gpu = truth[first[number]] if by_card else truth[number]
+            if by_card or number in first:
+                assert found.utilization_ratio == gpu.busy_percent / 100
+                assert found.temperature_celsius is not None
+                assert found.power_watts in (None, gpu.power_microwatts / 1e6)

@@ -76,6 +76,11 @@ def driver_error(error: Any, what: str) -> ReaderError:
     return ReaderError(_DRIVER_REASONS.get(error.value, "driver_error"), f"{what}: {error}")
 
 
+def text_of(value: str | bytes) -> str:
+    """A text field of a structure: the binding decodes some of them and leaves others."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
 def find_library(library: str) -> str | None:
     """The library's place as `ctypes` can load it, or None. A name is looked up as the loader does."""
     candidates = (library, *USUAL_PLACES) if library == DEFAULT_LIBRARY else (library,)

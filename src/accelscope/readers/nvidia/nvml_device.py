@@ -7,12 +7,10 @@ from accelscope.model import (
     AbsenceReason,
     Clock,
     Device,
-    EccCount,
     ErrorCount,
     Fan,
     Pcie,
     Reading,
-    RemappedRows,
     Sensor,
     Throttle,
     Vendor,
@@ -21,8 +19,10 @@ from accelscope.model import (
 )
 from accelscope.readers.nvidia.health import health_of
 from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_binding import text_of
 from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
 from accelscope.readers.nvidia.nvml_links import Links
+from accelscope.readers.nvidia.nvml_memory_errors import MemoryErrors
 from accelscope.readers.nvidia.nvml_mig import MigInstances
 from accelscope.readers.nvidia.nvml_processes import ProcessLister
 
@@ -55,9 +55,6 @@ THROTTLE_REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-_SEVERITIES = {0: "corrected", 1: "uncorrected"}
-_BLOCKS = {1: "l2_cache", 2: "dram", 3: "register_file", 7: "sram"}
-_PAGE_CAUSES = {0: "corrected", 1: "uncorrected"}  # multiple single-bit errors, one double-bit error
 
 
 class NvmlDevice:
@@ -73,6 +70,7 @@ class NvmlDevice:
         self.identity = self._identify(driver_version)
         self._fixed = self._fixed_values()
         self._links = Links(self.handle, self._ask)
+        self._memory_errors = MemoryErrors(self.handle, self._ask)
         self._mig = MigInstances(binding, self.handle, self._ask)
         self._processes = ProcessLister(binding, self.handle, self._ask)
         self._gpm: Gpm | None = Gpm(binding, self.handle) if self._has_gpm() else None
@@ -86,7 +84,7 @@ class NvmlDevice:
             ask.start_over()
             self._was_mig = mig
         partitions = self._mig.read() if mig else ()
-        remapped, ecc = self._remapped_rows(), self._ecc()
+        remapped, ecc = self._memory_errors.remapped_rows(), self._memory_errors.ecc()
         throttles = self._throttles()
         activity = self._activity(mig=bool(mig))
         values: dict[str, Any] = {
@@ -112,7 +110,7 @@ class NvmlDevice:
                 ask("performance_state", "nvmlDeviceGetPerformanceState", self.handle), 32
             ),
             persistence_mode=_flag(ask("persistence_mode", "nvmlDeviceGetPersistenceMode", self.handle)),
-            ecc_enabled=self._ecc_mode(),
+            ecc_enabled=self._memory_errors.ecc_mode(),
             mig_enabled=mig,
             **self._temperatures(fields),
             fans=self._fans(),
@@ -122,7 +120,7 @@ class NvmlDevice:
             links=self._links.read(fields),
             ecc=ecc,
             remapped_rows=remapped,
-            retired_pages=self._retired_pages(),
+            retired_pages=self._memory_errors.retired_pages(),
             errors=errors,
             partitions=partitions,
             health=health_of(
@@ -144,7 +142,7 @@ class NvmlDevice:
         ask, handle = self._ask, self.handle
         uuid = ask("uuid", "nvmlDeviceGetUUID", handle)
         pci = ask("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
-        address = None if pci is None else pci_address(_text(pci.busId))
+        address = None if pci is None else pci_address(text_of(pci.busId))
         serial = ask("serial", "nvmlDeviceGetSerial", handle)
         minor = ask("device_name", "nvmlDeviceGetMinorNumber", handle)
         architecture = ask("architecture", "nvmlDeviceGetArchitecture", handle)
@@ -314,47 +312,6 @@ class NvmlDevice:
             receive_bytes_per_second=rates.get("receive_bytes_per_second"),
         )
 
-    def _ecc_mode(self) -> bool | None:
-        mode = self._ask("ecc_enabled", "nvmlDeviceGetEccMode", self.handle)
-        return None if mode is None else bool(mode[0])
-
-    def _ecc(self) -> tuple[EccCount, ...]:
-        counts = []
-        for lifetime in (False, True):
-            for number, severity in _SEVERITIES.items():
-                field = f"ecc.{severity}.{'lifetime' if lifetime else 'volatile'}"
-                total = self._ask(field, "nvmlDeviceGetTotalEccErrors", self.handle, number, int(lifetime))
-                if total is None:
-                    continue
-                counts.append(EccCount(severity, lifetime, total))
-                for location, block in _BLOCKS.items():
-                    part = self._ask(
-                        f"{field}.{block}",
-                        "nvmlDeviceGetMemoryErrorCounter",
-                        self.handle,
-                        number,
-                        int(lifetime),
-                        location,
-                    )
-                    if part is not None:
-                        counts.append(EccCount(severity, lifetime, part, block))
-        return tuple(counts)
-
-    def _remapped_rows(self) -> RemappedRows | None:
-        rows = self._ask("remapped_rows", "nvmlDeviceGetRemappedRows", self.handle)
-        if rows is None:
-            return None
-        correctable, uncorrectable, pending, failed = rows
-        return RemappedRows(correctable, uncorrectable, bool(pending), bool(failed))
-
-    def _retired_pages(self) -> tuple[EccCount, ...]:
-        counts = []
-        for cause, severity in _PAGE_CAUSES.items():
-            pages = self._ask(f"retired_pages.{severity}", "nvmlDeviceGetRetiredPages", self.handle, cause)
-            if pages is not None:
-                counts.append(EccCount(severity, lifetime=True, count=len(pages)))
-        return tuple(counts)
-
 
 def _union_value(answer: Any) -> float:
     """The member of nvmlValue_t that the answer's type names."""
@@ -376,7 +333,3 @@ def _flag(value: int | None) -> bool | None:
 
 def _known(value: int | None, unknown: int) -> int | None:
     return None if value == unknown else value
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -6,6 +6,7 @@ from typing import Any
 
 from accelscope.model import Link, LinkErrors, pci_address
 from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_binding import text_of
 
 # Field numbers of nvml.h; the scope is the link. All of them come with the device's one batched call.
 _TRANSMIT_KIB = 138
@@ -78,7 +79,7 @@ class Links:
     def _remote(self, index: int) -> str | None:
         if index not in self._remotes:
             info = self._ask(f"links.{index}.remote", "nvmlDeviceGetNvLinkRemotePciInfo", self._handle, index)
-            self._remotes[index] = None if info is None else pci_address(_text(info.busId))
+            self._remotes[index] = None if info is None else pci_address(text_of(info.busId))
         return self._remotes[index]
 
     def _errors(self, index: int, fields: Mapping[tuple[int, int], float]) -> tuple[LinkErrors, ...]:
@@ -94,7 +95,3 @@ class Links:
             if count is not None:
                 counted.append(LinkErrors(name, count))
         return tuple(counted)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
