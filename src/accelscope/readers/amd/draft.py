@@ -6,7 +6,7 @@ fields go to which place; several may go to one place, the preferred first. The 
 absent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,29 +97,34 @@ class Draft:
 
     def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
         self._choose_main_sensor()
-        scalars = {place: value for place, value in self.values.items() if "." not in place}
-        pcie = dict(self._members("pcie"))
+        groups: dict[str, dict[str, Any]] = {"": {}}
+        for place, value in self.values.items():
+            group, dot, member = place.partition(".")
+            groups.setdefault(group if dot else "", {})[member if dot else place] = value
+        pcie = groups.get("pcie")
         return Device(
             vendor=Vendor.AMD,
             id=id or self.id,
             health=self.health,
-            sensors=tuple(Sensor(name, celsius) for name, celsius in self._members("sensors")),
-            rails=tuple(Rail(name, volts=volts) for name, volts in self._members("rails")),
-            fans=tuple(self._fans()),
-            clocks=tuple(self._clocks()),
-            cores=tuple(self._cores()),
-            throttles=tuple(Throttle(reason, active) for reason, active in self._members("throttles")),
+            sensors=tuple(Sensor(name, celsius) for name, celsius in groups.get("sensors", {}).items()),
+            rails=tuple(Rail(name, volts=volts) for name, volts in groups.get("rails", {}).items()),
+            fans=tuple(_fans(groups.get("fans", {}))),
+            clocks=tuple(_clocks(groups.get("clocks", {}))),
+            cores=tuple(_cores(groups.get("cores", {}))),
+            throttles=tuple(
+                Throttle(reason, active) for reason, active in groups.get("throttles", {}).items()
+            ),
             pcie=Pcie(**pcie) if pcie else None,
             links=self.links,
-            ecc=tuple(self._ecc()),
+            ecc=tuple(_ecc(groups.get("ecc", {}))),
             retired_pages=tuple(
                 EccCount(severity, lifetime=True, count=count)
-                for severity, count in self._members("retired_pages")
+                for severity, count in groups.get("retired_pages", {}).items()
             ),
-            errors=tuple(self._errors()),
+            errors=tuple(_errors(groups.get("errors", {}))),
             partitions=self.partitions,
-            absent=tuple(self._absent()),
-            **scalars,
+            absent=tuple(self._absent(groups)),
+            **groups[""],
         )
 
     def _choose_main_sensor(self) -> None:
@@ -132,49 +137,47 @@ class Draft:
                 self.miss("temperature_celsius", self.absences[f"sensors.{name}"])
                 return
 
-    def _members(self, group: str) -> Iterator[tuple[str, Any]]:
-        prefix = f"{group}."
-        for place, value in self.values.items():
-            if place.startswith(prefix):
-                yield place[len(prefix) :], value
-
-    def _clocks(self) -> Iterator[Clock]:
-        told = dict(self._members("clocks"))
-        for domain in dict.fromkeys(path.removesuffix(".max") for path in told):
-            yield Clock(domain, hertz=told.get(domain), max_hertz=told.get(f"{domain}.max"))
-
-    def _fans(self) -> Iterator[Fan]:
-        told = dict(self._members("fans"))
-        for index in dict.fromkeys(path.split(".")[0] for path in told):
-            ratio, rpm = told.get(f"{index}.ratio"), told.get(f"{index}.rpm")
-            yield Fan(int(index), speed_ratio=ratio, speed_rpm=rpm)
-
-    def _cores(self) -> Iterator[Core]:
-        told = dict(self._members("cores"))
-        for index in sorted({int(path.split(".")[0]) for path in told}):
-            use, clock = told.get(f"{index}.use"), told.get(f"{index}.clock")
-            yield Core(index, utilization_ratio=use, clock_hertz=clock)
-
-    def _ecc(self) -> Iterator[EccCount]:
-        for path, count in self._members("ecc"):
-            severity, _, block = path.partition(".")
-            yield EccCount(severity, lifetime=False, count=count, block=block or None)
-
-    def _errors(self) -> Iterator[ErrorCount]:
-        for path, count in self._members("errors"):
-            kind, _, code = path.partition(".")
-            yield ErrorCount(kind, code, count)
-
-    def _absent(self) -> Iterator[Absence]:
-        whole = {}
-        for group in _GROUPS:
-            reasons = {r for place, r in self.absences.items() if place.split(".")[0] == group}
-            if len(reasons) == 1 and not any(self._members(group)):
-                whole[group] = reasons.pop()
-        for group, reason in whole.items():
-            yield Absence(group, reason)
+    def _absent(self, groups: Collection[str]) -> Iterator[Absence]:
+        reasons: dict[str, set[AbsenceReason]] = {}
         for place, reason in self.absences.items():
-            group = place.split(".")[0]
-            not_missed = "." in place and group in _PARTS and reason is AbsenceReason.NOT_SUPPORTED
+            reasons.setdefault(place.partition(".")[0], set()).add(reason)
+        whole = {
+            group
+            for group, all_of_it in reasons.items()
+            if group in _GROUPS and group not in groups and len(all_of_it) == 1
+        }
+        for group in sorted(whole):
+            yield Absence(group, next(iter(reasons[group])))
+        for place, reason in self.absences.items():
+            group, dot, _ = place.partition(".")
+            not_missed = dot and group in _PARTS and reason is AbsenceReason.NOT_SUPPORTED
             if group not in whole and not not_missed:
                 yield Absence(place, reason)
+
+
+def _clocks(told: Mapping[str, Any]) -> Iterator[Clock]:
+    for domain in dict.fromkeys(path.removesuffix(".max") for path in told):
+        yield Clock(domain, hertz=told.get(domain), max_hertz=told.get(f"{domain}.max"))
+
+
+def _fans(told: Mapping[str, Any]) -> Iterator[Fan]:
+    for index in dict.fromkeys(path.partition(".")[0] for path in told):
+        yield Fan(int(index), speed_ratio=told.get(f"{index}.ratio"), speed_rpm=told.get(f"{index}.rpm"))
+
+
+def _cores(told: Mapping[str, Any]) -> Iterator[Core]:
+    for index in sorted({int(path.partition(".")[0]) for path in told}):
+        use, clock = told.get(f"{index}.use"), told.get(f"{index}.clock")
+        yield Core(index, utilization_ratio=use, clock_hertz=clock)
+
+
+def _ecc(told: Mapping[str, Any]) -> Iterator[EccCount]:
+    for path, count in told.items():
+        severity, _, block = path.partition(".")
+        yield EccCount(severity, lifetime=False, count=count, block=block or None)
+
+
+def _errors(told: Mapping[str, Any]) -> Iterator[ErrorCount]:
+    for path, count in told.items():
+        kind, _, code = path.partition(".")
+        yield ErrorCount(kind, code, count)
