@@ -12,6 +12,9 @@ ARGS ?=
 # What exists of the folders that hold Python: the checkers refuse a folder that does not.
 CODE := $(wildcard src tests bench)
 
+# Python that carries no suffix.
+SCRIPTS := scripts/demo scripts/docs
+
 .PHONY: help
 help: ## show the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -46,16 +49,16 @@ bench: ## measure the agent beside other exporters
 .PHONY: lint
 lint: ## check format, style, types and layers
 	@scripts/setup
-	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)
+	$(BIN)/ruff check $(CODE) $(SCRIPTS)
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports
 
 .PHONY: format
 format: ## format the code and apply ruff's safe fixes
 	@scripts/setup
-	$(BIN)/ruff check --fix-only $(CODE)
-	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix-only $(CODE) $(SCRIPTS)
+	$(BIN)/ruff format $(CODE) $(SCRIPTS)
 
 .PHONY: docs
 docs: ## remake the reference pages that are made from code

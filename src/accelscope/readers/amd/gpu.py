@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accelscope.model import AbsenceReason, Core, Partition, Reading
+from accelscope.model import AbsenceReason, Core, Device, Partition, Reading
 from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import Card
@@ -16,7 +16,7 @@ from accelscope.readers.amd.hwmon import Sensors
 from accelscope.readers.amd.kfd import KfdNode
 from accelscope.readers.amd.processes import Holders, ProcessLister
 from accelscope.readers.amd.ras import ErrorCounters
-from accelscope.readers.amd.tools import Told, filled
+from accelscope.readers.amd.tools import filled
 from accelscope.readers.contract import DeviceLost
 
 _ASLEEP = ("suspended", "suspending")
@@ -75,7 +75,7 @@ class Place:
     nodes: tuple[KfdNode, ...]
     shares_power: bool  # the power of its module is counted at another die
     holders: Holders
-    told: Told | None  # by a tool
+    told: Device | None  # by a tool
 
 
 class Gpu:
@@ -212,7 +212,7 @@ class Gpu:
         if len(place.nodes) < 2:
             return ()
         profile = draft.values.get("compute_partition")
-        use = _uses(place.told.device.cores if place.told is not None else (), len(place.nodes))
+        use = _uses(place.told.cores if place.told is not None else (), len(place.nodes))
         made = []
         for number, node in enumerate(place.nodes):
             total, used = node.memory()

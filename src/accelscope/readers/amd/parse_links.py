@@ -6,7 +6,7 @@ from dataclasses import replace
 from accelscope.model import Link, pci_address
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.rejections import Rejections
 
 _STATES = {"U": True, "D": False}  # up, down; X is a link that is not there, as to itself
 

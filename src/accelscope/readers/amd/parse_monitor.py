@@ -13,8 +13,8 @@ from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.parse_process import ListedProcess, counted_once
 from accelscope.readers.amd.programs import program_name
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed, ParseError
+from accelscope.readers.rejections import Rejections
 
 TOOL = "amd-smi monitor"
 

@@ -7,8 +7,8 @@ from accelscope.model import Process
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.programs import program_name
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "amd-smi process"
 

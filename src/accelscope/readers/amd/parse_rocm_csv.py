@@ -3,8 +3,8 @@ own."""
 
 from accelscope.readers.amd import messages, rocm_fields
 from accelscope.readers.amd.parse_rocm_json import CARD, devices_and_processes
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed, ParseError
+from accelscope.readers.rejections import Rejections
 
 TOOL = "rocm-smi --csv"
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from accelscope.readers.amd import json_text, messages, quantities, rocm_fields, trees
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed, ParseError
+from accelscope.readers.rejections import Rejections
 
 TOOL = "rocm-smi --json"
 

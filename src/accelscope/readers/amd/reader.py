@@ -1,21 +1,17 @@
-"""The AMD reader: the files of the amdgpu driver, and beside them what only its tools tell."""
+"""The AMD reader. What it takes to read GPUs is loaded only on a node that has something of them."""
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from accelscope.model import Device, Process, Reading, Vendor
-from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.readers.amd.drm import Cards, driver_loaded, driver_version
-from accelscope.readers.amd.fdinfo import OpenFiles
-from accelscope.readers.amd.gpu import Gpu, Place
-from accelscope.readers.amd.health import health_of
-from accelscope.readers.amd.kfd import ComputeDriver, slot_of
-from accelscope.readers.amd.modules import sharing_power
-from accelscope.readers.amd.processes import Holders, ProcessLister
-from accelscope.readers.amd.tools import Answer, Told, Tools
-from accelscope.readers.contract import DriverAbsent, ReaderOptions, Survey
+from accelscope.model import Reading, Vendor
+from accelscope.readers.amd.files import entries, told
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions, Survey
 
+if TYPE_CHECKING:
+    from accelscope.readers.amd.driver_source import DriverSource
+
+_VENDOR_CODE = "0x1002"
 _COMPUTE_DEVICE = "kfd"  # made by every driver of AMD's kind, forks included
 
 
@@ -26,100 +22,40 @@ class AmdReader:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._paths = options.paths
+        self._options = options
         self._clock = clock
         self._monotonic = monotonic
-        self._cards = Cards(options.paths.sys)
-        self._compute = ComputeDriver(options.paths.sys)
-        self._open_files = OpenFiles(options.paths.proc, monotonic)
-        self._tools = Tools(options)
-        self._gpus: dict[str, Gpu] = {}
-        self._places: dict[str, Place] = {}
-        self._readings: dict[str, Reading] = {}  # of devices that only a tool shows
+        self._source: DriverSource | None = None
 
     @property
     def vendor(self) -> Vendor:
         return Vendor.AMD
 
     def survey(self) -> Survey:
-        cards = self._cards.find()
-        loaded = driver_loaded(self._paths.sys)
-        if not cards:
-            return self._survey_without_files(loaded=loaded)
-        self._readings = {}
-        version = driver_version(self._paths.sys, self._paths.proc)
-        answer, failures = self._tools.latest(alone=False)
-        nodes = self._compute.nodes()
-        holders = Holders(self._compute.pids(), self._open_files.find())
-        sharing = sharing_power(cards, {key for key, gpu in self._gpus.items() if not gpu.shows_power})
-        gpus, places = {}, {}
-        for index, card in enumerate(cards):
-            known = self._gpus.get(card.id)
-            if known is None or known.card is not card:
-                lister = ProcessLister(self._compute, self._open_files, self._monotonic)
-                known = Gpu(card, lister, self._clock)
-            gpus[card.id] = known
-            slot = slot_of(card.pci_address)
-            told = answer.by_slot.get(slot) if answer is not None else None
-            places[card.id] = Place(
-                index=index,
-                driver_version=version,
-                nodes=nodes.get(slot, ()),
-                shares_power=card.id in sharing,
-                holders=holders,
-                told=Told(told) if told is not None else None,
-            )
-        self._gpus, self._places = gpus, places
-        source = "sysfs" if answer is None else f"sysfs+{answer.source}"
-        return Survey(source, tuple(gpus), version, warnings=failures)
+        if not _is_there(self._options.paths):
+            raise DriverAbsent("no AMD GPU in /sys/class/drm, and the amdgpu driver is not loaded")
+        if self._source is None:
+            from accelscope.readers.amd.driver_source import DriverSource  # noqa: PLC0415 - as said above
+
+            self._source = DriverSource(self._options, self._clock, self._monotonic)
+        return self._source.survey()
 
     def read(self, key: str) -> Reading:
-        if key in self._readings:
-            return self._readings[key]
-        return self._gpus[key].read(self._places[key])
+        assert self._source is not None  # a survey named the key
+        return self._source.read(key)
 
     def close(self) -> None:
-        self._tools.close()
-
-    def _survey_without_files(self, *, loaded: bool) -> Survey:
-        self._gpus, self._places = {}, {}
-        device_file = (self._paths.dev / _COMPUTE_DEVICE).exists()
-        if not loaded and not device_file:
-            raise DriverAbsent("no AMD GPU in /sys/class/drm, and the amdgpu driver is not loaded")
-        answer, failures = self._tools.latest(alone=True)
-        self._readings = self._told_alone(answer) if answer is not None else {}
-        version = next(
-            (r.device.driver_version for r in self._readings.values() if r.device.driver_version), None
-        )
-        return Survey(
-            answer.source if answer is not None else "sysfs",
-            tuple(self._readings),
-            version or driver_version(self._paths.sys, self._paths.proc),
-            warnings=failures,
-        )
-
-    def _told_alone(self, answer: Answer) -> dict[str, Reading]:
-        """Devices and processes as a tool shows them. A process that it names without a GPU is of the only
-        one there is, or of none that could be told."""
-        now = self._clock()
-        by_index = {device.index: device.id for device in answer.devices}
-        readings = {}
-        for device in answer.devices:
-            health = device.health
-            if health == UNKNOWN_HEALTH:
-                health = health_of(device, None, 0, now=now)
-            own = tuple(
-                replace(process, device=device.id, device_index=device.index)
-                for process in answer.processes
-                if _is_on(process, device, alone=len(by_index) == 1)
-            )
-            readings[device.id] = Reading(replace(device, read_at=now, health=health), own)
-        return readings
-
-
-def _is_on(process: Process, device: Device, *, alone: bool) -> bool:
-    return alone if process.device_index is None else process.device_index == device.index
+        if self._source is not None:
+            self._source.close()
 
 
 def open_reader(options: ReaderOptions) -> AmdReader:
-    return AmdReader(options, clock=options.clock)
+    return AmdReader(options)
+
+
+def _is_there(paths: Paths) -> bool:
+    """The driver, or a GPU that it shows."""
+    if (paths.sys / "module/amdgpu").is_dir() or (paths.dev / _COMPUTE_DEVICE).exists():
+        return True
+    drm = f"{paths.sys}/class/drm"
+    return any(told(f"{drm}/{name}/device/vendor") == _VENDOR_CODE for name in entries(drm))

@@ -62,13 +62,6 @@ class Answer:
     by_slot: Mapping[str, Device] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a tool says of one GPU."""
-
-    device: Device
-
-
 class Tools:
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
@@ -148,22 +141,21 @@ class Tools:
         return parsed
 
 
-def filled(device: Device, told: Told | None, *, only_identity: bool = False) -> Device:
+def filled(device: Device, told: Device | None, *, only_identity: bool = False) -> Device:
     """The device with what it lacks and a tool knows."""
     if told is None:
         return device
-    other = told.device
     changes: dict[str, object] = {}
     for name in _IDENTITY if only_identity else _FILLED:
         shared = any(absence.field == name and absence.reason == "shared" for absence in device.absent)
-        value = getattr(other, name)
+        value = getattr(told, name)
         if getattr(device, name) in (None, ()) and value not in (None, ()) and not shared:
             changes[name] = value
     if not only_identity:
-        changes["pcie"] = _joined_pcie(device.pcie, other.pcie)
-        changes["errors"] = (*device.errors, *(e for e in other.errors if e.kind == "pcie"))
+        changes["pcie"] = _joined_pcie(device.pcie, told.pcie)
+        changes["errors"] = (*device.errors, *(e for e in told.errors if e.kind == "pcie"))
         if device.health == UNKNOWN_HEALTH:
-            changes["health"] = other.health
+            changes["health"] = told.health
     absent = tuple(absence for absence in device.absent if absence.field.split(".")[0] not in changes)
     return replace(device, absent=absent, **changes)  # type: ignore[arg-type]
 
@@ -172,7 +164,7 @@ def _joined(measured: Device, who: Device | None) -> Device:
     """What the two commands of amd-smi say of one GPU, under the id that tells who it is."""
     if who is None:
         return measured
-    joined = filled(measured, Told(who))
+    joined = filled(measured, who)
     facts = {name: getattr(who, name) for name in ("id", "uuid", "pci_address", "driver_version")}
     return replace(joined, **facts)
 

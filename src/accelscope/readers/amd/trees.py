@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from accelscope.model import Device
 from accelscope.readers.amd import indented, json_text, messages, quantities
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed, ParseError
+from accelscope.readers.rejections import Rejections
 
 Tree = Mapping[str, object]
 

@@ -5,8 +5,8 @@ import re
 from accelscope.model import Device
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "npu-smi info -m"
 

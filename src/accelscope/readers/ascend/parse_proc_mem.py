@@ -7,8 +7,8 @@ from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import blocks_of
 from accelscope.readers.ascend.programs import program_name
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "npu-smi info -t proc-mem"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accelscope.readers.furiosa.tables import column_name
-from accelscope.readers.nvidia.rejections import Rejections
+from accelscope.readers.rejections import Rejections
 
 Fields = Mapping[str, object]  # of one object, by the names of `column_name`
 

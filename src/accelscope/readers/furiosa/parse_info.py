@@ -6,8 +6,8 @@ from accelscope.readers.furiosa import messages
 from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import Draft
 from accelscope.readers.furiosa.tables import read_table
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 _MEASURED = frozenset({"temp", "power", "pci_bdf", "firmware"})
 

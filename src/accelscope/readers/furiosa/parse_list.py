@@ -9,8 +9,8 @@ from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import Draft, text_of
 from accelscope.readers.furiosa.occupancy import core_occupancy, status_is_occupied
 from accelscope.readers.furiosa.tables import Line, filled_downwards, read_table
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "furiosactl list"
 

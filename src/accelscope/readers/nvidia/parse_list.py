@@ -7,8 +7,8 @@ from dataclasses import replace
 from accelscope.model import Partition, Vendor, device_id
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.draft import Draft
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi -L"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from accelscope.model import Process
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.programs import command_name, process_type
-from accelscope.readers.nvidia.rejections import Rejections
 from accelscope.readers.parsed import Parsed
+from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi pmon"
 
