@@ -202,6 +202,7 @@ ASCEND_910B = Device(
     ecc_enabled=True,
     utilization_ratio=0.58,
     vector_utilization_ratio=0.21,
+    tensor_active_ratio=0.64,
     memory_utilization_ratio=0.14,
     memory_total_bytes=65536 * 2**20,
     memory_used_bytes=59718 * 2**20,

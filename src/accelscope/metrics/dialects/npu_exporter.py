@@ -144,7 +144,7 @@ MISSING = (
         "only the vendor's library has them, npu-smi does not",
     ),
     Missing(
-        "npu_chip_info_overall_utilization, npu_chip_info_cube_utilization, npu_chip_info_product_type",
+        "npu_chip_info_overall_utilization, npu_chip_info_product_type",
         "not among what is read of a chip",
     ),
     Missing(

@@ -122,6 +122,11 @@ CHIP_FAMILIES = (
         "Utilisation of the vector cores, in %.",
         lambda v: percent(v.device.vector_utilization_ratio) if _has_vector_cores(v.device) else None,
     ),
+    gauge(
+        "npu_chip_info_cube_utilization",
+        "Utilisation of the cube (matrix) cores, in %.",
+        lambda v: percent(v.device.tensor_active_ratio),
+    ),
     gauge("npu_chip_info_temperature", "Temperature of the chip, in degrees Celsius.", _temperature),
     gauge(
         "npu_chip_info_power",
