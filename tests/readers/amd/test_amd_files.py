@@ -9,7 +9,7 @@ import pytest
 from tests.readers.amd.amd_tree import lay_out_gpu, write
 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
-from accelscope.readers.amd import files
+from accelscope.readers.amd import files, gpu, hwmon
 from accelscope.readers.amd.reader import AmdReader
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
 
@@ -108,6 +108,13 @@ def test_two_cards_with_one_number_stay_two(tmp_path: Path) -> None:
     assert reader_of(tmp_path).survey().keys == ("amd:0xabcd", "amd:0000:01:00.0")
 
 
+def test_a_tree_that_tells_nothing_of_bus_and_driver(tmp_path: Path) -> None:
+    write(tmp_path / "sys/class/drm/card3/device", {"vendor": "0x1002", **WELL})
+    write(tmp_path / "sys/class/drm/card4/device", {"vendor": "0x1002", "gpu_busy_percent": "1"})
+    device = only_device(tmp_path)
+    assert (device.id, device.utilization_ratio, device.pci_address) == ("amd:unidentified-3", 0.12, None)
+
+
 def test_values_by_the_labels_of_sensors(tmp_path: Path) -> None:
     lay_out_gpu(tmp_path, WELL)
     device = only_device(tmp_path)
@@ -194,6 +201,23 @@ def test_a_gpu_that_answers_nothing_but_errors_is_lost(tmp_path: Path) -> None:
     [key] = reader.survey().keys
     with pytest.raises(DeviceLost):
         reader.read(key)
+
+
+def test_a_driver_that_resets_a_gpu_answers_nothing_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> str:
+        if path.endswith(("_percent", "_input", "_average")):
+            raise PermissionError(1, "Operation not permitted")
+        return files.read_text(path)
+
+    lay_out_gpu(tmp_path, WELL)
+    for module in (gpu, hwmon):
+        monkeypatch.setattr(module, "read_text", refuse)
+    device = only_device(tmp_path)
+    assert device.health.state is HealthState.WARNING
+    assert reasons(device)["utilization_ratio"] == "no_sample"
+    assert device.memory_total_bytes == 1000
 
 
 def test_a_gpu_that_sleeps_is_not_woken(tmp_path: Path) -> None:

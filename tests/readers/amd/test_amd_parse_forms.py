@@ -271,6 +271,25 @@ def test_two_dies_of_a_module_show_its_power_once() -> None:
     assert [a.reason for a in devices[1].absent] == ["shared"]
 
 
+def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
+    cards = {
+        f"card{n}": {"Device ID": "0x740c", "Serial Number": "S", "Average Graphics Package Power (W)": watts}
+        for n, watts in enumerate(("0.0", "300.0"))
+    }
+    devices = parse_rocm_json.parse(json.dumps(cards)).devices
+    assert [device.power_watts for device in devices] == [None, 300.0]
+    assert [a.reason for a in devices[0].absent] == ["shared"]
+
+
+def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
+    card = {"Current Socket Graphics Package Power (W)": "240.0", "VRAM Total Memory (B)": "4096"}
+    cards = {f"card{n}": {**card, "PCI Bus": f"0000:0{n // 2}:00.{n % 2}"} for n in range(4)}
+    devices = parse_rocm_json.parse(json.dumps(cards)).devices
+    assert [device.power_watts for device in devices] == [240.0, None, 240.0, None]
+    assert [device.memory_total_bytes for device in devices] == [4096, None, 4096, None]
+    assert {a.reason for a in devices[1].absent} == {"shared"}
+
+
 @pytest.mark.parametrize(("code", "reason"), [("0x7408", "shared"), ("0x73df", "not_supported")])
 def test_the_word_secondary_die_is_true_of_such_chips_only(code: str, reason: str) -> None:
     card = {"Device ID": code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}

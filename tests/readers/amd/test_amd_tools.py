@@ -55,6 +55,17 @@ def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     assert (process.pid, process.device, process.memory_bytes) == (7, "amd:0x12", 5 * 2**20)
 
 
+def test_partitions_that_only_a_tool_shows_have_their_gpus_power_once(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    static = [{**entry, "bus": {"bdf": f"0000:05:00.{n}"}} for n, entry in enumerate(STATIC)]
+    watched = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC))
+    first, second = watched.with_tool().devices
+    assert (first.power_watts, second.power_watts) == (100.0, None)
+    assert [(a.field, a.reason) for a in second.absent] == [("power_watts", "shared")]
+
+
 def test_rocm_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": "", "rocm.json": json.dumps(ROCM)})
     result = watch_folder(rocm_smi=f"cat {tmp_path}/rocm.json").with_tool()

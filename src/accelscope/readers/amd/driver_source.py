@@ -52,7 +52,7 @@ class DriverSource:
                 lister = ProcessLister(self._compute, self._open_files, self._monotonic)
                 known = Gpu(card, lister, self._clock)
             gpus[card.id] = known
-            slot = slot_of(card.pci_address)
+            slot = slot_of(card.pci_address or "")
             places[card.id] = Place(
                 index=index,
                 driver_version=version,
@@ -96,7 +96,7 @@ class DriverSource:
         for device in answer.devices:
             health = device.health
             if health == UNKNOWN_HEALTH:
-                health = health_of(device, None, 0, now=now)
+                health = health_of(device, now=now)
             own = tuple(
                 replace(process, device=device.id, device_index=device.index)
                 for process in answer.processes

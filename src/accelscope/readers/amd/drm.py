@@ -17,6 +17,7 @@ _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
 _SLOT = re.compile(r"^PCI_SLOT_NAME=(\S+)$", re.MULTILINE)
 _VENDOR_CODE = "0x1002"
 _DRIVER = "amdgpu"
+_OWN_FILE = "mem_info_vram_total"
 
 # PCI numbers of the modules with two dies (MI250X, MI250).
 DUAL_DIE_CODES = frozenset({0x7408, 0x740C})
@@ -27,7 +28,7 @@ class Card:
     id: str
     name: str  # card0; its number is not the GPU's index: a server's own display may come first
     folder: str  # of the device
-    pci_address: str
+    pci_address: str | None  # None: the tree does not show the bus
     code: int | None  # PCI number of the chip
     nodes: tuple[str, ...]  # device files under /dev/dri
     uuid: str | None = None
@@ -68,10 +69,10 @@ class Cards:
             known[name] = mark, card
             if card is not None:
                 if card.id in found:  # a damaged number must not make two GPUs one
-                    card = replace(card, id=device_id(Vendor.AMD, pci=card.pci_address))
+                    card = replace(card, id=device_id(Vendor.AMD, pci=card.pci_address, index=len(found)))
                 found[card.id] = card
         self._known = known
-        return tuple(sorted(found.values(), key=lambda card: card.pci_address))
+        return tuple(sorted(found.values(), key=lambda card: (card.pci_address or "", card.name)))
 
 
 def driver_version(sys: Path, proc: Path) -> str | None:
@@ -101,14 +102,12 @@ def _card(folder: str, name: str) -> Card | None:
         return None
     slot = _SLOT.search(uevent)
     address = pci_address(slot[1] if slot else os.path.realpath(folder).rpartition("/")[2])
-    if address is None:
-        return None
     uuid = quantities.unique_id(told(f"{folder}/unique_id") or "")
     code = told(f"{folder}/device") or ""
     numa = told(f"{folder}/numa_node") or ""
     place = told(f"{folder}/xgmi_physical_id")
     return Card(
-        id=device_id(Vendor.AMD, uuid=uuid, pci=address),
+        id=device_id(Vendor.AMD, uuid=uuid, pci=address, index=int(name.removeprefix("card"))),
         name=name,
         folder=folder,
         pci_address=address,
@@ -125,11 +124,15 @@ def _card(folder: str, name: str) -> Card | None:
 
 
 def _held_by_driver(folder: str, uevent: str) -> bool:
-    """By amdgpu, and not passed on to a virtual machine or held by the driver of an old chip."""
+    """By amdgpu, and not passed on to a virtual machine or held by the driver of an old chip. A tree that
+    tells nothing of drivers is told by a file that only this one makes."""
     try:
         return os.readlink(f"{folder}/driver").rpartition("/")[2] == _DRIVER  # noqa: PTH115 - a path of text
     except OSError:
-        return f"DRIVER={_DRIVER}" in uevent.split("\n")
+        told_there = [
+            line.removeprefix("DRIVER=") for line in uevent.split("\n") if line.startswith("DRIVER=")
+        ]
+        return told_there == [_DRIVER] or (not uevent and told(f"{folder}/{_OWN_FILE}") is not None)
 
 
 def _number(text: str | None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accelscope.model import AbsenceReason, Core, Device, Partition, Reading
+from accelscope.model import AbsenceReason, Core, Device, Partition, Process, Reading
 from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import Card
@@ -60,8 +60,6 @@ MEASURED: Final = (
     "temperature_celsius",
     "power_watts",
 )
-
-
 _ASKED_FOR = ("utilization_ratio", "memory_utilization_ratio", "power_watts")
 _UNREACHABLE = (AbsenceReason.LOST, AbsenceReason.DRIVER_ERROR)
 
@@ -90,47 +88,49 @@ class Gpu:
 
     def read(self, place: Place) -> Reading:
         """Raises DeviceLost."""
-        now = self._clock()
         draft = self._identity(place)
         if told(f"{self.card.folder}/power/runtime_status") in _ASLEEP:
-            # Reading its files would wake it.
-            for field in MEASURED:
-                draft.miss(field, AbsenceReason.NO_SAMPLE)
-            draft.health = SUSPENDED
-            asleep = replace(draft.device(self.card.id), read_at=now)
-            return Reading(filled(asleep, place.told, only_identity=True))
+            return Reading(self._asleep(draft, place))
+        now = self._clock()
         self._take_files(draft)
         self._take_levels(draft)
         self._sensors.take(draft)
-        self._refuse_if_lost(draft)
+        refused = self._is_refused(draft)
         errors = self._errors.take(draft, now)
         self._share_power(draft, place)
         draft.partitions = self._partitions(place, draft)
         device = draft.device(self.card.id)
         device = replace(device, read_at=now, errors=(*device.errors, *errors))
         device = filled(device, place.told)
-        refused = sum(
-            absence.reason is AbsenceReason.NO_SAMPLE
-            for absence in device.absent
-            if absence.field in MEASURED
+        health = health_of(device, self._errors.bad_pages, now=now, refused=refused)
+        return Reading(
+            replace(device, health=health),
+            self._read_processes(place, device.partitions),
+            tuple(draft.rejected),
         )
-        none_read = not any(place in draft.values for place in MEASURED)
-        health = health_of(device, self._errors.bad_pages, refused if none_read else 0, now=now)
+
+    def _asleep(self, draft: Draft, place: Place) -> Device:
+        """Reading its files would wake it."""
+        for field in MEASURED:
+            draft.miss(field, AbsenceReason.NO_SAMPLE)
+        draft.health = SUSPENDED
+        device = replace(draft.device(self.card.id), read_at=self._clock())
+        return filled(device, place.told, only_identity=True)
+
+    def _read_processes(self, place: Place, parts: tuple[Partition, ...]) -> tuple[Process, ...]:
         partitions = {
-            node.render_node: partition.id
-            for node, partition in zip(place.nodes, device.partitions, strict=False)
+            node.render_node: part.id
+            for node, part in zip(place.nodes, parts, strict=False)
             if node.render_node is not None
         }
-        files = dict.fromkeys((*self.card.nodes, *(node.render_node or "" for node in place.nodes)))
-        processes = self._processes.read(
+        return self._processes.read(
             device=self.card.id,
             index=place.index,
             nodes=place.nodes,
             partitions=partitions,
-            device_files=files,
+            device_files=dict.fromkeys((*self.card.nodes, *partitions)),
             holders=place.holders,
         )
-        return Reading(replace(device, health=health), processes, tuple(draft.rejected))
 
     def _identity(self, place: Place) -> Draft:
         card = self.card
@@ -192,13 +192,17 @@ class Gpu:
                 draft.miss(place, reason)
             return None
 
-    def _refuse_if_lost(self, draft: Draft) -> None:
-        """A GPU that is gone is still shown, but whatever the driver would ask it for ends in an error."""
-        asked = [place for place in (*draft.values, *draft.absences) if _is_asked_for(place)]
-        if not any(place in draft.values for place in asked) and any(
-            draft.absences[place] in _UNREACHABLE for place in asked
-        ):
-            raise DeviceLost(f"the driver no longer reaches the GPU at {self.card.pci_address}")
+    def _is_refused(self, draft: Draft) -> bool:
+        """Whether the driver answers nothing for now. A GPU that is gone is still shown, but whatever the
+        driver would ask it for ends in an error: then this raises DeviceLost."""
+        if any(map(_is_asked_for, draft.values)):
+            return False
+        reasons = {reason for place, reason in draft.absences.items() if _is_asked_for(place)}
+        if not reasons.isdisjoint(_UNREACHABLE):
+            raise DeviceLost(
+                f"the driver no longer reaches the GPU at {self.card.pci_address or self.card.name}"
+            )
+        return AbsenceReason.NO_SAMPLE in reasons
 
     def _share_power(self, draft: Draft, place: Place) -> None:
         if self.card.dual_die:

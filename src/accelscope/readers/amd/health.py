@@ -16,13 +16,15 @@ SUSPENDED = Health(
 )
 
 
-def health_of(device: Device, bad_pages: BadPages | None, refused: int, *, now: float) -> Health:
-    """The worst that holds. A GPU that answered and shows none of it is OK. `refused` counts the files that
-    the driver would not answer for now."""
-    return next(_troubles(device, bad_pages, refused, now), Health(HealthState.OK))
+def health_of(
+    device: Device, bad_pages: BadPages | None = None, *, now: float, refused: bool = False
+) -> Health:
+    """The worst that holds. A GPU that answered and shows none of it is OK. `refused`: its driver would not
+    ask it just now."""
+    return next(_troubles(device, bad_pages, now, refused=refused), Health(HealthState.OK))
 
 
-def _troubles(device: Device, bad_pages: BadPages | None, refused: int, now: float) -> Iterator[Health]:
+def _troubles(device: Device, bad_pages: BadPages | None, now: float, *, refused: bool) -> Iterator[Health]:
     """Everything that is wrong, worst first."""
     if bad_pages is not None and bad_pages.failed:
         yield Health(

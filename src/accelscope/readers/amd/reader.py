@@ -50,7 +50,7 @@ class AmdReader:
 
 
 def open_reader(options: ReaderOptions) -> AmdReader:
-    return AmdReader(options)
+    return AmdReader(options, clock=options.clock)
 
 
 def _is_there(paths: Paths) -> bool:

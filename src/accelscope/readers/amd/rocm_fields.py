@@ -11,6 +11,7 @@ from accelscope.model import AbsenceReason, Process, ProcessType, pci_address
 from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import DUAL_DIE_CODES
+from accelscope.readers.amd.kfd import slot_of
 from accelscope.readers.amd.programs import program_name
 
 # Key in small letters, place in the model, how to read it. Of several keys for one place the first with a
@@ -128,16 +129,23 @@ def _is_on_a_secondary_die(values: Values) -> bool:
 
 
 def share_modules(drafts: list[tuple[Draft, bool]]) -> None:
-    """Two dies of a module, which the module's serial number tells, both show its power: it is counted at
-    the first that does. The flag says that a draft is of such a chip."""
-    counted: set[str] = set()
+    """What several cards show of one thing is counted at the first of them. Two dies of a module, which the
+    module's serial number tells, both show its power; partitions of a GPU, which have its place on the bus,
+    show its power and its memory. The flag says that a draft is of a chip with two dies."""
+    first: dict[object, Draft] = {}
     for draft, dual_die in drafts:
-        module = draft.values.get("serial")
-        if not dual_die or module is None or "power_watts" not in draft.values:
-            continue
-        if module in counted:
-            draft.share(*OF_THE_MODULE)
-        counted.add(module)
+        serial, address = draft.values.get("serial"), draft.values.get("pci_address")
+        if dual_die and serial is not None:
+            # A die that leaves it to the other one may show 0.
+            shows_power = bool(draft.values.get("power_watts"))
+            if not shows_power or first.setdefault(serial, draft) is not draft:
+                draft.share(*OF_THE_MODULE)
+        elif address is not None:
+            whole = first.setdefault(slot_of(address), draft)
+            if whole is not draft:
+                draft.share(*OF_THE_MODULE)
+                if draft.values.get("memory_total_bytes") == whole.values.get("memory_total_bytes"):
+                    draft.share("memory_total_bytes", "memory_used_bytes")
 
 
 def processes_of(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:

@@ -7,8 +7,9 @@ the tools are all there is.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from accelscope.model import Device, Pcie, Process
+from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.amd.kfd import slot_of
 from accelscope.readers.amd.messages import error_of
@@ -116,7 +117,8 @@ class Tools:
             devices = [replace(d, links=links.get(d.index or 0, ())) for d in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
-            processes = self._parsed(self._amd_smi, ["process", "--json"], parse_process.parse).processes
+            # A tool that finds nobody may say so in many ways.
+            processes = parse_process.parse(self._amd_smi.run(["process", "--json"]).text).processes
         return _answer("amd-smi", devices, processes)
 
     def _ask_rocm_smi(self) -> Answer:
@@ -180,7 +182,20 @@ def _joined_pcie(one: Pcie | None, other: Pcie | None) -> Pcie | None:
 
 def _answer(source: str, devices: list[Device], processes: tuple[Process, ...]) -> Answer:
     by_slot: dict[str, Device] = {}
+    counted = []
     for device in devices:
+        whole = device
         if device.pci_address is not None:
-            by_slot.setdefault(slot_of(device.pci_address), device)
-    return Answer(source, tuple(devices), processes, by_slot)
+            whole = by_slot.setdefault(slot_of(device.pci_address), device)
+        counted.append(device if whole is device else _part_of(whole, device))
+    return Answer(source, tuple(counted), processes, by_slot)
+
+
+def _part_of(whole: Device, part: Device) -> Device:
+    """Partitions show the power of their GPU, and in older versions its memory: counted at the first."""
+    shared = ["power_watts", "power_limit_watts", "energy_joules"]
+    if part.memory_total_bytes == whole.memory_total_bytes:
+        shared += ["memory_total_bytes", "memory_used_bytes", "memory_free_bytes"]
+    gone: dict[str, Any] = {name: None for name in shared if getattr(part, name) is not None}
+    absences = (Absence(name, AbsenceReason.SHARED) for name in gone)
+    return replace(part, absent=(*part.absent, *absences), **gone)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from accelscope.simulate import identity
 from accelscope.simulate.amd.cards import Family
 from accelscope.simulate.amd.readings import GpuReading, PartReading
 from accelscope.simulate.amd.spec import AmdSpec
@@ -72,6 +73,11 @@ def monitor(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def listing(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
+    """Ids only; the uuid is another number than the chip's own."""
+    return _document(spec, [_ids(gpu) for gpu in gpus])
+
+
 def version(spec: AmdSpec) -> str:
     tool = {7: "26.0.2", 6: "24.6.2"}.get(spec.rocm[0], "23.4.0")
     return f"AMDSMI Tool: {tool} | AMDSMI Library version: {tool} | ROCm version: {spec.rocm_version}\n"
@@ -84,6 +90,18 @@ def _document(spec: AmdSpec, gpus: list[dict[str, Any]]) -> str:
 
 def _value(number: float, unit: str) -> dict[str, Any]:
     return {"value": number, "unit": unit}
+
+
+def _ids(gpu: Logical) -> dict[str, Any]:
+    part = gpu.part.part
+    return {
+        "gpu": gpu.index,
+        "bdf": gpu.bdf,
+        "uuid": identity.uuid(gpu.reading.gpu.seed, "amd", "uuid", gpu.reading.gpu.slot, part.number),
+        "kfd_id": part.gpu_id,
+        "node_id": part.node,
+        "partition_id": part.number,
+    }
 
 
 def _static(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:

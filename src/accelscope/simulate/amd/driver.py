@@ -80,6 +80,7 @@ class AmdDriver:
         if tool == "amd-smi":
             gpus = amd_smi.logical_gpus(shown)
             yield Answer(patterns=("version*",), text=amd_smi.version(self._spec))
+            yield Answer(patterns=("list*--json*",), text=amd_smi.listing(self._spec, gpus))
             yield Answer(patterns=("static*--json*",), text=amd_smi.static(self._spec, gpus))
             yield Answer(patterns=("metric*--json*",), text=amd_smi.metric(self._spec, gpus))
             yield Answer(patterns=("process*--json*",), text=amd_smi.process(gpus))
