@@ -43,7 +43,10 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
     changed = threading.Condition()
-    options = ReaderOptions(paths, tool_interval_seconds=0, clock=lambda: WALL_CLOCK)
+    simulated = [0.0]
+    options = ReaderOptions(
+        paths, tool_interval_seconds=0, clock=lambda: WALL_CLOCK, monotonic=lambda: simulated[0]
+    )
     runners = [
         Runner(
             open_reader(Vendor(vendor), options),
@@ -67,6 +70,7 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     try:
         for at in SIMULATED_TIMES:
             node.write(at)
+            simulated[0] = at
             snapshot = collector.collect()
     finally:
         collector.stop()

@@ -30,6 +30,7 @@ class AbsenceReason(StrEnum):
     NOT_SUPPORTED = "not_supported"  # the driver says that this device does not have it
     NOT_KNOWN = "not_known"  # this driver or tool version does not know the field
     NO_SAMPLE = "no_sample"  # it exists, but nothing was measured in this period
+    SUSPENDED = "suspended"  # asleep to save power: reading it would wake it
     NO_PERMISSION = "no_permission"
     LOST = "lost"  # the device fell off the bus
     RESET_REQUIRED = "reset_required"

@@ -91,6 +91,7 @@ class ReaderOptions:
     tool_interval_seconds: float = 60.0  # between two runs of a tool that takes seconds
     environment: Mapping[str, str] | None = None  # for tools; None: the agent's own
     clock: Callable[[], float] = time.time  # for what is stamped with a time
+    monotonic: Callable[[], float] = time.monotonic  # for what is measured between two readings
 
 
 ReaderFactory = Callable[[ReaderOptions], Reader]

@@ -112,7 +112,7 @@ class Gpu:
     def _asleep(self, draft: Draft, place: Place) -> Device:
         """Reading its files would wake it."""
         for field in MEASURED:
-            draft.miss(field, AbsenceReason.NO_SAMPLE)
+            draft.miss(field, AbsenceReason.SUSPENDED)
         draft.health = SUSPENDED
         device = replace(draft.device(self.card.id), read_at=self._clock())
         return filled(device, place.told, only_identity=True)

@@ -50,7 +50,7 @@ class AmdReader:
 
 
 def open_reader(options: ReaderOptions) -> AmdReader:
-    return AmdReader(options, clock=options.clock)
+    return AmdReader(options, clock=options.clock, monotonic=options.monotonic)
 
 
 def _is_there(paths: Paths) -> bool:

@@ -1,0 +1,76 @@
+"""Four vendors on one node: what hangs costs its own vendor, and the other three stay fresh."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.test_faults import Broken
+from tests.e2e.agent_process import wait_until
+
+from accelscope.model import Snapshot, Vendor
+from accelscope.simulate.faults import Fault, FaultKind
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[Broken]:
+    with Broken(tmp_path, name="mixed") as running:
+        running.until(lambda s: fresh(s) == set(Vendor), "all four vendors answer")
+        yield running
+
+
+def fresh(snapshot: Snapshot) -> set[Vendor]:
+    """Vendors all of whose devices answer."""
+    seen = {device.vendor for device in snapshot.devices}
+    return seen - {device.vendor for device in snapshot.devices if device.stale}
+
+
+def newest(snapshot: Snapshot, vendor: Vendor) -> float:
+    return max(device.read_at or 0.0 for device in snapshot.devices if device.vendor is vendor)
+
+
+def test_one_page_in_one_vocabulary(mixed: Broken) -> None:
+    page = mixed.page()
+    for family in ("accelerator_info", "accelerator_power_watts", "accelerator_temperature_celsius"):
+        for vendor in Vendor:
+            assert f'{family}{{vendor="{vendor}"' in page
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "goes_stale"),
+    [
+        (Vendor.NVIDIA, FaultKind.LIBRARY_HANG, True),
+        (Vendor.ASCEND, FaultKind.TOOL_HANG, True),
+        # These two read the driver's files; their tools only add to that.
+        (Vendor.AMD, FaultKind.TOOL_HANG, False),
+        (Vendor.FURIOSA, FaultKind.TOOL_HANG, False),
+    ],
+)
+def test_one_vendor_hangs_and_the_other_three_stay_fresh(
+    mixed: Broken, vendor: Vendor, kind: FaultKind, goes_stale: bool
+) -> None:
+    mixed.node.set_faults([Fault(kind=kind, vendor=vendor.value)])
+    if goes_stale:
+        mixed.until(lambda s: vendor not in fresh(s), f"{vendor} is stale")
+    others = set(Vendor) - {vendor}
+    before = mixed.agent.snapshot()
+    mixed.until(
+        lambda s: others <= fresh(s) and all(newest(s, other) > newest(before, other) for other in others),
+        "the others are read again and again",
+    )
+    assert mixed.ready() == 200
+    assert mixed.agent.get("/healthz", guarded=False).status == 200
+    if not goes_stale:
+        assert vendor in fresh(mixed.agent.snapshot())
+    mixed.clear()
+    mixed.until(lambda s: fresh(s) == set(Vendor), f"{vendor} is back")
+
+
+@pytest.mark.parametrize("vendor", [Vendor.AMD, Vendor.FURIOSA])
+def test_one_device_whose_files_hang_goes_stale_alone(mixed: Broken, vendor: Vendor) -> None:
+    mixed.node.set_faults([Fault(kind=FaultKind.HANG, vendor=vendor.value, device=0)])
+    mixed.until(
+        lambda s: [d.stale for d in s.devices if d.vendor is vendor] == [True, False], "one of two is stale"
+    )
+    assert set(Vendor) - {vendor} <= fresh(mixed.agent.snapshot())
+    mixed.clear()
+    wait_until(lambda: fresh(mixed.agent.snapshot()) == set(Vendor), "it is back")
