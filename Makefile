@@ -1,6 +1,6 @@
 # Every target sets up what it needs (scripts/setup says what it does and is done in no time the second time).
 # PYTHON=/path/to/python3.12 chooses the interpreter, APT=no keeps setup from installing Debian packages,
-# ARGS="..." is handed to pytest or to the benchmark, ACCELSCOPE_CAPTURES=folder tells tests where captures are.
+# ARGS="..." is handed to pytest, benchmark or fuzzer, ACCELSCOPE_CAPTURES=folder tells tests where captures are.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 # What exists of the folders that hold Python: the checkers refuse a folder that does not.
-CODE := $(wildcard src tests bench)
+CODE := $(wildcard src tests bench fuzz)
 
 # Python that carries no suffix.
 SCRIPTS := scripts/demo scripts/docs
@@ -45,6 +45,17 @@ e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent
 bench: ## measure the agent beside other exporters
 	@scripts/setup --need compiler --need openssl --need node-exporter
 	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## look for inputs that break a parser (FUZZ_SECONDS=60 in all)
+	@scripts/setup --need compiler
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes --only-binary :all: \
+		-r requirements/fuzz.txt || { echo 'fuzz: atheris has no wheel for this Python; try PYTHON=python3.11' >&2; exit 1; }
+	$(BIN)/python -m fuzz $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## look for texts that a parser cannot take (FUZZ_SECONDS=60 in all; ARGS="SOURCE SECONDS": one of them)
+	@scripts/fuzz $(ARGS)
 
 .PHONY: lint
 lint: ## check format, style, types and layers
@@ -81,4 +92,4 @@ wheel: ## build dist/accelscope-*.whl
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist src/*.egg-info .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

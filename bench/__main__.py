@@ -19,6 +19,7 @@ from bench.page import write_page
 from bench.rendering import render
 from bench.start import start
 from bench.tables import Table
+from bench.vendors import read_each_vendor
 
 SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "exporters": compare,
@@ -26,6 +27,7 @@ SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "start": start,
     "growth": grow,
     "rendering": render,
+    "vendors": read_each_vendor,
 }
 
 

@@ -228,7 +228,7 @@ def test_a_gpu_that_sleeps_is_not_woken(tmp_path: Path) -> None:
     device = only_device(tmp_path)
     assert (device.id, device.firmware_version) == ("amd:0xff", "113-X")
     assert (device.health.state, device.health.vendor_word) == (HealthState.OK, "suspended")
-    assert reasons(device)["utilization_ratio"] == "no_sample"
+    assert reasons(device)["utilization_ratio"] == "suspended"
     assert device.memory_total_bytes is None
 
 

@@ -1,0 +1,120 @@
+"""What one collection of each vendor costs, beside bare runs of the same tools and reads of the same files."""
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.model import Vendor
+from accelscope.readers.contract import Reader, ReaderOptions
+from accelscope.readers.registry import open_reader
+from accelscope.simulate import SimulatedNode, load_node
+from bench.children import Workshop
+from bench.contracts import Outcome
+from bench.tables import Table, ms, times
+
+NODES = {
+    Vendor.NVIDIA: "nvidia-h100x8",
+    Vendor.AMD: "amd-mi300x8",
+    Vendor.ASCEND: "ascend-910b-x8",
+    Vendor.FURIOSA: "furiosa-rngd",
+}
+_CHUNK = 65536
+Program = tuple[tuple[str, ...], Mapping[str, str]]  # command line and environment
+
+
+@dataclass
+class _Record:
+    """What a pass asked the machine for: the interpreter tells of each open and each program."""
+
+    folder: str = ""
+    files: list[str] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
+
+    def note(self, event: str, arguments: Sequence[object]) -> None:
+        if not self.folder:
+            return
+        if event == "open" and str(arguments[0]).startswith(self.folder):
+            self.files.append(str(arguments[0]))
+        elif event == "subprocess.Popen" and isinstance(arguments[1], Sequence):
+            environment = arguments[3] if isinstance(arguments[3], Mapping) else os.environ
+            self.programs.append((tuple(str(word) for word in arguments[1]), environment))
+
+
+_record = _Record()
+
+
+def read_each_vendor(workshop: Workshop) -> Outcome:
+    sys.addaudithook(_record.note)
+    table = Table(
+        "One collection of each vendor",
+        ("node", "devices", "files", "tool runs", "reader CPU ms", "bare CPU ms", "ratio"),
+        notes=(
+            "The first row of each vendor is an ordinary collection, with slow tools in the background; the row "
+            "`with tools` runs those too. NVIDIA is read through nvidia-smi here; its library has a table of its "
+            "own. Bare: the same files opened and read, the same tools run, and nothing made of it. "
+            "CPU of this process and of the tools.",
+        ),
+    )
+    for vendor, name in NODES.items():
+        node = SimulatedNode(load_node(name), workshop.folder / f"vendor-{vendor}")
+        node.build()
+        node.write(at=100.0)
+        for title, interval in ((name, 3600.0), (f"{name}, with tools", 0.0)):
+            _measure(
+                table, title, node, vendor=vendor, interval=interval, repeats=workshop.effort.collections
+            )
+    return Outcome([table])
+
+
+def _measure(
+    table: Table, title: str, node: SimulatedNode, *, vendor: Vendor, interval: float, repeats: int
+) -> None:
+    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
+    paths = replace(settings.paths, nvml_library=str(node.folder / "no-library"))
+    reader = open_reader(vendor, ReaderOptions(paths, tool_interval_seconds=interval))
+    devices = _pass(reader)  # what is asked once for good, such as identities
+    _record.files, _record.programs, _record.folder = [], [], str(node.folder)
+    _pass(reader)
+    _record.folder = ""
+    files, programs = _record.files, _record.programs
+    works: tuple[Callable[[], object], ...] = (lambda: _pass(reader), lambda: _bare(files, programs))
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(max(3, repeats // 4)):  # in turns, so that a busy moment of the machine meets both
+        for work, seconds in zip(works, taken, strict=True):
+            began = _cpu_seconds()
+            work()
+            seconds.append(_cpu_seconds() - began)
+    reader.close()
+    ours, bare = (statistics.mean(seconds) for seconds in taken)
+    ratio = times(ours / bare) if bare else "-"
+    table.add(title, str(devices), str(len(files)), str(len(programs)), ms(ours), ms(bare), ratio)
+
+
+def _pass(reader: Reader) -> int:
+    keys = reader.survey().keys
+    for key in keys:
+        reader.read(key)
+    return len(keys)
+
+
+def _bare(files: Sequence[str], programs: Sequence[Program]) -> None:
+    for path in files:
+        try:
+            descriptor = os.open(Path(path), os.O_RDONLY)
+        except OSError:
+            continue  # looked for and not there, as by the reader
+        os.read(descriptor, _CHUNK)
+        os.close(descriptor)
+    for program, environment in programs:
+        subprocess.run(program, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def _cpu_seconds() -> float:
+    spent = (getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in spent)

@@ -1,0 +1,44 @@
+"""Texts to begin with: `seeds/<source>/` has small ones of our own, captures of real machines come beside
+them where there are any."""
+
+import os
+import re
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from accelscope.readers.sources import VENDOR_PACKAGES, Source
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SEEDS = Path(__file__).parent / "seeds"
+
+_WORD = re.compile(r"[^\W\d_][\w.%()/-]{2,30}", re.ASCII)
+_MAX_WORDS = 400
+
+
+def sources_of(package: str) -> dict[str, Source]:
+    """Those of one vendor: only its parsers are loaded."""
+    listed: tuple[Source, ...] = import_module(f"accelscope.readers.{package}.sources").SOURCES
+    return {source.name: source for source in listed}
+
+
+def packages() -> dict[str, str]:
+    """Name of each source, and of the vendor's package that has it."""
+    return {name: package for package in VENDOR_PACKAGES for name in sources_of(package)}
+
+
+def own(source: str) -> list[Path]:
+    return sorted((SEEDS / source).iterdir()) if (SEEDS / source).is_dir() else []
+
+
+def captures(package: str) -> list[Path]:
+    """All of the vendor's, of whatever source: a text that is another's is a good seed as well. The folder
+    is named by ACCELSCOPE_CAPTURES, relative to the repository if it is relative."""
+    folder = REPOSITORY / os.environ.get("ACCELSCOPE_CAPTURES", "../shared/captures") / package
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
+
+def dictionary(texts: Iterable[str]) -> str:
+    """Words of the format, as the engine reads them: chance alone would never write `gfx_activity`."""
+    words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
+    return "".join(f'"{word}"\n' for word in list(words)[:_MAX_WORDS])
