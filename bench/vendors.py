@@ -1,9 +1,10 @@
-"""What one collection of each vendor costs, beside bare runs of the same tools and reads of the same files."""
+"""What one collection of each vendor costs, beside the same tools run and the same files read, bare."""
 
 import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ NODES = {
     Vendor.FURIOSA: "furiosa-rngd",
 }
 _CHUNK = 65536
+_BACKGROUND_SECONDS = 3.0
 Program = tuple[tuple[str, ...], Mapping[str, str]]  # command line and environment
 
 
@@ -55,9 +57,9 @@ def read_each_vendor(workshop: Workshop) -> Outcome:
         "One collection of each vendor",
         ("node", "devices", "files", "tool runs", "reader CPU ms", "bare CPU ms", "ratio"),
         notes=(
-            "The first row of each vendor is an ordinary collection, with slow tools in the background; the row "
-            "`with tools` runs those too. NVIDIA is read through nvidia-smi here; its library has a table of its "
-            "own. Bare: the same files opened and read, the same tools run, and nothing made of it. "
+            "The first row of each vendor is an ordinary collection, slow tools in the background; the row "
+            "`with tools` runs those too. NVIDIA is read through nvidia-smi here; its library has a table "
+            "of its own. Bare: the same files opened and read, the same tools run, and nothing made of it. "
             "CPU of this process and of the tools.",
         ),
     )
@@ -79,6 +81,8 @@ def _measure(
     paths = replace(settings.paths, nvml_library=str(node.folder / "no-library"))
     reader = open_reader(vendor, ReaderOptions(paths, tool_interval_seconds=interval))
     devices = _pass(reader)  # what is asked once for good, such as identities
+    if interval:
+        time.sleep(_BACKGROUND_SECONDS)  # until what runs beside it has run
     _record.files, _record.programs, _record.folder = [], [], str(node.folder)
     _pass(reader)
     _record.folder = ""

@@ -1,4 +1,4 @@
-"""`python -m fuzz [SOURCE [SECONDS]]`: all sources side by side, or one; ends with 1 where something is found."""
+"""`python -m fuzz [SOURCE [SECONDS]]`: all sources or one. Ends with 1 where something is found."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ def main() -> int:
     known = packages()
     parser = argparse.ArgumentParser(
         prog="python -m fuzz",
-        description="Looks for texts that a parser cannot take. Without a source, all of them share the time.",
+        description="Looks for inputs that break a parser. Without a source, all of them share the time.",
     )
     parser.add_argument(
         "source", nargs="?", choices=known, metavar="SOURCE", help=f"one of {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Fuzzes one source until its time is up: `python -m fuzz.one PACKAGE SOURCE [option of libFuzzer]... FOLDER...`"""
+"""Fuzzes one source: `python -m fuzz.one PACKAGE SOURCE [option of libFuzzer]... FOLDER...`"""
 
 import sys
 
