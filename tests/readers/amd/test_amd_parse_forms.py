@@ -404,3 +404,9 @@ def test_what_the_tools_say_instead(text: str, reason: str) -> None:
         error = parse(text).error
         assert error is not None
         assert error.reason == reason
+
+
+def test_partitions_of_one_gpu_in_the_monitor_add_to_it() -> None:
+    text = "GPU  XCP  POWER   GPU_T   GFX%\n  0    0  293 W   49 °C   97 %\n  0    1    N/A     N/A    N/A\n"
+    [device] = parse_monitor.parse(text).devices
+    assert (device.power_watts, device.utilization_ratio) == (293.0, 0.97)

@@ -246,3 +246,17 @@ def test_whether_the_table_is_whole() -> None:
     assert not is_whole("")
     assert has_process_table(PAIR)
     assert not has_process_table("".join(PAIR.splitlines(keepends=True)[:12]))
+
+
+@pytest.mark.parametrize(
+    "name", ["python3 -m x --token=abc", "/usr/bin/python3 serve.py --token=abc", "a|--token=abc"]
+)
+def test_arguments_of_processes_are_nowhere(name: str) -> None:
+    row = f"| 0       0                 | 4242          | {name} | 10 |"
+    parsed = parse(
+        one_chip("0 910B3 | OK | 90.0 40 0 / 0", "0 | 0000:C1:00.0 | 5 0 / 0 100 / 65536")
+        + "| NPU     Chip              | Process id    | Process name | Process memory(MB) |\n"
+        + row
+        + "\n"
+    )
+    assert "token" not in repr(parsed)

@@ -227,6 +227,11 @@ def test_status_documents_of_several_versions() -> None:
         ("/dev/npu0pe1", [(0, (1,))]),
         ("npu0", [(0, ())]),  # all of its cores, however many
         ("npu0pe3-1", []),
+        ("npu33333", []),  # not card 3333
+        ("npu0pe1234", []),  # neither core 123 nor all cores
+        ("npu0pe0-1234", []),
+        ("npu0:1234", []),
+        ("npu0mgmt", []),
         ("gpu0", []),
         ("", []),
     ],

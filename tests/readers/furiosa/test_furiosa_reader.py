@@ -158,7 +158,7 @@ def test_an_rngd_with_what_its_tool_adds(tmp_path: Path) -> None:
     assert card.id == "furiosa:B0000000-1111-2222-3333-444444444444"
     assert (card.temperature_celsius, card.power_watts) == (59.65, 151.0)  # the driver's, not the tool's
     assert (card.memory_used_bytes, card.memory_total_bytes) == (3 << 30, 51002736640)
-    assert [core.utilization_ratio for core in card.cores] == [0.8, 0.8] + [None] * 6
+    assert [core.utilization_ratio for core in card.cores] == [0.8, 0.8] + [0.0] * 6
     assert [core.occupied for core in card.cores] == [True, True] + [False] * 6
     assert {core.clock_hertz for core in card.cores} == {2e9}
     assert card.utilization_ratio == 0.2  # of eight cores two run at 80 %

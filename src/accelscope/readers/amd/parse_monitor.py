@@ -140,8 +140,16 @@ def _take_gpu(row: Mapping[str, str], drafts: dict[int, Draft], rejected: Reject
         elif name in _COLUMNS:
             place, read = _COLUMNS[name]
             draft.take(place, cell, read, name)
-    drafts[index] = draft
     rejected.extend(draft.rejected)
+    whole = drafts.get(index)
+    if whole is not None and row.get("XCP", "0") != "0":
+        # A further partition of the same GPU: it adds what the lines before it did not tell. (A line that
+        # comes again without one is the next round of `monitor --watch`, and replaces the one before.)
+        for place, value in draft.values.items():
+            whole.values.setdefault(place, value)
+            whole.absences.pop(place, None)
+        return
+    drafts[index] = draft
 
 
 def _take_pair(draft: Draft, cell: str) -> None:

@@ -108,12 +108,14 @@ class DetailRounds:
         places = {questions.place_of(board) for board in questions.boards}
         self._boards = {place: told for place, told in self._boards.items() if place in places}
         silent = 0
-        for board in questions.boards:
+        for asked, board in enumerate(questions.boards, start=1):
             try:
                 self._ask_board(board, questions, details)
             except ReaderError as error:
                 details.failures.append(error.reason)
                 silent += 1
+                if silent == asked == len(questions.boards) or silent == asked == _MOST_SILENT_BOARDS:
+                    raise  # nobody answers: what was told before is better than nothing
                 if silent >= _MOST_SILENT_BOARDS:
                     break
         details.boards = {board: told for (board, _), told in self._boards.items()}

@@ -94,7 +94,7 @@ def _take(read: _Table, row: tuple[str, ...], line: str) -> None:
     elif read.upper and table.has_column(columns, "bus-id"):
         read.lower = columns
     elif read.process:
-        _take_process(read, row, line)
+        _take_process(read, row)
     elif read.upper and read.lower:
         _take_chip_line(read, row, line)
     else:
@@ -179,17 +179,22 @@ def _take_memory(draft: Draft, values: Mapping[str, str], columns: table.Columns
         draft.absences[place] = AbsenceReason.NOT_SUPPORTED
 
 
-def _take_process(read: _Table, row: tuple[str, ...], line: str) -> None:
+def _without_name(row: tuple[str, ...]) -> str:
+    """What comes after the pid may be a command line, which is not repeated."""
+    return " | ".join(row[:2])
+
+
+def _take_process(read: _Table, row: tuple[str, ...]) -> None:
     if row[0].casefold().startswith("no running processes"):
         return
     values = table.values_of(row, read.process)
     pid = cells.count(values.get("process id", "")) if values is not None else None
     board = cells.count(values.get("npu", "")) if values is not None else None
     if values is None or not pid or board is None:
-        read.rejected.add(line, "not_a_row")
+        read.rejected.add(_without_name(row), "not_a_row")
         return
     if len(read.processes) >= _MOST_PROCESSES:
-        read.rejected.add(line, "too_many")
+        read.rejected.add(_without_name(row), "too_many")
         return
     memory = values.get("process memory", "")
     if cells.memory(memory) is None and cells.absence(memory) is None:

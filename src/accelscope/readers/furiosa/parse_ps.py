@@ -18,9 +18,11 @@ from accelscope.readers.parsed import Parsed
 from accelscope.readers.rejections import Rejections
 
 _HOLDS = re.compile(
-    r"npu([0-9]{1,4})\s?:\s?(?:\[\s?([0-9]{1,3})\s?(?:,|-)\s?([0-9]{1,3})\s?\]|\[?([0-9]{1,3})\]?)", re.ASCII
+    r"npu([0-9]{1,4})\s?:\s?(?:\[\s?([0-9]{1,3})\s?(?:,|-)\s?([0-9]{1,3})\s?\]|\[?([0-9]{1,3})(?![0-9])\]?)",
+    re.ASCII,
 )
-_FILE = re.compile(r"(?:[\w/]{1,40}/)?npu[0-9]{1,4}(?:pe[0-9]{1,3}(?:-[0-9]{1,3})?)?", re.ASCII)
+# Whole names only: the beginning of a longer one would be another card, or all cores instead of some.
+_FILE = re.compile(r"(?:[\w/]{1,40}/)?npu[0-9]{1,4}(?:pe[0-9]{1,3}(?:-[0-9]{1,3})?)?(?![\w:-])", re.ASCII)
 _CARD_KEYS = ("npu_core", "npu", "device", "dev_name", "npu_cores", "devfile")
 _COMMAND_KEYS = ("cmd", "command", "process_name", "name")
 _LONGEST_CELL = 20_000

@@ -118,9 +118,7 @@ def _from_document(fields: Mapping[str, object]) -> Draft:
         if isinstance(held, bool):
             _set(draft, index, occupied=held)
         percent = core.get("pe_utilization", core.get("utilization"))
-        if held is False and percent == 0:
-            _set(draft, index)  # the document has 0 where the table has "-": nobody holds the core
-        elif percent is not None:
+        if percent is not None:
             number = cells.plain_number(percent)
             _take_utilization(draft, index, str(percent) if number is None else f"{number:.9f}")
     _note_unmeasured(draft)

@@ -1,0 +1,97 @@
+"""What the fuzzer holds against an answer, without the engine: it must notice what is wrong, and its seeds must
+be readable."""
+
+import math
+import time
+
+import pytest
+from fuzz import answers, seeds
+
+from accelscope.model import Device, Process, Rejection, Vendor
+from accelscope.readers.parsed import Parsed
+from accelscope.readers.sources import Source, sources
+
+
+def device(**values: object) -> Parsed:
+    return Parsed(devices=(Device(vendor=Vendor.AMD, id="amd:x", **values),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", sources())
+def test_every_source_has_seeds_that_are_readings(source: str) -> None:
+    texts = [path.read_text() for path in seeds.own(source)]
+    assert len(texts) >= 2
+    for text in texts:
+        answers.examine(sources()[source], text)
+    read = [sources()[source].parse(text, None) for text in texts]
+    assert any(parsed.devices or parsed.processes for parsed in read)
+
+
+def test_the_fuzzer_knows_every_source() -> None:
+    assert list(seeds.packages()) == list(sources())
+
+
+@pytest.mark.parametrize(
+    ("parsed", "text"),
+    [
+        (device(power_watts=math.nan), "1"),
+        (device(power_watts=math.inf), "1"),
+        (device(memory_used_bytes=-1), "1"),
+        (device(utilization_ratio=55.0), "55"),
+        (device(board_id=3), "33"),
+        (device(power_watts=1.0), "no digit"),
+        (device(model="\ud800"), "1"),
+        (Parsed(processes=(Process(pid=12),)), "123"),
+        (Parsed(rejected=(Rejection("x", "not_a_row"),) * 102), ""),
+        (Parsed(rejected=(Rejection("x" * 501, "not_a_row"),)), ""),
+    ],
+    ids=[
+        *("not a number", "infinite", "negative", "percent", "another number", "out of nothing"),
+        *("not UTF-8", "another pid", "rejections", "a long rejection"),
+    ],
+)
+def test_a_wrong_answer_is_noticed(parsed: Parsed, text: str) -> None:
+    assert list(answers.faults(parsed, text))
+
+
+@pytest.mark.parametrize(
+    ("parsed", "text"),
+    [
+        (Parsed(), ""),
+        (device(index=0, power_watts=0.0), "no digit"),
+        (device(temperature_celsius=-4.0), "-4"),
+        (device(board_id=3), "0003"),
+        (Parsed(processes=(Process(pid=12),)), r"\u0031\u0032"),
+    ],
+)
+def test_a_right_answer_is_left_alone(parsed: Parsed, text: str) -> None:
+    assert not list(answers.faults(parsed, text))
+
+
+def test_a_parser_that_takes_too_long_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "SOON_SECONDS", 0.01)
+
+    def busy(_text: str, _fields: object) -> Parsed:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+        return Parsed()
+
+    with pytest.raises(answers.Wrong, match="characters"):
+        answers.examine(Source("busy", "", busy), "x")
+
+
+def test_columns_are_tried_where_a_source_takes_them() -> None:
+    asked: list[tuple[str, object]] = []
+
+    def listening(text: str, names: object) -> Parsed:
+        asked.append((text, names))
+        return Parsed()
+
+    answers.examine(Source("csv", "", listening, default_fields=("index",)), "a,b\n1,2")
+    assert asked == [("a,b\n1,2", None), ("1,2", ["a", "b"])]
+
+
+def test_words_of_the_format_become_the_dictionary() -> None:
+    assert seeds.dictionary(['{"gfx_activity": "5 %"}', "gfx_activity HBM-Usage(MB)"]) == (
+        '"gfx_activity"\n"HBM-Usage(MB)"\n'
+    )
