@@ -20,6 +20,7 @@ def hidden(text: str, *others: str, names: NodeNames = NAMES) -> str:
 
 
 FORMS = [
+    ("hip: GPU-1d5d2f1cdfb4b1cf", "hip: GPU-0000000000000001"),
     ("GPU-8f2c1d90-3e5a-4b6c-9d7e-0123456789ab", "GPU-00000000-0000-4000-8000-000000000001"),
     ("8EAE95DA-2625-40D0-8838-68EA772193A8", "00000000-0000-4000-8000-000000000001"),
     ("poddaf75fe8_5ce3_3ee6_0662_5a88324c774c.slice", "pod00000000_0000_4000_8000_000000000001.slice"),

@@ -5,11 +5,11 @@ import math
 import time
 
 import pytest
-from fuzz import answers, seeds
 
 from accelscope.model import Device, Process, Rejection, Vendor
 from accelscope.readers.parsed import Parsed
 from accelscope.readers.sources import Source, sources
+from fuzz import answers, seeds
 
 
 def device(**values: object) -> Parsed:

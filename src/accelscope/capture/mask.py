@@ -17,6 +17,7 @@ _HEX = "0-9A-Fa-f"
 # A pod's uid stands behind the letters `pod`, of which the last is a digit too.
 _UUID = rf"[{_HEX}]{{8}}(?:[-_][{_HEX}]{{4}}){{3}}[-_][{_HEX}]{{12}}(?![{_HEX}])"
 _LONG_HEX = rf"(?:(?<=pod)|(?<![0-9A-Za-z]))[{_HEX}]{{32,128}}(?![0-9A-Za-z])"  # containers, static pods
+_HIP_UUID = rf"(?<=GPU-)[{_HEX}]{{16}}(?![{_HEX}-])"  # AMD: a unique id behind NVIDIA's prefix
 _MAC = rf"(?<![\w:.])(?:[{_HEX}]{{2}}:){{5}}[{_HEX}]{{2}}(?![\w:.])"
 _IPV6 = (
     rf"(?<![\w:.-])(?:(?:[{_HEX}]{{1,4}}:){{7}}[{_HEX}]{{1,4}}"
@@ -113,7 +114,7 @@ class Mask:
         kinds = {
             "uuid": _UUID,
             "serial": _any(self._serials),
-            "hex": _LONG_HEX,
+            "hex": f"{_LONG_HEX}|{_HIP_UUID}",
             "mac": _MAC,
             "ipv6": _IPV6,
             "ipv4": _IPV4,

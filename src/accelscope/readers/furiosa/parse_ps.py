@@ -34,6 +34,9 @@ class _Held:
     cores: tuple[int, ...]
 
 
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
 def parse(text: str, tool: str) -> Parsed:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
@@ -65,7 +68,10 @@ def parse(text: str, tool: str) -> Parsed:
 
 def program_name(command: str) -> str | None:
     """The program's base name: what follows are arguments, which hold secrets."""
-    first = command.strip()[:4096].split(None, 1)[:1]
+    words = command.strip()[:4096].split()
+    while words and _ASSIGNMENT.match(words[0]):
+        del words[0]  # `TOKEN=secret python3`: what it was given in its environment
+    first = words[:1]
     return (first[0].rstrip("/").rpartition("/")[2] or None) if first else None
 
 
