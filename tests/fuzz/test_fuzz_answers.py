@@ -1,5 +1,4 @@
-"""What the fuzzer holds against an answer, without the engine: it must notice what is wrong, and its seeds must
-be readable."""
+"""What the fuzzer holds against an answer, without the engine: wrong ones are noticed, seeds are readable."""
 
 import math
 import time

@@ -6,6 +6,7 @@ import pytest
 from tests.readers.furiosa.furiosa_tree import drawn
 
 from accelscope.model import Device, HealthState
+from accelscope.readers.furiosa.parse_ps import program_name
 from accelscope.readers.parsed import Parsed
 from accelscope.readers.sources import sources
 
@@ -267,6 +268,11 @@ def test_a_document_of_processes() -> None:
     assert [rejection.reason for rejection in parsed.rejected] == ["not_a_row"]
 
 
+def test_half_a_character_in_a_name_costs_that_character() -> None:
+    [process] = parse("furiosactl-ps", r'[{"npu": "npu1", "pid": 7, "cmd": "ser\ud800ve"}]').processes
+    assert process.name == "ser\ufffdve"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -345,3 +351,11 @@ def test_identity_of_a_card_without_a_uuid_of_its_own() -> None:
     nil = INFO.replace("D0000000-0000-4000-8000-000000000001", "00000000-0000-0000-0000-000000000000")
     first: Device = parse("furiosa-smi-info", nil).devices[0]
     assert (first.id, first.uuid) == ("furiosa:RNGD900001", "00000000-0000-0000-0000-000000000000")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("API_KEY=secret python3 serve.py", "python3"), ("A=1 B=2", None), ("/opt/run --token=x", "run")],
+)
+def test_neither_arguments_nor_environment_are_names(command: str, name: str | None) -> None:
+    assert program_name(command) == name

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accelscope.readers.furiosa.tables import column_name
+from accelscope.readers.json_escapes import without_halves
 from accelscope.readers.rejections import Rejections
 
 Fields = Mapping[str, object]  # of one object, by the names of `column_name`
@@ -25,6 +26,7 @@ class Documents:
 
 def read_documents(text: str, rejected: Rejections) -> Documents | None:
     """The objects of the first JSON document in the text; None: there is none."""
+    text = without_halves(text)
     for attempt, opening in enumerate(_OPENING.finditer(text), 1):
         found = _from(text, opening.start(1), rejected)
         if found is not None or attempt == _MOST_ATTEMPTS:
