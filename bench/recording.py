@@ -82,9 +82,11 @@ def _address(pointer: Any) -> int:
 def record(library: str) -> Recorder:
     """Who took down the calls of PASSES collections, after the ones that only the first makes."""
     recorders: list[Recorder] = []
+    loaded: list[tuple[Any, Any]] = []  # bindings with the library itself, which alone can be unloaded
 
     def load_recorded(place: str) -> Any:
         binding = load_binding(place)
+        loaded.append((binding, binding.nvmlLib))
         recorders.append(Recorder(binding.nvmlLib))
         binding.nvmlLib = recorders[-1]
         return binding
@@ -96,7 +98,8 @@ def record(library: str) -> Recorder:
                 recorders[-1].on = number >= PASSES
             for key in source.survey().keys:
                 source.read(key)
-        recorders[-1].on = False
+        [(binding, itself)] = loaded
+        binding.nvmlLib = itself
         source.close()
     [recorder] = recorders
     return recorder
