@@ -1,4 +1,4 @@
-"""Half characters in JSON: `\\ud800` alone is allowed there, and no text of UTF-8 can hold what it decodes to."""
+"""Half characters in JSON: `\\ud800` alone is allowed there, and no UTF-8 can hold what it decodes to."""
 
 import re
 
