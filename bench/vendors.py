@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from accelscope.agent.settings import AgentSettings
@@ -25,8 +24,12 @@ NODES = {
     Vendor.ASCEND: "ascend-910b-x8",
     Vendor.FURIOSA: "furiosa-rngd",
 }
+_TOOLS_BESIDE = (Vendor.AMD, Vendor.ASCEND)
 _CHUNK = 65536
-_BACKGROUND_SECONDS = 3.0
+_QUIET_SECONDS = 0.5  # without a tick of CPU: nothing runs in the background any more
+_IDLE_CPU_SECONDS = 0.005
+_SLOW_SECONDS = 60.0
+_COLUMNS = ("reader CPU ms", "bare CPU ms", "CPU", "reader wall ms", "bare wall ms", "wall")
 Program = tuple[tuple[str, ...], Mapping[str, str]]  # command line and environment
 
 
@@ -51,23 +54,35 @@ class _Record:
 _record = _Record()
 
 
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """Seconds, of this process and of the tools."""
+
+    cpu: float
+    wall: float
+
+
 def read_each_vendor(workshop: Workshop) -> Outcome:
     sys.addaudithook(_record.note)
     table = Table(
         "One collection of each vendor",
-        ("node", "devices", "files", "tool runs", "reader CPU ms", "bare CPU ms", "ratio"),
+        ("node", "devices", "files", "tool runs", *_COLUMNS),
         notes=(
-            "The first row of each vendor is an ordinary collection, slow tools in the background; the row "
-            "`with tools` runs those too. NVIDIA is read through nvidia-smi here; its library has a table "
-            "of its own. Bare: the same files opened and read, the same tools run, and nothing made of it. "
-            "CPU of this process and of the tools.",
+            "A node's first row is an ordinary collection; where slow tools run beside the collections, the "
+            "row `with tools` runs those too. NVIDIA is read through nvidia-smi here; its library has a "
+            "table of its own. Bare: the same files opened and read, the same tools run, nothing made of it. "
+            "CPU of this process and of the tools; medians, and their ratio. Files of a simulated node are "
+            "plain ones; a driver that has to ask the card for each may take longer.",
         ),
     )
     for vendor, name in NODES.items():
         node = SimulatedNode(load_node(name), workshop.folder / f"vendor-{vendor}")
         node.build()
         node.write(at=100.0)
-        for title, interval in ((name, 3600.0), (f"{name}, with tools", 0.0)):
+        rounds = {name: 3600.0}
+        if vendor in _TOOLS_BESIDE:
+            rounds[f"{name}, with tools"] = 0.0
+        for title, interval in rounds.items():
             _measure(
                 table, title, node, vendor=vendor, interval=interval, repeats=workshop.effort.collections
             )
@@ -81,23 +96,25 @@ def _measure(
     paths = replace(settings.paths, nvml_library=str(node.folder / "no-library"))
     reader = open_reader(vendor, ReaderOptions(paths, tool_interval_seconds=interval))
     devices = _pass(reader)  # what is asked once for good, such as identities
-    if interval:
-        time.sleep(_BACKGROUND_SECONDS)  # until what runs beside it has run
+    _wait_until_quiet()
     _record.files, _record.programs, _record.folder = [], [], str(node.folder)
     _pass(reader)
     _record.folder = ""
     files, programs = _record.files, _record.programs
     works: tuple[Callable[[], object], ...] = (lambda: _pass(reader), lambda: _bare(files, programs))
-    taken: tuple[list[float], list[float]] = ([], [])
+    taken: tuple[list[_Spent], list[_Spent]] = ([], [])
     for _ in range(max(3, repeats // 4)):  # in turns, so that a busy moment of the machine meets both
-        for work, seconds in zip(works, taken, strict=True):
-            began = _cpu_seconds()
-            work()
-            seconds.append(_cpu_seconds() - began)
+        for work, spent in zip(works, taken, strict=True):
+            spent.append(_spent_on(work))
     reader.close()
-    ours, bare = (statistics.mean(seconds) for seconds in taken)
-    ratio = times(ours / bare) if bare else "-"
-    table.add(title, str(devices), str(len(files)), str(len(programs)), ms(ours), ms(bare), ratio)
+    cells = [str(devices), str(len(files)), str(len(programs))]
+    for values in (
+        [[each.cpu for each in spent] for spent in taken],
+        [[each.wall for each in spent] for spent in taken],
+    ):
+        ours, bare = map(statistics.median, values)
+        cells += [ms(ours), ms(bare), times(ours / bare)]
+    table.add(title, *cells)
 
 
 def _pass(reader: Reader) -> int:
@@ -110,13 +127,37 @@ def _pass(reader: Reader) -> int:
 def _bare(files: Sequence[str], programs: Sequence[Program]) -> None:
     for path in files:
         try:
-            descriptor = os.open(Path(path), os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY)
         except OSError:
             continue  # looked for and not there, as by the reader
         os.read(descriptor, _CHUNK)
         os.close(descriptor)
     for program, environment in programs:
-        subprocess.run(program, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        subprocess.run(
+            program,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_SLOW_SECONDS,
+        )
+
+
+def _spent_on(work: Callable[[], object]) -> _Spent:
+    cpu, wall = _cpu_seconds(), time.perf_counter()
+    work()
+    return _Spent(_cpu_seconds() - cpu, time.perf_counter() - wall)
+
+
+def _wait_until_quiet() -> None:
+    """A reader's first pass starts what runs beside the collections, once for as long as this measures."""
+    deadline = time.monotonic() + _SLOW_SECONDS
+    while time.monotonic() < deadline:
+        before = _cpu_seconds()
+        time.sleep(_QUIET_SECONDS)
+        if _cpu_seconds() - before < _IDLE_CPU_SECONDS:
+            return
+    raise RuntimeError(f"what runs in the background is not done after {_SLOW_SECONDS:g} s")
 
 
 def _cpu_seconds() -> float:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.test_faults import Broken
-from tests.e2e.agent_process import wait_until
+from tests.agent.test_faults import SETTINGS, Broken
+from tests.e2e.agent_process import AgentProcess, wait_until
 
 from accelscope.model import Snapshot, Vendor
 from accelscope.simulate.faults import Fault, FaultKind
@@ -59,10 +59,34 @@ def test_one_vendor_hangs_and_the_other_three_stay_fresh(
     )
     assert mixed.ready() == 200
     assert mixed.agent.get("/healthz", guarded=False).status == 200
+    page = mixed.page()
+    shown = {other for other in Vendor if f'accelerator_power_watts{{vendor="{other}"' in page}
+    assert shown == (others if goes_stale else set(Vendor))
     if not goes_stale:
         assert vendor in fresh(mixed.agent.snapshot())
     mixed.clear()
     mixed.until(lambda s: fresh(s) == set(Vendor), f"{vendor} is back")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "told"), [(Vendor.AMD, "throttles"), (Vendor.FURIOSA, "memory_used_bytes")]
+)
+def test_a_tool_that_hangs_takes_along_what_only_it_tells(tmp_path: Path, vendor: Vendor, told: str) -> None:
+    running = Broken(tmp_path, name="mixed")
+    settings = {**running.node.agent_settings(), **SETTINGS, "tool_interval": "1s"}
+    running.agent = AgentProcess(settings, tmp_path / "agent")
+
+    def tells(snapshot: Snapshot) -> bool:
+        return any(getattr(device, told) for device in snapshot.devices if device.vendor is vendor)
+
+    with running:
+        running.until(tells, f"the tool of {vendor} has told {told}")
+        running.node.set_faults([Fault(kind=FaultKind.TOOL_HANG, vendor=vendor.value)])
+        snapshot = running.until(lambda s: not tells(s), f"{told} is gone")
+        assert fresh(snapshot) == set(Vendor)
+        assert all(device.power_watts is not None for device in snapshot.devices if device.vendor is vendor)
+        running.clear()
+        running.until(tells, f"{told} is back")
 
 
 @pytest.mark.parametrize("vendor", [Vendor.AMD, Vendor.FURIOSA])

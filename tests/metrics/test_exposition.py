@@ -173,3 +173,9 @@ def test_one_process_in_two_partitions_is_two_series() -> None:
     page = lines(replace(SNAPSHOT, processes=(*processes, Process(pid=6, memory_bytes=1))))
     memory = [line for line in page if line.startswith("accelerator_process_memory_bytes")]
     assert len(set(memory)) == len(memory) == 3
+
+
+def test_a_half_character_costs_itself_only() -> None:
+    page = Exposition().render(replace(SNAPSHOT, devices=(replace(DEVICE, model="a\ud800"),)))
+    assert b'model="a?"' in page.text
+    assert b'model="a?"' in page.openmetrics

@@ -35,12 +35,14 @@ class Page:
 
     @cached_property
     def text(self) -> bytes:
-        return "".join(f"{_text_header(family)}{lines}" for family, lines in self._blocks).encode()
+        return "".join(f"{_text_header(family)}{lines}" for family, lines in self._blocks).encode(
+            errors="replace"
+        )
 
     @cached_property
     def openmetrics(self) -> bytes:
         page = "".join(f"{_openmetrics_header(family)}{lines}" for family, lines in self._blocks)
-        return f"{page}# EOF\n".encode()
+        return f"{page}# EOF\n".encode(errors="replace")
 
     @cached_property
     def text_gzip(self) -> bytes:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelscope.readers.json_escapes import without_halves
+
 _OPENING = re.compile(r"^[ \t\ufeff]*([\[{])", re.MULTILINE)
 _BLANKS = re.compile(r"\s*")
 _MOST_ATTEMPTS = 50  # warnings begin with brackets too
@@ -20,6 +22,7 @@ class Document:
 
 def documents(text: str) -> Iterator[Document]:
     """All documents of an output, in their order."""
+    text = without_halves(text)
     position = attempts = found = 0
     while attempts < _MOST_ATTEMPTS and found < _MOST_DOCUMENTS:
         opening = _OPENING.search(text, position)
