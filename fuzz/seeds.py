@@ -7,24 +7,26 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from accelscope.readers.sources import VENDOR_PACKAGES, Source
+from accelscope.parsing.registry import PACKAGES
+from accelscope.parsing.source import Source
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = Path(__file__).parent / "seeds"
 
 _WORD = re.compile(r"[^\W\d_][\w.%()/-]{2,30}", re.ASCII)
 _MAX_WORDS = 400
+_CAPTURES = {"attribution": ("cgroup", "k8s")}  # a vendor's have its name
 
 
 def sources_of(package: str) -> dict[str, Source]:
-    """Those of one vendor: only its parsers are loaded."""
-    listed: tuple[Source, ...] = import_module(f"accelscope.readers.{package}.sources").SOURCES
+    """Those of one package: only its parsers are loaded."""
+    listed: tuple[Source, ...] = import_module(f"accelscope.{package}.sources").SOURCES
     return {source.name: source for source in listed}
 
 
 def packages() -> dict[str, str]:
-    """Name of each source, and of the vendor's package that has it."""
-    return {name: package for package in VENDOR_PACKAGES for name in sources_of(package)}
+    """Name of each source, and of the package that has it."""
+    return {name: package for package in PACKAGES for name in sources_of(package)}
 
 
 def own(source: str) -> list[Path]:
@@ -32,10 +34,13 @@ def own(source: str) -> list[Path]:
 
 
 def captures(package: str) -> list[Path]:
-    """All of the vendor's, of whatever source: a text that is another's is a good seed as well. The folder
+    """All of the package's, of whatever source: a text that is another's is a good seed as well. The folder
     is named by ACCELSCOPE_CAPTURES, relative to the repository if it is relative."""
-    folder = REPOSITORY / os.environ.get("ACCELSCOPE_CAPTURES", "../shared/captures") / package
-    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    root = REPOSITORY / os.environ.get("ACCELSCOPE_CAPTURES", "../shared/captures")
+    folders = [root / name for name in _CAPTURES.get(package, (package.rpartition(".")[2],))]
+    return sorted(
+        path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()
+    )
 
 
 def dictionary(texts: Iterable[str]) -> str:

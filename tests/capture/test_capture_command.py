@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.model.wire import plain
-from accelscope.readers.sources import sources
+from accelscope.parsing.registry import sources
 from accelscope.simulate import SimulatedNode, load_node
 
 HOST = "gpu-07"

@@ -9,8 +9,8 @@ from pathlib import Path
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
 from accelscope.capture.plans import PLANS, ascend
 from accelscope.model import Vendor
+from accelscope.parsing.registry import sources
 from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.sources import sources
 
 
 def options(folder: Path, script: str = "", *, seconds: float = 5.0) -> ReaderOptions:

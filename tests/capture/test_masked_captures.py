@@ -10,8 +10,8 @@ from tests.conftest import captures_folder
 
 from accelscope.capture import Mask, NodeNames
 from accelscope.model.wire import plain
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 
 # How files of the captures are named, and what they are.
 KINDS = {

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from accelscope.model import Device, Process, Rejection, Vendor
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import Source, sources
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
+from accelscope.parsing.source import Source
 from fuzz import answers, seeds
 
 

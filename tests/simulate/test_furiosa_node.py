@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 from accelscope.readers.furiosa.devfiles import card_files
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.furiosa.driver import FuriosaDriver
 from accelscope.simulate.furiosa.readings import CardReading

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -90,6 +90,7 @@ class Runner:
         self._survey: Survey | None = None
         self._survey_error: ReaderError | None = None
         self._known: dict[str, Device] = {}
+        self._ended: Result | None = None  # what was known when the last pass ended
         self._tally = _Tally()
         self._pass_started: float | None = None
         self._duration: float | None = None
@@ -228,11 +229,15 @@ class Runner:
             not self._slots or any(s.error is None for s in self._slots.values())
         ):
             self._last_success = self._clock()
-        self._say()
+        self._ended = self.result()
+        self._say(self._ended)
         self._changed.notify_all()
 
     def result(self) -> Result:
         """What is known now. Holds `changed`."""
+        if self._ended is not None and self._ended.devices and self._meets_new_devices():
+            # A known device may be one of those, under another key: who is missing shows when all were asked.
+            return replace(self._ended, state=self._state(self._ended.devices))
         devices: list[Device] = []
         processes: list[Process] = []
         error = self._survey_error
@@ -255,6 +260,12 @@ class Runner:
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
+    def _meets_new_devices(self) -> bool:
+        """The pass under way has yet to ask a key that never answered."""
+        waiting = [*self._todo, self._call.key] if self._call else self._todo
+        slots = (self._slots.get(key) for key in waiting)
+        return any(slot is not None and slot.reading is None and slot.error is None for slot in slots)
+
     def _stale(self, key: str, slot: _Slot) -> Device:
         assert slot.error is not None
         vendor = self._reader.vendor
@@ -263,7 +274,7 @@ class Runner:
             return lost_device(device, slot.error)
         return stale_device(device, slot.error)
 
-    def _state(self, devices: list[Device]) -> ReaderState:
+    def _state(self, devices: Sequence[Device]) -> ReaderState:
         error = self._survey_error
         found = self._survey is not None or (error is not None and not isinstance(error, DriverAbsent))
         fresh = sum(not device.stale for device in devices)
@@ -287,9 +298,8 @@ class Runner:
             rejected=_counted(self._tally.rejected),
         )
 
-    def _say(self) -> None:
+    def _say(self, result: Result) -> None:
         """Log what changed, once."""
-        result = self.result()
         troubled = [d for d in result.devices if d.stale]
         lines = [f"{d.id}: {d.health.state}: {d.health.reason}" for d in troubled]
         state = replace(result.state, duration_seconds=None, last_success=None, errors=(), rejected=())

@@ -8,8 +8,9 @@ from pathlib import Path, PurePath
 from accelscope.capture.plan import Command, Plan
 from accelscope.capture.trees import read_tree
 from accelscope.model import Vendor
+from accelscope.parsing.registry import sources
+from accelscope.parsing.source import Source
 from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.sources import Source, sources
 from accelscope.readers.tool import Tool
 
 _MOST_TIMEOUTS = 2  # of one tool; then it is not run again

@@ -8,8 +8,9 @@ from typing import Any
 
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import Source, sources
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
+from accelscope.parsing.source import Source
 
 _LIMIT_BYTES = 64 * 2**20
 _USAGE = 2
@@ -57,10 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def document(source: str, parsed: Parsed) -> dict[str, Any]:
+    only_some_tell = {
+        "containers": plain(parsed.containers),
+        "allocations": plain(parsed.allocations),
+        "ratio": parsed.ratio,
+    }
     return {
         "source": source,
         "devices": [_device(device) for device in parsed.devices],
         "processes": plain(parsed.processes),
+        **{name: value for name, value in only_some_tell.items() if value is not None},
         "error": plain(parsed.error),
         "rejected": plain(parsed.rejected),
     }

@@ -4,6 +4,7 @@ Nothing here does I/O or knows any other package. Base units everywhere: ratio 0
 celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent stands in `Device.absent`.
 """
 
+from accelscope.model.counted import Counted
 from accelscope.model.device import (
     Clock,
     Core,
@@ -26,16 +27,32 @@ from accelscope.model.device import (
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
 from accelscope.model.process import Process, ProcessType
 from accelscope.model.reading import Reading, Rejection
-from accelscope.model.snapshot import AgentState, Counted, ReaderState, Snapshot
+from accelscope.model.snapshot import AgentState, ReaderState, Snapshot
+from accelscope.model.workload import (
+    Allocation,
+    AllocationSource,
+    AttributionSourceState,
+    DeviceBalance,
+    Owner,
+    OwnerKind,
+    Pod,
+    PodUsage,
+    Unattributed,
+    UnattributedReason,
+)
 
 __all__ = [
     "Absence",
     "AbsenceReason",
     "AgentState",
+    "Allocation",
+    "AllocationSource",
+    "AttributionSourceState",
     "Clock",
     "Core",
     "Counted",
     "Device",
+    "DeviceBalance",
     "EccCount",
     "ErrorCount",
     "Fan",
@@ -43,8 +60,12 @@ __all__ = [
     "HealthState",
     "Link",
     "LinkErrors",
+    "Owner",
+    "OwnerKind",
     "Partition",
     "Pcie",
+    "Pod",
+    "PodUsage",
     "Process",
     "ProcessType",
     "Rail",
@@ -55,6 +76,8 @@ __all__ = [
     "Sensor",
     "Snapshot",
     "Throttle",
+    "Unattributed",
+    "UnattributedReason",
     "Vendor",
     "device_id",
     "pci_address",

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from accelscope.model.workload import Owner
+
 
 class ProcessType(StrEnum):
     COMPUTE = "compute"
@@ -32,4 +34,5 @@ class Process:
     memory_utilization_ratio: float | None = None
     encoder_utilization_ratio: float | None = None
     decoder_utilization_ratio: float | None = None
+    owner: Owner | None = None  # None: nobody has looked
     cores: tuple[int, ...] = ()  # cores of the device that it holds, where the tool tells

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
+from accelscope.model.counted import Counted
 from accelscope.model.device import Device, Vendor
 from accelscope.model.process import Process
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How often something happened since the agent started, by its reason."""
-
-    reason: str
-    count: int
+from accelscope.model.workload import (
+    Allocation,
+    AttributionSourceState,
+    DeviceBalance,
+    Pod,
+    PodUsage,
+    Unattributed,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +56,11 @@ class Snapshot:
     readers: tuple[ReaderState, ...] = ()
     devices: tuple[Device, ...] = ()
     processes: tuple[Process, ...] = ()
+    # whose they are
+    node_labels: tuple[tuple[str, str], ...] = ()  # of the Node object, those that a setting names
+    attribution: tuple[AttributionSourceState, ...] = ()
+    pods: tuple[Pod, ...] = ()  # those that hold or use a device
+    allocations: tuple[Allocation, ...] = ()
+    pod_usages: tuple[PodUsage, ...] = ()
+    unattributed: tuple[Unattributed, ...] = ()
+    balances: tuple[DeviceBalance, ...] = ()

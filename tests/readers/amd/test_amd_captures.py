@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from accelscope.model import Device, Process
+from accelscope.parsing.registry import sources
 from accelscope.readers.amd.reader import AmdReader
 from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.sources import sources
 
 MIB = 2**20
 GIB = 2**30

@@ -6,7 +6,7 @@ import pytest
 
 from accelscope.agent.runner import Result
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
-from accelscope.readers.sources import sources
+from accelscope.parsing.registry import sources
 from accelscope.readers.tool import Tool, find_program
 from accelscope.simulate import FaultKind
 from accelscope.simulate.amd.driver import AmdDriver

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accelscope.model.wire import plain
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import parse_links
 from accelscope.readers.amd.fdinfo import parse_fdinfo
 from accelscope.readers.amd.sources import SOURCES
-from accelscope.readers.parsed import Parsed
 
 PARSERS = {source.name: source.parse for source in SOURCES}
 SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes

@@ -3,11 +3,11 @@
 import pytest
 
 from accelscope.model import Clock, EccCount, HealthState, Rail, Sensor
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 from accelscope.readers.ascend import parse_memory, parse_volt
 from accelscope.readers.ascend.parse_common import board_power_watts
 from accelscope.readers.ascend.parse_list import boards_in
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
 
 MIB = 2**20
 

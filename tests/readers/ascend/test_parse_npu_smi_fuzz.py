@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accelscope.model.wire import plain
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 
 SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accelscope.model import Device
+from accelscope.parsing.registry import sources
 from accelscope.readers.furiosa import parse_version, sysfs_text
-from accelscope.readers.sources import sources
 
 FOLDER = "furiosa"
 GIB = 2**30

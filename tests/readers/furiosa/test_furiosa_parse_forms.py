@@ -6,9 +6,9 @@ import pytest
 from tests.readers.furiosa.furiosa_tree import drawn
 
 from accelscope.model import Device, HealthState
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 from accelscope.readers.furiosa.parse_ps import program_name
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
 
 FULL = "Arch  Device  UUID  S/N  Firmware  Temp.  Power  Core Clock  Governor  PCI-BDF  PCI-DEV"
 UUIDS = ("D0000000-0000-4000-8000-000000000001", "D0000000-0000-4000-8000-000000000002")

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accelscope.model.wire import plain
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.furiosa import parse_version, perf, sysfs_text
 from accelscope.readers.furiosa.draft import PLACES
 from accelscope.readers.furiosa.sources import SOURCES
-from accelscope.readers.parsed import Parsed
 
 SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 BY_NAME = {source.name: source for source in SOURCES}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accelscope.model import Device, Partition, Process
-from accelscope.readers.sources import sources
+from accelscope.parsing.registry import sources
 
 MIB = 2**20
 KIB = 2**10

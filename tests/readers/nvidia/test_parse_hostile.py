@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accelscope.model.wire import plain
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.registry import sources
 from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, FIELDS
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.sources import sources
 
 SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 

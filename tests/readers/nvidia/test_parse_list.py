@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.nvidia.parse_list import named_partitions, parse
-from accelscope.readers.parsed import Parsed
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from accelscope.parsing.registry import sources
 from accelscope.readers.nvidia import messages
-from accelscope.readers.sources import sources
 
 SENTENCES = [
     ("No devices were found", "no_devices"),

@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, EccCount, Fan, Sensor
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
-from accelscope.readers.parsed import Parsed
 
 MIB = 2**20
 ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, 70.50, 300.00, 4, 16"

@@ -6,11 +6,11 @@ from pathlib import Path
 from accelscope.doctor.amd import advice
 from accelscope.doctor.finding import Finding, note, ok, warning
 from accelscope.doctor.subject import Subject
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import parse_rocm_json, parse_static
 from accelscope.readers.amd.drm import Cards
 from accelscope.readers.amd.messages import error_of
 from accelscope.readers.contract import ReaderError
-from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool
 
 _NAMES = ["--showproductname", "--showbus", "--json"]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelscope.readers.json_escapes import without_halves
+from accelscope.parsing.json_escapes import without_halves
 
 _OPENING = re.compile(r"^[ \t\ufeff]*([\[{])", re.MULTILINE)
 _BLANKS = re.compile(r"\s*")

@@ -6,7 +6,7 @@ not among them: they are skipped.
 
 import re
 
-from accelscope.readers.parsed import ParseError
+from accelscope.parsing.parsed import ParseError
 
 _LINE_LIMIT = 500
 _MOST_LINES = 5000  # no message comes after that many lines

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from accelscope.model import Link, pci_address
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.rejections import Rejections
 
 _STATES = {"U": True, "D": False}  # up, down; X is a link that is not there, as to itself
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from accelscope.model import Health, HealthState
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.parsed import Parsed
 
 TOOL = "amd-smi metric"
 

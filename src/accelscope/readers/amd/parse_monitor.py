@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accelscope.model import Process
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.parse_process import ListedProcess, counted_once
 from accelscope.readers.amd.programs import program_name
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "amd-smi monitor"
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from accelscope.model import Process
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.programs import program_name
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "amd-smi process"
 

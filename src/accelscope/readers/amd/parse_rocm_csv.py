@@ -1,10 +1,10 @@
 """`rocm-smi … --csv`: tables with a column `device`; what is said of the node as a whole is a table of its
 own."""
 
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, rocm_fields
 from accelscope.readers.amd.parse_rocm_json import CARD, devices_and_processes
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "rocm-smi --csv"
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import json_text, messages, quantities, rocm_fields, trees
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "rocm-smi --json"
 

@@ -3,11 +3,11 @@
 import re
 
 from accelscope.model import pci_address
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.parse_metric import CLOCKS
 from accelscope.readers.amd.trees import Tree
-from accelscope.readers.parsed import Parsed
 
 TOOL = "amd-smi static"
 

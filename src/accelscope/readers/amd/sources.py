@@ -1,5 +1,6 @@
 """What `accelscope parse` can read of AMD's tools."""
 
+from accelscope.parsing.source import Source
 from accelscope.readers.amd import (
     parse_metric,
     parse_monitor,
@@ -8,7 +9,6 @@ from accelscope.readers.amd import (
     parse_rocm_json,
     parse_static,
 )
-from accelscope.readers.sources import Source
 
 SOURCES = (
     Source(

@@ -11,11 +11,11 @@ from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd.kfd import slot_of
 from accelscope.readers.amd.messages import error_of
 from accelscope.readers.background import Background
 from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely

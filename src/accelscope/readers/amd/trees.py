@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from accelscope.model import Device
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import indented, json_text, messages, quantities
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 Tree = Mapping[str, object]
 

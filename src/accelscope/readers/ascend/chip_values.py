@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block, chips_of, first_of
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 _MOST_CHIPS = 4096
 

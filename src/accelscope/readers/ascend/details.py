@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Health, HealthState, Process
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import (
     parse_board,
     parse_common,
@@ -22,7 +23,6 @@ from accelscope.readers.ascend import (
 from accelscope.readers.ascend.parse_info import Chip
 from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
 from accelscope.readers.contract import ReaderError
-from accelscope.readers.parsed import Parsed
 
 _OF_BOARDS = (
     ("usages", parse_usages.parse),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelscope.readers.parsed import ParseError
+from accelscope.parsing.parsed import ParseError
 
 _LINE_LIMIT = 500  # no message of the tool is longer
 

@@ -1,9 +1,9 @@
 """`npu-smi info -t board -i N [-c N]`: who a board is, or with `-c` one chip of it."""
 
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import Field, parsed_chips
 from accelscope.readers.ascend.identity import die_id
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t board"
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from accelscope.model import Absence, AbsenceReason, Clock, Device
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import Field, parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block, blocks_of
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t common"
 

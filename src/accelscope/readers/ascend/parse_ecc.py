@@ -4,11 +4,11 @@ import re
 from collections import Counter
 
 from accelscope.model import AbsenceReason, EccCount
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t ecc"
 

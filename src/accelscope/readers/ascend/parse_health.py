@@ -3,12 +3,12 @@
 import re
 
 from accelscope.model import ErrorCount
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.health import health_of
 from accelscope.readers.ascend.key_values import Block, first_of
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t health"
 ERROR_KIND = "npu"

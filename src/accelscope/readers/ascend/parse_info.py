@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages, table
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.health import health_of
 from accelscope.readers.ascend.identity import chip_device_id
 from accelscope.readers.ascend.programs import program_name
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "npu-smi info"
 

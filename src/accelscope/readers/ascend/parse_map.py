@@ -3,10 +3,10 @@
 import re
 
 from accelscope.model import Device
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "npu-smi info -m"
 

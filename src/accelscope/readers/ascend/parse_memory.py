@@ -1,11 +1,11 @@
 """`npu-smi info -t memory -i N`: clock and temperature of a chip's memory."""
 
 from accelscope.model import Clock, Sensor
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block, first_of
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t memory"
 

@@ -3,12 +3,12 @@
 import re
 
 from accelscope.model import Device, Process, ProcessType
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import blocks_of
 from accelscope.readers.ascend.programs import program_name
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "npu-smi info -t proc-mem"
 

@@ -1,11 +1,11 @@
 """`npu-smi info -t usages -i N`: how busy the parts of a chip are."""
 
 from accelscope.model import AbsenceReason
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import Field, parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t usages"
 

@@ -1,11 +1,11 @@
 """`npu-smi info -t volt -i N`: the voltage of a chip."""
 
 from accelscope.model import Rail
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import cells
 from accelscope.readers.ascend.chip_values import parsed_chips
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block
-from accelscope.readers.parsed import Parsed
 
 TOOL = "npu-smi info -t volt"
 

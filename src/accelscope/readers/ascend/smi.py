@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.readers.ascend import messages
 from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.parsed import Parsed, ParseError
 from accelscope.readers.tool import Tool, ToolOutput
 
 _LIBRARY_FOLDERS = ("lib64/driver", "lib64/common", "lib64")  # of the driver's own folder

@@ -1,5 +1,6 @@
 """What `accelscope parse` can read of npu-smi."""
 
+from accelscope.parsing.source import Source
 from accelscope.readers.ascend import (
     parse_board,
     parse_common,
@@ -10,7 +11,6 @@ from accelscope.readers.ascend import (
     parse_proc_mem,
     parse_usages,
 )
-from accelscope.readers.sources import Source
 
 SOURCES = (
     Source(

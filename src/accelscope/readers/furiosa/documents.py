@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from accelscope.parsing.json_escapes import without_halves
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa.tables import column_name
-from accelscope.readers.json_escapes import without_halves
-from accelscope.readers.rejections import Rejections
 
 Fields = Mapping[str, object]  # of one object, by the names of `column_name`
 

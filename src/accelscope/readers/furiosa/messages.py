@@ -6,7 +6,7 @@ different thing to do.
 
 import re
 
-from accelscope.readers.parsed import ParseError
+from accelscope.parsing.parsed import ParseError
 
 _LINES = 200  # a message stands at the beginning
 _LINE_LIMIT = 500

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa import messages
 from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import Draft
 from accelscope.readers.furiosa.tables import read_table
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 _MEASURED = frozenset({"temp", "power", "pci_bdf", "firmware"})
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from accelscope.model import Core
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa import cells, messages
 from accelscope.readers.furiosa.devfiles import core_file
 from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import Draft, text_of
 from accelscope.readers.furiosa.occupancy import core_occupancy, status_is_occupied
 from accelscope.readers.furiosa.tables import Line, filled_downwards, read_table
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "furiosactl list"
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import Process
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa import cells, messages
 from accelscope.readers.furiosa.devfiles import core_file
 from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import text_of
 from accelscope.readers.furiosa.tables import read_table
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 _HOLDS = re.compile(
     r"npu([0-9]{1,4})\s?:\s?(?:\[\s?([0-9]{1,3})\s?(?:,|-)\s?([0-9]{1,3})\s?\]|\[?([0-9]{1,3})(?![0-9])\]?)",

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from accelscope.model import AbsenceReason, Core, Health, HealthState
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa import cells, messages
 from accelscope.readers.furiosa.documents import read_documents
 from accelscope.readers.furiosa.draft import Draft
 from accelscope.readers.furiosa.occupancy import core_occupancy, status_is_occupied
 from accelscope.readers.furiosa.tables import Line, read_table
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "furiosa-smi status"
 

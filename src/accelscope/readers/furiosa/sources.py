@@ -1,7 +1,7 @@
 """What `accelscope parse` can read of Furiosa's tools."""
 
+from accelscope.parsing.source import Source
 from accelscope.readers.furiosa import parse_info, parse_list, parse_ps, parse_status
-from accelscope.readers.sources import Source
 
 SOURCES = (
     Source(

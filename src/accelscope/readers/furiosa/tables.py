@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from accelscope.readers.rejections import Rejections
+from accelscope.parsing.rejections import Rejections
 
 Line = dict[str, str]  # cells by the name of their column
 

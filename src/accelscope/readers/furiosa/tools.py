@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import Absence, AbsenceReason, Device, Rail, Rejection
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.contract import ReaderError, ReaderOptions
 from accelscope.readers.furiosa import messages, parse_info, parse_list, parse_ps, parse_status
 from accelscope.readers.furiosa.parse_version import driver_version
 from accelscope.readers.furiosa.view import View, view_of
-from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool, ToolOutput
 
 _JSON = ("--format", "json")

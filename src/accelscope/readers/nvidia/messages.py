@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.model import Device, Health, HealthState, Vendor, device_id, pci_address
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.readers.parsed import ParseError
+from accelscope.parsing.parsed import ParseError
 
 _ADDRESS = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 _HANDLE = r"unable to (?:determine|detect) the device handle for gpu"

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from accelscope.model import Process, ProcessType, Vendor, device_id, pci_address
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
 from accelscope.readers.nvidia.programs import program_name
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi --query-compute-apps"
 DEFAULT_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from accelscope.model import Partition, Vendor, device_id
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.draft import Draft
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi -L"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import Process
+from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.programs import command_name, process_type
-from accelscope.readers.parsed import Parsed
-from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi pmon"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from accelscope.model import AbsenceReason, Device, pci_address
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
 from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi --query-gpu"
 DEFAULT_FIELDS = (

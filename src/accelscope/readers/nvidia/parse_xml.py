@@ -5,12 +5,12 @@ from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
 from accelscope.readers.nvidia.programs import process_type, program_name
 from accelscope.readers.nvidia.xml_tree import XmlBroken, log_of, tree_of
-from accelscope.readers.parsed import Parsed, ParseError
-from accelscope.readers.rejections import Rejections
 
 TOOL = "nvidia-smi -q -x"
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from accelscope.model import Device, HealthState, Process, Reading, Rejection, Vendor, device_id
 from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.parsing.parsed import Parsed
 from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
 from accelscope.readers.nvidia import (
     parse_compute_apps,
@@ -20,7 +21,6 @@ from accelscope.readers.nvidia import (
 )
 from accelscope.readers.nvidia.health import health_of
 from accelscope.readers.nvidia.messages import unknown_field
-from accelscope.readers.parsed import Parsed
 from accelscope.readers.tool import Tool, ToolOutput
 
 # Reasons to reject a whole line of the table of GPUs: one of them may stand in it.

@@ -1,7 +1,7 @@
 """What `accelscope parse` can read of NVIDIA's tools."""
 
+from accelscope.parsing.source import Source
 from accelscope.readers.nvidia import parse_compute_apps, parse_list, parse_pmon, parse_query_gpu, parse_xml
-from accelscope.readers.sources import Source
 
 SOURCES = (
     Source(

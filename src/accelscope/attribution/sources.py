@@ -1,0 +1,5 @@
+"""What of `/proc`, the kubelet and shares `accelscope parse` can read."""
+
+from accelscope.parsing.source import Source
+
+SOURCES: tuple[Source, ...] = ()

@@ -1,0 +1,43 @@
+"""What a parser makes of one tool's output: the shape that `accelscope parse` prints."""
+
+from dataclasses import dataclass
+
+from accelscope.model import Device, Process, Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class ParseError:
+    """The output is not a reading but a message. `reason` is a short word that can be counted."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRef:
+    """Where a process lives, as far as its cgroup or its mounts tell."""
+
+    pod_uid: str | None = None
+    container_id: str | None = None
+    container_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGrant:
+    """Devices that the kubelet gave to a container, by the ids of their plugin."""
+
+    pod_uid: str
+    container_name: str
+    resource_name: str
+    device_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    devices: tuple[Device, ...] = ()
+    processes: tuple[Process, ...] = ()
+    containers: tuple[ContainerRef, ...] | None = None  # None: not what this source tells
+    allocations: tuple[DeviceGrant, ...] | None = None
+    ratio: float | None = None
+    error: ParseError | None = None
+    rejected: tuple[Rejection, ...] = ()
