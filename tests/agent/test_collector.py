@@ -9,7 +9,8 @@ import pytest
 
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
-from accelscope.attribution.processes import ProcessTable
+from accelscope.attribution.attributor import Attributor
+from accelscope.attribution.options import AttributionOptions
 from accelscope.model import Device, Reading, Snapshot, Vendor
 from accelscope.readers.contract import Survey
 
@@ -45,7 +46,7 @@ class Loop:
         runners = [Runner(reader, deadlines=deadlines, changed=self.changed) for reader in readers]
         self.collector = Collector(
             runners,
-            ProcessTable(Path("/nonexistent"), Path("/nonexistent")),
+            Attributor(AttributionOptions(node="n1", proc=Path("/nonexistent"))),
             node="n1",
             version="1",
             pace=Pace(interval),

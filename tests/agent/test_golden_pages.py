@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
+from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
-from accelscope.attribution.processes import ProcessTable
+from accelscope.attribution.attributor import Attributor
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Snapshot, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, plain, read_snapshot, snapshot_document
-from accelscope.readers.contract import ReaderOptions
 from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node, ready_made
+from accelscope.simulate.kubernetes import SimulatedCluster
 
 PAGES = Path(__file__).parent / "golden"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -36,16 +37,31 @@ nodes = pytest.mark.parametrize("name", ready_made())
 
 def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     """What the agent makes of a ready-made node at a fixed time."""
-    node = SimulatedNode(load_node(name), folder)
-    node.build()
-    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
-    paths = settings.paths if library else replace(settings.paths, nvml_library=str(folder / "no-library"))
+    node = SimulatedNode(load_node(name), folder / "node")
+    node.build(SIMULATED_TIMES[0])
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
+    with SimulatedCluster(node, folder / "cluster") as cluster:
+        settings = replace(
+            AgentSettings(**node.agent_settings(), **cluster.agent_settings()),  # type: ignore[arg-type]
+            passwd_file=str(users),
+            pod_labels=("app",),
+            node_labels=("kubernetes.io/arch",),
+            gpu_allocation_file="",
+        )
+        if not library:
+            settings = replace(settings, nvml_library=str(folder / "no-library"))
+        return collect_with(settings, node)
+
+
+def collect_with(settings: AgentSettings, node: SimulatedNode) -> Snapshot:
     changed = threading.Condition()
     simulated = [0.0]
-    options = ReaderOptions(
-        paths, tool_interval_seconds=0, clock=lambda: WALL_CLOCK, monotonic=lambda: simulated[0]
+    options = replace(
+        settings.reader_options,
+        tool_interval_seconds=0,
+        clock=lambda: WALL_CLOCK,
+        monotonic=lambda: simulated[0],
     )
     runners = [
         Runner(
@@ -56,10 +72,15 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
         )
         for vendor in node.spec.vendors
     ]
+    attributor = Attributor(
+        attribution_options(settings, node.spec.name, {}),
+        clock=lambda: WALL_CLOCK,
+        monotonic=lambda: simulated[0],
+    )
     collector = Collector(
         runners,
-        ProcessTable(paths.proc, users),
-        node=name,
+        attributor,
+        node=node.spec.name,
         version="golden",
         pace=Pace(60.0),
         changed=changed,
@@ -68,6 +89,8 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     )
     collector.labels = (("rack", "7"),)
     try:
+        attributor.start()
+        assert attributor.wait_for_first_lists(30)
         for at in SIMULATED_TIMES:
             node.write(at)
             simulated[0] = at

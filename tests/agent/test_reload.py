@@ -56,7 +56,8 @@ def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> 
 def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess, config: Path) -> None:
     swap(config, "collectionInterval: never\n")
     wait_until(lambda: reloads(agent) == {"rejected": 1}, "the bad file is noticed")
-    agent.settled(agent.snapshot().agent.collections + 5)
+    made = agent.snapshot().agent.collections
+    agent.until(lambda snapshot: snapshot.agent.collections >= made + 5, "five more collections")
     assert reloads(agent) == {"rejected": 1}
     assert agent.snapshot().labels == (("rack", "7"),)
     assert agent.log().count("collectionInterval") == 1

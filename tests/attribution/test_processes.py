@@ -1,32 +1,50 @@
-"""Names and users of processes from /proc; never their arguments."""
+"""What /proc tells of processes: name, user, place; never their arguments."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from accelscope.attribution.processes import ProcessTable
-from accelscope.model import Process
+from accelscope.attribution.processes import HostProcess, ProcessTable
+from accelscope.model import UnattributedReason
+
+POD = "11111111-2222-3333-4444-555555555555"
+CONTAINER = "ab" * 32
+IN_POD = f"0::/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/cri-containerd-{CONTAINER}.scope\n"
+OTHER_POD = IN_POD.replace("11111111", "99999999")
+ON_HOST = "0::/system.slice/nvidia-persistenced.service\n"
+MOUNTS = f"1 0 0:1 /var/lib/kubelet/pods/{POD}/etc-hosts /etc/hosts rw - ext4 /dev/sda rw\n"
 
 
 class Node:
     def __init__(self, root: Path) -> None:
+        self.now = 1000.0
         self.proc = root / "proc"
         self.passwd = root / "passwd"
         self.proc.mkdir()
         self.passwd.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\nbroken\n")
-        self.table = ProcessTable(self.proc, self.passwd)
+        self.table = ProcessTable(self.proc, self.passwd, monotonic=lambda: self.now)
 
-    def add(self, pid: int, name: str, uid: int, start: int = 100) -> None:
+    def add(self, pid: int, name: str, uid: int = 1000, start: int = 100, cgroup: str = ON_HOST) -> Path:
         folder = self.proc / str(pid)
-        folder.mkdir(exist_ok=True)
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
         rest = ["S", *["0"] * 18, str(start), *["0"] * 10]
         (folder / "stat").write_text(f"{pid} ({name}) {' '.join(rest)}\n")
         (folder / "status").write_text(f"Name:\t{name}\nUmask:\t0022\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
         (folder / "cmdline").write_text(f"{name}\0--password=hunter2\0")
+        (folder / "cgroup").write_text(cgroup)
+        return folder
 
-    def describe(self, *pids: int) -> list[tuple[str | None, str | None]]:
-        described = self.table.describe(Process(pid=pid, device="d", name="from-driver") for pid in pids)
-        return [(p.name, p.user) for p in described]
+    def look_up(self, *pids: int) -> dict[int, HostProcess]:
+        return self.table.look_up(pids)
+
+    def named(self, *pids: int) -> list[tuple[str, str]]:
+        return [(host.name, host.user) for host in self.look_up(*pids).values()]
 
 
 @pytest.fixture
@@ -38,52 +56,113 @@ def test_name_and_user_come_from_proc(node: Node) -> None:
     node.add(1, "python3", 1000)
     node.add(2, "weird ) name(", 0)
     node.add(3, "nobody-knows", 4242)
-    assert node.describe(1, 2, 3) == [
-        ("python3", "alice"),
-        ("weird ) name(", "root"),
-        ("nobody-knows", "4242"),
-    ]
+    assert node.named(1, 2, 3) == [("python3", "alice"), ("weird ) name(", "root"), ("nobody-knows", "4242")]
 
 
-def test_a_process_that_ended_keeps_what_the_driver_said(node: Node) -> None:
-    assert node.describe(99) == [("from-driver", None)]
+def test_the_place_comes_from_the_cgroup(node: Node) -> None:
+    node.add(1, "train", cgroup=IN_POD)
+    place = node.look_up(1)[1].place
+    assert (place.pod_uid, place.container_id) == (POD, CONTAINER)
 
 
-def test_one_process_on_two_devices_is_described_twice(node: Node) -> None:
-    node.add(1, "train", 1000)
-    assert node.describe(1, 1) == [("train", "alice")] * 2
+def test_a_hidden_cgroup_sends_to_the_mounts(node: Node) -> None:
+    folder = node.add(1, "train", cgroup="0::/\n")
+    (folder / "mountinfo").write_text(MOUNTS)
+    assert node.look_up(1)[1].place.pod_uid == POD
+    node.add(2, "train", cgroup="0::/\n")
+    (node.proc / "2/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/sda rw\n")
+    assert node.look_up(2)[2].problem is UnattributedReason.CGROUP_HIDDEN
+
+
+def test_no_cgroup_file_is_a_hidden_cgroup(node: Node) -> None:
+    (node.add(1, "train") / "cgroup").unlink()
+    assert node.look_up(1)[1].problem is UnattributedReason.CGROUP_HIDDEN
+
+
+def test_a_cgroup_that_may_not_be_read_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel denies it to an agent that is not root; whoever runs the tests may be."""
+    node.add(1, "train")
+    really = os.open
+
+    def denied(path: str, flags: int, **rest: int) -> int:
+        if path == "cgroup":
+            raise PermissionError(13, "Permission denied")
+        return really(path, flags, **rest)
+
+    monkeypatch.setattr(os, "open", denied)
+    assert node.look_up(1)[1].problem is UnattributedReason.NO_PERMISSION
+
+
+def test_a_process_that_ended_is_not_there(node: Node) -> None:
+    assert node.look_up(99) == {}
 
 
 def test_a_known_process_is_not_read_again(node: Node) -> None:
+    node.add(1, "train", cgroup=IN_POD)
+    first = node.look_up(1)[1]
+    for file in (node.proc / "1").iterdir():  # in place: the folder itself stays as it is
+        file.write_bytes(b"garbage")
+    node.now += 3600
+    assert node.look_up(1)[1] is first
+
+
+def test_a_process_in_no_pod_is_looked_at_again_after_a_while(node: Node) -> None:
+    node.add(1, "train", cgroup=ON_HOST)
+    assert node.look_up(1)[1].place.unit == "nvidia-persistenced.service"
+    (node.proc / "1/cgroup").write_text(IN_POD)
+    node.now += 61
+    assert node.look_up(1)[1].place.pod_uid == POD
+
+
+def test_a_pid_that_another_process_got_is_never_taken_for_the_old_one(node: Node) -> None:
+    node.add(1, "train", 1000, start=100, cgroup=IN_POD)
+    node.look_up(1)
+    node.add(1, "serve", 0, start=200, cgroup=OTHER_POD)
+    host = node.look_up(1)[1]
+    assert (host.name, host.user) == ("serve", "root")
+    assert host.place.pod_uid == POD.replace("11111111", "99999999")
+
+
+def test_what_was_not_there_is_looked_for_again_soon(node: Node) -> None:
+    assert node.look_up(1) == {}
+    node.add(1, "train")
+    node.now += 10
+    assert node.named(1) == [("train", "alice")]
+
+
+def test_a_change_of_the_users_is_seen(node: Node) -> None:
     node.add(1, "train", 1000)
-    node.describe(1)
-    (node.proc / "1/status").unlink()
-    assert node.describe(1) == [("train", "alice")]
+    node.look_up(1)
+    node.passwd.write_text("bob:x:1000:1000::/:/bin/sh\n")
+    os.utime(node.passwd, ns=(1, 1))
+    assert node.named(1) == [("train", "bob")]
 
 
-def test_a_reused_pid_is_never_taken_for_the_old_process(node: Node) -> None:
-    node.add(1, "train", 1000, start=100)
-    node.describe(1)
-    node.add(1, "serve", 0, start=200)
-    assert node.describe(1) == [("serve", "root")]
-
-
-def test_a_changed_list_of_users_is_taken_up(node: Node) -> None:
-    node.add(1, "train", 1000)
-    node.describe(1)
+def test_without_a_list_of_users_the_uid_stands(node: Node) -> None:
     node.passwd.unlink()
-    node.passwd.write_text("bob:x:1000:1000::/home/bob:/bin/sh\n")
-    assert node.describe(1) == [("train", "bob")]
-
-
-def test_without_a_list_of_users_the_number_is_given(node: Node) -> None:
-    node.passwd.unlink()
     node.add(1, "train", 1000)
-    assert node.describe(1) == [("train", "1000")]
+    assert node.named(1) == [("train", "1000")]
 
 
-@pytest.mark.parametrize("stat", ["", "1 (x", "1 (x) S 1 2", "1 (x) S" + " x" * 30])
-def test_an_unreadable_stat_costs_the_name_only(node: Node, stat: str) -> None:
-    node.add(1, "train", 1000)
-    (node.proc / "1/stat").write_text(stat)
-    assert node.describe(1) == [("from-driver", None)]
+@pytest.mark.parametrize("file", ["stat", "status"])
+@pytest.mark.parametrize("text", ["", "garbage", "1 (x) S 0", "Name:\nUid:\n", "Uid:\tmany\n"])
+def test_a_half_written_process_is_as_good_as_ended(node: Node, file: str, text: str) -> None:
+    (node.add(1, "train") / file).write_text(text)
+    assert node.look_up(1) == {}
+
+
+def test_arguments_are_never_read(node: Node) -> None:
+    (node.add(1, "train") / "cmdline").unlink()
+    assert "hunter2" not in repr(node.look_up(1))
+
+
+def test_real_processes_of_this_machine() -> None:
+    """The kernel's own /proc: a live process is known, and known again; one that ended is not."""
+    table = ProcessTable(Path("/proc"), Path("/etc/passwd"), monotonic=lambda: 0.0)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        first = table.look_up([child.pid])[child.pid]
+        assert table.look_up([child.pid])[child.pid] is first
+    finally:
+        child.communicate(b"\n")
+    assert table.look_up([child.pid]) == {}

@@ -12,10 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from accelscope.model import Snapshot
+from accelscope.model import Snapshot, Vendor
 from accelscope.model.wire import read_snapshot
 
-PATIENCE_SECONDS = 30.0  # generous: a busy machine must not decide a test
+PATIENCE_SECONDS = 60.0  # generous: a busy machine must not decide a test
+# Where nothing hangs, nothing is given up, however busy the machine is.
+PATIENT = {"device_timeout": "30s", "reader_timeout": "60s"}
 _POLL_SECONDS = 0.05
 
 
@@ -53,6 +55,7 @@ class AgentProcess:
             "exporter_host": "127.0.0.1",
             "exporter_port": "0",
             "collection_interval": "0.3s",
+            **PATIENT,
             **settings,
         }
         self._command = [sys.executable, "-m", "accelscope", "agent", "--log-format", "json"]
@@ -115,10 +118,31 @@ class AgentProcess:
         assert answer.status == 200, answer.body
         return read_snapshot(json.loads(answer.body))
 
-    def settled(self, collections: int = 3) -> Snapshot:
-        """A snapshot once as many collections were made: values between two samples need two of them."""
-        wait_until(lambda: self.snapshot().agent.collections >= collections, f"{collections} collections")
-        return self.snapshot()
+    def until(self, condition: Callable[[Snapshot], bool], what: str) -> Snapshot:
+        """The first snapshot that fulfils the condition."""
+        seen: list[Snapshot] = []
+
+        def fulfilled() -> bool:
+            seen[:] = [self.snapshot()]
+            return condition(seen[0])
+
+        wait_until(fulfilled, what)
+        return seen[0]
+
+    def settled(self) -> Snapshot:
+        """A snapshot once every reader found nothing or came through two passes: values between two samples
+        need two. (Collections do not count: they are made while a slow reader's first pass lasts.)"""
+        passes: dict[Vendor, set[float]] = {}
+
+        def through(snapshot: Snapshot) -> bool:
+            for reader in snapshot.readers:
+                passes.setdefault(reader.vendor, set()).update(filter(None, [reader.last_success]))
+            return all(
+                reader.duration_seconds is not None and (not reader.found or len(passes[reader.vendor]) >= 2)
+                for reader in snapshot.readers
+            )
+
+        return self.until(through, "two passes of every reader")
 
     def _serves(self) -> bool:
         assert self._process.poll() is None, f"the agent ended at once:\n{self.log()}"

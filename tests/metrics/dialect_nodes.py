@@ -16,6 +16,7 @@ from accelscope.model import (
     LinkErrors,
     Partition,
     Pcie,
+    PodUsage,
     Process,
     Rail,
     ReaderState,
@@ -336,6 +337,11 @@ def _later(device: Device, seconds: float) -> Device:
     return replace(device, links=links, throttles=throttles, read_at=read_at)
 
 
+def on(device: Device, pod: str, container: str = "main", **changes: object) -> PodUsage:
+    made = PodUsage(device=device.id, namespace="research", pod=pod, container=container)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
 NODES = {
     "dcgm": node(H100, CUT_H100, RTX),
     "amd": node(MI300X, MI250),
@@ -350,5 +356,47 @@ NODES = {
     "furiosa": node(WARBOY, RNGD, LOST),
     "furiosa-2025": node(WARBOY, RNGD, LOST),
     "openshift": node(H100, MI250, ASCEND_910B, RNGD),
+    "vgpu": node(
+        H100,
+        CUT_H100,
+        RTX,
+        pod_usages=(
+            # two containers of one pod share the card with another pod of the same name
+            on(
+                H100,
+                "train",
+                "a",
+                processes=2,
+                utilization_ratio=0.29,
+                memory_used_bytes=3 * GIB + 700_000,
+                allocated=1,
+                memory_share_bytes=32 * GIB,
+            ),
+            on(
+                H100,
+                "train",
+                "b",
+                processes=1,
+                utilization_ratio=0.28,
+                memory_used_bytes=GIB + 700_000,
+                allocated=1,
+                memory_share_bytes=32 * GIB,
+            ),
+            on(
+                H100,
+                "train",
+                namespace="lab",
+                utilization_ratio=0.0,
+                memory_used_bytes=0,
+                allocated=1,
+                memory_share_bytes=81559 * 2**19,
+            ),
+            # on two instances of a cut card, without a share of known size
+            on(CUT_H100, "train", "a", partition="MIG-1", processes=1, memory_used_bytes=2**20),
+            on(CUT_H100, "train", "a", partition="MIG-3", processes=1, memory_used_bytes=2**20),
+            # the driver tells of no process
+            on(RTX, "quiet", allocated=1),
+        ),
+    ),
 }
 EVERYTHING = node(H100, CUT_H100, RTX, MI300X, MI250, ASCEND_910B, ASCEND_310P, WARBOY, RNGD, LOST)

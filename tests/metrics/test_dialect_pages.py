@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client import parser as text_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
-from tests.metrics.dialect_nodes import ASCEND_910B, EVERYTHING, H100, LOST, NODES, later, node
+from tests.metrics.dialect_nodes import ASCEND_910B, EVERYTHING, H100, LOST, NODES, later, node, on
 
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import CATALOGUE
@@ -97,10 +97,11 @@ def test_several_dialects_are_made_in_one_pass_beside_the_native_families() -> N
     ("name", "shown"), [(n, s) for n in dialects.NAMES for s in NODES if s != "openshift"]
 )
 def test_a_dialect_shows_its_vendor_only(name: str, shown: str) -> None:
-    vendors = {device.vendor for device in NODES[shown].devices}
+    devices = NODES[shown].devices
     [dialect] = dialects.load((name,))
-    page = Exposition(families=(), dialects=[dialect]).render(NODES[shown])
-    assert bool(page.series) == (dialect.vendor is None or dialect.vendor in vendors)
+    used = tuple(on(device, "train", memory_used_bytes=1) for device in devices)
+    page = Exposition(families=(), dialects=[dialect]).render(replace(NODES[shown], pod_usages=used))
+    assert bool(page.series) == any(not dialect.vendors or d.vendor in dialect.vendors for d in devices)
 
 
 def test_an_empty_node_has_no_series_of_any_dialect() -> None:
@@ -137,7 +138,8 @@ def test_a_lost_device_has_no_measured_values(name: str) -> None:
     devices = tuple(
         replace(LOST, vendor=d.vendor, id=d.id, model=d.model, uuid=d.uuid) for d in NODES[name].devices
     )
-    page = second_page(node(*devices), name)
+    usages = tuple(on(device, "train", processes=1, memory_used_bytes=7) for device in devices)
+    page = second_page(node(*devices, pod_usages=usages), name)
     left = {family.name for family in parse_text(page.text.decode())}
     assert left <= {
         "furiosa_npu_alive",
@@ -155,7 +157,8 @@ def test_a_lost_device_has_no_measured_values(name: str) -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_costs_itself_only(name: str, number: float) -> None:
     devices = tuple(_spoilt(device, number) for device in NODES[name].devices)
-    page = second_page(replace(NODES[name], devices=devices), name)
+    usages = _spoilt(NODES[name].pod_usages, number)
+    page = second_page(replace(NODES[name], devices=devices, pod_usages=usages), name)
     assert all(math.isfinite(value) for value in samples(parse_text(page.text.decode())).values())
 
 

@@ -174,6 +174,7 @@ OPENSHIFT = [
     "accelerator_sm_clock_hertz",
     "accelerator_memory_clock_hertz",
 ]
+VGPU = ["pod_gpu_sm_util", "pod_gpu_memory_used", "pod_total_gpu_memory"]
 
 # dialect -> name -> type, labels in the order of the page (`x?`: not on every series)
 TABLES: dict[str, dict[str, tuple[str, str]]] = {
@@ -191,6 +192,7 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
         for name, own in FURIOSA_2025.items()
     },
     "openshift": dict.fromkeys(OPENSHIFT, (GAUGE, "vendor device index")),
+    "vgpu": dict.fromkeys(VGPU, (GAUGE, "gpu_id namespace pod")),
 }
 
 
@@ -240,6 +242,7 @@ def test_every_family_of_a_dialect_is_in_the_table_or_shown_to_be_absent() -> No
     assert rest["npu-exporter"] == {
         *(f"npu_chip_info_error_code_{n}" for n in range(2, 10)),
         *(f"container_npu_{what}" for what in ("utilization", "total_memory", "used_memory")),
+        "npu_container_info",
     }
     blocks = [
         "sdma",

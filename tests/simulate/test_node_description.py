@@ -21,7 +21,14 @@ DEVICES = "nvidia: {devices: [{model: h100-80gb}, {model: t4}]}\n"
 
 def test_ready_made_nodes_are_those_that_are_promised() -> None:
     assert {vendor: ready_made(vendor) for vendor in VENDORS} == {
-        "nvidia": ("mixed", "nvidia-h100x8", "nvidia-mig", "nvidia-mixed", "nvidia-sick"),
+        "nvidia": (
+            "mixed",
+            "nvidia-h100x8",
+            "nvidia-mig",
+            "nvidia-mixed",
+            "nvidia-shared",
+            "nvidia-sick",
+        ),
         "amd": ("amd-mi250", "amd-mi300-cpx", "amd-mi300x8", "amd-radeon", "mixed"),
         "ascend": ("ascend-310p", "ascend-910b-x8", "ascend-950", "ascend-a3", "mixed"),
         "furiosa": ("furiosa-both", "furiosa-rngd", "furiosa-warboy", "mixed"),
@@ -102,7 +109,7 @@ MISTAKES = {
     "seed: [\n": "not YAML: line 2: ",
     "seed: -1\n": "seed: expected a whole number from 0 to",
     "seed: true\n": "seed: expected a whole number from 0 to",
-    "colour: blue\n": f"unknown key 'colour'; allowed: node, seed, {', '.join(VENDORS)}, processes, faults",
+    "colour: blue\n": f"unknown key 'colour'; allowed: node, seed, {', '.join(VENDORS)}, node_labels",
     "nvida: {devices: [{model: t4}]}\nprocesses: [{name: p}]\n": "unknown key 'nvida'; allowed: node, seed,",
     "nvidia: 5\n": "nvidia: expected a mapping, got 5",
     "nvidia: {driver_version: 590.48}\n": "nvidia.driver_version: 590.48 is not a version such as",

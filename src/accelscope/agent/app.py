@@ -6,14 +6,14 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 
 from accelscope import __version__
+from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
 from accelscope.agent.runner import Runner
 from accelscope.agent.settings import AgentSettings
-from accelscope.attribution.processes import ProcessTable
+from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.metrics import dialects
@@ -48,10 +48,12 @@ class Agent:
             metrics_path=settings.metrics_path,
             moved_at=lambda: self.collector.moved_at,
         )
+        node = settings.node_name or socket.gethostname()
+        self._attributor = Attributor(attribution_options(settings, node, environ))
         self.collector = Collector(
             self._runners,
-            ProcessTable(settings.paths.proc, Path(settings.passwd_file)),
-            node=settings.node_name or socket.gethostname(),
+            self._attributor,
+            node=node,
             version=__version__,
             pace=Pace(settings.collection_interval),
             changed=changed,
@@ -69,6 +71,7 @@ class Agent:
 
     def start(self) -> None:
         self.server.start()
+        self._attributor.start()
         threading.Thread(target=self.collector.run, name="collector", daemon=True).start()
 
     def stop(self) -> None:
@@ -91,6 +94,7 @@ class Agent:
         configure(settings.log_level, settings.log_format)
         self.collector.pace = Pace(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
+        self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
         self.pages.exposition = _exposition(settings)
         for runner in self._runners:
             runner.deadlines = settings.deadlines

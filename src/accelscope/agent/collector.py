@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from accelscope.agent.own import with_usage
 from accelscope.agent.runner import Runner
-from accelscope.attribution.processes import ProcessTable
-from accelscope.model import AgentState, Counted, Snapshot
+from accelscope.attribution.attributor import Attributed, Attributor
+from accelscope.model import AgentState, Counted, Device, Process, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Collector:
     def __init__(
         self,
         runners: Sequence[Runner],
-        processes: ProcessTable,
+        attributor: Attributor,
         *,
         node: str,
         version: str,
@@ -49,7 +49,7 @@ class Collector:
         self.pace = pace
         self.labels: tuple[tuple[str, str], ...] = ()
         self._runners = runners
-        self._processes = processes
+        self._attributor = attributor
         self._node = node
         self._changed = changed
         self._publish = publish
@@ -66,6 +66,7 @@ class Collector:
             for runner in self._runners:
                 runner.stop()
             self._changed.notify_all()
+        self._attributor.stop()
 
     def run(self) -> None:
         due = self._monotonic()
@@ -82,12 +83,14 @@ class Collector:
     def collect(self) -> Snapshot:
         """One collection, as far as it gets within its time."""
         started = self._monotonic()
+        self._attributor.begin()
         with self._changed:
             for runner in self._runners:
                 runner.begin()
             self._wait_for_readers(started + _WINDOW * self.pace.interval_seconds)
             results = [runner.result() for runner in self._runners]
-        processes = self._processes.describe(p for result in results for p in result.processes)
+        devices = tuple(device for result in results for device in result.devices)
+        attributed = self._attributed(devices, tuple(p for result in results for p in result.processes))
         self._agent = replace(
             self._agent,
             collections=self._agent.collections + 1,
@@ -100,11 +103,25 @@ class Collector:
             interval_seconds=self.pace.interval_seconds,
             labels=self.labels,
             readers=tuple(result.state for result in results),
-            devices=tuple(device for result in results for device in result.devices),
-            processes=processes,
+            devices=devices,
+            processes=attributed.processes,
+            node_labels=attributed.node_labels,
+            attribution=attributed.attribution,
+            pods=attributed.pods,
+            allocations=attributed.allocations,
+            pod_usages=attributed.pod_usages,
+            unattributed=attributed.unattributed,
+            balances=attributed.balances,
         )
         self._publish(snapshot)
         return snapshot
+
+    def _attributed(self, devices: tuple[Device, ...], processes: tuple[Process, ...]) -> Attributed:
+        try:
+            return self._attributor.attribute(devices, processes)
+        except Exception:  # devices are worth showing also when nobody can say whose they are
+            log.exception("attribution failed in a way that was not foreseen")
+            return Attributed(processes=processes)
 
     def count_reload(self, result: str) -> None:
         """Note what came of a changed settings file."""

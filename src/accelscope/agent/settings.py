@@ -6,7 +6,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from accelscope.agent.runner import Deadlines
+from accelscope.agent.share_ratios import NO_SHARES, SHARES, ShareRatios
+from accelscope.attribution.options import PodSource
 from accelscope.config import (
+    BOOLEAN,
     CONFIG_FILE,
     LABELS,
     PATH,
@@ -22,14 +25,23 @@ from accelscope.config import (
     setting,
 )
 from accelscope.config.log import FORMATS, LEVELS
+from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.family import SCOPE_LABELS, Scope
+from accelscope.metrics.series_labels import kubernetes_labels
 from accelscope.readers.contract import Paths, ReaderOptions
 from accelscope.readers.registry import VENDORS
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_KUBERNETES_LABELS = List(
+    Text(
+        "the name of a Kubernetes label",
+        r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+    )
+)
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -122,6 +134,125 @@ class AgentSettings:
         "What the names of the dialect amd begin with; AMD's charts set amd_.",
         group="Metrics",
         metavar="PREFIX",
+    )
+
+    pod_source: str = setting(
+        PodSource.AUTO.value,
+        Choice(*(source.value for source in PodSource)),
+        "Who tells the names of this node's pods: the API server (a watch on the node's pods), the kubelet's "
+        "/pods, or nobody. auto: the API server where the agent runs in a pod or --kube-api-url is given.",
+        group="Attribution",
+        reloadable=False,
+    )
+    pod_labels: tuple[str, ...] = setting(
+        (),
+        _KUBERNETES_LABELS,
+        "Labels of pods to put on the series about them, as label_<name>.",
+        group="Attribution",
+        reloadable=False,
+        metavar="NAME,...",
+    )
+    node_labels: tuple[str, ...] = setting(
+        (),
+        _KUBERNETES_LABELS,
+        "Labels of the Node object to put on accelerator_info, as label_<name>. Needs the right to list and "
+        "watch nodes.",
+        group="Attribution",
+        reloadable=False,
+        metavar="NAME,...",
+    )
+    pod_resources_socket: str = setting(
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        TEXT,
+        "The kubelet's socket that tells which container holds which device; empty: do not ask.",
+        group="Attribution",
+        reloadable=False,
+        metavar="PATH",
+    )
+    resource_slices: bool = setting(
+        True,
+        BOOLEAN,
+        "Ask the API server for this node's ResourceSlices once a pod holds a claim, to tell which device "
+        "the claim means. Needs the right to list and watch them.",
+        group="Attribution",
+        reloadable=False,
+    )
+    gpu_allocation_file: str = setting(
+        "gpu_allocation.txt",
+        TEXT,
+        "File with one number: into how many shares each device is cut. Re-read when it changes.",
+        group="Attribution",
+        reloadable=False,
+        metavar="PATH",
+    )
+    shares: ShareRatios = setting(
+        NO_SHARES,
+        SHARES,
+        "The same for single devices and models; wins over the file.",
+        group="Attribution",
+    )
+    job_mapping_folder: str | None = setting(
+        None,
+        PATH,
+        "Folder in which a batch scheduler keeps one file per device, named by its index, with the ids of "
+        "the jobs that run there.",
+        group="Attribution",
+        reloadable=False,
+    )
+
+    kube_api_url: str = setting(
+        "",
+        TEXT,
+        "URL of the API server; that of the cluster the agent runs in if not given.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="URL",
+    )
+    kube_token_file: str = setting(
+        f"{_SERVICE_ACCOUNT}/token",
+        TEXT,
+        "Token for the API server and the kubelet. Re-read when it changes.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="PATH",
+    )
+    kube_ca_file: str = setting(
+        f"{_SERVICE_ACCOUNT}/ca.crt",
+        TEXT,
+        "Certificates that the API server's is checked against; empty: those that the system trusts.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="PATH",
+    )
+    kube_insecure_skip_tls_verify: bool = setting(
+        False,
+        BOOLEAN,
+        "Do not check the API server's certificate. Whoever answers gets the token.",
+        group="Kubernetes",
+        reloadable=False,
+    )
+    kubelet_url: str = setting(
+        "https://127.0.0.1:10250",
+        TEXT,
+        "URL of the kubelet, for --pod-source kubelet.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="URL",
+    )
+    kubelet_ca_file: str = setting(
+        "",
+        TEXT,
+        "Certificates that the kubelet's is checked against; as --kube-ca-file if not given.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="PATH",
+    )
+    kubelet_insecure_skip_tls_verify: bool = setting(
+        False,
+        BOOLEAN,
+        "Do not check the kubelet's certificate. Whoever answers gets the token.",
+        group="Kubernetes",
+        reloadable=False,
     )
 
     exporter_host: str = setting(
@@ -249,6 +380,21 @@ class AgentSettings:
             raise ConfigError(f"--dialect: {conflict}")
         if self.metrics_path in _OPEN_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
+        self._check_kubernetes()
+
+    def _check_kubernetes(self) -> None:
+        for flag, url in (("--kube-api-url", self.kube_api_url), ("--kubelet-url", self.kubelet_url)):
+            try:
+                Endpoint(url or "https://localhost")
+            except EndpointError as error:
+                raise ConfigError(f"{flag}: {error}") from None
+        for flag, names in (("--pod-labels", self.pod_labels), ("--node-labels", self.node_labels)):
+            written: dict[str, str] = {}
+            for name in names:
+                [(label, _)] = kubernetes_labels(((name, ""),))
+                other = written.setdefault(label, name)
+                if other != name:
+                    raise ConfigError(f"{flag}: {other} and {name} are the same label on a series")
 
     @property
     def paths(self) -> Paths:

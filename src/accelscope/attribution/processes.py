@@ -1,18 +1,31 @@
-"""What `/proc` tells of a process: its program's name and its user. Never its arguments: they hold secrets.
+"""What `/proc` tells of a process: its program's name, its user and the cgroup that it lives in. Never its
+arguments: they hold secrets.
 
-Known processes are remembered by pid and start time, so that they cost one small read per collection and a
+Known processes are remembered by pid and start time, so that they cost one `stat` call per collection, and a
 pid that was given to another process is never taken for the old one.
 """
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accelscope.model import Process
+from accelscope.attribution.cgroup import Place, place_of
+from accelscope.attribution.mountinfo import place_in_mounts
+from accelscope.model import UnattributedReason
 
-_STATUS_BYTES = 4096
+_FILE_BYTES = 4096
+_CGROUP_BYTES = 64 << 10
+_MOUNTS_BYTES = 1 << 20
 _START_TIME = 19  # field 22 of proc(5), counted after the program's name in brackets
+# What was not found is looked for again after this time: a process may be moved to another cgroup after its
+# start, and a pid that /proc does not have now may be given to a process soon.
+_GONE_SECONDS = 2.0
+_NOT_IN_A_POD_SECONDS = 60.0
+
+_NOWHERE = Place()
+_Signature = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,69 +33,79 @@ class HostProcess:
     start_ticks: int
     name: str
     user: str
+    place: Place
+    problem: UnattributedReason | None = None  # why the place is not known
+
+
+@dataclass(slots=True)
+class _Known:
+    signature: _Signature
+    host: HostProcess
+    until: float  # looked at again then
 
 
 class ProcessTable:
-    def __init__(self, proc: Path, passwd: Path) -> None:
+    def __init__(self, proc: Path, passwd: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
         self._passwd = passwd
-        self._known: dict[int, HostProcess] = {}
+        self._monotonic = monotonic
+        self._known: dict[int, _Known] = {}
+        self._gone: dict[int, float] = {}  # pid -> looked for again then
         self._users: dict[int, str] = {}
         self._users_read_from: tuple[int, int] | None = None
 
-    def describe(self, processes: Iterable[Process]) -> tuple[Process, ...]:
-        """The processes with name and user, where /proc tells. A process that has ended keeps what the driver
-        said of it."""
+    def look_up(self, pids: Iterable[int]) -> dict[int, HostProcess]:
+        """Those that `/proc` has. Others are forgotten."""
         self._read_users()
-        described: list[Process] = []
-        seen: dict[int, HostProcess] = {}
-        for process in processes:
-            host = seen.get(process.pid) or self._look_up(process.pid)
-            if host is None:
-                described.append(process)
+        now = self._monotonic()
+        known: dict[int, _Known] = {}
+        gone: dict[int, float] = {}
+        for pid in pids:
+            if pid in known or pid in gone:
                 continue
-            seen[process.pid] = host
-            described.append(replace(process, name=host.name or process.name, user=host.user))
-        self._known = seen
-        return tuple(described)
+            if self._gone.get(pid, now) > now:
+                gone[pid] = self._gone[pid]
+                continue
+            found = self._look_up(pid, now)
+            if found is None:
+                gone[pid] = now + _GONE_SECONDS
+            else:
+                known[pid] = found
+        self._known, self._gone = known, gone
+        return {pid: entry.host for pid, entry in known.items()}
 
-    def _look_up(self, pid: int) -> HostProcess | None:
-        start = self._start_ticks(pid)
-        if start is None:
+    def _look_up(self, pid: int, now: float) -> _Known | None:
+        path = f"{self._proc}/{pid}"
+        try:
+            status = os.stat(path)  # noqa: PTH116  thousands of them: a Path costs more than the call
+        except OSError:
             return None
+        signature = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         known = self._known.get(pid)
-        if known is not None and known.start_ticks == start:
+        if known is not None and known.signature == signature and now < known.until:
             return known
-        status = self._read(pid, "status")
-        if status is None:
-            return None
-        name, uid = _name_and_uid(status)
-        if uid is None:
-            return None
-        return HostProcess(start, name, self._users.get(uid, str(uid)))
+        return self._read(path, signature, known, now)
 
-    def _start_ticks(self, pid: int) -> int | None:
-        text = self._read(pid, "stat")
-        if text is None:
-            return None
-        after_name = text.rpartition(")")[2].split()  # the name may hold blanks and brackets
+    def _read(self, path: str, signature: _Signature, known: _Known | None, now: float) -> _Known | None:
+        """All files through one descriptor of the folder: it stays that of this very process, even if the pid
+        is given to another one meanwhile."""
         try:
-            return int(after_name[_START_TIME])
-        except (IndexError, ValueError):
-            return None
-
-    def _read(self, pid: int, file: str) -> str | None:
-        """A process may end between two reads: that is no error."""
-        try:
-            descriptor = os.open(f"{self._proc}/{pid}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return None
         try:
-            return os.read(descriptor, _STATUS_BYTES).decode(errors="replace")
-        except OSError:
+            start = _start_ticks(_text(folder, "stat", _FILE_BYTES))
+            if known is not None and known.host.start_ticks == start and now < known.until:
+                return _Known(signature, known.host, known.until)
+            name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
+            place, problem = _place(folder)
+        except (OSError, ValueError):  # it may end between two reads: that is no error
             return None
         finally:
-            os.close(descriptor)
+            os.close(folder)
+        host = HostProcess(start, name, self._users.get(uid, str(uid)), place, problem)
+        until = now + _NOT_IN_A_POD_SECONDS if place.pod_uid is None else float("inf")
+        return _Known(signature, host, until)
 
     def _read_users(self) -> None:
         """Names by uid, from the node's own list of users; read again when it changes."""
@@ -103,14 +126,52 @@ class ProcessTable:
         self._users, self._users_read_from, self._known = users, version, {}
 
 
-def _name_and_uid(status: str) -> tuple[str, int | None]:
-    name, uid = "", None
+def _text(folder: int, file: str, limit: int) -> str:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        content = part = os.read(descriptor, limit)
+        while part and len(content) < limit:  # the kernel gives a long file in pages
+            part = os.read(descriptor, limit - len(content))
+            content += part
+        return content.decode(errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+def _start_ticks(stat: str) -> int:
+    after_name = stat.rpartition(")")[2].split()  # the name may hold blanks and brackets
+    try:
+        return int(after_name[_START_TIME])
+    except IndexError:
+        raise ValueError("stat without a start time") from None
+
+
+def _name_and_uid(status: str) -> tuple[str, int]:
+    name = ""
     for line in status.splitlines():
         key, _, value = line.partition(":")
         if key == "Name":
             name = value.strip()
         elif key == "Uid":
-            first = value.split()[:1]
-            uid = int(first[0]) if first and first[0].isdecimal() else None
-            break
-    return name, uid
+            return name, int((value.split() or [""])[0])
+    raise ValueError("status without a user")
+
+
+def _place(folder: int) -> tuple[Place, UnattributedReason | None]:
+    try:
+        place = place_of(_text(folder, "cgroup", _CGROUP_BYTES))
+    except FileNotFoundError:
+        return _NOWHERE, UnattributedReason.CGROUP_HIDDEN
+    except PermissionError:
+        return _NOWHERE, UnattributedReason.NO_PERMISSION
+    if not place.hidden:
+        return place, None
+    try:
+        mounts = place_in_mounts(_text(folder, "mountinfo", _MOUNTS_BYTES))
+    except PermissionError:
+        return _NOWHERE, UnattributedReason.NO_PERMISSION
+    except FileNotFoundError:
+        mounts = _NOWHERE
+    if mounts.pod_uid is None and mounts.container_id is None:
+        return _NOWHERE, UnattributedReason.CGROUP_HIDDEN
+    return replace(mounts, hidden=False), None

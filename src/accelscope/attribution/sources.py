@@ -1,5 +1,27 @@
 """What of `/proc`, the kubelet and shares `accelscope parse` can read."""
 
+from accelscope.attribution import cgroup, checkpoint, mountinfo, ratio_file
 from accelscope.parsing.source import Source
 
-SOURCES: tuple[Source, ...] = ()
+SOURCES = (
+    Source(
+        "proc-cgroup",
+        "/proc/<pid>/cgroup: the pod and the container of a process",
+        lambda text, _fields: cgroup.parse_cgroup(text),
+    ),
+    Source(
+        "proc-mountinfo",
+        "/proc/<pid>/mountinfo: the same, where the cgroup does not tell",
+        lambda text, _fields: mountinfo.parse_mountinfo(text),
+    ),
+    Source(
+        "kubelet-checkpoint",
+        "the kubelet's kubelet_internal_checkpoint: device ids of each container",
+        lambda text, _fields: checkpoint.parse_checkpoint(text),
+    ),
+    Source(
+        "gpu-allocation",
+        "gpu_allocation.txt: into how many shares each card is cut",
+        lambda text, _fields: ratio_file.parse_gpu_allocation(text),
+    ),
+)

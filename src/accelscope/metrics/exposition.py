@@ -1,7 +1,7 @@
 """The writer: a Snapshot in, a page out, once per collection. A scrape only sends bytes.
 
 Text format 0.0.4 and OpenMetrics 1.0 share their sample lines and differ in the headers, so the lines are
-made once. Label strings of devices are kept from one collection to the next: they rarely change.
+made once. Label strings are kept from one collection to the next: they rarely change.
 """
 
 import gzip
@@ -11,17 +11,17 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from math import isfinite
 
+from accelscope.metrics import series_labels
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.dialects import Dialect
 from accelscope.metrics.dialects.page import blocks as dialect_blocks
+from accelscope.metrics.dialects.view import Workloads
 from accelscope.metrics.family import AgentView, Family, ReaderView, Scope
 from accelscope.metrics.lines import escape, label_text, number_text
 from accelscope.model import Device, Process, Snapshot
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-_MOST_LABELS_KEPT = 10_000
 
 Scoped = list[tuple[object, str]]  # an object of a scope, with its labels written out
 
@@ -70,52 +70,71 @@ class Exposition:
         self._order = chosen
         self._dialects = [dialect.only(lambda name: _chosen(name, allow, deny)) for dialect in dialects]
         self._max_process_series = max_process_series
-        self._device_labels: dict[tuple[str, int | None], str] = {}
+        self._labels = series_labels.SeriesLabels()
         self._own_labels: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # names -> values -> text
 
     def render(self, snapshot: Snapshot) -> Page:
-        # The node's own labels stand on the info series only: elsewhere they would multiply every series.
-        info_suffix = label_text((("node", snapshot.node), *snapshot.labels))
-        devices: Scoped = [(d, self._labels_of(d)) for d in snapshot.devices]
-        by_id = {d.id: labels for d, (_, labels) in zip(snapshot.devices, devices, strict=True)}
-        partitions: Scoped = [
-            (p, f'{by_id[d.id]},partition="{escape(p.id)}"') for d in snapshot.devices for p in d.partitions
-        ]
+        by_id = {device.id: self._labels.of_device(device) for device in snapshot.devices}
         processes, dropped = self._select(snapshot, by_id)
         scoped: dict[Scope, Scoped] = {
-            Scope.DEVICE: devices,
-            Scope.PARTITION: partitions,
+            **self._devices(snapshot, by_id),
+            **self._workloads(snapshot, by_id),
             Scope.PROCESS: [*processes],
             Scope.READER: [(view, f'vendor="{view.state.vendor}"') for view in _readers(snapshot)],
+            Scope.SOURCE: [(s, series_labels.of_source(s.source)) for s in snapshot.attribution],
             Scope.AGENT: [(AgentView(snapshot.agent, snapshot.node, snapshot.taken_at, dropped), "")],
         }
-        self._forget_labels(len(snapshot.devices))
+        info_suffix = series_labels.node_labels(snapshot)
         blocks, series = [], 0
+        uses: Counter[tuple[str, ...]] = Counter()
         for family in self._order:
             suffix = info_suffix if family.name == "accelerator_info" else ""
             lines = self._lines(family, scoped[family.scope], suffix)
             if lines:
                 series += len(lines)
+                uses[family.labels] += len(lines)
                 blocks.append((family, "".join(lines)))
-        shown = [process for process, _ in processes]
-        for dialect in self._dialects:
-            for family, lines in dialect_blocks(dialect, snapshot, shown):
-                series += len(lines)
-                blocks.append((family, "".join(lines)))
+        self._forget_labels(snapshot, uses)
+        if self._dialects:
+            workloads = Workloads(snapshot, [process for process, _ in processes])
+            for dialect in self._dialects:
+                for family, lines in dialect_blocks(dialect, snapshot, workloads):
+                    series += len(lines)
+                    blocks.append((family, "".join(lines)))
         return Page(blocks, series)
 
-    def _labels_of(self, device: Device) -> str:
-        key = (device.id, device.index)
-        labels = self._device_labels.get(key)
-        if labels is None:
-            index = "" if device.index is None else str(device.index)
-            labels = label_text((("vendor", device.vendor), ("device", device.id), ("index", index)))
-            self._device_labels[key] = labels
-        return labels
+    def _devices(self, snapshot: Snapshot, by_id: dict[str, str]) -> dict[Scope, Scoped]:
+        return {
+            Scope.DEVICE: [(device, by_id[device.id]) for device in snapshot.devices],
+            Scope.PARTITION: [
+                (part, f'{by_id[device.id]},partition="{escape(part.id)}"')
+                for device in snapshot.devices
+                for part in device.partitions
+            ],
+            Scope.BALANCE: [(b, _of_device(b.device, by_id)) for b in snapshot.balances],
+        }
 
-    def _forget_labels(self, devices: int) -> None:
-        if len(self._device_labels) > 2 * devices + 64:
-            self._device_labels.clear()
+    def _workloads(self, snapshot: Snapshot, by_id: dict[str, str]) -> dict[Scope, Scoped]:
+        of_pods = series_labels.PodLabels(snapshot.pods)
+        unknown = series_labels.of_unknown(snapshot.allocations)
+        return {
+            Scope.POD: [
+                (u, self._labels.of_usage(u, _of_device(u.device, by_id), of_pods.of(u)))
+                for u in snapshot.pod_usages
+            ],
+            Scope.POD_INFO: [(pod, series_labels.of_pod(pod)) for pod in snapshot.pods],
+            Scope.UNATTRIBUTED: [
+                (u, series_labels.of_unattributed(u, _of_device(u.device, by_id)))
+                for u in snapshot.unattributed
+            ],
+            Scope.UNKNOWN_ALLOCATION: [(allocation, labels) for labels, allocation in unknown.items()],
+        }
+
+    def _forget_labels(self, snapshot: Snapshot, uses: Counter[tuple[str, ...]]) -> None:
+        self._labels.forget(devices=len(snapshot.devices), usages=len(snapshot.pod_usages))
+        for names, written in self._own_labels.items():
+            if series_labels.outgrown(len(written), uses[names]):
+                written.clear()
 
     def _select(self, snapshot: Snapshot, by_id: dict[str, str]) -> tuple[list[tuple[Process, str]], int]:
         """The processes that fit under the cap, largest memory first, and how many series were left out."""
@@ -135,7 +154,7 @@ class Exposition:
                     dropped += series
                     continue
                 room -= series
-            base = by_id.get(process.device or "", 'vendor="",device="",index=""')
+            base = _of_device(process.device or "", by_id)
             labels = f'{base},pid="{process.pid}",name="{escape(process.name or "")}"'
             if process.partition is not None:
                 labels = f'{labels},partition="{escape(process.partition)}"'
@@ -146,8 +165,6 @@ class Exposition:
     def _lines(self, family: Family, scoped: Scoped, suffix: str) -> list[str]:
         name, names, take = family.name, family.labels, family.take
         written = self._own_labels.setdefault(names, {})
-        if len(written) > _MOST_LABELS_KEPT:
-            written.clear()
         lines = []
         for item, base in scoped:
             for values, number in take(item):
@@ -166,8 +183,12 @@ class Exposition:
 
     def _in_dialects(self, device: Device) -> int:
         """Series that dialects make of each process on the device."""
-        showing = (d for d in self._dialects if d.vendor in (None, device.vendor))
-        return sum(dialect.process_series for dialect in showing)
+        return sum(dialect.process_series for dialect in self._dialects if dialect.shows(device))
+
+
+def _of_device(device: str, by_id: dict[str, str]) -> str:
+    labels = by_id.get(device)
+    return series_labels.of_unlisted(device) if labels is None else labels
 
 
 def _readers(snapshot: Snapshot) -> list[ReaderView]:

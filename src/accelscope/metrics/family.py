@@ -14,7 +14,13 @@ class Scope(StrEnum):
     DEVICE = "device"
     PARTITION = "partition"
     PROCESS = "process"
+    BALANCE = "balance"  # a device: what makes the parts of it that owners have add up to the whole
+    POD = "pod"  # a container of a pod on a device or partition
+    POD_INFO = "pod_info"
+    UNATTRIBUTED = "unattributed"  # an owner that is no pod, on a device
+    UNKNOWN_ALLOCATION = "unknown_allocation"  # a device id that none of the devices is known by
     READER = "reader"
+    SOURCE = "source"  # a place that tells whose what is
     AGENT = "agent"
     NODE = "node"  # the whole node: only other exporters' names (dialects) are about that
 
@@ -23,7 +29,13 @@ SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
     Scope.DEVICE: ("vendor", "device", "index"),
     Scope.PARTITION: ("vendor", "device", "index", "partition"),
     Scope.PROCESS: ("vendor", "device", "index", "pid", "name"),
+    Scope.BALANCE: ("vendor", "device", "index"),
+    Scope.POD: ("vendor", "device", "index", "namespace", "pod", "container"),
+    Scope.POD_INFO: ("namespace", "pod", "uid", "owner_kind", "owner_name"),
+    Scope.UNATTRIBUTED: ("vendor", "device", "index", "owner_kind", "owner", "reason"),
+    Scope.UNKNOWN_ALLOCATION: ("namespace", "pod", "container", "resource", "device_id", "claim"),
     Scope.READER: ("vendor",),
+    Scope.SOURCE: ("source",),
     Scope.AGENT: (),
     Scope.NODE: (),
 }

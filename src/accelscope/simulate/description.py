@@ -10,13 +10,13 @@ import yaml
 
 from accelscope.simulate.faults import Fault, FaultKind, PossibleFaults
 from accelscope.simulate.load import Shape
+from accelscope.simulate.pod_description import read_cgroup, read_pod
+from accelscope.simulate.pods import check_pods
 from accelscope.simulate.section import DescriptionError, Section, read_each
 from accelscope.simulate.spec import (
-    CgroupKind,
-    CgroupSpec,
+    HolderSpec,
     LoadSpec,
     NodeSpec,
-    PodQos,
     ProcessSpec,
     ProcessType,
     VendorSpec,
@@ -26,7 +26,6 @@ from accelscope.simulate.vendor import VENDORS, simulated_vendor
 MAX_INSTANCES = 64  # of one device
 MAX_PID = (1 << 22) - 1
 _READY_MADE = Path(__file__).parent / "nodes"
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def ready_made(vendor: str | None = None) -> tuple[str, ...]:
@@ -56,18 +55,22 @@ def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
     name = root.text("node", default_name)
     seed = root.integer("seed", 1, 0, 2**63 - 1)
     vendors = dict(_vendors(root))
-    processes, faults = root.items("processes"), root.items("faults")
+    labels = root.texts("node_labels")
+    processes, pods, faults = root.items("processes"), root.items("pods"), root.items("faults")
     root.finish()  # first, lest a vendor with a slip in its name be missed where its processes are read
     spec = NodeSpec(
         name=name,
         seed=seed,
         vendors=vendors,
         processes=read_each(processes, lambda section: _process(section, vendors)),
+        holders=read_each(pods, lambda section: _holder(section, vendors)),
+        node_labels=labels,
         faults=read_each(faults, lambda section: read_fault(section, vendors)),
         text=text,
     )
     _check_memory(spec)
     _check_pids(spec)
+    check_pods(spec)
     return spec
 
 
@@ -128,7 +131,7 @@ def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec
         decoder=section.number("decoder", 0, 0, 1),
         type=section.choice("type", ProcessType, ProcessType.COMPUTE),
         uid=section.integer("uid", 1000, 0, 2**32 - 2),
-        cgroup=_cgroup(section),
+        cgroup=read_cgroup(section, vendor),
         pid=section.optional_integer("pid", 1, MAX_PID),
         begin=section.optional_number("from", 0, math.inf),
         until=section.optional_number("until", 0, math.inf),
@@ -165,20 +168,21 @@ def _check_instance(section: Section, instance: int | None, device: int, count: 
         raise section.error("instance", f"device {device} is cut into instances: say which, 0 to {count - 1}")
 
 
-def _cgroup(section: Section) -> CgroupSpec:
-    value = section.take("cgroup")
-    if value is None:
-        return CgroupSpec()
-    entry = Section({"kind": value} if isinstance(value, str) else value, section.path("cgroup"))
-    spec = CgroupSpec(
-        kind=entry.choice("kind", CgroupKind, CgroupKind.HOST),
-        qos=entry.choice("qos", PodQos, PodQos.BURSTABLE),
-        pod_uid=entry.optional_text("pod_uid", _UUID, "a uid such as 0f3c…-…, lower case"),
-        container_id=entry.optional_text("container_id", "[0-9a-f]{64}", "64 hexadecimal digits"),
-        job=entry.optional_integer("job", 1, 2**31 - 1),
-        unit=entry.optional_text("unit", r"[\w@.-]+\.service", "a systemd unit such as trainer.service"),
+def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> HolderSpec:
+    vendor = _vendor(section, vendors)
+    own, read_own = vendors[vendor], simulated_vendor(vendor).read_process
+    devices = _devices(section, own.device_count)
+    spec = HolderSpec(
+        vendor=vendor,
+        devices=devices,
+        instance=section.optional_integer("instance", 0, MAX_INSTANCES - 1),
+        cgroup=read_pod(section, vendor),
+        begin=section.optional_number("from", 0, math.inf),
+        until=section.optional_number("until", 0, math.inf),
+        own=read_own(section, own, devices) if read_own else None,
     )
-    entry.finish()
+    for device in spec.devices:
+        _check_instance(section, spec.instance, device, own.instances(device))
     return spec
 
 

@@ -12,7 +12,7 @@ import fcntl
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, Tree, write_text
 from accelscope.simulate.installation import Installation, remove_others
+from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.proc import proc_files
 from accelscope.simulate.section import DescriptionError, Section
 from accelscope.simulate.spec import NodeSpec
@@ -55,6 +56,9 @@ class SimulatedNode:
             name: Installation(self.folder, cache or cache_folder(), driver.native_parts)
             for name, driver in self._drivers.items()
         }
+        self.pods = pods_of(spec, lambda vendor, *place: self._drivers[vendor].plugin_device(*place))
+        self._homes = homes(spec)
+        self._followers: list[Callable[[], None]] = []
         self._tree = Tree(self.folder, ("proc", "sys", "dev", "opt", "state"))
         self._faults = FaultLog(spec.faults)
         self._bad_faults: str | None = None  # what was last wrong with faults.yaml
@@ -101,12 +105,33 @@ class SimulatedNode:
         """Show the node at simulated time `at`, in seconds."""
         with self._lock:
             self._write(at)
+        for follower in tuple(self._followers):
+            follower()
+
+    @property
+    def at(self) -> float:
+        """The simulated time that was last written."""
+        return self._at
+
+    @property
+    def epoch(self) -> float:
+        """Wall-clock time of simulated time zero."""
+        return self._epoch
+
+    @contextmanager
+    def followed_by(self, follower: Callable[[], None]) -> Iterator[None]:
+        """It is called after each change of time."""
+        self._followers.append(follower)
+        try:
+            yield
+        finally:
+            self._followers.remove(follower)
 
     def _write(self, at: float) -> None:
         self._at = at
         self._observe_faults(at)
         running = {p.process.pid: p.process for p in self._placements if p.curve.runs_at(at)}
-        proc = proc_files(self.spec.seed, self._epoch, at, running.values())
+        proc = proc_files(self.spec.seed, self._epoch, at, running.values(), self._homes)
         files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
         for name, driver in self._drivers.items():
             instant = self._instant(name)

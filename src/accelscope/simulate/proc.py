@@ -1,8 +1,9 @@
 """`/proc` of a simulated node: the processes that use its devices, as the kernel shows them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from accelscope.simulate import identity
+from accelscope.simulate.pods import Home
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, PodQos
 from accelscope.simulate.workload import SimulatedProcess, uptime_at_start
 
@@ -12,12 +13,15 @@ SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and me
 _CLOCK_TICKS = 100
 
 
-def proc_files(seed: int, epoch: float, at: float, processes: Iterable[SimulatedProcess]) -> dict[str, str]:
-    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero."""
+def proc_files(
+    seed: int, epoch: float, at: float, processes: Iterable[SimulatedProcess], homes: Mapping[int, Home]
+) -> dict[str, str]:
+    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero, `homes` are
+    the pods by workload."""
     uptime = uptime_at_start(seed)
     files = {"stat": _node_stat(int(epoch - uptime)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
     for process in processes:
-        for name, text in _process_files(seed, process):
+        for name, text in _process_files(seed, process, homes.get(process.workload)):
             files[f"{process.pid}/{name}"] = text
     return files
 
@@ -26,10 +30,10 @@ def _node_stat(boot_time: int) -> str:
     return f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {boot_time}\nprocesses 4194304\n"
 
 
-def _process_files(seed: int, process: SimulatedProcess) -> Iterator[tuple[str, str]]:
+def _process_files(seed: int, process: SimulatedProcess, home: Home | None) -> Iterator[tuple[str, str]]:
     spec = process.spec
     comm = spec.name[:_COMM_LENGTH]
-    ids = _CgroupIds(seed, process)
+    ids = _CgroupIds(seed, process, home)
     yield "comm", f"{comm}\n"
     yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
     yield "stat", _stat(process, comm)
@@ -57,32 +61,31 @@ def _status(process: SimulatedProcess, comm: str) -> str:
 class _CgroupIds:
     """All processes of one workload live in one pod, container, job or unit."""
 
-    def __init__(self, seed: int, process: SimulatedProcess) -> None:
+    def __init__(self, seed: int, process: SimulatedProcess, home: Home | None) -> None:
         spec, number = process.spec.cgroup, process.workload
         self._spec: CgroupSpec = spec
         self._uid = process.spec.uid
-        self._name = process.spec.name
-        self._pod = spec.pod_uid or identity.uuid(seed, "pod", number)
+        self._home = home  # there is one for every workload in a pod
         self._container = spec.container_id or identity.hex_id(seed, "container", number)
         self._job = spec.job or identity.whole(1000, 99999, seed, "job", number)
 
     @property
     def path(self) -> str:
+        if self._home is not None:
+            return self._pod_path(self._home)
         match self._spec.kind:
-            case CgroupKind.POD:
-                return self._pod_path()
             case CgroupKind.DOCKER:
                 return f"/system.slice/docker-{self._container}.scope"
             case CgroupKind.SLURM:
                 return f"/system.slice/slurmstepd.scope/job_{self._job}/step_0/user/task_0"
-            case CgroupKind.HOST:
+            case _:
                 if self._spec.unit:
                     return f"/system.slice/{self._spec.unit}"
                 return f"/user.slice/user-{self._uid}.slice/session-1.scope"
 
-    def _pod_path(self) -> str:
-        pod = self._pod.replace("-", "_")
-        leaf = f"cri-containerd-{self._container}.scope"
+    def _pod_path(self, home: Home) -> str:
+        pod = home.pod_uid.replace("-", "_")
+        leaf = f"cri-containerd-{home.container_id}.scope"
         if self._spec.qos is PodQos.GUARANTEED:
             return f"/kubepods.slice/kubepods-pod{pod}.slice/{leaf}"
         qos = self._spec.qos
@@ -90,13 +93,14 @@ class _CgroupIds:
 
     @property
     def mountinfo(self) -> str:
-        if self._spec.kind is CgroupKind.POD:
-            pod = f"/var/lib/kubelet/pods/{self._pod}"
+        home = self._home
+        if home is not None:
+            pod = f"/var/lib/kubelet/pods/{home.pod_uid}"
             return (
                 "601 550 0:95 / / rw,relatime - overlay overlay rw\n"
                 "602 601 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw\n"
                 f"603 601 259:2 {pod}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
-                f"604 601 259:2 {pod}/containers/{self._name}/{self._container[:8]} "
+                f"604 601 259:2 {pod}/containers/{home.container}/{home.container_id[:8]} "
                 "/dev/termination-log rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
             )
         if self._spec.kind is CgroupKind.DOCKER:

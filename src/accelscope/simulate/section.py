@@ -113,6 +113,18 @@ class Section:
             raise self.error(key, f"expected a size such as 12GiB or 800MiB, got {value!r}")
         return int(float(match[1]) * _UNITS[match[2] or "B"])
 
+    def texts(self, key: str) -> tuple[tuple[str, str], ...]:
+        """A mapping of texts; none when the key is not there."""
+        value = self.take(key)
+        if value is None:
+            return ()
+        if not isinstance(value, Mapping):
+            raise self.error(key, f"expected a mapping, got {_kind(value)}")
+        for name, text in value.items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise self.error(key, f"expected texts, got {name!r}: {text!r}; quote numbers and true")
+        return tuple(value.items())
+
     def choice(self, key: str, options: type[Choice], default: Choice) -> Choice:
         value = self.take(key)
         if value is None:

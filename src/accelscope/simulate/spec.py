@@ -29,6 +29,35 @@ class PodQos(StrEnum):
     BESTEFFORT = "besteffort"
 
 
+@dataclass(frozen=True, slots=True)
+class PodOwner:
+    kind: str  # Deployment, Job ...
+    name: str | None = None  # None: that of the workload
+
+
+@dataclass(frozen=True, slots=True)
+class HamiShare:
+    """What HAMi lets a container use of each of its devices."""
+
+    memory_bytes: int
+    cores_percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec:
+    """What Kubernetes knows of a pod. Names that are not given are derived from the seed."""
+
+    namespace: str | None = None
+    name: str | None = None
+    container: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    owner: PodOwner | None = None  # None: a Deployment, unless the pod has a name of its own
+    resource: str | None = None  # None: the usual one of the device's plugin
+    replicas: int | None = None  # of each device; None: the device itself, or one where others hold some too
+    hami: HamiShare | None = None
+    allocated: bool = True  # False: it uses devices that nobody gave it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupSpec:
     """Ids that are not given are derived from the seed."""
@@ -39,6 +68,7 @@ class CgroupSpec:
     container_id: str | None = None
     job: int | None = None  # Slurm
     unit: str | None = None  # systemd, of a host process; None: a user's session
+    pod: PodSpec = PodSpec()
 
 
 class ProcessType(StrEnum):
@@ -72,6 +102,19 @@ class ProcessSpec:
     begin: float | None = None
     until: float | None = None
     own: Hashable | None = None  # what only its vendor knows of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderSpec:
+    """A pod that holds devices and runs nothing on them."""
+
+    vendor: str
+    devices: tuple[int, ...]
+    instance: int | None = None
+    cgroup: CgroupSpec = CgroupSpec(kind=CgroupKind.POD)
+    begin: float | None = None
+    until: float | None = None
+    own: Hashable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +160,8 @@ class NodeSpec:
     seed: int = 1
     vendors: Mapping[str, VendorSpec] = field(default_factory=dict)  # in the order of the registry
     processes: tuple[ProcessSpec, ...] = ()
+    holders: tuple[HolderSpec, ...] = ()
+    node_labels: tuple[tuple[str, str], ...] = ()  # of the Node object, beside the usual ones
     faults: tuple[Fault, ...] = ()
     text: str = field(default="", repr=False)  # the description itself
 

@@ -23,6 +23,7 @@ from accelscope.simulate import pci
 from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog, PossibleFaults
 from accelscope.simulate.folder import Content
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import Section
 from accelscope.simulate.spec import VendorSpec
 from accelscope.simulate.workload import Placement
@@ -81,6 +82,9 @@ class VendorDriver(Protocol[Shown_co]):
     def files(self, instant: Instant) -> Iterable[tuple[str, Content]]:
         """Everything under proc/, sys/, dev/, state/ and opt/ of the node's folder that is the vendor's, in
         the order in which it is to be written. What the node itself shows of processes is not among it."""
+
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
+        """What the vendor's device plugin gives to a workload there; `own` is its `ProcessSpec.own`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

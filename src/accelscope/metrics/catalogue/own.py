@@ -1,10 +1,14 @@
-"""Self-metrics: how the readers and the agent itself are doing."""
+"""Self-metrics: how the readers, the sources of attribution and the agent itself are doing."""
 
 import sys
 
 from accelscope.metrics.family import AgentView, Declare, Family, ReaderView, Scope
+from accelscope.model import AttributionSourceState
+
+_MOST_ERROR_CHARACTERS = 200
 
 reader = Declare[ReaderView](Scope.READER)
+source = Declare[AttributionSourceState](Scope.SOURCE)
 agent = Declare[AgentView](Scope.AGENT)
 
 READERS: tuple[Family, ...] = (
@@ -70,6 +74,35 @@ READERS: tuple[Family, ...] = (
         "Values that this vendor's devices did not give at the last pass, by reason.",
         ("reason",),
         lambda v: [((reason,), count) for reason, count in v.absent],
+    ),
+)
+
+SOURCES: tuple[Family, ...] = (
+    source(
+        "accelscope_attribution_source_up",
+        "",
+        "1 if this source, which tells whose what is, answered when it was last asked.",
+        lambda s: s.up,
+    ),
+    source(
+        "accelscope_attribution_source_last_success_timestamp_seconds",
+        "seconds",
+        "When the source last answered, in seconds since the epoch.",
+        lambda s: s.last_success,
+    ),
+    source.series(
+        "accelscope_attribution_source_errors_total",
+        "",
+        "Times that the source failed, by reason.",
+        ("reason",),
+        lambda s: [((c.reason,), c.count) for c in s.errors],
+    ),
+    source.series(
+        "accelscope_attribution_source_last_error_info",
+        "",
+        "The last error of the source, cut to 200 characters, and why it is not up if it is not; 1.",
+        ("reason", "error"),
+        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_MOST_ERROR_CHARACTERS]), 1)],
     ),
 )
 

@@ -6,6 +6,23 @@ from accelscope.model import Partition, Process
 partition = Declare[Partition](Scope.PARTITION)
 process = Declare[Process](Scope.PROCESS)
 
+_NOBODY_LOOKED = ("",) * 6
+
+
+def _owner(p: Process) -> tuple[str, ...]:
+    owner = p.owner
+    if owner is None:
+        return _NOBODY_LOOKED
+    return (
+        owner.namespace or "",
+        owner.pod or "",
+        owner.container or "",
+        owner.kind.value,
+        owner.name or "",
+        owner.reason.value if owner.reason else "",
+    )
+
+
 PARTITIONS: tuple[Family, ...] = (
     partition.series(
         "accelerator_partition_info",
@@ -66,14 +83,15 @@ PROCESSES: tuple[Family, ...] = (
     process.series(
         "accelerator_process_info",
         "",
-        "Facts about a process on a device; 1.",
-        ("user", "type", "mps"),
+        "Facts about a process on a device, and whose it is; 1.",
+        ("user", "type", "mps", "namespace", "pod", "container", "owner_kind", "owner", "reason"),
         lambda p: [
             (
                 (
                     p.user or "",
                     p.type.value if p.type else "",
                     "" if p.mps is None else str(p.mps).lower(),
+                    *_owner(p),
                 ),
                 1,
             )

@@ -18,6 +18,7 @@ _MODULES = {
     "furiosa": "furiosa",
     "furiosa-2025": "furiosa_2025",
     "openshift": "openshift",
+    "vgpu": "vgpu",
 }
 _SAME_NAMES = (("furiosa", "furiosa-2025"),)
 

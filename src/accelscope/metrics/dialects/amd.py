@@ -8,7 +8,7 @@ from accelscope.metrics.dialects.amd_ecc import ECC_FAMILIES
 from accelscope.metrics.dialects.amd_families import FAMILIES
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, node_gauges
 from accelscope.metrics.dialects.view import DeviceView, NodeView
-from accelscope.model import Vendor
+from accelscope.model import OwnerKind, Process, Vendor
 
 # What the published charts write where nobody says otherwise; the dashboards select by it.
 _CLUSTER_NAME = "amdgpu-k8s-metrics-exporter"
@@ -29,6 +29,30 @@ def _deployment(view: DeviceView) -> str:
     return "vm_vf" if re.search(r"\bVF\b", view.device.model or "") else ""
 
 
+def _job_processes(view: DeviceView) -> list[tuple[str, Process]]:
+    part = view.partition
+    return [
+        (p.owner.name, p)
+        for p in view.processes
+        if p.owner is not None
+        and p.owner.kind is OwnerKind.SLURM_JOB
+        and p.owner.name is not None
+        and (part is None or p.partition in (None, part.id))
+    ]
+
+
+def _job(view: DeviceView) -> str:
+    """The only batch job on the GPU: by the job-mapping folder, else by the processes on it."""
+    jobs = set(view.jobs) or {job for job, _ in _job_processes(view)}
+    return jobs.pop() if len(jobs) == 1 else ""
+
+
+def _job_user(view: DeviceView) -> str:
+    job = _job(view)
+    users = {process.user or "" for name, process in _job_processes(view) if name == job}
+    return users.pop() if len(users) == 1 else ""
+
+
 LABELS = Labels(
     others=(
         Label("gpu_id", lambda v: "" if v.device.index is None else str(v.device.index)),
@@ -42,9 +66,9 @@ LABELS = Labels(
         Label("pod", lambda v: v.pod),
         Label("namespace", lambda v: v.namespace),
         Label("container", lambda v: v.container),
-        Label("job_id", lambda _: ""),
-        Label("job_user", lambda _: ""),
-        Label("job_partition", lambda _: ""),
+        Label("job_id", _job),
+        Label("job_user", _job_user),
+        Label("job_partition", lambda _: ""),  # a batch system's queue, which no process tells
         # Optional there, on in the published charts, and asked for by the dashboards.
         Label("gpu_uuid", lambda v: v.device.uuid),
         Label("card_series", lambda v: v.device.model),
@@ -66,7 +90,7 @@ def dialect() -> Dialect:
     return Dialect(
         name="amd",
         exporter="AMD device-metrics-exporter v1.5.1",
-        vendor=Vendor.AMD,
+        vendors=(Vendor.AMD,),
         node_families=(
             node_gauges(
                 "gpu_nodes_total",
@@ -90,7 +114,12 @@ NOTES = (
     "published charts write. The other static labels stand on `accelerator_info` only.",
     "`card_model` and `card_series` are both the market name; the exporter has a part number in the first. "
     "`gpu_uuid` is the chip's unique id.",
-    "`pod`, `namespace`, `container`, `job_id`, `job_user` and `job_partition` are empty for a free GPU. "
+    "`pod`, `namespace` and `container` name who holds the GPU or partition, else the only pod whose "
+    "processes use it. They are empty for a free GPU, and for one that several pods share: "
+    "`accelerator_pod_*` tell them apart.",
+    "`job_id` is the batch job that the job-mapping folder names for the GPU, else the Slurm job of the "
+    "processes on it, where there is one only; `job_user` is the user of that job's processes. "
+    "`job_partition` is always empty.",
     "`deployment_mode` is `vm_vf` for a virtual function and else empty.",
     "`gpu_power_usage` and the two package powers are the same reading. Two dies that share one module's "
     "power show it at the first: `sum()` is right.",

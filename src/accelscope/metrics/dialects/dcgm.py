@@ -28,7 +28,7 @@ def dialect() -> Dialect:
     return Dialect(
         name="dcgm",
         exporter="NVIDIA dcgm-exporter 4.5.3-4.8.2, the counters of its image (etc/default-counters.csv)",
-        vendor=Vendor.NVIDIA,
+        vendors=(Vendor.NVIDIA,),
         sections=(Section(LABELS, (*_families(), *_profiling())),),
         divide=instances,
         notes=NOTES,
@@ -260,6 +260,9 @@ NOTES = (
     "`Hostname` is the node's name. The label is named as up to 4.8.2; 4.8.3 writes it in lower case.",
     "A GPU that is cut into MIG instances is shown by its instances (`GPU_I_PROFILE`, `GPU_I_ID`) and not "
     "itself; values of the whole GPU, such as temperature and energy, stand on each of them.",
+    "`pod`, `namespace` and `container` name who holds the GPU or instance, else the only pod whose "
+    "processes use it. They are left out where there is none, as there, and where several pods share a GPU: "
+    "its series has the values of all of them. `accelerator_pod_*` tell them apart.",
     "`DCGM_FI_DEV_XID_ERRORS` has no series until the first XID since the agent started. `err_msg` is a text "
     "for people; match on `err_code`.",
     "`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a rate although its type is counter, as it is there up to "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.metrics.dialects.view import DeviceView, NodeView
 from accelscope.metrics.family import Family, Number, Sample, Scope, Type
-from accelscope.model import Vendor
+from accelscope.model import Device, Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,15 @@ def whole(view: DeviceView) -> Iterable[DeviceView]:
 class Dialect:
     name: str
     exporter: str  # whose names these are, and which version of it
-    vendor: Vendor | None  # whose devices it shows; None: all
+    vendors: tuple[Vendor, ...]  # whose devices it shows; none named: all
     sections: tuple[Section, ...]
     notes: tuple[str, ...]  # what somebody who comes from that exporter should know
     node_families: tuple[Family, ...] = ()  # about the node; `take` of each gets a NodeView
     missing: tuple[Missing, ...] = ()
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole
+
+    def shows(self, device: Device) -> bool:
+        return not self.vendors or device.vendor in self.vendors
 
     @property
     def families(self) -> tuple[Family, ...]:

@@ -30,7 +30,7 @@ def dialect() -> Dialect:
     return Dialect(
         name="furiosa",
         exporter="FuriosaAI npu-metrics-exporter (Warboy era, up to 2025.1.0 in its labels)",
-        vendor=Vendor.FURIOSA,
+        vendors=(Vendor.FURIOSA,),
         sections=(
             Section(
                 LABELS,

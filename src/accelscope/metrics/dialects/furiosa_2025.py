@@ -63,7 +63,7 @@ def dialect() -> Dialect:
     return Dialect(
         name="furiosa-2025",
         exporter="FuriosaAI furiosa-metrics-exporter, its labels after 2025.2.0 (without pert_version)",
-        vendor=Vendor.FURIOSA,
+        vendors=(Vendor.FURIOSA,),
         sections=(
             Section(
                 LABELS,
@@ -117,7 +117,10 @@ def dialect() -> Dialect:
         ),
         notes=(
             "A label without a value is left out, as there; `hostname` is the node's name.",
-            "A card that several pods share has one series, not one more for each pod: sums are right.",
+            "`namespace`, `pod` and `container` name who holds the card, else the only pod whose processes "
+            "use it.",
+            "A card that several pods share has one series, not one more for each pod: sums are right. It "
+            "names no pod; `accelerator_pod_*` tell them apart.",
             "`furiosa_npu_throttling_events_count` counts what changed between two readings of the agent.",
             "Cannot be on together with `furiosa`, which has the same names in other units.",
         ),

@@ -7,14 +7,10 @@ from accelscope.metrics.dialects.dialect import (
     Missing,
     Section,
     gauge,
-    gauges,
     node_gauges,
 )
-from accelscope.metrics.dialects.npu_exporter_families import (
-    CHIP_FAMILIES,
-    CONTAINER_FAMILIES,
-    process_memory,
-)
+from accelscope.metrics.dialects.npu_exporter_containers import CONTAINER_INFO, PROCESS_INFO
+from accelscope.metrics.dialects.npu_exporter_families import CHIP_FAMILIES, CONTAINER_FAMILIES
 from accelscope.metrics.dialects.view import DeviceView, NodeView
 from accelscope.model import Vendor
 
@@ -48,13 +44,9 @@ LABELS = Labels(
     )
 )
 NAME_LABELS = Labels(others=(*LABELS.without("model_name").others, Label("name", _model)))
-# Of a process, the exporter writes namespace, pod and container into one label.
-PROCESS_LABELS = Labels(
-    others=(
-        *LABELS.without("container_name").others,
-        Label("container_name", lambda v: "_".join(p for p in (v.namespace, v.pod, v.container) if p)),
-    )
-)
+# Pod and container of these are a process's or container's, not the chip's.
+PROCESS_LABELS = LABELS.without("container_name").without("namespace").without("pod_name")
+CONTAINER_LABELS = Labels(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
 
 
 def _cards(node: NodeView) -> int | None:
@@ -94,24 +86,13 @@ def dialect() -> Dialect:
     return Dialect(
         name="npu-exporter",
         exporter="Huawei npu-exporter of mind-cluster v26.1.0",
-        vendor=Vendor.ASCEND,
+        vendors=(Vendor.ASCEND,),
         node_families=NODE_FAMILIES,
         sections=(
             Section(NAME_LABELS, (gauge("npu_chip_info_name", "Name of the chip; 1.", lambda _: 1),)),
             Section(LABELS, (*CHIP_FAMILIES, *CONTAINER_FAMILIES)),
-            Section(
-                PROCESS_LABELS,
-                (
-                    gauges(
-                        "npu_chip_info_process_info",
-                        "Memory that a process holds on the chip, in MB of 2^20 bytes; 0 without a "
-                        "process_id if there is none.",
-                        ("process_id", "container_id"),
-                        process_memory,
-                    ),
-                ),
-                per_process=True,
-            ),
+            Section(CONTAINER_LABELS, (CONTAINER_INFO,)),
+            Section(PROCESS_LABELS, (PROCESS_INFO,), per_process=True),
         ),
         notes=NOTES,
         missing=MISSING,
@@ -124,8 +105,12 @@ NOTES = (
     "`exporterVersion` is the version of AccelScope.",
     "The exporter's MB are MiB. Series have no timestamp of their own.",
     "An NPU of two chips (A3) has one power, shown at its first chip: `sum()` is right.",
-    "`namespace`, `pod_name` and `container_name` are empty where no pod holds the chip, and the families "
-    "`container_npu_*` then have no series.",
+    "`namespace`, `pod_name` and `container_name` name who holds the chip, else the only pod whose "
+    "processes use it. They are empty for a free chip, and for one that several pods share; the families "
+    "`container_npu_*` then have no series. `accelerator_pod_*` tell the pods apart.",
+    "On `npu_chip_info_process_info` and `npu_container_info` pod and container are those of the process: a "
+    "process in no pod has none, and one of which nobody knows whose it is has those that hold the chip. "
+    "`npu_container_info` begins with the first process of a container on the chip, which tells its id.",
 )
 MISSING = (
     Missing(
@@ -148,8 +133,8 @@ MISSING = (
         "not among what is read of a chip",
     ),
     Missing(
-        "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory, npu_container_info",
-        "virtual NPUs and container ids are not read",
+        "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory",
+        "virtual NPUs are not read",
     ),
     Missing("npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"),
 )

@@ -100,15 +100,6 @@ def _clock(view: DeviceView) -> int | None:
     return megahertz(next((c.hertz for c in view.device.clocks if c.domain == "aicore"), None))
 
 
-def process_memory(view: DeviceView) -> list[tuple[tuple[str, ...], float | None]]:
-    if not view.process_count and not view.device.stale:
-        return [(("", ""), 0)]
-    return [
-        ((str(p.pid), ""), None if p.memory_bytes is None else round(p.memory_bytes / 2**20, 6))
-        for p in view.processes
-    ]
-
-
 CHIP_FAMILIES = (
     gauge("npu_chip_info_health_status", "1 healthy, 0 not, -1 if nobody could tell.", _health),
     *(_error_code(place) for place in range(_MOST_ERROR_CODES)),
@@ -186,7 +177,7 @@ CHIP_FAMILIES = (
     gauge(
         "npu_chip_info_process_info_num",
         "Processes on the chip.",
-        lambda v: None if v.device.stale else v.process_count,
+        lambda v: None if v.device.stale else len(v.processes),
     ),
     gauges(
         "npu_chip_info_serial_number",
@@ -196,7 +187,7 @@ CHIP_FAMILIES = (
     ),
 )
 
-# Of a chip that a pod holds: none until it is known which do.
+# Of a chip that is put down to one pod.
 CONTAINER_FAMILIES = (
     gauge(
         "container_npu_utilization",

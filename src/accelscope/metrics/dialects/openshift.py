@@ -26,7 +26,7 @@ def dialect() -> Dialect:
     return Dialect(
         name="openshift",
         exporter="NVIDIA GPU operator, recording rules for OpenShift (v25.10.0 and later)",
-        vendor=None,
+        vendors=(),
         sections=(
             Section(
                 LABELS,

@@ -1,21 +1,22 @@
 """A dialect's part of the page."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isfinite
 
 from accelscope.metrics.dialects.dialect import Dialect, Label, Section
-from accelscope.metrics.dialects.view import DeviceView, NodeView
+from accelscope.metrics.dialects.holder import put_down
+from accelscope.metrics.dialects.view import DeviceView, NodeView, Workloads
 from accelscope.metrics.family import Family
 from accelscope.metrics.lines import decimal_text, label_text, number_text
-from accelscope.model import Process, Snapshot
+from accelscope.model import Snapshot
 
 Pairs = list[tuple[str, str]]
 Block = tuple[Family, list[str]]
 
 
-def blocks(dialect: Dialect, snapshot: Snapshot, shown_processes: Iterable[Process]) -> Iterator[Block]:
+def blocks(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> Iterator[Block]:
     """Each family with its sample lines; a family without a sample is left out."""
-    node, devices = views(dialect, snapshot, shown_processes)
+    node, devices = views(dialect, snapshot, workloads)
     if not devices:
         return  # a node without the exporter's hardware does not run that exporter
     for family in dialect.node_families:
@@ -27,25 +28,12 @@ def blocks(dialect: Dialect, snapshot: Snapshot, shown_processes: Iterable[Proce
         yield from _section(section, devices)
 
 
-def views(
-    dialect: Dialect, snapshot: Snapshot, shown_processes: Iterable[Process]
-) -> tuple[NodeView, list[DeviceView]]:
-    """What the dialect's families are taken from. Who holds a device is to be filled in here."""
-    devices = tuple(d for d in snapshot.devices if dialect.vendor in (None, d.vendor))
+def views(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> tuple[NodeView, list[DeviceView]]:
+    """What the dialect's families are taken from."""
+    devices = tuple(device for device in snapshot.devices if dialect.shows(device))
     node = NodeView(snapshot.node, dict(snapshot.labels), snapshot.agent.version, devices)
-    shown: dict[str | None, list[Process]] = {}
-    for process in shown_processes:
-        shown.setdefault(process.device, []).append(process)
-    counts: dict[str | None, int] = {}
-    for process in snapshot.processes:
-        counts[process.device] = counts.get(process.device, 0) + 1
-    wholes = (
-        DeviceView(
-            device, node, processes=tuple(shown.get(device.id, ())), process_count=counts.get(device.id, 0)
-        )
-        for device in devices
-    )
-    return node, [view for device in wholes for view in dialect.divide(device)]
+    wholes = (workloads.on(device, node) for device in devices)
+    return node, [put_down(view) for whole in wholes for view in dialect.divide(whole)]
 
 
 def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:

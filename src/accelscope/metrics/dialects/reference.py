@@ -16,8 +16,12 @@ families stay; `--metric-denylist 'accelerator_*'` takes them away. A dialect sh
 only, and what its exporter would leave out is left out.
 
 No series has a timestamp of its own. A counter whose name does not end in `_total` is a `counter` in the text
-format and `unknown` in OpenMetrics, which knows no such counter. Labels that name a pod, as they are on a
-device that no pod holds: see each dialect.
+format and `unknown` in OpenMetrics, which knows no such counter.
+
+Where the exporter has labels for the pod on a device's series, they name the pod that holds the device;
+where no pod holds it, the only one whose processes use it. Of a device that several pods share, no pod is
+named: the series has the values of all of them. Two containers of one pod: the pod is named, the container is
+not.
 
 | dialect | names of |
 |---|---|

@@ -1,6 +1,6 @@
 """The simulated AMD driver of a node: its files, and what its tools say."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from accelscope.simulate.amd import amd_smi, kernel_files, process_files, rocm_smi
 from accelscope.simulate.amd.dynamics import GpuDynamics
@@ -10,6 +10,7 @@ from accelscope.simulate.amd.spec import AmdSpec
 from accelscope.simulate.amd.tool_errors import AMD_SMI_ERRORS, ROCM_SMI_ERRORS
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content, Folder
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.tool import Answer, Tool
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
 
@@ -40,6 +41,15 @@ class AmdDriver:
             result.append(gpu.reading(instant.at, own, None if vanished else index))
             index += not vanished
         return tuple(result)
+
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
+        """The first partition of a GPU goes by its address, the others by the kernel's names for them."""
+        gpu = self._gpus[device]
+        name = gpu.address
+        if instance:
+            before = sum(len(other.parts) - 1 for other in self._gpus[:device])
+            name = f"amdgpu_xcp_{before + instance - 1}"
+        return PluginDevice("amd.com/gpu", name, gpu.numa_node)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
         shown = tuple(reading for reading in self.readings(instant) if reading.index is not None)

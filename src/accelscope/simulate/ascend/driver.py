@@ -1,6 +1,6 @@
 """The simulated Ascend driver of a node: its tool, and all files that show what it does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from accelscope.simulate.ascend import smi_answers
@@ -11,6 +11,7 @@ from accelscope.simulate.ascend.readings import ChipReading
 from accelscope.simulate.ascend.spec import AscendSpec
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content, Link
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
 
 ROOT = "opt/Ascend/driver"
@@ -39,6 +40,12 @@ class AscendDriver:
             listed += not vanished
         return _with_shared_power(result)
 
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
+        """By the logic id, which is the place among all chips while none has vanished."""
+        chip = self._chips[device].chip
+        kind = _plugin_name(chip.model.name)
+        return PluginDevice(f"huawei.com/{kind}", f"{kind}-{chip.slot}", chip.numa_node)
+
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         kinds = {fault.kind for fault in instant.active}
@@ -52,6 +59,17 @@ class AscendDriver:
             yield f"{ROOT}/lib64/common/libc_sec.so", ""
         answers = smi_answers.answers(self._spec, readings) if loaded else (smi_answers.NO_ACCESS,)
         yield self._tool.state_file(answers, instant.active)
+
+
+def _plugin_name(model: str) -> str:
+    """Of the generation: Ascend910 for a 910B3."""
+    generation = model.removeprefix("Ascend")
+    if generation.startswith("950"):
+        return "npu"
+    for known in ("310P", "310B"):
+        if generation.startswith(known):
+            return f"Ascend{known}"
+    return f"Ascend{generation[:3]}"
 
 
 def _with_shared_power(readings: Sequence[ChipReading]) -> tuple[ChipReading, ...]:

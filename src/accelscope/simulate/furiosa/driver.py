@@ -1,6 +1,6 @@
 """The simulated Furiosa driver of a node: its tools, and all files that show what it does."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content
@@ -9,7 +9,11 @@ from accelscope.simulate.furiosa.dynamics import CardDynamics
 from accelscope.simulate.furiosa.models import Family
 from accelscope.simulate.furiosa.readings import CardReading
 from accelscope.simulate.furiosa.spec import CtlVersion, FuriosaSpec, SmiVersion
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
+
+_RESOURCES = {Family.WARBOY: "beta.furiosa.ai/npu", Family.RNGD: "furiosa.ai/rngd"}
+_GIGABYTES_PER_CORE = 6  # of an RNGD that is cut
 
 
 class FuriosaDriver:
@@ -34,6 +38,18 @@ class FuriosaDriver:
             next_index[card.family] += not vanished
             result.append(card.reading(instant.at, own, index))
         return tuple(result)
+
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
+        """A card, or the partition of it that a workload with cores of its own runs on."""
+        card = self._cards[device]
+        resource = _RESOURCES[card.family]
+        cores = own if isinstance(own, tuple) else ()
+        if not cores or len(cores) == card.cores:
+            return PluginDevice(resource, card.uuid, card.numa_node)
+        if card.family is Family.RNGD:
+            resource = f"{resource}-{len(cores)}core.{_GIGABYTES_PER_CORE * len(cores)}gb"
+        span = f"{cores[0]}" if len(cores) == 1 else f"{cores[0]}-{cores[-1]}"
+        return PluginDevice(resource, f"{card.uuid}_cores_{span}", card.numa_node)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
         cards = self.readings(instant)

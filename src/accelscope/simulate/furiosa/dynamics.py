@@ -42,7 +42,8 @@ class CardDynamics:
         self._placements = tuple(p for p in site.placements if p.device == slot)
         count = len(spec.devices)
         self._address = site.pci_address(slot, count)
-        self._numa_node = pci.numa_node(slot, count)
+        self.uuid = identity.uuid(site.seed, "furiosa", slot).upper()
+        self.numa_node = pci.numa_node(slot, count)
         self._core_loads = tuple(
             DeviceLoad((p, 1.0) for p in self._placements if core in self._cores(p))
             for core in range(model.cores)
@@ -53,6 +54,10 @@ class CardDynamics:
     @property
     def family(self) -> Family:
         return self._model.family
+
+    @property
+    def cores(self) -> int:
+        return self._model.cores
 
     def reading(self, at: float, faults: Sequence[Fault], index: int | None) -> CardReading:
         """`faults` are all that this card ever had up to now; `index` is the number in its name."""
@@ -68,10 +73,10 @@ class CardDynamics:
             slot=self._slot,
             model=model,
             index=index,
-            uuid=identity.uuid(self._seed, "furiosa", self._slot).upper(),
+            uuid=self.uuid,
             serial=f"{model.serial_prefix}{identity.whole(0, 999_999, self._seed, 'sn', self._slot):06d}",
             address=self._address,
-            numa_node=self._numa_node,
+            numa_node=self.numa_node,
             lost=lost,
             hangs=FaultKind.HANG in active,
             alive=not lost and FaultKind.RESET_REQUIRED not in active,

@@ -1,6 +1,6 @@
 """The simulated NVIDIA driver of a node: its native parts, and all files that show what it does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 from accelscope.simulate.compiler import NativePart
@@ -11,6 +11,7 @@ from accelscope.simulate.nvidia.dynamics import GpuDynamics
 from accelscope.simulate.nvidia.gpu import gpus_of
 from accelscope.simulate.nvidia.readings import GpuReading
 from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
 
 _NATIVE = Path(__file__).parent / "native"
@@ -32,7 +33,8 @@ class NvidiaDriver:
 
     def __init__(self, spec: NvidiaSpec, site: Site) -> None:
         self._spec = spec
-        self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in gpus_of(spec, site.seed))
+        self._cards = gpus_of(spec, site.seed)
+        self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in self._cards)
 
     def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
         result, index = [], 0
@@ -50,6 +52,15 @@ class NvidiaDriver:
             yield from self._kernel_files(readings)
         yield "state/smi", smi_state.render(self._spec, readings, active, instant.wall_clock)
         yield "state/nvml", nvml_state.render(self._spec, readings, active, instant.at)
+
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
+        """With the strategy that gives each MIG profile a resource of its own."""
+        gpu = self._cards[device]
+        if instance is None:
+            return PluginDevice("nvidia.com/gpu", gpu.uuid, gpu.numa_node, shareable=True)
+        part = gpu.mig[instance]
+        resource = f"nvidia.com/mig-{part.name}"
+        return PluginDevice(resource, gpu.mig_uuid(part), gpu.numa_node, shareable=True)
 
     def _kernel_files(self, readings: Sequence[GpuReading]) -> Iterator[tuple[str, str]]:
         version = self._spec.driver_version

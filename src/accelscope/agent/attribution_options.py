@@ -1,0 +1,58 @@
+"""What the settings mean for attribution."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.attribution.options import AttributionOptions, PodSource
+from accelscope.config import ConfigError
+from accelscope.kube.endpoint import Endpoint, in_cluster
+
+
+def attribution_options(
+    settings: AgentSettings, node: str, environ: Mapping[str, str] = os.environ
+) -> AttributionOptions:
+    """Raises ConfigError for a source of pods that is asked for and cannot be found."""
+    api_server = _api_server(settings, environ)
+    pods = PodSource(settings.pod_source)
+    if pods is PodSource.AUTO:
+        pods = PodSource.API_SERVER if api_server is not None else PodSource.OFF
+    if pods is PodSource.API_SERVER and api_server is None:
+        raise ConfigError("--pod-source api-server: not in a cluster; give --kube-api-url")
+    return AttributionOptions(
+        node=node,
+        proc=settings.paths.proc,
+        passwd=Path(settings.passwd_file),
+        pods=pods,
+        api_server=api_server,
+        kubelet=_kubelet(settings) if pods is PodSource.KUBELET else None,
+        pod_resources_socket=settings.pod_resources_socket or None,
+        resource_slices=settings.resource_slices,
+        pod_labels=settings.pod_labels,
+        node_labels=settings.node_labels,
+        ratio_file=Path(settings.gpu_allocation_file) if settings.gpu_allocation_file else None,
+        device_ratios=settings.shares.devices,
+        model_ratios=settings.shares.models,
+        job_mapping_folder=Path(settings.job_mapping_folder) if settings.job_mapping_folder else None,
+    )
+
+
+def _api_server(settings: AgentSettings, environ: Mapping[str, str]) -> Endpoint | None:
+    if not settings.kube_api_url:
+        return in_cluster(environ, settings.kube_token_file or None, settings.kube_ca_file or None)
+    return Endpoint(
+        settings.kube_api_url,
+        token_file=settings.kube_token_file or None,
+        ca_file=settings.kube_ca_file or None,
+        skip_tls_verify=settings.kube_insecure_skip_tls_verify,
+    )
+
+
+def _kubelet(settings: AgentSettings) -> Endpoint:
+    return Endpoint(
+        settings.kubelet_url,
+        token_file=settings.kube_token_file or None,
+        ca_file=settings.kubelet_ca_file or settings.kube_ca_file or None,
+        skip_tls_verify=settings.kubelet_insecure_skip_tls_verify,
+    )

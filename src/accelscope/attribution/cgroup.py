@@ -1,0 +1,176 @@
+"""From `/proc/<pid>/cgroup` to the pod and the container that a process lives in, or who else started it.
+
+The layouts are many (cgroup v1, v2 and hybrid, systemd and cgroupfs drivers, containerd, CRI-O, docker,
+podman, nodes that are containers themselves, other cgroup namespaces), and agree in this: a pod's uid follows
+`pod`, a container's id is 64 hexadecimal digits, and what is innermost counts.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from accelscope.parsing.parsed import ContainerRef, Parsed, ParseError
+from accelscope.parsing.rejections import Rejections
+
+UID_PATTERN = (  # separators are mixed in some layouts; 32 digits are the config hash of a static pod
+    r"[0-9a-fA-F]{8}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{12}|[0-9a-fA-F]{32}"
+)
+_POD = re.compile(rf"(?:^|[-/])pod({UID_PATTERN})(?=[/.:]|\Z)")
+_CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_SLURM_JOB = re.compile(
+    r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]{1,20})(?=/|\Z)"
+)
+_UNIT = re.compile(r"/([^/]+\.(?:service|scope))(?=/|\Z)")
+_NO_UNIT = re.compile(r"session-[^/]*\.scope|init\.scope")
+_USER = re.compile(r"/user-([0-9]{1,10})\.slice(?=/|\Z)|/slurm[^/]*/uid_([0-9]{1,10})/job_")
+_NOTHING_BUT_UP = re.compile(r"(?:/\.\.)*/?")
+_LONGEST_NAME = 255  # of a folder, on Linux
+_DELETED = " (deleted)"  # after the path of a cgroup that was removed under a process that is ending
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process lives, as far as one file of `/proc` tells. In a pod or a container, `unit` and
+    `slurm_job` are what runs inside of it."""
+
+    pod_uid: str | None = None  # with dashes, or a static pod's config hash
+    container_id: str | None = None
+    container_name: str | None = None
+    slurm_job: str | None = None
+    unit: str | None = None  # of systemd: sshd.service
+    uid: int | None = None  # of the user whose slice it is in
+    hidden: bool = False  # the file says nothing: another cgroup namespace. It does not mean "on the host"
+
+    @property
+    def in_container(self) -> bool:
+        return self.pod_uid is not None or self.container_id is not None
+
+    def ref(self) -> ContainerRef | None:
+        if not self.in_container:
+            return None
+        return ContainerRef(self.pod_uid, self.container_id, self.container_name)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPath:
+    """What the path of a cgroup says of pods and containers."""
+
+    pod_uid: str | None
+    container_id: str | None
+    end: int  # where in the path that is said
+
+    @property
+    def rank(self) -> int:
+        """Pod and container are better than a pod, a pod than a container, and that than nothing."""
+        return 2 * (self.pod_uid is not None) + (self.container_id is not None)
+
+
+_NO_CONTAINER = ContainerPath(None, None, 0)
+
+
+def normal_uid(text: str) -> str:
+    return text.lower().replace("_", "-")
+
+
+def container_path(path: str) -> ContainerPath:
+    pod = _last(_POD, path) if "pod" in path else None
+    after = pod.end() if pod else 0
+    uid = normal_uid(pod[1]) if pod else None
+    found = _last(_CONTAINER, path, after)
+    if found is None:
+        return ContainerPath(uid, None, after)
+    # The container's monitor bears the container's id, but lives outside of it.
+    segment = path[path.rfind("/", 0, found.start()) + 1 : found.start()]
+    rest, _, _ = path[found.end() :].partition("/")
+    monitor = "conmon" in segment or "conmon" in rest
+    return ContainerPath(uid, None if monitor else found[0], found.end())
+
+
+def _last(pattern: re.Pattern[str], text: str, position: int = 0) -> re.Match[str] | None:
+    last = None
+    for match in pattern.finditer(text, position):
+        last = match
+    return last
+
+
+def place_of(text: str) -> Place:
+    """The place that a `/proc/<pid>/cgroup` tells. Lines that are none are skipped."""
+    return _place(_paths(text, None))
+
+
+def parse_cgroup(text: str) -> Parsed:
+    rejections = Rejections()
+    paths = _paths(text, rejections)
+    if not paths:
+        error = ParseError("not_a_cgroup_file", "no line is a cgroup's: hierarchy:controllers:/path")
+        if not text.strip("\ufeff \t\r\n"):
+            error = ParseError("empty", "the file is empty")
+        return Parsed(error=error, rejected=rejections.listed())
+    ref = _place(paths).ref()
+    return Parsed(containers=(ref,) if ref else (), rejected=rejections.listed())
+
+
+def _paths(text: str, rejections: Rejections | None) -> list[str]:
+    """The different paths, the ones to believe first: systemd's own hierarchy, those of other v1 controllers,
+    and last the unified one, which on a hybrid host may name no more than the container runtime's service."""
+    systemd: list[str] = []
+    controllers: list[str] = []
+    unified: list[str] = []
+    for raw in text.removeprefix("\ufeff").split("\n"):
+        line = raw.strip(" \t\r")
+        cells = line.split(":", 2)  # paths have colons, too
+        if len(cells) < 3 or not (cells[0].isascii() and cells[0].isdigit()):
+            if line and rejections is not None:
+                rejections.add(line, "not_a_cgroup_line")
+            continue
+        path = cells[2].removesuffix(_DELETED)
+        if not cells[1]:
+            unified.append(path)
+        elif cells[1] in ("name=systemd", "systemd"):
+            systemd.append(path)
+        else:
+            controllers.append(path)
+    # A process has the same path in most hierarchies: a dozen lines are two paths.
+    return list(dict.fromkeys((*systemd, *controllers, *unified)))
+
+
+def _place(paths: list[str]) -> Place:
+    best, best_path = _NO_CONTAINER, ""
+    for path in paths:
+        found = container_path(path)
+        if found.rank > best.rank:
+            best, best_path = found, path
+    # In a container, only what is inside of it: outside are the units of the runtime and of its node.
+    unit = _unit(best_path[best.end :]) if best.rank else _first(_unit, paths)
+    job = _first(_slurm_job, paths)
+    uid = _first(_user, (best_path, *paths))
+    hidden = not best.rank and all(_NOTHING_BUT_UP.fullmatch(path) for path in paths)
+    return Place(best.pod_uid, best.container_id, None, job, unit, uid, hidden)
+
+
+def _first(told: Callable[[str], T | None], paths: Iterable[str]) -> T | None:
+    return next((found for path in paths if (found := told(path)) is not None), None)
+
+
+def _unit(path: str) -> str | None:
+    """The innermost one. A login session is no unit that anybody would know by its name."""
+    unit = None
+    for found in _UNIT.finditer(path):
+        name = found[1]
+        if len(name) <= _LONGEST_NAME and not _NO_UNIT.fullmatch(name) and not _CONTAINER.search(name):
+            unit = name
+    return unit
+
+
+def _slurm_job(path: str) -> str | None:
+    found = _SLURM_JOB.search(path) if "job_" in path else None
+    return found[1] if found else None
+
+
+def _user(path: str) -> int | None:
+    found = _USER.search(path)
+    return int(found[1] or found[2]) if found else None

@@ -1,0 +1,249 @@
+"""Which device a device plugin means by an id.
+
+Plugins name devices each in their own way, and the kubelet passes the names on as they are. An id is resolved
+only where it can mean one device of this node and no other: a wrong answer would put one pod's use down to
+another. Where the name of the resource tells the vendor, only that vendor's devices are meant.
+"""
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from accelscope.model import Device, Vendor, pci_address
+
+_REPLICA = "::"  # NVIDIA's time-slicing and MPS: GPU-<uuid>::3
+_NUMBERED_COPY = re.compile(r"(.+)-[0-9]{1,6}", re.ASCII)  # HAMi: <uuid>-3
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/([0-9]{1,4})/([0-9]{1,4})", re.IGNORECASE | re.ASCII)
+_NVIDIA_FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?(?:/vgpu[0-9]{1,6})?", re.ASCII)
+_JETSON = "tegra"
+_INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
+# Under other names a bare number is something else, such as the IOMMU group of a GPU for virtual machines.
+_INDEX_RESOURCES = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
+_AMD_FILE = re.compile(r"(?:card|renderD)[0-9]{1,4}", re.ASCII)
+_AMD_PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,4}", re.ASCII)
+# Ascend910-3, and of a chip that is cut: template, number of the part, chip.
+_ASCEND_CHIP = re.compile(r"Ascend[0-9A-Za-z]+-(?:[0-9]+c[0-9a-z.]*-[0-9]+-)?([0-9]{1,5})", re.ASCII)
+_NPU = re.compile(r"npu-([0-9]{1,5})", re.ASCII)  # the 950's, under huawei.com/npu
+_FURIOSA_CORES = re.compile(r"(.+)_cores_[0-9]+(?:-[0-9]+)?", re.ASCII)
+_FURIOSA_FILE = re.compile(r"(npu[0-9]{1,4})(?:pe[0-9]{1,2}(?:-[0-9]{1,2})?)?", re.ASCII)
+_FURIOSA_FAMILIES = ("rngd", "warboy")
+
+_DOMAINS = {
+    "nvidia.com": Vendor.NVIDIA,
+    "amd.com": Vendor.AMD,
+    "huawei.com": Vendor.ASCEND,
+    "furiosa.ai": Vendor.FURIOSA,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    device: str | None = None  # Device.id; None: not one of this node's devices, or it may be several
+    partition: str | None = None  # Partition.id; None: the whole device, or nothing tells which part
+
+
+UNRESOLVED = Resolved()
+
+
+class PartitionIdentity(NamedTuple):
+    id: str
+    uuid: str | None
+    number: int | None  # Partition.index; tuples have an `index` of their own
+    gpu_instance_id: int | None
+    compute_instance_id: int | None
+
+
+class DeviceIdentity(NamedTuple):
+    vendor: Vendor
+    id: str
+    uuid: str | None
+    pci_address: str | None
+    device_name: str | None
+    number: int | None  # Device.index
+    physical_id: int | None
+    architecture: str | None
+    partitions: tuple[PartitionIdentity, ...]
+
+
+def identities(devices: Iterable[Device]) -> tuple[DeviceIdentity, ...]:
+    """All that an index is made of: while this is equal to an index's `identities`, so would be the index.
+    Kept instead of the devices, which hold a whole collection's readings."""
+    return tuple(
+        DeviceIdentity(
+            *(device.vendor, device.id, device.uuid, device.pci_address, device.device_name),
+            *(device.index, device.physical_id, device.architecture),
+            tuple(
+                PartitionIdentity(
+                    *(part.id, part.uuid, part.index, part.gpu_instance_id, part.compute_instance_id)
+                )
+                for part in device.partitions
+            ),
+        )
+        for device in devices
+    )
+
+
+class DeviceIndex:
+    """The devices of a node by all that a plugin may call them. What two share finds neither."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self.identities = identities(devices)
+        self._named: dict[tuple[str, Hashable], list[tuple[DeviceIdentity, PartitionIdentity | None]]] = {}
+        for device in self.identities:
+            self._name("uuid", device.uuid and device.uuid.casefold(), device)
+            self._name("pci", device.pci_address, device)
+            self._name("file", device.device_name, device)
+            self._name("index", device.number, device)
+            # The plugin counts as the driver's device files do; where only the runtime's count is known,
+            # the two are the same unless chips are hidden.
+            self._name("chip", device.number if device.physical_id is None else device.physical_id, device)
+            for part in device.partitions:
+                self._name("uuid", part.uuid and part.uuid.casefold(), device, part)
+
+    def by_uuid(self, uuid: str, vendor: Vendor | None = None) -> Resolved:
+        """Of a device, or of a partition that has one."""
+        found = self._find("uuid", uuid.casefold(), vendor)
+        if found is None:
+            return UNRESOLVED
+        device, part = found
+        return Resolved(device.id, None if part is None else part.id)
+
+    def by_pci(self, address: str, vendor: Vendor | None = None) -> DeviceIdentity | None:
+        return self._device("pci", pci_address(address), vendor)
+
+    def by_file(self, name: str, vendor: Vendor, architecture: str | None = None) -> DeviceIdentity | None:
+        """By the name of its device file; a vendor's one device also where its reader tells no name."""
+        found = self._device("file", name, vendor, architecture)
+        only = self.only(vendor)
+        if found is None and only is not None and only.device_name is None:
+            return only if architecture in (None, only.architecture) else None
+        return found
+
+    def by_index(self, index: int, vendor: Vendor) -> DeviceIdentity | None:
+        return self._device("index", index, vendor)
+
+    def by_chip(self, number: int) -> DeviceIdentity | None:
+        """An Ascend chip by the number that its device file has."""
+        return self._device("chip", number, Vendor.ASCEND)
+
+    def only(self, vendor: Vendor) -> DeviceIdentity | None:
+        """The vendor's one device, if it is one."""
+        own = [device for device in self.identities if device.vendor is vendor]
+        return own[0] if len(own) == 1 else None
+
+    def instance(
+        self, device: str | None, gpu_instance: int, compute_instance: int | None = None
+    ) -> Resolved:
+        """A MIG instance of a device; the device alone where several are meant, or that one is not shown."""
+        parts = [
+            part.id
+            for candidate in self.identities
+            if candidate.id == device
+            for part in candidate.partitions
+            if part.gpu_instance_id == gpu_instance and compute_instance in (None, part.compute_instance_id)
+        ]
+        return Resolved(device, parts[0] if len(parts) == 1 else None)
+
+    def _name(
+        self, kind: str, name: Hashable, device: DeviceIdentity, part: PartitionIdentity | None = None
+    ) -> None:
+        if name not in (None, ""):
+            self._named.setdefault((kind, name), []).append((device, part))
+
+    def _find(
+        self, kind: str, name: Hashable, vendor: Vendor | None, architecture: str | None = None
+    ) -> tuple[DeviceIdentity, PartitionIdentity | None] | None:
+        found = [
+            (device, part)
+            for device, part in self._named.get((kind, name), ())
+            if vendor in (None, device.vendor) and architecture in (None, device.architecture)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _device(
+        self, kind: str, name: Hashable, vendor: Vendor | None, architecture: str | None = None
+    ) -> DeviceIdentity | None:
+        found = self._find(kind, name, vendor, architecture)
+        return None if found is None else found[0]
+
+
+def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+    """`resource` is the name under which the kubelet hands the id out: nvidia.com/gpu."""
+    vendor = None if resource is None else vendor_of(resource)
+    bare = device_id.partition(_REPLICA)[0]
+    found = devices.by_uuid(bare, vendor)
+    if found.device is None and (copy := _NUMBERED_COPY.fullmatch(bare)):
+        found = devices.by_uuid(copy[1], vendor)
+    if found.device is None and (device := devices.by_pci(bare, vendor)):
+        found = _first_part(device)
+    if found.device is not None:
+        return found
+    if vendor in (None, Vendor.NVIDIA):
+        found = _nvidia(bare, resource, devices)
+    if found.device is None and vendor in (None, Vendor.AMD):
+        found = _amd(bare, devices, told=vendor is not None)
+    if found.device is None and vendor in (None, Vendor.ASCEND):
+        found = _ascend(bare, devices, told=vendor is not None)
+    if found.device is None and vendor in (None, Vendor.FURIOSA):
+        found = _furiosa(bare, resource, devices)
+    return found
+
+
+def vendor_of(name: str) -> Vendor | None:
+    """Whose a resource (nvidia.com/gpu) or a driver of claims (gpu.nvidia.com) is, by its domain."""
+    domain = name.partition("/")[0].casefold()
+    return _DOMAINS.get(".".join(domain.split(".")[-2:]))
+
+
+def _whole(device: DeviceIdentity | None) -> Resolved:
+    return UNRESOLVED if device is None else Resolved(device.id)
+
+
+def _first_part(device: DeviceIdentity) -> Resolved:
+    """AMD's plugin hands a GPU that is cut out as its PCI address for the first part, and further names for
+    the others; of other vendors the address means all of it."""
+    if device.vendor is not Vendor.AMD or not device.partitions:
+        return Resolved(device.id)
+    return Resolved(device.id, next((part.id for part in device.partitions if part.number == 0), None))
+
+
+def _nvidia(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+    if bare == _JETSON:
+        return _whole(devices.only(Vendor.NVIDIA))
+    if resource in _INDEX_RESOURCES and _INDEX.fullmatch(bare):
+        return _whole(devices.by_index(int(bare), Vendor.NVIDIA))
+    if old := _OLD_MIG.fullmatch(bare):
+        parent = devices.by_uuid(old[1], Vendor.NVIDIA)
+        return devices.instance(parent.device, int(old[2]), int(old[3]))
+    if file := _NVIDIA_FILE.fullmatch(bare):
+        device = devices.by_file(file[1], Vendor.NVIDIA)
+        if device is None or file[2] is None:
+            return _whole(device)
+        return devices.instance(device.id, int(file[2]))
+    return UNRESOLVED
+
+
+def _amd(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
+    """Other vendors' GPUs are cards, too. Parts are numbered over all GPUs of the node, in an order that
+    nothing we read tells."""
+    if told and _AMD_FILE.fullmatch(bare):
+        device = devices.by_file(bare, Vendor.AMD)
+        return UNRESOLVED if device is None else _first_part(device)
+    return _whole(devices.only(Vendor.AMD)) if _AMD_PARTITION.fullmatch(bare) else UNRESOLVED
+
+
+def _ascend(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
+    chip = _ASCEND_CHIP.fullmatch(bare) or (_NPU.fullmatch(bare) if told else None)
+    return UNRESOLVED if chip is None else _whole(devices.by_chip(int(chip[1])))
+
+
+def _furiosa(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+    if cores := _FURIOSA_CORES.fullmatch(bare):
+        return devices.by_uuid(cores[1], Vendor.FURIOSA)
+    file = _FURIOSA_FILE.fullmatch(bare)
+    if resource is None or vendor_of(resource) is not Vendor.FURIOSA or file is None:
+        return UNRESOLVED
+    # A Warboy and an RNGD of one node may both be npu0.
+    of_family = next((family for family in _FURIOSA_FAMILIES if family in resource.partition("/")[2]), None)
+    return _whole(devices.by_file(file[1], Vendor.FURIOSA, of_family))

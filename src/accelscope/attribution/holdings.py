@@ -1,0 +1,76 @@
+"""What the kubelet says that pods hold: asked once per collection, beside the readers.
+
+A thread of its own asks, so that a kubelet that hangs delays no page.
+"""
+
+import threading
+from collections.abc import Callable
+
+from accelscope.attribution.pod_resources import DecodeError, HeldPod, PodResourcesClient
+from accelscope.attribution.status import SourceLog
+from accelscope.kube.unary import UnaryError
+from accelscope.model import AttributionSourceState
+
+_KEPT_SECONDS = 60.0  # how long an answer stands in for those that fail to come: a kubelet's restart
+
+
+class Holdings:
+    def __init__(
+        self, client: PodResourcesClient, clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._monotonic = monotonic
+        self._log = SourceLog("pod-resources", clock)
+        self._changed = threading.Condition()
+        self._wanted = 0  # calls asked for
+        self._made = 0
+        self._pods: tuple[HeldPod, ...] = ()
+        self._answered_at: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Ask, unless a call is still under way."""
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pod-resources", daemon=True)
+                self._thread.start()
+            if self._wanted == self._made:
+                self._wanted += 1
+                self._changed.notify_all()
+
+    def latest(self, wait_seconds: float) -> tuple[HeldPod, ...]:
+        """The answer to the last `begin`, or what was known before if it does not come in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._made == self._wanted, wait_seconds)
+            if self._answered_at is None or self._monotonic() - self._answered_at > _KEPT_SECONDS:
+                return ()
+            return self._pods
+
+    def state(self) -> AttributionSourceState:
+        with self._changed:
+            return self._log.state()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._made != self._wanted)
+            self._ask()
+
+    def _ask(self) -> None:
+        pods: tuple[HeldPod, ...] | None = None
+        reason = error_text = ""
+        try:
+            pods = self._client.list()
+        except UnaryError as error:
+            reason, error_text = error.reason, str(error)
+        except DecodeError as error:
+            reason, error_text = "bad_answer", f"the kubelet's answer cannot be read: {error}"
+        with self._changed:
+            if pods is None:
+                self._log.failed(reason, error_text)
+            else:
+                self._pods, self._answered_at = pods, self._monotonic()
+                self._log.detail = self._client.version
+                self._log.succeeded()
+            self._made = self._wanted
+            self._changed.notify_all()

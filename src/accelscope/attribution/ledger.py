@@ -1,0 +1,148 @@
+"""What adds up over time: energy of pods and of idle devices, and since when a pod has done nothing.
+
+In every collection, what is added to the pods' energy and to the idle energy of a device is what the device
+itself used since the collection before.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from accelscope.attribution.usage import DeviceUse, UsageKey
+from accelscope.model import Device
+
+_LONGEST_GAP_SECONDS = 600.0  # between two readings of power: beyond it nobody knows what happened
+
+
+@dataclass(slots=True)
+class _Account:
+    energy_joules: float | None  # the device's counter when it was last read
+    read_at: float | None
+    idle_joules: float = 0.0
+    fresh: bool = True  # it was read in the collection before
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._energy: dict[UsageKey, float] = {}
+        self._active_at: dict[UsageKey, float] = {}
+
+    def enter(self, uses: Mapping[str, DeviceUse], pods: Collection[tuple[str, str]], now: float) -> None:
+        """Take one collection into account. `pods` (namespace, name) exist on this node, `now` is of a clock
+        that never jumps."""
+        shown = {key for use in uses.values() for key in use.keys}
+        self._energy = {
+            key: joules
+            for key, joules in self._energy.items()
+            if key in shown or (key.namespace, key.pod) in pods
+        }
+        held = {key for use in uses.values() for key in use.holders}
+        self._active_at = {key: at for key, at in self._active_at.items() if key in held}
+        self._accounts = {device: self._accounts[device] for device in uses if device in self._accounts}
+        for use in uses.values():
+            self._enter_energy(use)
+            for key in use.holders:
+                if _is_active(use, key) or key not in self._active_at:
+                    self._active_at[key] = now
+
+    def energy_joules(self, key: UsageKey) -> float | None:
+        return self._energy.get(key)
+
+    def idle_energy_joules(self, device: str) -> float | None:
+        account = self._accounts.get(device)
+        return None if account is None else account.idle_joules
+
+    def idle_seconds(self, use: DeviceUse, key: UsageKey, now: float) -> float | None:
+        """Since it was last seen at work, or since it was first seen. None: nobody can tell."""
+        active_at = self._active_at.get(key)
+        if active_at is None or _is_active(use, key) is None:
+            return None
+        return max(0.0, now - active_at)
+
+    def _enter_energy(self, use: DeviceUse) -> None:
+        device = use.device
+        account = self._accounts.get(device.id)
+        if account is None:
+            if device.energy_joules is not None or device.power_watts is not None:
+                self._accounts[device.id] = _Account(device.energy_joules, device.read_at)
+                for key in use.keys:
+                    self._energy.setdefault(key, 0.0)
+            return
+        for key in use.keys:
+            self._energy.setdefault(key, 0.0)
+        if device.stale:
+            account.fresh = False
+            return
+        added = _added(device, account)
+        # Who used it while it could not be read is not known.
+        shares = shares_of_use(use) if account.fresh and added > 0 else {}
+        charged = 0.0
+        for key, share in shares.items():
+            joules = added * share
+            self._energy[key] = self._energy.get(key, 0.0) + joules
+            charged += joules
+        account.idle_joules += max(0.0, added - charged)
+        if device.energy_joules is not None:
+            account.energy_joules = device.energy_joules
+        account.read_at, account.fresh = device.read_at, True
+
+
+def _added(device: Device, account: _Account) -> float:
+    """Joules since the reading before: by the device's own counter; where it has none, its power over the
+    time between the readings."""
+    if device.energy_joules is not None:
+        if account.energy_joules is None:
+            return 0.0
+        added = device.energy_joules - account.energy_joules
+        return added if added >= 0 else device.energy_joules  # the driver was loaded anew and counts from 0
+    if account.energy_joules is not None:
+        return 0.0  # its counter is silent just now, and tells of this time when it is back
+    if device.power_watts is None or device.read_at is None or account.read_at is None:
+        return 0.0
+    seconds = device.read_at - account.read_at
+    return device.power_watts * seconds if 0 < seconds <= _LONGEST_GAP_SECONDS else 0.0
+
+
+def shares_of_use(use: DeviceUse) -> dict[UsageKey, float]:
+    """By how much each container uses the device, 0-1 and together at most 1.
+
+    By the processes' own utilisation where the driver measures it; else the device's, split by the memory
+    that its processes hold; and where no process shows who is at work, all of it to the one that holds the
+    device.
+    """
+    everybody = [*use.pods.values(), *use.others.values()]
+    if any(measured.utilization is not None for measured in everybody):
+        total = sum(measured.utilization or 0.0 for measured in everybody)
+        scale = 1.0 / max(1.0, total)
+        return {key: scale * (measured.utilization or 0.0) for key, measured in use.pods.items()}
+    busy = min(1.0, use.device.utilization_ratio or 0.0)
+    hidden = use.hidden_user
+    if hidden is not None:
+        return {hidden: busy}
+    known = all(measured.memory_bytes is not None for measured in everybody)
+    weights = {
+        key: float(measured.memory_bytes or 0) if known else float(measured.processes)
+        for key, measured in use.pods.items()
+    }
+    total = sum(
+        float(measured.memory_bytes or 0) if known else float(measured.processes) for measured in everybody
+    )
+    return {key: busy * weight / total for key, weight in weights.items()} if total else {}
+
+
+def _is_active(use: DeviceUse, key: UsageKey) -> bool | None:
+    """Whether the container does anything with what it holds; None: nobody can tell."""
+    measured = use.measured(key)
+    if measured is not None:
+        did = measured.did_something
+        if did is not None:
+            return did
+    busy = use.device.utilization_ratio
+    if busy is None:
+        # A driver that tells of processes and shows none of it: then it does nothing.
+        return False if measured is None and _tells_of_processes(use) else None
+    return busy > 0 and (measured is not None or use.hidden_user == key)
+
+
+def _tells_of_processes(use: DeviceUse) -> bool:
+    return any(m.did_something is not None for m in (*use.pods.values(), *use.others.values()))

@@ -1,0 +1,51 @@
+"""Which device a claim means: the watch on this node's ResourceSlices, begun when a pod holds a claim."""
+
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved
+from accelscope.attribution.options import AttributionOptions
+from accelscope.attribution.pod_resources import ClaimDevice
+from accelscope.attribution.resource_slices import PublishedSlice, SliceTable, decode_slice, device_for
+from accelscope.attribution.watches import Watched, client_of
+from accelscope.kube.follower import Follower
+from accelscope.kube.watches import watch_resource_slices
+from accelscope.model import AttributionSourceState
+
+
+class _Slices(Watched[PublishedSlice]):
+    def __init__(self, follower: Follower[PublishedSlice]) -> None:
+        super().__init__("resource-slices", follower)
+        self._version = -1
+        self._table = SliceTable()
+
+    def table(self) -> SliceTable:
+        if self._follower.version != self._version:
+            self._version = self._follower.version
+            self._table = SliceTable(self._follower.items.values())
+        return self._table
+
+
+class Claims:
+    def __init__(self, options: AttributionOptions) -> None:
+        self._options = options
+        self._slices: _Slices | None = None
+
+    def resolve(self, device: ClaimDevice, index: DeviceIndex) -> Resolved:
+        if self._slices is None:
+            if not self._options.resource_slices or self._options.api_server is None:
+                return UNRESOLVED
+            self._slices = _Slices(
+                watch_resource_slices(
+                    client_of(self._options.api_server),
+                    self._options.node,
+                    decode=decode_slice,
+                    key=lambda published: published.uid,
+                )
+            )
+            self._slices.start()
+        return device_for(device, self._slices.table(), index)
+
+    def state(self) -> AttributionSourceState | None:
+        return None if self._slices is None else self._slices.state()
+
+    def stop(self) -> None:
+        if self._slices is not None:
+            self._slices.stop()

@@ -1,0 +1,47 @@
+"""How a source of attribution is doing: counted, and logged once per change of state."""
+
+import logging
+from collections.abc import Callable
+
+from accelscope.model import AttributionSourceState, Counted
+
+log = logging.getLogger(__name__)
+
+
+class SourceLog:
+    def __init__(self, source: str, clock: Callable[[], float], detail: str | None = None) -> None:
+        self.source = source
+        self.detail = detail
+        self._clock = clock
+        self._reason: str | None = "not_asked_yet"
+        self._error: str | None = None
+        self._last_success: float | None = None
+        self._errors: dict[str, int] = {}
+
+    @property
+    def up(self) -> bool:
+        return self._reason is None
+
+    def succeeded(self) -> "SourceLog":
+        if self._reason is not None and self._errors:
+            log.info("attribution source %s is well again", self.source)
+        self._reason = None
+        self._last_success = self._clock()
+        return self
+
+    def failed(self, reason: str, error: str) -> None:
+        if (reason, error) != (self._reason, self._error):
+            log.warning("attribution source %s: %s", self.source, error)
+        self._reason, self._error = reason, error
+        self._errors[reason] = self._errors.get(reason, 0) + 1
+
+    def state(self) -> AttributionSourceState:
+        return AttributionSourceState(
+            source=self.source,
+            up=self.up,
+            detail=self.detail,
+            reason=self._reason,
+            error=self._error,
+            last_success=self._last_success,
+            errors=tuple(Counted(reason, count) for reason, count in sorted(self._errors.items())),
+        )

@@ -1,0 +1,200 @@
+"""Who uses what of each device: pure sums over one collection's processes and allocations.
+
+Memory adds up for every device: pods + unattributed - surplus = used.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from accelscope.model import (
+    Allocation,
+    Device,
+    Owner,
+    OwnerKind,
+    Process,
+    Unattributed,
+    UnattributedReason,
+)
+
+Number = TypeVar("Number", int, float)
+
+# Reasons that leave open whether a process is a pod's.
+OPEN_REASONS = frozenset(
+    {
+        UnattributedReason.PROCESS_GONE,
+        UnattributedReason.NO_PERMISSION,
+        UnattributedReason.CGROUP_HIDDEN,
+        UnattributedReason.POD_UNKNOWN,
+        UnattributedReason.NO_POD_SOURCE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UsageKey:
+    """One container of a pod on one device or partition."""
+
+    device: str
+    partition: str
+    namespace: str
+    pod: str
+    container: str
+
+
+@dataclass(slots=True)
+class Measured:
+    """Sums over processes; None while no process brought the figure."""
+
+    processes: int = 0
+    memory_bytes: int | None = None
+    utilization: float | None = None
+    memory_utilization: float | None = None
+    encoder: float | None = None
+    decoder: float | None = None
+
+    def add(self, process: Process) -> None:
+        self.processes += 1
+        self.memory_bytes = _sum(self.memory_bytes, process.memory_bytes)
+        self.utilization = _sum(self.utilization, process.utilization_ratio)
+        self.memory_utilization = _sum(self.memory_utilization, process.memory_utilization_ratio)
+        self.encoder = _sum(self.encoder, process.encoder_utilization_ratio)
+        self.decoder = _sum(self.decoder, process.decoder_utilization_ratio)
+
+    @property
+    def did_something(self) -> bool | None:
+        """None: the driver does not tell of single processes."""
+        told = [
+            v
+            for v in (self.utilization, self.memory_utilization, self.encoder, self.decoder)
+            if v is not None
+        ]
+        return any(told) if told else None
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    if one is None:
+        return other
+    return one if other is None else one + other
+
+
+@dataclass(slots=True)
+class DeviceUse:
+    """One device in one collection."""
+
+    device: Device
+    pods: dict[UsageKey, Measured] = field(default_factory=dict)
+    others: dict[tuple[OwnerKind, str | None, UnattributedReason], Measured] = field(default_factory=dict)
+    holders: dict[UsageKey, list[Allocation]] = field(default_factory=dict)
+    uids: dict[UsageKey, str] = field(default_factory=dict)
+
+    def add(self, process: Process, owner: Owner) -> None:
+        if owner.reason is None:
+            key = UsageKey(
+                self.device.id,
+                process.partition or "",
+                owner.namespace or "",
+                owner.pod or "",
+                owner.container or "",
+            )
+            self.pods.setdefault(key, Measured()).add(process)
+            if owner.pod_uid is not None:
+                self.uids[key] = owner.pod_uid
+        else:
+            self.others.setdefault((owner.kind, owner.name, owner.reason), Measured()).add(process)
+
+    def hold(self, allocation: Allocation) -> None:
+        key = UsageKey(
+            self.device.id,
+            allocation.partition or "",
+            allocation.namespace,
+            allocation.pod,
+            allocation.container,
+        )
+        self.holders.setdefault(key, []).append(allocation)
+        if allocation.pod_uid is not None:
+            self.uids[key] = allocation.pod_uid
+
+    @property
+    def keys(self) -> list[UsageKey]:
+        return sorted({*self.pods, *self.holders})
+
+    def measured(self, key: UsageKey) -> Measured | None:
+        """Of what a container holds. It may hold the device and be seen on a part of it, or the other way
+        round where the driver does not tell on which part a process runs."""
+        exact = self.pods.get(key)
+        if exact is not None:
+            return exact
+        for other, measured in self.pods.items():
+            if replace(other, partition=key.partition) == key and "" in (other.partition, key.partition):
+                return measured
+        return None
+
+    @property
+    def sole_holder(self) -> UsageKey | None:
+        return next(iter(self.holders)) if len(self.holders) == 1 else None
+
+    @property
+    def hidden_user(self) -> UsageKey | None:
+        """The container that must be the one at work when no process says who is: it holds the device alone,
+        and nobody else is known to use it."""
+        if self.pods or any(reason not in OPEN_REASONS for _, _, reason in self.others):
+            return None
+        return self.sole_holder
+
+    def unattributed(self) -> list[Unattributed]:
+        found = [
+            Unattributed(
+                device=self.device.id,
+                kind=kind,
+                name=name,
+                reason=reason,
+                processes=measured.processes,
+                memory_used_bytes=measured.memory_bytes,
+            )
+            for (kind, name, reason), measured in self.others.items()
+        ]
+        rest = self._rest()
+        if rest is not None:
+            found.append(
+                Unattributed(
+                    device=self.device.id,
+                    kind=OwnerKind.NONE,
+                    name=None,
+                    reason=UnattributedReason.NO_PROCESS,
+                    memory_used_bytes=max(0, rest),
+                )
+            )
+        return found
+
+    @property
+    def surplus_memory_bytes(self) -> int | None:
+        rest = self._rest()
+        return None if rest is None else max(0, -rest)
+
+    def _rest(self) -> int | None:
+        """Memory in use that is no process's. Below zero where the processes' figures add up to more than the
+        driver says is used: shared pages are counted at each of them."""
+        used = self.device.memory_used_bytes
+        if used is None:
+            return None
+        counted = (m.memory_bytes or 0 for m in (*self.pods.values(), *self.others.values()))
+        return used - sum(counted)
+
+
+def uses(
+    devices: Iterable[Device],
+    processes: Iterable[Process],
+    allocations: Iterable[Allocation],
+) -> dict[str, DeviceUse]:
+    """By device."""
+    found = {device.id: DeviceUse(device) for device in devices}
+    for process in processes:
+        use = found.get(process.device or "")
+        if use is not None and process.owner is not None:
+            use.add(process, process.owner)
+    for allocation in allocations:
+        use = found.get(allocation.device or "")
+        if use is not None:
+            use.hold(allocation)
+    return found

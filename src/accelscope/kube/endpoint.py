@@ -1,0 +1,150 @@
+"""Where an API server or a kubelet is, and what we show it."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from urllib.parse import urlsplit
+
+from accelscope.filewatch import FileWatch, open_regular
+from accelscope.kube.errors import KubeError, Reason
+
+_TOKEN_LIMIT = 64 << 10  # bytes; service account tokens are about 1 KiB
+_TOKEN_SECONDS = 60.0  # a token is re-read after this even if its file looks the same
+
+
+class EndpointError(ValueError):
+    """An address that cannot be used. The text is one line that says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Raises EndpointError for a URL that cannot be used."""
+
+    url: str
+    token_file: str | None = None
+    ca_file: str | None = None  # None: the authorities that the system trusts
+    client_certificate: str | None = None
+    client_key: str | None = None
+    skip_tls_verify: bool = False
+    server_name: str | None = None  # the name in the server's certificate, where it is not the URL's host
+
+    secure: bool = field(init=False)
+    host: str = field(init=False)  # without brackets
+    port: int = field(init=False)
+    base_path: str = field(init=False)  # before every request's path; without a slash at its end
+
+    def __post_init__(self) -> None:
+        secure, host, port, base_path = _split(self.url)
+        if not secure and not is_loopback(host):
+            raise EndpointError(
+                f"{self.url}: http is taken only for this machine itself (127.0.0.1, ::1, localhost), since "
+                "a token would travel unencrypted; use https"
+            )
+        if self.client_key is not None and self.client_certificate is None:
+            raise EndpointError(f"{self.url}: a client key without a client certificate")
+        for name, value in (("secure", secure), ("host", host), ("port", port), ("base_path", base_path)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def authority(self) -> str:
+        """The Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+
+def in_cluster(environ: Mapping[str, str], token_file: str | None, ca_file: str | None) -> Endpoint | None:
+    """The API server as every container of a cluster is told it; None outside of a cluster."""
+    host = environ.get("KUBERNETES_SERVICE_HOST", "").strip()
+    port = environ.get("KUBERNETES_SERVICE_PORT", "").strip() or "443"
+    if not host:
+        return None
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return Endpoint(f"https://{host}:{port}", token_file, ca_file)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is certain, without asking a name server, that packets stay on this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return socket.inet_pton(socket.AF_INET, host)[0] == 127
+    except OSError:
+        pass
+    try:
+        return socket.inet_pton(socket.AF_INET6, host) == bytes(15) + b"\x01"
+    except OSError:
+        return False
+
+
+def _split(url: str) -> tuple[bool, str, int, str]:
+    if not url.isprintable() or " " in url or not url.isascii():
+        raise EndpointError(f"{url!r}: not a URL")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise EndpointError(f"{url}: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        # Not repeated here: it may hold a password.
+        raise EndpointError("a URL with a user or password in it; use a token file or a client certificate")
+    if parts.scheme not in ("http", "https") or not host:
+        raise EndpointError(f"{url}: not an https:// URL with a host")
+    if parts.query or parts.fragment:
+        raise EndpointError(f"{url}: a query or fragment does not belong here")
+    secure = parts.scheme == "https"
+    return secure, host, port or (443 if secure else 80), parts.path.rstrip("/")
+
+
+class TokenFile:
+    """A bearer token that others rotate: read anew when its file changes and at least once a minute."""
+
+    def __init__(self, path: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = Lock()  # one client is used by several threads
+        self._watch = FileWatch(path)
+        self._token: str | None = None
+        self._read_at = 0.0
+        self._generation = 0
+
+    def generation(self) -> int:
+        """Increases with each other content that is seen: what failed for the old one may be tried again."""
+        with self._lock:
+            self._look()
+            return self._generation
+
+    def read(self) -> str:
+        """Raises KubeError."""
+        with self._lock:
+            self._look()
+            now = self._clock()
+            if self._token is None or now - self._read_at >= _TOKEN_SECONDS:
+                token = self._load()
+                if self._token is not None and token != self._token:
+                    self._generation += 1
+                self._token, self._read_at = token, now
+            return self._token
+
+    def _look(self) -> None:
+        if self._watch.changed():
+            self._token = None
+            self._generation += 1
+
+    def _load(self) -> str:
+        try:
+            with open_regular(Path(self._path)) as file:
+                content = file.read(_TOKEN_LIMIT + 1)
+        except OSError as error:
+            text = f"token file {self._path} cannot be read: {error.strerror or error}"
+            raise KubeError(Reason.UNAUTHORIZED, text) from None
+        token = content.strip()
+        # What is printed of a bad token is nothing: it may still be most of a good one.
+        if not token:
+            raise KubeError(Reason.UNAUTHORIZED, f"token file {self._path} is empty")
+        if len(content) > _TOKEN_LIMIT or not all(0x21 <= byte <= 0x7E for byte in token):
+            raise KubeError(Reason.UNAUTHORIZED, f"token file {self._path} holds no token")
+        return token.decode("ascii")

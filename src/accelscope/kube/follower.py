@@ -1,0 +1,171 @@
+"""What a watch and a poll have in common: a thread that keeps a store current and says how it is."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock
+from typing import Generic, TypeVar
+
+from accelscope.kube.client import Client, Stream
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.items import ListSplitter
+from accelscope.kube.store import ItemStore
+
+T = TypeVar("T")
+
+_SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or install something first
+_LONGEST_SECONDS = 60.0
+_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
+_TOKEN_LOOK_SECONDS = 1.0
+_LIST_SECONDS = 60.0  # for a whole list
+_REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """`up` says that what is held is current, but for a disconnect of a few seconds."""
+
+    up: bool = False
+    reason: str | None = "starting"  # a short word for why it is not up; None while it is
+    error: str | None = None  # the last error, kept after all is well again
+    last_success: float | None = None  # seconds since the epoch
+    errors: Mapping[str, int] = field(default_factory=dict)  # by reason, since the start
+
+
+def random_ratio() -> float:
+    """0 <= x < 1; the module random would load OpenSSL on some builds."""
+    return int.from_bytes(os.urandom(4)) / 2**32
+
+
+class Follower(ABC, Generic[T]):
+    """run() belongs into a daemon thread and returns after stop(). `items`, `version` and `state` are read by
+    any thread; while the source is down, items are the last that were known."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: ItemStore[T],
+        *,
+        random: Callable[[], float] = random_ratio,
+        wait: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._random = random
+        self._stopping = Event()
+        self._wait = wait or self._stopping.wait
+        self._clock = clock
+        self._failures = 0  # in a row
+        self._lock = Lock()
+        self._stream: Stream | None = None
+        self.synced = Event()  # set once there has been a whole list
+        self.state = SourceStatus()
+
+    @property
+    def items(self) -> Mapping[str, T]:
+        return self._store.items
+
+    @property
+    def version(self) -> int:
+        """Increases with each change of items."""
+        return self._store.version
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                generation = self._client.token_generation()
+                refused = False
+                try:
+                    delay = self._round()
+                except KubeError as error:
+                    delay = self._failed(error)
+                    refused = error.reason in _REFUSED
+                self._pause(delay, generation if refused else None)
+        finally:
+            self.state = replace(self.state, up=False, reason="stopped")
+
+    def stop(self) -> None:
+        """From another thread: run() returns soon, even out of a read that waits."""
+        with self._lock:
+            self._stopping.set()
+            if self._stream is not None:
+                self._stream.close()
+
+    @abstractmethod
+    def _round(self) -> float:
+        """One attempt: how many seconds to wait before the next. Raises KubeError."""
+
+    @contextmanager
+    def _streaming(
+        self, path: str, *, idle_seconds: float, total_seconds: float | None = None
+    ) -> Iterator[Stream]:
+        """A stream that stop() finds."""
+        stream = self._client.stream(path, idle_seconds=idle_seconds, total_seconds=total_seconds)
+        with self._lock:
+            if self._stopping.is_set():
+                stream.close()
+            self._stream = stream
+        try:
+            with stream:
+                yield stream
+        finally:
+            with self._lock:
+                self._stream = None
+
+    def _listed(self, path: str, splitter: ListSplitter) -> Iterator[object]:
+        """The items of a list, while they arrive. After stop() they may be fewer."""
+        idle = self._client.timeout_seconds
+        with self._streaming(path, idle_seconds=idle, total_seconds=_LIST_SECONDS) as stream:
+            for piece in stream:
+                yield from splitter.feed(piece)
+            if not self._stopping.is_set():
+                yield from splitter.close()
+
+    def _succeeded(self) -> None:
+        """Something good came: what is held is current."""
+        state = self.state
+        errors = state.errors
+        if errors.get("bad_object", 0) != self._store.rejected:
+            errors = {**errors, "bad_object": self._store.rejected}
+        self.state = SourceStatus(True, None, state.error, self._clock(), errors)
+
+    def _failed(self, error: KubeError) -> float:
+        """Note it; how many seconds to wait."""
+        if self._stopping.is_set():
+            return 0.0
+        self._failures += 1
+        slow = error.reason in (*_REFUSED, Reason.NOT_FOUND)
+        up = self.synced.is_set() and self._failures < 2 and not slow
+        self._count(error)
+        self.state = replace(
+            self.state, up=up, reason=None if up else str(error.reason), error=self._told(error)
+        )
+        if slow:
+            return _SLOW_SECONDS * (0.75 + 0.25 * self._random())
+        return max(self._backoff(self._failures), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
+
+    def _count(self, error: KubeError) -> None:
+        errors = dict(self.state.errors)
+        errors[str(error.reason)] = errors.get(str(error.reason), 0) + 1
+        self.state = replace(self.state, errors=errors)
+
+    def _told(self, error: KubeError) -> str:
+        return error.text
+
+    def _backoff(self, failures: int) -> float:
+        """1 to 2 s after the first, 30 to 60 s at last: a thousand nodes do not come back all at once."""
+        shortest = min(2.0 ** min(failures - 1, 10), _LONGEST_SECONDS / 2)
+        return shortest * (1 + self._random())
+
+    def _pause(self, seconds: float, generation: int | None) -> None:
+        """With a generation of the token, no longer than until there is another token."""
+        while seconds > 0 and not self._stopping.is_set():
+            step = seconds if generation is None else min(seconds, _TOKEN_LOOK_SECONDS)
+            self._wait(step)
+            seconds -= step
+            if generation is not None and self._client.token_generation() != generation:
+                return

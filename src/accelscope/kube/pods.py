@@ -1,0 +1,127 @@
+"""Pods as far as we need them: who is who on this node. A pod of 20 KB becomes a few hundred bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+
+from accelscope.kube.errors import DecodeError
+
+_HASH = "kubernetes.io/config.hash"  # static pods run under this in place of their uid
+_MIRROR = "kubernetes.io/config.mirror"  # the same hash, on what the API server shows of a static pod
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    name: str
+    id: str | None = None  # without its runtime's scheme; None: not started yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubePod:
+    uid: str
+    namespace: str
+    name: str
+    phase: str | None = None
+    config_hash: str | None = None
+    owner_kind: str | None = None  # Deployment, StatefulSet, Job, Node (of a static pod) ...
+    owner_name: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()  # those that are asked for, sorted
+    annotations: tuple[tuple[str, str], ...] = ()  # what HAMi allocated, sorted
+    containers: tuple[PodContainer, ...] = ()  # in the order of the spec, then init and ephemeral ones
+    container_count: int = 0  # how many of them are the spec's own containers
+
+    @property
+    def ended(self) -> bool:
+        """Its containers are over and never start again, though the object may stay."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
+    """Raises DecodeError for what is no pod. Parts with a wrong type are left out."""
+    pod = _mapping(document)
+    metadata, spec, status = (_mapping(pod.get(part)) for part in ("metadata", "spec", "status"))
+    uid, namespace, name = (_text(metadata.get(key)) for key in ("uid", "namespace", "name"))
+    if uid is None or namespace is None or name is None:
+        raise DecodeError("a pod without uid, namespace or name")
+    labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
+    owner_kind, owner_name = _owner(metadata, labels)
+    phase = _text(status.get("phase"))
+    own = _containers(spec, status, "containers", "containerStatuses")
+    return KubePod(
+        uid=uid,
+        namespace=intern(namespace),
+        name=name,
+        phase=None if phase is None else intern(phase),
+        config_hash=_text(annotations.get(_HASH)) or _text(annotations.get(_MIRROR)),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        labels=kept(labels, keep_labels),
+        annotations=kept(annotations, [key for key in annotations if _is_allocation(key)]),
+        containers=(
+            *own,
+            *_containers(spec, status, "initContainers", "initContainerStatuses"),
+            *_containers(spec, status, "ephemeralContainers", "ephemeralContainerStatuses"),
+        ),
+        container_count=len(own),
+    )
+
+
+def kept(texts: Mapping[str, object], keys: "frozenset[str] | list[str]") -> tuple[tuple[str, str], ...]:
+    """Of labels or annotations those with these keys, sorted."""
+    pairs = ((key, texts.get(key)) for key in sorted(keys))
+    return tuple((intern(key), value) for key, value in pairs if isinstance(value, str) and _is_clean(value))
+
+
+def _is_allocation(key: str) -> bool:
+    if not key.startswith("hami.io/"):
+        return False
+    return key.endswith("-devices-allocated") or key == "hami.io/vgpu-mig-allocations"
+
+
+def _owner(metadata: Mapping[str, object], labels: Mapping[str, object]) -> tuple[str | None, str | None]:
+    for reference in _sequence(metadata.get("ownerReferences")):
+        fields = _mapping(reference)
+        kind, name = _text(fields.get("kind")), _text(fields.get("name"))
+        if fields.get("controller") is not True or kind is None or name is None:
+            continue
+        suffix = _text(labels.get(_TEMPLATE_HASH))
+        if kind == "ReplicaSet" and suffix is not None:
+            # A Deployment names its ReplicaSets after itself and this hash; so it need not be asked for.
+            deployment = name.removesuffix(f"-{suffix}")
+            if deployment and deployment != name:
+                return "Deployment", deployment
+        return intern(kind), name
+    return None, None
+
+
+def _containers(
+    spec: Mapping[str, object], status: Mapping[str, object], where: str, statuses: str
+) -> tuple[PodContainer, ...]:
+    ids: dict[str, str] = {}
+    for entry in _sequence(status.get(statuses)):
+        fields = _mapping(entry)
+        name, container_id = _text(fields.get("name")), _text(fields.get("containerID"))
+        if name is not None and container_id is not None:
+            bare = container_id.rpartition("://")[2]
+            if bare:
+                ids[name] = bare
+    names = (_text(_mapping(entry).get("name")) for entry in _sequence(spec.get(where)))
+    return tuple(PodContainer(intern(name), ids.get(name)) for name in names if name is not None)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value and _is_clean(value) else None
+
+
+def _is_clean(text: str) -> bool:
+    """JSON can spell half a character, which no page can be written with."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)

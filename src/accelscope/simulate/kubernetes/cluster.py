@@ -1,0 +1,227 @@
+"""A cluster around one simulated node: its pods are those that the node runs just now.
+
+with SimulatedCluster(node, "/tmp/node/kubernetes") as cluster:
+    node.write(at=60.0)
+    cluster.agent_settings()
+"""
+
+import math
+import secrets
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from accelscope.serve import Tls
+from accelscope.simulate import identity
+from accelscope.simulate.kubernetes import objects, pod_resources
+from accelscope.simulate.kubernetes.api_server import ApiServer
+from accelscope.simulate.kubernetes.grpc_server import GrpcServer
+from accelscope.simulate.kubernetes.history import History
+from accelscope.simulate.kubernetes.listener import Listener
+from accelscope.simulate.node import SimulatedNode
+from accelscope.simulate.pod_names import derived_pod_name
+from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
+from accelscope.simulate.spec import PodOwner, PodQos
+
+_PODS, _NODES = "/api/v1/pods", "/api/v1/nodes"
+_LONGEST_SOCKET_PATH = 107
+
+
+class SimulatedCluster:
+    """Serves from entering to leaving it. `folder` gets the token (and the kubelet's socket where its path is
+    short enough for one).
+
+    With `tls` the API server speaks TLS, and `ca_file` is what its clients are told to trust. Each pod is
+    padded to about `pod_bytes`; `extra_pods` run beside and hold nothing."""
+
+    def __init__(
+        self,
+        node: SimulatedNode,
+        folder: Path | str,
+        *,
+        tls: Tls | None = None,
+        ca_file: Path | str | None = None,
+        pod_bytes: int = 0,
+        extra_pods: int = 0,
+        bookmark_seconds: float = 60.0,
+    ) -> None:
+        self._node = node
+        self._folder = Path(folder).absolute()
+        self._tls = tls
+        self._ca_file = ca_file
+        self._pod_bytes = pod_bytes
+        self._pods = (*node.pods, *(_bystander(node.spec.seed, number) for number in range(extra_pods)))
+        self._phases: dict[str, str] = {}  # by uid, of pods that are there
+        self._lock = threading.Lock()
+        self._history = History()
+        self._labels = objects.node_labels(node.spec)
+        self._token_file = self._folder / "token"
+        self._bookmark_seconds = bookmark_seconds
+        self._stack = ExitStack()
+        self._socket_path = self._folder / "kubelet.sock"
+        self._kubelet: Listener | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self.rotate_token()
+            self._place_socket(stack)
+            self._show_node()
+            self._refresh()
+            stack.enter_context(self._node.followed_by(self._refresh))
+            self._api = ApiServer(
+                self._history,
+                self._token_file,
+                tls=_context(self._tls),
+                bookmark_seconds=self._bookmark_seconds,
+            )
+            listener = socket.create_server(("127.0.0.1", 0))
+            self._port: int = listener.getsockname()[1]
+            self._api_listener = Listener(listener, self._api.serve, "simulated API server")
+            stack.callback(self._api_listener.close)
+            self._api_listener.listen()
+            stack.callback(self.kubelet_down)
+            self.kubelet_up()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def agent_settings(self) -> dict[str, str]:
+        """The agent's settings that point it at this cluster."""
+        settings = {
+            "node_name": self._node.spec.name,
+            "kube_api_url": f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}",
+            "kube_token_file": str(self._token_file),
+            "pod_resources_socket": str(self._socket_path),
+        }
+        if self._ca_file is not None:
+            settings["kube_ca_file"] = str(self._ca_file)
+        return settings
+
+    def requests(self) -> tuple[str, ...]:
+        """Paths that the API server was asked for, with their queries, in order."""
+        return self._api.requests()
+
+    def api_down(self) -> None:
+        """Connections are refused, and those that there are end."""
+        self._api_listener.silence()
+
+    def api_up(self) -> None:
+        self._api_listener.listen()
+
+    def disconnect(self) -> None:
+        """Every connection to the API server ends, in the middle of whatever it is at."""
+        self._api_listener.drop_connections()
+
+    def forget(self, *, as_answer: bool = False) -> None:
+        """Watches can no longer be resumed from versions known so far: they get an event with 410, or 410 as
+        the answer itself. Those that are open go on."""
+        self._api.expired_is_an_answer = as_answer
+        self._history.forget()
+
+    def rotate_token(self) -> None:
+        """The old one is not taken any longer."""
+        scratch = self._token_file.with_suffix(".new")
+        scratch.write_text(secrets.token_urlsafe(32))
+        scratch.replace(self._token_file)
+
+    def label_node(self, labels: Mapping[str, str | None]) -> None:
+        """Set labels of the Node; None takes one away."""
+        changed = {**self._labels, **labels}
+        self._labels = {name: value for name, value in changed.items() if value is not None}
+        self._show_node()
+
+    def kubelet_down(self) -> None:
+        """No socket, as while a kubelet restarts."""
+        if self._kubelet is not None:
+            self._kubelet.close()
+            self._socket_path.unlink(missing_ok=True)
+            self._kubelet = None
+
+    def kubelet_up(self) -> None:
+        if self._kubelet is None:
+            self._socket_path.unlink(missing_ok=True)
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.bind(str(self._socket_path))
+            self._kubelet = Listener(sock, GrpcServer(self._pod_resources).serve, "simulated kubelet")
+            self._kubelet.listen()
+
+    def _place_socket(self, stack: ExitStack) -> None:
+        if len(str(self._socket_path).encode()) > _LONGEST_SOCKET_PATH:
+            short = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubelet-"))
+            self._socket_path = Path(short) / "kubelet.sock"
+
+    def _pod_resources(self, method: str) -> bytes | None:
+        if method != pod_resources.LIST:
+            return None
+        with self._lock:
+            return pod_resources.list_response(pod for pod in self._pods if pod.uid in self._phases)
+
+    def _show_node(self) -> None:
+        spec = self._node.spec
+        document = objects.node_document(spec, self._pods, self._labels, epoch=self._node.epoch)
+        self._history.put(_NODES, spec.name, {"metadata.name": spec.name}, document)
+
+    def _refresh(self) -> None:
+        """Bring the pods to what the node runs now."""
+        at = self._node.at
+        with self._lock:
+            for pod in self._pods:
+                before = self._phases.get(pod.uid)
+                if pod.runs_at(at):
+                    if before is None and math.isfinite(pod.begin):
+                        self._show(pod, "Pending")  # those that begin while others look on
+                    if before != "Running":
+                        self._show(pod, "Running")
+                elif pod.done_at(at):
+                    if before == "Running":
+                        self._show(pod, "Succeeded")
+                elif before is not None:
+                    del self._phases[pod.uid]
+                    self._history.remove(_PODS, pod.uid)
+
+    def _show(self, pod: SimulatedPod, phase: str) -> None:
+        spec = self._node.spec
+        document = objects.pod_document(
+            spec, pod, phase, epoch=self._node.epoch, wanted_bytes=self._pod_bytes
+        )
+        self._phases[pod.uid] = phase
+        self._history.put(_PODS, pod.uid, objects.pod_fields(spec, pod, phase), document)
+
+
+def _context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context
+
+
+def _bystander(seed: int, number: int) -> SimulatedPod:
+    owner = PodOwner("Deployment", f"web-{number}")
+    return SimulatedPod(
+        namespace="web",
+        name=derived_pod_name(seed, owner, ("bystander", number)),
+        uid=identity.uuid(seed, "bystander", number),
+        qos=PodQos.BURSTABLE,
+        labels=(("app.kubernetes.io/name", f"web-{number}"),),
+        owner=owner,
+        containers=(
+            SimulatedContainer(name="web", id=identity.hex_id(seed, "bystander", number), grants=()),
+        ),
+        begin=-math.inf,
+        until=math.inf,
+    )
