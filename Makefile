@@ -35,8 +35,8 @@ test: ## run all tests but the end-to-end ones, with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
 
 .PHONY: e2e
-e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent
-	@scripts/setup --need compiler --need openssl --need prometheus --need promtool
+e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need cluster
 	@if [ -n "$$(find tests/e2e -name 'test_*.py' 2>/dev/null)" ]; then \
 		echo '$(BIN)/python -m pytest tests/e2e $(ARGS)'; $(BIN)/python -m pytest tests/e2e $(ARGS); \
 	else echo 'e2e: tests/e2e holds no tests, nothing to run'; fi

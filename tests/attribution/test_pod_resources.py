@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -235,26 +236,24 @@ def test_what_is_no_message_is_an_error(message: bytes) -> None:
 
 @given(st.binary(max_size=400))
 def test_random_bytes_raise_nothing_but_the_error(message: bytes) -> None:
-    try:
+    with suppress(DecodeError):
         decode(message)
-    except DecodeError as error:
-        assert str(error)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_a_damaged_message_raises_nothing_but_the_error(messages: dict[str, ModuleType], data: Any) -> None:
     whole = bytearray(data.draw(responses(messages["v1"])).SerializeToString())
     if whole:
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with suppress(DecodeError):
         decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
-    except DecodeError as error:
-        assert str(error)
 
 
 NAMES = st.text(max_size=12)
 
 
+@cache
 def responses(v1: Any) -> st.SearchStrategy[Any]:
     devices = st.builds(
         v1.ContainerDevices,
@@ -294,7 +293,7 @@ def responses(v1: Any) -> st.SearchStrategy[Any]:
     return st.builds(v1.ListPodResourcesResponse, pod_resources=st.lists(pods, max_size=3))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_wire_and_json_form_say_the_same(messages: dict[str, ModuleType], data: Any) -> None:
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - for this test only
@@ -303,7 +302,7 @@ def test_wire_and_json_form_say_the_same(messages: dict[str, ModuleType], data: 
     assert decode(response.SerializeToString()) == decode_json(MessageToDict(response))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_nothing_held_is_lost(messages: dict[str, ModuleType], data: Any) -> None:
     response = data.draw(responses(messages["v1"]))

@@ -85,7 +85,8 @@ def test_memory_of_pods_and_unattributed_less_the_surplus_is_what_is_used(
         unattributed = use.unattributed()
         of_nobody = sum(u.memory_used_bytes or 0 for u in unattributed)
         own = [p for p in running if p.device == use.device.id]
-        assert sum(m.processes for m in (*use.pods.values(), *unattributed)) == len(own)
+        in_pods = sum(measured.processes for measured in use.pods.values())
+        assert in_pods + sum(other.processes for other in unattributed) == len(own)
         used = use.device.memory_used_bytes
         if used is None:
             assert use.surplus_memory_bytes is None
@@ -131,7 +132,8 @@ def test_what_is_added_to_pods_and_idle_energy_is_what_the_device_used(
             kept = set(before) & set(after) | {k for k in after if k not in before}
             grown = sum(after[k] - before.get(k, 0.0) for k in kept if k.startswith(device_id))
             assert grown == pytest.approx(added.get(device_id, 0.0), rel=1e-9, abs=1e-6)
-        before = {**{k: v for k, v in before.items() if k.split("|")[0] in used}, **after}
+        # The idle energy of a device that vanished begins anew; that of a pod goes on.
+        before = {**{k: v for k, v in before.items() if not k.endswith("|") or k[:-1] in used}, **after}
 
 
 def _energies(ledger: Ledger, used: Mapping[str, DeviceUse]) -> dict[str, float]:
@@ -154,9 +156,7 @@ GPU = Device(vendor=Vendor.NVIDIA, id="nvidia:a", utilization_ratio=0.8)
 
 
 def on_gpu(owner: Owner, *, use: float | None = None, memory_bytes: int | None = None) -> Process:
-    return Process(
-        pid=1, device="nvidia:a", owner=owner, utilization_ratio=use, memory_bytes=memory_bytes
-    )
+    return Process(pid=1, device="nvidia:a", owner=owner, utilization_ratio=use, memory_bytes=memory_bytes)
 
 
 def holds(pod: str, container: str = "main") -> Allocation:
@@ -260,3 +260,7 @@ def test_a_holder_whose_processes_nobody_sees_works_when_the_device_does() -> No
 
 def test_idle_seconds_are_absent_where_nobody_can_tell() -> None:
     assert idle(Ledger(), replace(GPU, utilization_ratio=None), [], 10) is None
+    two_hold_it = use_of(GPU, [on_gpu(GONE, use=0.5)], [holds("p1"), holds("p2")])
+    ledger = Ledger()
+    ledger.enter({"nvidia:a": two_hold_it}, [], 10)
+    assert ledger.idle_seconds(two_hold_it, UsageKey("nvidia:a", "", "ns", "p1", "main"), 20) is None

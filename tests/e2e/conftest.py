@@ -3,10 +3,14 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.e2e.agent_process import wait_until
+from tests.e2e.kubernetes.cache import to_stderr
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.errors import ClusterError
 
 from accelscope.simulate import SimulatedNode, load_node
 
@@ -43,3 +47,21 @@ def moving_node(tmp_path: Path) -> Iterator[SimulatedNode]:
     stop.set()
     mover.join()
     shutil.rmtree(node.folder)
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """One Kubernetes for all tests. Where it cannot be had, they fail: nothing else shows what they show."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        """At once: the first run builds for minutes."""
+        with capture.global_and_fixture_disabled():
+            to_stderr(line)
+
+    with ExitStack() as stack:
+        try:
+            booted = stack.enter_context(Cluster(say))
+        except ClusterError as error:
+            pytest.fail(str(error), pytrace=False)
+        yield booted

@@ -23,7 +23,10 @@ def test_every_source_has_seeds_that_are_readings(source: str) -> None:
     for text in texts:
         answers.examine(sources()[source], text)
     read = [sources()[source].parse(text, None) for text in texts]
-    assert any(parsed.devices or parsed.processes for parsed in read)
+    assert any(
+        parsed.devices or parsed.processes or parsed.containers or parsed.allocations or parsed.ratio
+        for parsed in read
+    )
 
 
 def test_the_fuzzer_knows_every_source() -> None:

@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
 from tests.kube.kube_server import KubeServer
 
 

@@ -125,7 +125,13 @@ class TestToken:
 
     @pytest.mark.parametrize(
         ("content", "problem"),
-        [(b"", "empty"), (b" \n", "empty"), (b"se cret", "no token"), (b"secret\xff", "no token"), (b"s" * 70000, "no token")],
+        [
+            (b"", "empty"),
+            (b" \n", "empty"),
+            (b"se cret", "no token"),
+            (b"secret\xff", "no token"),
+            (b"s" * 70000, "no token"),
+        ],
     )
     def test_a_bad_file_is_told_without_its_content(self, file: Path, content: bytes, problem: str) -> None:
         file.write_bytes(content)

@@ -1,11 +1,11 @@
 """The state behind a list and its watch, without any I/O."""
 
 import pytest
+from tests.kube.kube_server import bookmark, event, pod
 
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.pods import KubePod, decode_pod
 from accelscope.kube.store import ItemStore
-from tests.kube.kube_server import bookmark, event, pod
 
 
 @pytest.fixture

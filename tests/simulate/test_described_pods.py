@@ -1,6 +1,7 @@
 """Pods of a node's description: who they are and what they hold."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from accelscope.simulate import DescriptionError, SimulatedNode, load_node, read_node, ready_made
 from accelscope.simulate.pods import SimulatedPod
 from accelscope.simulate.spec import CgroupKind, PodOwner
+
+MakeNode = Callable[[str], SimulatedNode]
 
 NODE = """
 node: mine
@@ -74,12 +77,11 @@ def test_workloads_that_name_one_pod_are_its_containers(tmp_path: Path) -> None:
     assert second.uid != first.uid
 
 
-def test_what_proc_shows_is_what_the_pod_has(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("nvidia-shared"), tmp_path)
-    node.build(60.0)
+def test_what_proc_shows_is_what_the_pod_has(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-shared")
     boxes = {(pod.uid, box.id, box.name) for pod in node.pods for box in pod.containers}
     seen = set()
-    for file in (tmp_path / "proc").glob("[0-9]*/cgroup"):
+    for file in (node.folder / "proc").glob("[0-9]*/cgroup"):
         found = re.search("pod([0-9a-f_]{36}).slice/cri-containerd-([0-9a-f]{64})", file.read_text())
         name = re.search("/containers/([^/]+)/[0-9a-f]{8} /dev/term", (file.parent / "mountinfo").read_text())
         if found and name:
@@ -94,9 +96,8 @@ def uuid(node: SimulatedNode, device: int) -> str:
     return files[device].read_text().split("UUID: \t ")[1].split("\n")[0]
 
 
-def test_ids_are_those_of_the_vendors_plugins(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("nvidia-shared"), tmp_path)
-    node.build(0.0)
+def test_ids_are_those_of_the_vendors_plugins(ready_node: MakeNode) -> None:
+    node = ready_node("nvidia-shared")
     shared, limited = uuid(node, 0), uuid(node, 1)
     by_name = {pod.containers[0].name: held(pod) for pod in node.pods}
     gpu = "nvidia.com/gpu"

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ from accelscope.simulate.folder import Blocking, Content, Link
 from accelscope.simulate.nvidia.driver import NvidiaDriver
 from accelscope.simulate.parts import read_devices, read_tool_cost
 from accelscope.simulate.physics import DeviceLoad, PowerDraw
+from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import Section
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
 from accelscope.simulate.tool import Answer, Tool
@@ -84,6 +85,9 @@ class AcmeDriver:
             sum(1 + int(seconds) for seconds in storms),
             tuple(p.process.pid for p in own),
         )
+
+    def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
+        return PluginDevice("acme.com/npu", f"acme{device}", -1)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)

@@ -1,14 +1,21 @@
 """`accelscope simulate`."""
 
 import argparse
+import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
+import yaml
 
 from accelscope.cli import simulate
 from accelscope.simulate import load_node, ready_made
@@ -47,6 +54,9 @@ def test_build_tells_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureF
     assert f"--nvml-library {folder}/lib/libnvidia-ml.so.1" in output
     assert f"LD_LIBRARY_PATH={folder}/lib PATH={folder}/bin:" in output
     assert "system.time_us=60000000\n" in (folder / "state/nvml").read_text()
+    settings = yaml.safe_load((folder / "agent.yaml").read_text())
+    assert settings["nvmlLibrary"] == f"{folder}/lib/libnvidia-ml.so.1"
+    assert "kubeApiUrl" not in settings  # nothing serves it
 
 
 def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,27 +143,61 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         assert text in capsys.readouterr().out
 
 
-def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
-    folder = tmp_path / "node"
+@contextmanager
+def running(*words: object) -> Iterator[IO[str]]:
+    """`accelscope simulate run`, and what it prints."""
     program = (
         "import argparse, sys; from accelscope.cli import simulate; p = argparse.ArgumentParser();"
         "simulate.add_parser(p.add_subparsers()); sys.exit(simulate.run(p.parse_args()))"
     )
-    words = [sys.executable, "-c", program, "simulate", "run", "nvidia-mig", str(folder), "--period", "0.05"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+    command = [sys.executable, "-c", program, "simulate", "run", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         assert process.stdout is not None
         try:
-            assert any(line.startswith("moving") for line in process.stdout)
-            state = folder / "state/nvml"
-            before, deadline = state.read_text(), time.monotonic() + 20
-            while state.read_text() == before:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            assert command("fault", folder, "lost", "--device", 2) == 0
-            while "gpu2.fault=lost\n" not in state.read_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            assert command("build", "nvidia-mig", folder) == 1  # not while it runs
+            yield process.stdout
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    with running("nvidia-mig", folder, "--period", "0.05") as output:
+        assert any(line.startswith("moving") for line in output)
+        state = folder / "state/nvml"
+        before, deadline = state.read_text(), time.monotonic() + 20
+        while state.read_text() == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert command("fault", folder, "lost", "--device", 2) == 0
+        while "gpu2.fault=lost\n" not in state.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert command("build", "nvidia-mig", folder) == 1  # not while it runs
+
+
+def test_run_serves_the_cluster_of_a_node_with_pods(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    with running("nvidia-shared", folder) as output:
+        printed = "".join(itertools.takewhile(lambda line: not line.startswith("moving"), output))
+        settings = yaml.safe_load((folder / "agent.yaml").read_text())
+        assert f"--kube-api-url {settings['kubeApiUrl']} " in printed
+        assert settings["nodeName"] == "nvidia-shared"
+        assert Path(settings["podResourcesSocket"]).is_socket()
+        token = Path(settings["kubeTokenFile"]).read_text()
+        request = urllib.request.Request(
+            f"{settings['kubeApiUrl']}/api/v1/pods", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            pods = json.load(answer)["items"]
+    assert {pod["metadata"]["namespace"] for pod in pods} > {"inference", "research", "vision"}
+    assert not Path(settings["podResourcesSocket"]).exists()
+
+
+@pytest.mark.parametrize("words", [("nvidia-shared", "--no-kubernetes"), ("amd-radeon",)])
+def test_run_without_a_cluster(words: tuple[str, ...], tmp_path: Path) -> None:
+    with running(words[0], tmp_path / "node", *words[1:]) as output:
+        printed = "".join(itertools.takewhile(lambda line: not line.startswith("moving"), output))
+    assert "--proc-root" in printed
+    assert "--kube" not in printed
+    assert not (tmp_path / "node/kubernetes").exists()

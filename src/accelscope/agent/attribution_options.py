@@ -7,7 +7,7 @@ from pathlib import Path
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import ConfigError
-from accelscope.kube.endpoint import Endpoint, in_cluster
+from accelscope.kube.endpoint import Endpoint, in_cluster, is_loopback
 
 
 def attribution_options(
@@ -26,7 +26,7 @@ def attribution_options(
         passwd=Path(settings.passwd_file),
         pods=pods,
         api_server=api_server,
-        kubelet=_kubelet(settings) if pods is PodSource.KUBELET else None,
+        kubelet=_kubelet(settings, node) if pods is PodSource.KUBELET else None,
         pod_resources_socket=settings.pod_resources_socket or None,
         resource_slices=settings.resource_slices,
         pod_labels=settings.pod_labels,
@@ -49,9 +49,12 @@ def _api_server(settings: AgentSettings, environ: Mapping[str, str]) -> Endpoint
     )
 
 
-def _kubelet(settings: AgentSettings) -> Endpoint:
+def _kubelet(settings: AgentSettings, node: str) -> Endpoint:
+    """A kubelet's certificate names the node, and hardly ever the loopback address."""
+    on_this_machine = is_loopback(Endpoint(settings.kubelet_url).host)
     return Endpoint(
         settings.kubelet_url,
+        server_name=node if on_this_machine else None,
         token_file=settings.kube_token_file or None,
         ca_file=settings.kubelet_ca_file or settings.kube_ca_file or None,
         skip_tls_verify=settings.kubelet_insecure_skip_tls_verify,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from accelscope.attribution.allocations import allocations
+from accelscope.attribution.allocations import allocations, annotated
 from accelscope.attribution.device_ids import DeviceIndex, identities
 from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.jobs import Jobs
@@ -19,7 +19,7 @@ from accelscope.attribution.processes import ProcessTable
 from accelscope.attribution.shares import Shares
 from accelscope.attribution.slices import Claims
 from accelscope.attribution.status import SourceLog
-from accelscope.attribution.usage import DeviceUse, UsageKey, uses
+from accelscope.attribution.usage import DeviceUse, Measured, UsageKey, uses
 from accelscope.attribution.watches import NodeLabels, Pods, node_source, pod_source
 from accelscope.model import (
     Allocation,
@@ -66,6 +66,7 @@ class Attributor:
         self._processes = ProcessTable(options.proc, options.passwd, monotonic)
         self._proc = options.proc
         self._process_log = SourceLog("processes", clock)
+        self._annotation_log = SourceLog("annotations", clock)
         self._owners = OwnerBook()
         self._pods: Pods | None = pod_source(options)
         self._node: NodeLabels | None = node_source(options)
@@ -109,7 +110,10 @@ class Attributor:
         pods = self._pods.table() if self._pods is not None else NO_PODS
         index = self._index_of(devices)
         held = self._holdings.latest(_KUBELET_WAIT_SECONDS) if self._holdings is not None else ()
-        granted = allocations(held, pods, index, lambda device: self._claims.resolve(device, index))
+        by_annotation = self._annotated(pods, index)
+        granted = allocations(
+            held, by_annotation, pods, index, lambda device: self._claims.resolve(device, index)
+        )
         jobs = self._jobs.by_device(devices)
         described = self._described(tuple(processes), pods, jobs)
         used = uses(devices, described, granted)
@@ -125,6 +129,14 @@ class Attributor:
             unattributed=tuple(other for use in used.values() for other in use.unattributed()),
             balances=tuple(self._balance(use, jobs) for use in used.values()),
         )
+
+    def _annotated(self, pods: PodTable, index: DeviceIndex) -> list[Allocation]:
+        found, problems = annotated(pods, index)
+        if problems:
+            self._annotation_log.failed("bad_annotation", problems[0])
+        elif found:
+            self._annotation_log.succeeded()
+        return found
 
     def _index_of(self, devices: Sequence[Device]) -> DeviceIndex:
         if identities(devices) != self._index.identities:
@@ -160,8 +172,10 @@ class Attributor:
     def _usages(self, use: DeviceUse, now: float) -> Iterable[PodUsage]:
         ratio = self._shares.ratio(use.device)
         shared: set[tuple[str, str]] = set()  # pods that have a share of the device already
+        nothing = Measured(memory_bytes=0, utilization=0.0) if use.all_processes_are_seen else None
         for key in use.keys:
-            measured, held = use.pods.get(key), use.holders.get(key, [])
+            held = use.holders.get(key, [])
+            measured = use.pods.get(key) or (nothing if use.measured(key) is None else None)
             first_of_pod = (key.namespace, key.pod) not in shared
             shared.add((key.namespace, key.pod))
             yield PodUsage(
@@ -199,6 +213,7 @@ class Attributor:
             self._process_log.state(),
             self._pods.state() if self._pods is not None else None,
             self._holdings_state(),
+            self._annotation_log.state() if self._annotation_log.asked else None,
             self._claims.state(),
             self._node.state() if self._node is not None else None,
             self._shares.state(),

@@ -69,6 +69,7 @@ class ContainerPath:
         return 2 * (self.pod_uid is not None) + (self.container_id is not None)
 
 
+BEST_RANK = 3
 _NO_CONTAINER = ContainerPath(None, None, 0)
 
 
@@ -144,6 +145,8 @@ def _place(paths: list[str]) -> Place:
         found = container_path(path)
         if found.rank > best.rank:
             best, best_path = found, path
+        if best.rank == BEST_RANK:
+            break
     # In a container, only what is inside of it: outside are the units of the runtime and of its node.
     unit = _unit(best_path[best.end :]) if best.rank else _first(_unit, paths)
     job = _first(_slurm_job, paths)

@@ -6,7 +6,7 @@ A thread of its own asks, so that a kubelet that hangs delays no page.
 import threading
 from collections.abc import Callable
 
-from accelscope.attribution.pod_resources import DecodeError, HeldPod, PodResourcesClient
+from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
 from accelscope.attribution.status import SourceLog
 from accelscope.kube.unary import UnaryError
 from accelscope.model import AttributionSourceState
@@ -63,8 +63,6 @@ class Holdings:
             pods = self._client.list()
         except UnaryError as error:
             reason, error_text = error.reason, str(error)
-        except DecodeError as error:
-            reason, error_text = "bad_answer", f"the kubelet's answer cannot be read: {error}"
         with self._changed:
             if pods is None:
                 self._log.failed(reason, error_text)

@@ -20,7 +20,9 @@ class Jobs:
         try:
             mapping = read_job_mapping(self._folder)
         except OSError as error:
-            self._log.failed("unreadable", f"{self._folder} cannot be listed: {error.strerror}")
+            self._log.failed(
+                "unreadable", f"{error.filename or self._folder} cannot be read: {error.strerror}"
+            )
             return {}
         self._log.succeeded()
         found = {}

@@ -106,19 +106,18 @@ def _added(device: Device, account: _Account) -> float:
 def shares_of_use(use: DeviceUse) -> dict[UsageKey, float]:
     """By how much each container uses the device, 0-1 and together at most 1.
 
-    By the processes' own utilisation where the driver measures it; else the device's, split by the memory
-    that its processes hold; and where no process shows who is at work, all of it to the one that holds the
-    device.
+    Where no process shows who is at work, all of the device's use is that of the one who holds it. Else by
+    the processes' own utilisation where the driver measures it; else the device's, split by the memory that
+    its processes hold.
     """
     everybody = [*use.pods.values(), *use.others.values()]
+    if use.hidden_user is not None:
+        return {use.hidden_user: min(1.0, use.device.utilization_ratio or 0.0)}
     if any(measured.utilization is not None for measured in everybody):
         total = sum(measured.utilization or 0.0 for measured in everybody)
         scale = 1.0 / max(1.0, total)
         return {key: scale * (measured.utilization or 0.0) for key, measured in use.pods.items()}
     busy = min(1.0, use.device.utilization_ratio or 0.0)
-    hidden = use.hidden_user
-    if hidden is not None:
-        return {hidden: busy}
     known = all(measured.memory_bytes is not None for measured in everybody)
     weights = {
         key: float(measured.memory_bytes or 0) if known else float(measured.processes)
@@ -133,16 +132,13 @@ def shares_of_use(use: DeviceUse) -> dict[UsageKey, float]:
 def _is_active(use: DeviceUse, key: UsageKey) -> bool | None:
     """Whether the container does anything with what it holds; None: nobody can tell."""
     measured = use.measured(key)
-    if measured is not None:
-        did = measured.did_something
-        if did is not None:
-            return did
+    if measured is not None and (did := measured.did_something) is not None:
+        return did
     busy = use.device.utilization_ratio
-    if busy is None:
-        # A driver that tells of processes and shows none of it: then it does nothing.
-        return False if measured is None and _tells_of_processes(use) else None
-    return busy > 0 and (measured is not None or use.hidden_user == key)
-
-
-def _tells_of_processes(use: DeviceUse) -> bool:
-    return any(m.did_something is not None for m in (*use.pods.values(), *use.others.values()))
+    if measured is not None or use.hidden_user == key:
+        return None if busy is None else busy > 0
+    # No process of it is seen: it may be one that nobody could name, or of a driver that shows none.
+    may_be_hidden = use.has_unknown_users or not (use.pods or use.others)
+    if may_be_hidden and busy != 0:
+        return None
+    return False

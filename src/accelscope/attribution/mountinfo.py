@@ -8,7 +8,14 @@ the pause container's, and ids of layers and volumes look the same as a containe
 import re
 from dataclasses import dataclass, replace
 
-from accelscope.attribution.cgroup import UID_PATTERN, ContainerPath, Place, container_path, normal_uid
+from accelscope.attribution.cgroup import (
+    BEST_RANK,
+    UID_PATTERN,
+    ContainerPath,
+    Place,
+    container_path,
+    normal_uid,
+)
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 
@@ -94,7 +101,7 @@ def _told(text: str, rejections: Rejections | None) -> _Told:
 
 def _add(told: _Told, root: str, point: str, kind: str) -> None:
     if kind in ("cgroup", "cgroup2"):
-        found = container_path(root)
+        found = _NOTHING if told.cgroup.rank == BEST_RANK else container_path(root)
         if found.rank > told.cgroup.rank:
             told.cgroup, told.cgroup_path = found, root
         return

@@ -192,7 +192,7 @@ def _claim_device(message: memoryview) -> ClaimDevice:
         elif number == 5:
             share_id = _string(value) or None
     driver, pool, device = names
-    return ClaimDevice(driver, pool, device, share_id, tuple(cdi))
+    return ClaimDevice(driver, pool, device, share_id, tuple(filter(None, cdi)))
 
 
 def _fields(message: bytes | memoryview) -> Iterator[tuple[int, memoryview | None]]:
@@ -269,7 +269,7 @@ def _json_claim_device(device: dict[str, object]) -> ClaimDevice:
         _text(device, "poolName"),
         _text(device, "deviceName"),
         share_id=_text(device, "shareId") or None,
-        cdi=tuple(_text(cdi, "name") for cdi in _objects(device, "cdiDevices")),
+        cdi=tuple(name for cdi in _objects(device, "cdiDevices") if (name := _text(cdi, "name"))),
     )
 
 

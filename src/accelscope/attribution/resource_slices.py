@@ -10,14 +10,11 @@ from sys import intern
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, vendor_of
 from accelscope.attribution.pod_resources import ClaimDevice
+from accelscope.kube.errors import DecodeError
 
 _UUID = ("uuid",)
 _PARENT_UUID = ("parentUUID",)
 _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pciAddr", "pciAddress")
-
-
-class DecodeError(ValueError):
-    """A document that is no ResourceSlice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +40,17 @@ def decode_slice(document: object) -> PublishedSlice:
     """A ResourceSlice of resource.k8s.io v1, v1beta2 or v1beta1. Raises DecodeError; a device in it that is
     none is left out."""
     spec = _mapping(_mapping(document).get("spec"))
+    uid = _mapping(_mapping(document).get("metadata")).get("uid")
     driver, pool = spec.get("driver"), _mapping(spec.get("pool"))
     pool_name, generation = pool.get("name"), pool.get("generation", 0)
-    if not isinstance(driver, str) or not isinstance(pool_name, str) or not isinstance(generation, int):
-        raise DecodeError("not a ResourceSlice: it names no driver, or no pool with a generation")
-    uid = _mapping(_mapping(document).get("metadata")).get("uid")
+    if not isinstance(uid, str) or not isinstance(driver, str) or not isinstance(pool_name, str):
+        raise DecodeError("a ResourceSlice without uid, driver or pool")
+    if not isinstance(generation, int):
+        raise DecodeError("a ResourceSlice whose pool has a generation that is no number")
     listed = spec.get("devices")
     devices = [_device(device, driver) for device in listed] if isinstance(listed, list) else []
     return PublishedSlice(
-        uid=uid if isinstance(uid, str) else "",
+        uid=uid,
         driver=intern(driver),
         pool=intern(pool_name),
         generation=generation,

@@ -13,10 +13,14 @@ class SourceLog:
         self.source = source
         self.detail = detail
         self._clock = clock
-        self._reason: str | None = "not_asked_yet"
+        self._reason: str | None = "starting"
         self._error: str | None = None
         self._last_success: float | None = None
         self._errors: dict[str, int] = {}
+
+    @property
+    def asked(self) -> bool:
+        return self._last_success is not None or bool(self._errors)
 
     @property
     def up(self) -> bool:

@@ -15,6 +15,7 @@ from accelscope.model import (
     Process,
     Unattributed,
     UnattributedReason,
+    Vendor,
 )
 
 Number = TypeVar("Number", int, float)
@@ -141,6 +142,22 @@ class DeviceUse:
         if self.pods or any(reason not in OPEN_REASONS for _, _, reason in self.others):
             return None
         return self.sole_holder
+
+    @property
+    def has_unknown_users(self) -> bool:
+        """A process on it may be anybody's."""
+        return any(reason in OPEN_REASONS for _, _, reason in self.others)
+
+    @property
+    def all_processes_are_seen(self) -> bool:
+        """So that a holder of whom none is seen uses nothing of it. An empty list says that only where the
+        driver lists processes; NVIDIA's does unless it says that it did not."""
+        if self.device.stale or self.has_unknown_users:
+            return False
+        if self.pods or self.others:
+            return True
+        listed = all(absence.field != "processes.compute" for absence in self.device.absent)
+        return self.device.vendor is Vendor.NVIDIA and listed
 
     def unattributed(self) -> list[Unattributed]:
         found = [

@@ -2,12 +2,15 @@
 
 import argparse
 import itertools
+import json
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
+from accelscope.config.declaration import key_name
 from accelscope.simulate import (
     CompileError,
     DescriptionError,
@@ -22,7 +25,8 @@ from accelscope.simulate.vendor import VENDORS
 
 _DESCRIPTION = """\
 Make a folder that looks like a node with accelerators of one vendor or several: their libraries and tools,
-/proc, /sys and /dev, with a load that moves. The ordinary agent is pointed at it by its ordinary settings.
+/proc, /sys and /dev, with a load that moves. A node that runs pods has an API server and a kubelet's socket
+that know them. The ordinary agent is pointed at it all by its ordinary settings.
 """
 _EXAMPLES = """\
 examples:
@@ -60,6 +64,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     run_parser = _node_parser(actions, "run", "make the folder and keep it moving until interrupted")
     run_parser.add_argument(
         "--period", type=_period, default=1.0, metavar="SECONDS", help="between updates (default 1)"
+    )
+    run_parser.add_argument(
+        "--no-kubernetes", action="store_true", help="without the API server and the kubelet's socket"
     )
     _add_fault_parser(actions)
 
@@ -166,7 +173,7 @@ def _build(arguments: argparse.Namespace) -> int:
     if node.is_running():
         raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
     node.build(arguments.at)
-    _print_directions(node)
+    _give_directions(node, node.agent_settings())
     return 0
 
 
@@ -175,19 +182,30 @@ def _run(arguments: argparse.Namespace) -> int:
     if node.is_running():
         raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
     node.build()
-    _print_directions(node)
-    print("moving; Ctrl-C ends it", flush=True)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    node.run(stop, arguments.period)
+    settings = node.agent_settings()
+    with ExitStack() as stack:
+        if node.pods and not arguments.no_kubernetes:
+            from accelscope.simulate.kubernetes import SimulatedCluster  # noqa: PLC0415 - brings ssl
+
+            cluster = stack.enter_context(SimulatedCluster(node, node.folder / "kubernetes"))
+            settings |= cluster.agent_settings()
+        _give_directions(node, settings)
+        print("moving; Ctrl-C ends it", flush=True)
+        node.run(stop, arguments.period)
     return 0
 
 
-def _print_directions(node: SimulatedNode) -> None:
-    flags = [f"--{name.replace('_', '-')} {value}" for name, value in node.agent_settings().items()]
+def _give_directions(node: SimulatedNode, settings: Mapping[str, str]) -> None:
+    """On the screen, and as a configuration file of the agent for scripts."""
+    file = node.folder / "agent.yaml"
+    file.write_text("".join(f"{key_name(name)}: {json.dumps(value)}\n" for name, value in settings.items()))
+    flags = [f"--{name.replace('_', '-')} {value}" for name, value in settings.items()]
     print(f"{node.spec.name} is in {node.folder}. An agent sees it with:\n")
     print("  accelscope agent \\\n    " + " \\\n    ".join(flags) + "\n")
+    print(f"or with --config-file {file}, where the same is written;")
     print(f"and other tools with LD_LIBRARY_PATH={node.folder}/lib PATH={node.folder}/bin:$PATH", flush=True)
 
 

@@ -1,7 +1,9 @@
 """What is examined, in order: what everything else rests on comes first."""
 
+from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import http_files, node, port, settings, visibility
+from accelscope.doctor.attribution.area import attribution_area
 from accelscope.doctor.check import Area
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
@@ -14,5 +16,7 @@ _EVERY_NODE = (
 
 
 def areas_for(chosen: AgentSettings) -> tuple[Area, ...]:
-    """One area for each vendor that the agent would look for."""
-    return (*_EVERY_NODE, *(vendor_area(Vendor(name)) for name in chosen.readers))
+    """One area for each vendor that the agent would look for, and whose what they found is."""
+    results: dict[Vendor, Result] = {}
+    vendors = [vendor_area(Vendor(name), results) for name in chosen.readers]
+    return (*_EVERY_NODE, *vendors, attribution_area(results))

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from accelscope.attribution.processes import ProcessTable
 from accelscope.doctor.finding import Finding, Severity, counted, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware, VendorExamination
-from accelscope.model import AbsenceReason, Device, HealthState, Process
+from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
 from accelscope.readers.contract import ReaderOptions
 from accelscope.readers.registry import open_reader
 
@@ -32,9 +32,16 @@ def seconds(settings: AgentSettings) -> float:
     return 2 * settings.reader_timeout + settings.device_timeout + 5
 
 
-def reading(examination: VendorExamination, subject: Subject) -> Iterator[Finding]:
+def reading(
+    examination: VendorExamination,
+    subject: Subject,
+    *,
+    results: MutableMapping[Vendor, Result] | None = None,
+) -> Iterator[Finding]:
     hardware = examination.hardware(subject)
     result = one_pass(examination, subject)
+    if results is not None:
+        results[examination.vendor] = result
     state = result.state
     if not state.found:
         yield _absent(examination, subject, hardware, state.reason or "")
@@ -215,10 +222,10 @@ def _curable_absences(
 def of_processes(subject: Subject, processes: tuple[Process, ...]) -> Finding:
     """Names and users come from /proc, as in the agent."""
     table = ProcessTable(subject.paths.proc, Path(subject.settings.passwd_file))
-    described = table.describe(processes)
-    total = len(described)
-    named = sum(process.name is not None for process in described)
-    owned = sum(process.user is not None for process in described)
+    hosts = table.look_up(process.pid for process in processes)
+    total = len(processes)
+    named = sum(process.name is not None or process.pid in hosts for process in processes)
+    owned = sum(process.user is not None or process.pid in hosts for process in processes)
     details = {"processes": total, "with_name": named, "with_user": owned}
     if total == 0:
         return ok("on devices", "no process uses a device now", **details)

@@ -4,11 +4,12 @@ A new vendor is one line here and a module that has `EXAMINATION`. What is the s
 pass through its reader, is added to its own checks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
+from accelscope.agent.runner import Result
 from accelscope.doctor.check import Area, Check
 from accelscope.doctor.subject import Subject
 from accelscope.model import Vendor
@@ -50,13 +51,14 @@ def examination_of(vendor: Vendor) -> VendorExamination:
     return examination
 
 
-def vendor_area(vendor: Vendor) -> Area:
+def vendor_area(vendor: Vendor, results: MutableMapping[Vendor, Result] | None = None) -> Area:
+    """What its pass brings is left in `results`."""
     from accelscope.doctor import reading  # noqa: PLC0415 - it knows what a vendor's examination is
 
     examination = examination_of(vendor)
     one_pass = Check(
         "reading",
-        partial(reading.reading, examination),
+        partial(reading.reading, examination, results=results),
         reading.seconds,
         "The reader did not even give up by itself: this is a fault in AccelScope, please report it.",
     )

@@ -136,9 +136,9 @@ class ListSplitter:
             raise KubeError(Reason.BAD_ANSWER, f"the list is not JSON: {error.msg}") from None
         except (ValueError, RecursionError) as error:
             raise KubeError(Reason.BAD_ANSWER, f"the list cannot be read: {error}") from None
-        if text[start] not in _SELF_DELIMITING and not final:
-            if end + 2 >= len(text) and not text[end:].strip(".eE+-"):
-                return None, None  # a number may go on
+        open_ended = text[start] not in _SELF_DELIMITING and end + 2 >= len(text)
+        if open_ended and not final and not text[end:].strip(".eE+-"):
+            return None, None  # a number may go on
         return value, end
 
     def _top_level(self, value: object) -> None:

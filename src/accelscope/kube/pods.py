@@ -30,6 +30,7 @@ class KubePod:
     annotations: tuple[tuple[str, str], ...] = ()  # what HAMi allocated, sorted
     containers: tuple[PodContainer, ...] = ()  # in the order of the spec, then init and ephemeral ones
     container_count: int = 0  # how many of them are the spec's own containers
+    init_count: int = 0  # and how many of those behind them are init containers
 
     @property
     def ended(self) -> bool:
@@ -48,6 +49,7 @@ def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
     owner_kind, owner_name = _owner(metadata, labels)
     phase = _text(status.get("phase"))
     own = _containers(spec, status, "containers", "containerStatuses")
+    init = _containers(spec, status, "initContainers", "initContainerStatuses")
     return KubePod(
         uid=uid,
         namespace=intern(namespace),
@@ -60,10 +62,11 @@ def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
         annotations=kept(annotations, [key for key in annotations if _is_allocation(key)]),
         containers=(
             *own,
-            *_containers(spec, status, "initContainers", "initContainerStatuses"),
+            *init,
             *_containers(spec, status, "ephemeralContainers", "ephemeralContainerStatuses"),
         ),
         container_count=len(own),
+        init_count=len(init),
     )
 
 

@@ -12,6 +12,8 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from accelscope.kube.errors import one_line
+
 if TYPE_CHECKING:
     from h2.events import Event
 
@@ -22,7 +24,6 @@ _RECEIVE_BYTES = 64 * 1024
 _PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
 _MOST_REQUEST_BYTES = 16 * 1024 - _PREFIX_BYTES  # what one frame takes
 _MOST_HEADER_BYTES = 64 * 1024
-_TEXT_CHARACTERS = 300
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
@@ -184,7 +185,7 @@ class _Call:
                 self._http.acknowledge_received_data(self._taken_bytes, _STREAM)
                 self._taken_bytes = 0
         except H2Error as error:
-            raise self._bad(f"not HTTP/2: {_one_line(str(error)) or type(error).__name__}") from error
+            raise self._bad(f"not HTTP/2: {one_line(str(error)) or type(error).__name__}") from error
 
     def message(self) -> bytes:
         """Once all has come. Raises UnaryError."""
@@ -222,7 +223,7 @@ class _Call:
         if status in _BUSY:
             raise UnaryError(UnaryReason.UNAVAILABLE, f"{self._method}: HTTP status {status.decode()}")
         if status != b"200" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
-            raise self._bad(f"not a gRPC answer (HTTP status {_one_line(status.decode('latin-1'))})")
+            raise self._bad(f"not a gRPC answer (HTTP status {one_line(status.decode('latin-1'))})")
         self._take_status(headers)  # an answer without a message has it there
 
     def _take_status(self, headers: dict[bytes, bytes]) -> None:
@@ -233,7 +234,7 @@ class _Call:
             raise self._bad("a status that is no number")
         self._status = int(status)
         message = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), headers.get(b"grpc-message", b""))
-        self._status_text = _one_line(message.decode(errors="replace"))
+        self._status_text = one_line(message.decode(errors="replace"))
 
     def _take_data(self, received: bytes) -> None:
         self._body += received
@@ -257,10 +258,3 @@ class _Call:
 
     def _bad(self, text: str) -> UnaryError:
         return UnaryError(UnaryReason.BAD_ANSWER, f"{self._method}: {text}")
-
-
-def _one_line(text: str) -> str:
-    """Other people's text, for one line of a log."""
-    line = " ".join(text.split())
-    printable = "".join(character if character.isprintable() else "?" for character in line)
-    return printable if len(printable) <= _TEXT_CHARACTERS else f"{printable[:_TEXT_CHARACTERS]}…"

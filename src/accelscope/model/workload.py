@@ -118,8 +118,8 @@ class Unattributed:
 
     device: str
     kind: OwnerKind
-    name: str | None
     reason: UnattributedReason
+    name: str | None = None
     processes: int = 0
     memory_used_bytes: int | None = None
 
@@ -142,7 +142,7 @@ class DeviceBalance:
 class AttributionSourceState:
     """One of the places that tell whose what is."""
 
-    source: str  # processes, pods, pod-resources, resource-slices, node, shares, job-mapping
+    source: str  # processes, pods, pod-resources, annotations, resource-slices ...
     up: bool
     detail: str | None = None  # what exactly is asked: api-server, kubelet, v1, v1alpha1, a path
     reason: str | None = None  # a short word for why it is not up

@@ -1,8 +1,8 @@
 """From a YAML description to a NodeSpec, or to one clear line about what is wrong with it."""
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,13 @@ def _check_memory(spec: NodeSpec) -> None:
 
 
 def _check_pids(spec: NodeSpec) -> None:
-    given = Counter(process.pid for process in spec.processes if process.pid is not None)
-    for pid, times in given.items():
-        if times > 1:
+    """A pid may go to another process once the first has ended, as the kernel hands them out."""
+    given = sorted(
+        (process.pid, -math.inf if process.begin is None else process.begin, process.until)
+        for process in spec.processes
+        if process.pid is not None
+    )
+    for (pid, _, until), (other, begin, _) in pairwise(given):
+        if pid == other and (until is None or begin < until):
+            times = sum(each == pid for each, *_ in given)
             raise DescriptionError(f"processes: {times} of them have the pid {pid}; give each its own")

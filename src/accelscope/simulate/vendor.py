@@ -7,7 +7,8 @@ has `VENDOR`, a SimulatedVendor. From there on:
 - `open_driver` makes the vendor's driver on a node, from that spec and a Site: the seed, the PCI addresses
   that are its own and the processes on its devices, with a load curve each;
 - the node builds and installs the driver's native parts (and takes them away under a fault), and at each
-  step asks the driver for all of its files. Only what differs is written.
+  step asks the driver for all of its files. Only what differs is written;
+- the cluster around the node asks the driver what the vendor's device plugin would give to a pod.
 
 Everything a driver shows is a function of seed, time and the faults up to then: counters must not run
 backwards, and the same instant must look the same whenever it is asked for. `load`, `physics`, `identity`,

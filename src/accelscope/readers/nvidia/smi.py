@@ -9,7 +9,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from accelscope.model import Device, HealthState, Process, Reading, Rejection, Vendor, device_id
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    Device,
+    HealthState,
+    Process,
+    Reading,
+    Rejection,
+    Vendor,
+    device_id,
+)
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
@@ -97,7 +107,11 @@ class SmiSource:
         if any(device.mig_enabled for device in devices):
             devices = self._with_partitions(devices, rejected, warnings)
         rejected_rows = tuple(rejected)
+        failed_before = len(warnings)
         processes = self._processes(devices, rejected, warnings)
+        if len(warnings) > failed_before:  # an empty list would pass for "nobody uses it"
+            unlisted = Absence("processes.compute", AbsenceReason.DRIVER_ERROR)
+            devices = [replace(device, absent=(*device.absent, unlisted)) for device in devices]
         now = self._clock()
         self._readings = {
             device.id: Reading(

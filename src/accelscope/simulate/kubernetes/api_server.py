@@ -59,6 +59,8 @@ class ApiServer:
             connection.sock = self._tls.wrap_socket(
                 connection.sock, server_side=True, do_handshake_on_connect=False
             )
+            if connection.dropped.is_set():  # while the socket was changing hands
+                return
             connection.sock.do_handshake()
         _Handler(self, connection)
 

@@ -23,7 +23,7 @@ from accelscope.simulate.kubernetes import objects, pod_resources
 from accelscope.simulate.kubernetes.api_server import ApiServer
 from accelscope.simulate.kubernetes.grpc_server import GrpcServer
 from accelscope.simulate.kubernetes.history import History
-from accelscope.simulate.kubernetes.listener import Listener
+from accelscope.simulate.kubernetes.listener import Listener, bound_to_loopback
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.pod_names import derived_pod_name
 from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
@@ -81,7 +81,7 @@ class SimulatedCluster:
                 tls=_context(self._tls),
                 bookmark_seconds=self._bookmark_seconds,
             )
-            listener = socket.create_server(("127.0.0.1", 0))
+            listener = bound_to_loopback()
             self._port: int = listener.getsockname()[1]
             self._api_listener = Listener(listener, self._api.serve, "simulated API server")
             stack.callback(self._api_listener.close)

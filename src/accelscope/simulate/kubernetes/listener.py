@@ -23,6 +23,18 @@ class Connection:
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
+def bound_to_loopback() -> socket.socket:
+    """On a free port. The kernel lets a socket keep its port while it does not listen only if the port was
+    named, so a first socket finds one and a second names it."""
+    with socket.socket() as finder:
+        finder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        finder.bind(("127.0.0.1", 0))
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(finder.getsockname())
+        return sock
+
+
 class Listener:
     """Serves a bound socket. While it does not listen, connections are refused, and the address stays its."""
 

@@ -116,7 +116,7 @@ def node_labels(spec: NodeSpec) -> dict[str, str]:
         "topology.kubernetes.io/zone": "simulated-1",
     }
     for vendor in spec.vendors:
-        labels |= _VENDOR_LABELS[vendor]
+        labels |= _VENDOR_LABELS.get(vendor, {})
     return labels | dict(spec.node_labels)
 
 

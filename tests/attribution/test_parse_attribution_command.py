@@ -1,0 +1,65 @@
+"""`accelscope parse` on files of `/proc`, of the kubelet, and the ratio file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelscope.cli.main import main
+
+UID = "7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
+ID = "3fa9" * 16
+ENTRY = f'{{"PodUID":"{UID}","ContainerName":"a","ResourceName":"amd.com/gpu","DeviceIDs":{{"0":["x"]}}}}'
+GRANT = {"pod_uid": UID, "container_name": "a", "resource_name": "amd.com/gpu", "device_ids": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "told"),
+    [
+        (
+            "proc-cgroup",
+            f"0::/kubepods/pod{UID}/{ID}\n",
+            {"containers": [{"pod_uid": UID, "container_id": ID}]},
+        ),
+        ("proc-cgroup", f"0::/docker/{ID}\n", {"containers": [{"container_id": ID}]}),
+        ("proc-cgroup", "0::/\n", {"containers": []}),
+        (
+            "proc-mountinfo",
+            f"7 6 0:1 /pods/{UID}/containers/a/1f /dev/termination-log rw - ext4 x rw\n",
+            {"containers": [{"pod_uid": UID, "container_name": "a"}]},
+        ),
+        ("kubelet-checkpoint", f'{{"Data":{{"PodDeviceEntries":[{ENTRY}]}}}}', {"allocations": [GRANT]}),
+        ("kubelet-checkpoint", '{"Data":{"PodDeviceEntries":null}}', {"allocations": []}),
+        ("gpu-allocation", "2.5\n", {"ratio": 2.5}),
+    ],
+)
+def test_what_is_told(
+    source: str, text: str, told: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert document(source, text, tmp_path, capsys) == {
+        "source": source,
+        "devices": [],
+        "processes": [],
+        **told,
+        "error": None,
+        "rejected": [],
+    }
+
+
+@pytest.mark.parametrize("source", ["proc-cgroup", "proc-mountinfo", "kubelet-checkpoint", "gpu-allocation"])
+@pytest.mark.parametrize("text", ["", "null", "\x00\x01", "[1, 2]"])
+def test_what_is_none_is_an_error(
+    source: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = document(source, text, tmp_path, capsys)
+    assert written["error"]["reason"]
+    assert not {"containers", "allocations", "ratio"} & written.keys()
+
+
+def document(source: str, text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    file = folder / "saved"
+    file.write_text(text)
+    assert main(["parse", source, str(file)]) == 0
+    written: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return written
