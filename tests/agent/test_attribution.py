@@ -395,6 +395,8 @@ def test_a_source_of_pods_that_cannot_be_had_is_an_error_at_start() -> None:
 def test_outside_of_a_cluster_nobody_is_asked() -> None:
     options = attribution_options(AgentSettings(), "n", {})
     assert options.api_server is None
+    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
+        attribution_options(AgentSettings(), "n", {"KUBERNETES_SERVICE_HOST": "no host"})
     inside = attribution_options(AgentSettings(), "n", {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
     assert inside.api_server is not None
     assert inside.api_server.url == "https://10.96.0.1:443"

@@ -43,7 +43,7 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
     with SimulatedCluster(node, folder / "cluster") as cluster:
         settings = replace(
-            AgentSettings(**node.agent_settings(), **cluster.agent_settings()),  # type: ignore[arg-type]
+            AgentSettings(**{**node.agent_settings(), **cluster.agent_settings()}),  # type: ignore[arg-type]
             passwd_file=str(users),
             pod_labels=("app",),
             node_labels=("kubernetes.io/arch",),

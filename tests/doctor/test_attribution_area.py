@@ -94,6 +94,7 @@ def test_a_node_in_a_cluster_is_fine_and_says_who_is_in_no_pod(examined: Examine
     assert found.keys() == {*SOURCES, "attributed", "not_in_a_pod", "allocations"}
     assert found["pods"].found == "the API server answers; 6 pods hold or use a device"
     assert found["pod-resources"].found == "the kubelet answers, version v1"
+    assert found["annotations"].found == "2 shares by HAMi"
     assert found["node"].details["labels"].keys() == {"kubernetes.io/arch"}
     assert found["attributed"].found == "6 of 9 processes put down to 5 pods"
     assert found["allocations"].found == "6 device ids are held by 5 containers"
@@ -343,7 +344,7 @@ def _held(
         (_held("GPU-strange", resource="nvidia.com/gpu"), "unknown ids"),
         (_held("GPU-strange", AllocationSource.ANNOTATION), "unknown ids"),
         (_held("gpu.nvidia.com/n/gpu-0", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
-        (_held("//", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
+        (_held("", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
         (_held("mlx5_0", resource="rdma/hca"), None),
         (_held("dra.net/n/eth1", AllocationSource.CLAIM, claim="ns/c"), None),
     ],
@@ -366,6 +367,7 @@ REASONS = [
     *[(source, reason) for source in ("pods", "node", "resource-slices") for reason in Reason],
     *[("pod-resources", reason) for reason in UnaryReason],
     ("processes", "hidden"),
+    ("annotations", "bad_annotation"),
     *[("shares", reason) for reason in ("missing", "unreadable", "bad_ratio")],
     ("job-mapping", "unreadable"),
 ]

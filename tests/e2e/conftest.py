@@ -65,3 +65,4 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         except ClusterError as error:
             pytest.fail(str(error), pytrace=False)
         yield booted
+    assert booted.leftovers() == []

@@ -79,6 +79,7 @@ def test_a_whole_pod() -> None:
             PodContainer("debug", None),
         ),
         container_count=2,
+        init_count=1,
     )
 
 

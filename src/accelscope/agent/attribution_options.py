@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import ConfigError
-from accelscope.kube.endpoint import Endpoint, in_cluster, is_loopback
+from accelscope.kube.endpoint import Endpoint, EndpointError, in_cluster, is_loopback
 
 
 def attribution_options(
     settings: AgentSettings, node: str, environ: Mapping[str, str] = os.environ
 ) -> AttributionOptions:
     """Raises ConfigError for a source of pods that is asked for and cannot be found."""
-    api_server = _api_server(settings, environ)
+    try:
+        api_server = _api_server(settings, environ)
+    except EndpointError as error:
+        raise ConfigError(f"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: {error}") from None
     pods = PodSource(settings.pod_source)
     if pods is PodSource.AUTO:
         pods = PodSource.API_SERVER if api_server is not None else PodSource.OFF
@@ -39,14 +43,14 @@ def attribution_options(
 
 
 def _api_server(settings: AgentSettings, environ: Mapping[str, str]) -> Endpoint | None:
-    if not settings.kube_api_url:
-        return in_cluster(environ, settings.kube_token_file or None, settings.kube_ca_file or None)
-    return Endpoint(
-        settings.kube_api_url,
-        token_file=settings.kube_token_file or None,
-        ca_file=settings.kube_ca_file or None,
-        skip_tls_verify=settings.kube_insecure_skip_tls_verify,
-    )
+    token, ca = settings.kube_token_file or None, settings.kube_ca_file or None
+    if settings.kube_api_url:
+        found: Endpoint | None = Endpoint(settings.kube_api_url, token, ca)
+    else:
+        found = in_cluster(environ, token, ca)
+    if found is not None and settings.kube_insecure_skip_tls_verify:
+        return replace(found, skip_tls_verify=True)
+    return found
 
 
 def _kubelet(settings: AgentSettings, node: str) -> Endpoint:

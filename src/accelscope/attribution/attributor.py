@@ -107,6 +107,8 @@ class Attributor:
     def attribute(self, devices: Sequence[Device], processes: Iterable[Process]) -> Attributed:
         now = self._monotonic()
         self._shares.poll()
+        # Before the pods themselves: a source that says it is up has told of them.
+        watched = self._watched_states()
         pods = self._pods.table() if self._pods is not None else NO_PODS
         index = self._index_of(devices)
         held = self._holdings.latest(_KUBELET_WAIT_SECONDS) if self._holdings is not None else ()
@@ -122,7 +124,7 @@ class Attributor:
         return Attributed(
             processes=described,
             node_labels=self._node.labels() if self._node is not None else (),
-            attribution=self._states(),
+            attribution=self._states(watched),
             pods=_pods_of(usages, granted, pods),
             allocations=granted,
             pod_usages=tuple(usages),
@@ -208,14 +210,18 @@ class Attributor:
             jobs=jobs.get(use.device.id, ()),
         )
 
-    def _states(self) -> tuple[AttributionSourceState, ...]:
+    def _watched_states(self) -> tuple[AttributionSourceState | None, ...]:
+        watched = (self._pods, self._node, self._claims)
+        return tuple(None if source is None else source.state() for source in watched)
+
+    def _states(
+        self, watched: tuple[AttributionSourceState | None, ...]
+    ) -> tuple[AttributionSourceState, ...]:
         states = (
             self._process_log.state(),
-            self._pods.state() if self._pods is not None else None,
+            *watched,
             self._holdings_state(),
             self._annotation_log.state() if self._annotation_log.asked else None,
-            self._claims.state(),
-            self._node.state() if self._node is not None else None,
             self._shares.state(),
             self._jobs.state(),
         )

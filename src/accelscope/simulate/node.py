@@ -216,10 +216,12 @@ class SimulatedNode:
             return True
 
     def agent_settings(self) -> dict[str, str]:
-        """The agent's settings that point it at this node, and away from the machine's own drivers."""
+        """The agent's settings that point it at this node, and away from the machine's own drivers and
+        kubelet. Those of a SimulatedCluster come over them."""
         vendors = {name: path for vendor in VENDORS.values() for name, path in vendor.settings.items()}
         roots = {"proc_root": "proc", "sys_root": "sys", "dev_root": "dev"}
-        return {name: str(self.folder / path) for name, path in {**vendors, **roots}.items()}
+        paths = {name: str(self.folder / path) for name, path in {**vendors, **roots}.items()}
+        return {**paths, "pod_source": "off", "pod_resources_socket": ""}
 
     def write_faults(self, faults: Iterable[Fault]) -> None:
         """Only the file: for a node that another process keeps moving, which sees it at its next step.

@@ -1,5 +1,5 @@
-"""The control groups of pods. They are the kernel's, not a namespace's: so they outlive the node, and there is
-one cluster on a machine at a time."""
+"""The control groups of pods. They are the kernel's, not a namespace's: so they outlive the node, and a
+machine has one cluster at a time."""
 
 import contextlib
 import os

@@ -20,6 +20,7 @@ from tests.e2e.kubernetes.commands import run
 from tests.e2e.kubernetes.errors import ClusterError, CommandFailed
 from tests.e2e.kubernetes.forward import Address, Forward
 from tests.e2e.kubernetes.interruption import signals_interrupt
+from tests.e2e.kubernetes.leftovers import find_leftovers
 from tests.e2e.kubernetes.machine import check_machine, check_socket_path
 from tests.e2e.kubernetes.node import ADDRESS, NAME, Node, Program, clear_up
 from tests.e2e.kubernetes.pki import write_kubeconfig
@@ -50,8 +51,9 @@ class Cluster:
         with ExitStack() as undo:
             lock = cache_folder() / "run.lock"
             undo.enter_context(exclusive(lock, "a cluster", say=self._say, seconds=_OTHER_RUN_SECONDS))
-            if self.folder.exists():
-                clear_up(self.folder)
+            if self.folder.exists() and clear_up(self.folder):
+                self._say("an earlier run did not take its cluster down; that is done now")
+                cgroups.remove_left_behind()
             check_machine()
             undo.enter_context(signals_interrupt())
             self._boot(undo)
@@ -66,6 +68,10 @@ class Cluster:
         self._say(
             f"the cluster is gone after {time.monotonic() - started:.1f} s; logs are in {self.logs_folder}"
         )
+
+    def leftovers(self) -> list[str]:
+        """What is still there of a cluster that has been taken down; nothing, if all is well."""
+        return find_leftovers(self.folder, self._pid_namespace)
 
     # --- talking to it --------------------------------------------------------------------------------
 
@@ -148,8 +154,8 @@ class Cluster:
         return self.kubelet_folder / "device-plugins"
 
     def forward(self, target: str, port: int, namespace: str = "default") -> Forward:
-        """To a port of `pod/name`, or of whichever endpoint of `service/name` is ready. It is to be closed, as
-        a with statement does."""
+        """To a port of `pod/name`, or of whichever endpoint of `service/name` is ready. Use it in a with
+        statement."""
         kind, _, name = target.partition("/")
         find: dict[str, Callable[[], Address]] = {
             "pod": lambda: pod_address(self.api, namespace, name, port),
@@ -206,6 +212,7 @@ class Cluster:
             old.unlink()
         undo.callback(self._end)
         self.node.start(images.pause_program(self._say), self._kubectl.parent)
+        self._pid_namespace = self.node.pid_namespace.readlink()
         self._secrets = programs.make_secrets(self.folder)
         self._start_own("etcd", *programs.etcd(self.folder))
         self._start_own("containerd", *programs.containerd(self.folder))
@@ -247,6 +254,7 @@ class Cluster:
         self.node.stop()
         for program in self._started:
             program.reap()
+        cgroups.remove_left_behind()
 
     def _start_own(self, name: str, *command: str) -> None:
         self._own[name] = self.start_program(name, *command)

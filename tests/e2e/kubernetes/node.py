@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.e2e.agent_process import wait_until
-from tests.e2e.kubernetes import cgroups
 from tests.e2e.kubernetes.commands import run
 from tests.e2e.kubernetes.errors import ClusterError
 
 NAME = "node1"
 ADDRESS = "10.250.0.1"  # the kubelet refuses a loopback address
 API_SERVICE_ADDRESS = "10.96.0.1"
+
+KEPT = ("logs", "node.log")  # in the run folder, after the end: somebody may want to know why
 
 _END_SECONDS = 30.0
 _FIXED_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
@@ -48,6 +49,10 @@ class Node:
     @property
     def network_namespace(self) -> Path:
         return Path(f"/proc/{self._pid}/ns/net")
+
+    @property
+    def pid_namespace(self) -> Path:
+        return Path(f"/proc/{self._pid}/ns/pid")
 
     def outside(self, path: str) -> Path:
         """Where the machine finds what the node has at one of the fixed places."""
@@ -188,27 +193,28 @@ class Program:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def clear_up(folder: Path) -> None:
-    """What a node left in this run folder, also one whose tests were killed: its processes, cgroups, folders.
-    Logs stay."""
+def clear_up(folder: Path) -> bool:
+    """What a node left in this run folder, also one whose tests were killed: its processes, its files, and the
+    folders of the machine that it made to mount over. Logs stay. Whether there was
+    such a node."""
     record = _read_record(folder)
     if record is None:
-        return
+        return False
     pid, started, made = record
     if _start_of(pid) == started:
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: _start_of(pid) != started, "the node has ended", _END_SECONDS)
-    cgroups.remove_left_behind()
     for path in made:
         with contextlib.suppress(OSError):  # not empty: somebody else has use for it by now
             Path(path).rmdir()
     for entry in folder.iterdir():
-        if entry.name in ("logs", "node.log"):
+        if entry.name in KEPT:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:
             entry.unlink()
+    return True
 
 
 def _write_record(folder: Path, pid: int, made: list[str]) -> None:

@@ -92,6 +92,12 @@ _BY_SOURCE: Mapping[str, Mapping[str, str]] = {
     "processes": {"hidden": HOST_PID},
     "pods": {**_API_SERVER, Reason.FORBIDDEN: _right("pods")},
     "pod-resources": _POD_RESOURCES,
+    "annotations": {
+        "bad_annotation": (
+            "`kubectl get pod -o yaml` shows the pod's hami.io annotations: if HAMi wrote them as they are, "
+            "please report them with its version. Until then that share is not shown."
+        )
+    },
     "resource-slices": {
         **_API_SERVER,
         Reason.FORBIDDEN: _right("resourceslices of the group resource.k8s.io"),
@@ -111,7 +117,7 @@ _BY_SOURCE: Mapping[str, Mapping[str, str]] = {
 
 
 def of_source(source: str, reason: str, subject: Subject) -> str:
-    if reason in UNDECIDED:
+    if reason == UNDECIDED:
         return _NOT_YET
     if source == "pods" and subject.settings.pod_source == PodSource.KUBELET:
         return _KUBELET.get(reason, _GOES_ON)

@@ -14,7 +14,7 @@ from accelscope.model import AttributionSourceState, Device, Process
 # That the sources may take for their first answer: more than a server that does not answer needs to show it.
 SECONDS = 12.0
 _PAUSE_SECONDS = 0.05
-UNDECIDED = frozenset({"starting", "not_asked_yet"})  # reasons of a source that has not said anything yet
+UNDECIDED = "starting"  # the reason of a source that has not said anything yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +63,4 @@ def look(subject: Subject, results: Sequence[Result], seconds: float = SECONDS) 
 
 
 def _undecided(attributed: Attributed) -> bool:
-    return any(state.reason in UNDECIDED for state in attributed.attribution)
+    return any(state.reason == UNDECIDED for state in attributed.attribution)

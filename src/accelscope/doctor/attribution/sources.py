@@ -8,7 +8,7 @@ from accelscope.doctor.attribution.advice import of_source
 from accelscope.doctor.attribution.look import Look
 from accelscope.doctor.finding import Finding, counted, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
-from accelscope.model import AttributionSourceState, UnattributedReason
+from accelscope.model import AllocationSource, AttributionSourceState, UnattributedReason
 
 _TELLERS = {"api-server": "the API server", "kubelet": "the kubelet"}
 
@@ -72,6 +72,15 @@ def _no_pod_resources(seen: Look, _: Subject) -> Finding:
     if seen.options.pod_resources_socket is None:
         return ok("pod-resources", "off by setting: who holds which device is not known")
     return ok("pod-resources", f"no kubelet here: {seen.options.pod_resources_socket} is not there")
+
+
+def _annotations(seen: Look, _: Subject) -> Finding:
+    shares = sum(a.source is AllocationSource.ANNOTATION for a in seen.attributed.allocations)
+    return ok("annotations", f"{counted(shares, 'share', 'shares')} by HAMi", shares=shares)
+
+
+def _no_annotations(_: Look, __: Subject) -> Finding:
+    return ok("annotations", "no pod has any of a scheduler that shares devices")
 
 
 def _resource_slices(_: Look, __: Subject) -> Finding:
@@ -155,6 +164,7 @@ SOURCES: Mapping[str, tuple[_Finder, _Finder]] = {
     "processes": (_no_processes, _processes),
     "pods": (_no_pods, _pods),
     "pod-resources": (_no_pod_resources, _pod_resources),
+    "annotations": (_no_annotations, _annotations),
     "resource-slices": (_no_resource_slices, _resource_slices),
     "node": (_no_node, _node),
     "shares": (_no_shares, _shares),

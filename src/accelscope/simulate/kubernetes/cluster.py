@@ -103,6 +103,7 @@ class SimulatedCluster:
         """The agent's settings that point it at this cluster."""
         settings = {
             "node_name": self._node.spec.name,
+            "pod_source": "api-server",
             "kube_api_url": f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}",
             "kube_token_file": str(self._token_file),
             "pod_resources_socket": str(self._socket_path),
