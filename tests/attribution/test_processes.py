@@ -40,7 +40,7 @@ class Node:
         (folder / "cgroup").write_text(cgroup)
         return folder
 
-    def look_up(self, *pids: int) -> dict[int, HostProcess]:
+    def look_up(self, *pids: int) -> Mapping[int, HostProcess]:
         return self.table.look_up(pids)
 
     def named(self, *pids: int) -> list[tuple[str, str]]:

@@ -1,8 +1,7 @@
-"""The node that the cluster's programs run in goes away whole, however its tests end. It takes a second: nothing
-of Kubernetes runs in it here."""
+"""The node that the cluster's programs run in goes away whole, however its tests end. Nothing of Kubernetes
+runs in it here."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.errors import CommandFailed
+from tests.e2e.kubernetes.leftovers import processes_in
 from tests.e2e.kubernetes.node import ADDRESS, Node, clear_up
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -20,6 +20,7 @@ STARTS_A_NODE = """\
 import signal, sys
 from pathlib import Path
 from tests.e2e.kubernetes.images import pause_program
+from tests.e2e.kubernetes.leftovers import processes_in
 from tests.e2e.kubernetes.node import Node
 node = Node(Path(sys.argv[1]))
 node.start(pause_program(), Path("/nowhere"))
@@ -41,17 +42,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def mounts() -> str:
     return Path("/proc/self/mountinfo").read_text()
-
-
-def members(pid_namespace: Path) -> set[int]:
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "ns" / "pid").readlink() == pid_namespace:
-                found.add(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return found
 
 
 def test_node_has_its_own_processes_addresses_and_folders(node: Node) -> None:
@@ -87,10 +77,10 @@ def test_stopping_ends_everything_and_leaves_logs_only(node: Node, tmp_path: Pat
     (tmp_path / "logs").mkdir()
     program = node.spawn(tmp_path / "logs" / "sleep.log", "sh", "-c", "sleep 1000 & exec sleep 1000")
     namespace = node.pid_namespace.readlink()
-    wait_until(lambda: len(members(namespace)) >= 3, "its processes have begun")
+    wait_until(lambda: len(processes_in(namespace)) >= 3, "its processes have begun")
     node.stop()
     program.reap()
-    assert members(namespace) == set()
+    assert processes_in(namespace) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "node.log"]
 
 
@@ -100,13 +90,15 @@ def test_node_dies_with_its_owner_and_is_cleared_up_later(
 ) -> None:
     command = [sys.executable, "-c", STARTS_A_NODE, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "started\n"
-        first = json.loads((tmp_path / "node.json").read_text())["pid"]
-        namespace = Path(f"/proc/{first}/ns/pid").readlink()
-        wait_until(lambda: len(members(namespace)) >= 3, "its processes have begun")
-        os.kill(owner.pid, signal_number)
-    wait_until(lambda: members(namespace) == set(), "everything in the node has ended")
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "started\n"
+            first = json.loads((tmp_path / "node.json").read_text())["pid"]
+            namespace = Path(f"/proc/{first}/ns/pid").readlink()
+            wait_until(lambda: len(processes_in(namespace)) >= 3, "its processes have begun")
+        finally:
+            owner.send_signal(signal_number)
+    wait_until(lambda: processes_in(namespace) == [], "everything in the node has ended")
     assert clear_up(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node.log"]
     assert not clear_up(tmp_path)

@@ -148,17 +148,18 @@ class Attributor:
     def _described(
         self, processes: tuple[Process, ...], pods: PodTable, jobs: Mapping[str, tuple[str, ...]]
     ) -> tuple[Process, ...]:
-        hosts = self._processes.look_up(process.pid for process in processes)
+        hosts = self._processes.look_up([process.pid for process in processes])
         self._note_processes(processes, len(hosts))
         owners = self._owners.owners(hosts, pods)
         described = []
         for process in processes:
+            name, user, owner = process.name, process.user, GONE
             host = hosts.get(process.pid)
-            owner = owners.get(process.pid, GONE)
+            if host is not None:
+                name, user, owner = host.name or name, host.user, owners[process.pid]
             if jobs:
                 owner = _with_job(owner, jobs.get(process.device or "", ()))
-            name, user = (process.name, process.user) if host is None else (host.name, host.user)
-            described.append(process.described(name=name or process.name, user=user, owner=owner))
+            described.append(process.described(name=name, user=user, owner=owner))
         return tuple(described)
 
     def _note_processes(self, processes: tuple[Process, ...], found: int) -> None:

@@ -100,18 +100,25 @@ def _beside_kubernetes(place: Place, user: str) -> tuple[OwnerKind, str]:
 
 
 class OwnerBook:
-    """Owners of processes that are known, kept until the process or the pods change."""
+    """Owners of processes that are known, kept until the processes or the pods change. Processes of one place
+    have one Owner: a node has thousands of processes, and few places."""
 
     def __init__(self) -> None:
         self._pods = NO_PODS
-        self._owners: dict[int, tuple[HostProcess, Owner]] = {}
+        self._hosts: Mapping[int, HostProcess] = {}
+        self._owners: dict[int, Owner] = {}
 
-    def owners(self, hosts: Mapping[int, HostProcess], pods: PodTable) -> dict[int, Owner]:
-        if pods is not self._pods:
-            self._pods, self._owners = pods, {}
-        kept: dict[int, tuple[HostProcess, Owner]] = {}
+    def owners(self, hosts: Mapping[int, HostProcess], pods: PodTable) -> Mapping[int, Owner]:
+        """By pid."""
+        if hosts is self._hosts and pods is self._pods:
+            return self._owners
+        by_place: dict[tuple[Place, str, UnattributedReason | None], Owner] = {}
+        owners: dict[int, Owner] = {}
         for pid, host in hosts.items():
-            entry = self._owners.get(pid)
-            kept[pid] = entry if entry is not None and entry[0] is host else (host, owner_of(host, pods))
-        self._owners = kept
-        return {pid: owner for pid, (_, owner) in kept.items()}
+            place = host.place, host.user, host.problem
+            owner = by_place.get(place)
+            if owner is None:
+                owner = by_place[place] = owner_of(host, pods)
+            owners[pid] = owner
+        self._hosts, self._pods, self._owners = hosts, pods, owners
+        return owners

@@ -7,7 +7,7 @@ pid that was given to another process is never taken for the old one.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,9 +39,11 @@ class HostProcess:
 
 @dataclass(slots=True)
 class _Known:
-    signature: _Signature
-    host: HostProcess
+    """`host` is None where /proc did not have it."""
+
+    host: HostProcess | None
     until: float  # looked at again then
+    signature: _Signature | None = None
 
 
 class ProcessTable:
@@ -50,41 +52,35 @@ class ProcessTable:
         self._passwd = passwd
         self._monotonic = monotonic
         self._known: dict[int, _Known] = {}
-        self._gone: dict[int, float] = {}  # pid -> looked for again then
+        self._hosts: dict[int, HostProcess] = {}
         self._users: dict[int, str] = {}
         self._users_read_from: tuple[int, int] | None = None
 
-    def look_up(self, pids: Iterable[int]) -> dict[int, HostProcess]:
-        """Those that `/proc` has. Others are forgotten."""
+    def look_up(self, pids: Iterable[int]) -> Mapping[int, HostProcess]:
+        """Those that `/proc` has; the same object until one of them changes. Others are forgotten."""
         self._read_users()
         now = self._monotonic()
-        known: dict[int, _Known] = {}
-        gone: dict[int, float] = {}
-        for pid in pids:
-            if pid in known or pid in gone:
-                continue
-            if self._gone.get(pid, now) > now:
-                gone[pid] = self._gone[pid]
-                continue
-            found = self._look_up(pid, now)
-            if found is None:
-                gone[pid] = now + _GONE_SECONDS
-            else:
-                known[pid] = found
-        self._known, self._gone = known, gone
-        return {pid: entry.host for pid, entry in known.items()}
+        before = self._known
+        self._known = {pid: self._look_up(pid, before.get(pid), now) for pid in dict.fromkeys(pids)}
+        hosts = {pid: known.host for pid, known in self._known.items() if known.host is not None}
+        if hosts != self._hosts:
+            self._hosts = hosts
+        return self._hosts
 
-    def _look_up(self, pid: int, now: float) -> _Known | None:
+    def _look_up(self, pid: int, known: _Known | None, now: float) -> _Known:
+        if known is not None and now >= known.until:
+            known = None
+        if known is not None and known.host is None:
+            return known
         path = f"{self._proc}/{pid}"
         try:
             status = os.stat(path)  # noqa: PTH116  thousands of them: a Path costs more than the call
         except OSError:
-            return None
+            return _Known(None, now + _GONE_SECONDS)
         signature = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-        known = self._known.get(pid)
-        if known is not None and known.signature == signature and now < known.until:
+        if known is not None and known.signature == signature:
             return known
-        return self._read(path, signature, known, now)
+        return self._read(path, signature, known, now) or _Known(None, now + _GONE_SECONDS)
 
     def _read(self, path: str, signature: _Signature, known: _Known | None, now: float) -> _Known | None:
         """All files through one descriptor of the folder: it stays that of this very process, even if the pid
@@ -95,8 +91,8 @@ class ProcessTable:
             return None
         try:
             start = _start_ticks(_text(folder, "stat", _FILE_BYTES))
-            if known is not None and known.host.start_ticks == start and now < known.until:
-                return _Known(signature, known.host, known.until)
+            if known is not None and known.host is not None and known.host.start_ticks == start:
+                return _Known(known.host, known.until, signature)
             name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
             place, problem = _place(folder)
         except (OSError, ValueError):  # it may end between two reads: that is no error
@@ -105,7 +101,7 @@ class ProcessTable:
             os.close(folder)
         host = HostProcess(start, name, self._users.get(uid, str(uid)), place, problem)
         until = now + _NOT_IN_A_POD_SECONDS if place.pod_uid is None else float("inf")
-        return _Known(signature, host, until)
+        return _Known(host, until, signature)
 
     def _read_users(self) -> None:
         """Names by uid, from the node's own list of users; read again when it changes."""

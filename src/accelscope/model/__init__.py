@@ -27,6 +27,7 @@ from accelscope.model.device import (
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
 from accelscope.model.process import Process, ProcessType
 from accelscope.model.reading import Reading, Rejection
+from accelscope.model.sink import SinkState
 from accelscope.model.snapshot import AgentState, ReaderState, Snapshot
 from accelscope.model.workload import (
     Allocation,
@@ -74,6 +75,7 @@ __all__ = [
     "Rejection",
     "RemappedRows",
     "Sensor",
+    "SinkState",
     "Snapshot",
     "Throttle",
     "Unattributed",

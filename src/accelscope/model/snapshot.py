@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from accelscope.model.counted import Counted
 from accelscope.model.device import Device, Vendor
 from accelscope.model.process import Process
+from accelscope.model.sink import SinkState
 from accelscope.model.workload import (
     Allocation,
     AttributionSourceState,
@@ -64,3 +65,4 @@ class Snapshot:
     pod_usages: tuple[PodUsage, ...] = ()
     unattributed: tuple[Unattributed, ...] = ()
     balances: tuple[DeviceBalance, ...] = ()
+    sinks: tuple[SinkState, ...] = ()  # as they were when the collection was made

@@ -194,9 +194,8 @@ class Program:
 
 
 def clear_up(folder: Path) -> bool:
-    """What a node left in this run folder, also one whose tests were killed: its processes, its files, and the
-    folders of the machine that it made to mount over. Logs stay. Whether there was
-    such a node."""
+    """Ends the node that was started in this run folder, also one whose tests were killed; removes its files
+    and the folders of the machine that it made to mount over. Logs stay. Whether there was such a node."""
     record = _read_record(folder)
     if record is None:
         return False
