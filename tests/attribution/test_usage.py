@@ -249,6 +249,8 @@ def test_idle_seconds_count_from_the_last_work() -> None:
     assert idle(ledger, GPU, [on_gpu(P1, use=0.5)], 150) == 0
     assert idle(ledger, GPU, [on_gpu(P1, use=0.0), on_gpu(P2, use=0.8)], 170) == 20
     assert idle(ledger, GPU, [on_gpu(USER)], 180) == 30
+    assert idle(ledger, GPU, [on_gpu(P1), on_gpu(P2, use=0.8)], 190) == 40  # no sample of it, but of others
+    assert idle(ledger, GPU, [on_gpu(P1, memory_bytes=1)], 200) == 0  # a driver that measures no processes
 
 
 def test_a_holder_whose_processes_nobody_sees_works_when_the_device_does() -> None:

@@ -135,6 +135,8 @@ def _is_active(use: DeviceUse, key: UsageKey) -> bool | None:
     if measured is not None and (did := measured.did_something) is not None:
         return did
     busy = use.device.utilization_ratio
+    if measured is not None and use.tells_of_processes:
+        return False  # the driver has samples of those that ran, and of this one it has none
     if measured is not None or use.hidden_user == key:
         return None if busy is None else busy > 0
     # No process of it is seen: it may be one that nobody could name, or of a driver that shows none.

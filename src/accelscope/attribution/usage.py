@@ -152,6 +152,12 @@ class DeviceUse:
         return any(reason in OPEN_REASONS for _, _, reason in self.others)
 
     @property
+    def tells_of_processes(self) -> bool:
+        """The driver measures what single processes do."""
+        everybody = (*self.pods.values(), *self.others.values())
+        return any(measured.did_something is not None for measured in everybody)
+
+    @property
     def all_processes_are_seen(self) -> bool:
         """So that a holder of whom none is seen uses nothing of it. An empty list says that only where the
         driver lists processes; NVIDIA's does unless it says that it did not."""
