@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.attribution import attribute
 from bench.bytecode import write_bytecode
 from bench.children import Workshop
 from bench.collection import collect
@@ -26,6 +27,7 @@ SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "collection": collect,
     "start": start,
     "growth": grow,
+    "attribution": attribute,
     "rendering": render,
     "vendors": read_each_vendor,
 }

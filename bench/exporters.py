@@ -7,8 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from bench.certificate import self_signed
+from accelscope.serve import Tls
+from accelscope.simulate import SimulatedNode
+from accelscope.simulate.kubernetes import SimulatedCluster
+from bench.certificate import SelfSigned, self_signed
 from bench.children import Child, Workshop, free_port, running
 from bench.contracts import Contract, Outcome
 from bench.nodes import CALL_COST_MICROSECONDS, DEVICES, make_node, usual_node, with_processes
@@ -17,6 +21,8 @@ from bench.tables import Table, mib, ms, times
 
 _SETTLE_SECONDS = 1.2  # for a collection that was due while the process was paused
 _NEW_PAGE_SECONDS = 0.3
+_PODS = 110  # as many as a kubelet runs by default
+_POD_BYTES = 20_000
 _MANY_PROCESSES = 128  # which makes a page of about 1,700 series
 
 
@@ -52,6 +58,7 @@ def compare(workshop: Workshop) -> Outcome:
     with usual_node(workshop.folder / "usual") as node, ExitStack() as started:
         settings = node.agent_settings()
         tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
+        cluster = started.enter_context(_cluster(node, workshop.folder / "cluster", certificate))
         large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES, shape="steady"))
 
         def agent_with(
@@ -63,6 +70,11 @@ def compare(workshop: Workshop) -> Outcome:
         subjects = [
             agent_with("agent", settings),
             agent_with("agent, TLS", {**settings, **tls}, certificate.trust),
+            agent_with(
+                f"agent, TLS, {_PODS} pods",
+                {**settings, **tls, **cluster.agent_settings()},
+                certificate.trust,
+            ),
             agent_with("agent, every 1 s", {**settings, "collection_interval": "1s"}),
             agent_with(f"agent, {_MANY_PROCESSES} processes", large.agent_settings()),
         ]
@@ -74,14 +86,15 @@ def compare(workshop: Workshop) -> Outcome:
         _measure(subjects, workshop)
         started.close()
         first = _first_scrapes(workshop, settings)
-    agent, with_tls, _, large_agent, *peers = subjects
+    agent, with_tls, with_pods, _, large_agent, *peers = subjects
     best = min(peer.p99() for peer in peers)
-    rss, p99 = with_tls.rss_bytes, large_agent.p99()
+    rss, p99 = with_pods.rss_bytes, large_agent.p99()
     return Outcome(
         [_table(subjects, first)],
         {
             Contract.MEMORY: (
-                f"{mib(rss)} MiB ({mib(agent.rss_bytes)} without TLS)",
+                f"{mib(rss)} MiB ({mib(with_tls.rss_bytes)} without Kubernetes, {mib(agent.rss_bytes)} also "
+                "without TLS)",
                 rss <= 32 * 2**20,
                 rss < 20 * 2**20,
             ),
@@ -92,6 +105,18 @@ def compare(workshop: Workshop) -> Outcome:
                 p99 <= best / 10,
             ),
         },
+    )
+
+
+def _cluster(node: SimulatedNode, folder: Path, certificate: SelfSigned) -> SimulatedCluster:
+    """One pod on each device, and others that the node runs beside."""
+    return SimulatedCluster(
+        node,
+        folder,
+        tls=Tls(str(certificate.file), str(certificate.key)),
+        ca_file=certificate.file,
+        pod_bytes=_POD_BYTES,
+        extra_pods=_PODS - len(node.pods),
     )
 
 
@@ -200,6 +225,8 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
         f"{sum(map(len, agent.fresh))} scrapes on new connections, {sum(map(len, agent.kept))} on kept ones "
         f"('none': the server closes them), gzip, in {len(agent.fresh)} rounds, while the other exporters "
         "are paused. Percentiles are the median of the rounds'. RSS is read afterwards.",
+        f"With {_PODS} pods: the agent watches pods of {_POD_BYTES // 1000} KB each at an API server, over "
+        "TLS, and asks the kubelet's socket in every collection; each device is held by one of the pods.",
         "The agent collects every 10 s, its default, where nothing else is said; nvitop-exporter every 1 s, "
         "its default. CPU per scrape is without what the process uses when nobody scrapes it.",
         f"Agent, first scrape of a new page, as Prometheus meets it: p50 {ms(statistics.median(first))} ms, "

@@ -1,17 +1,14 @@
 """How the cost of a collection grows with devices and with processes."""
 
-import statistics
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.attribution.processes import ProcessTable
-from accelscope.model import Process
+from accelscope.attribution.options import AttributionOptions
 from accelscope.simulate import SimulatedNode
+from bench.attribution import Passes, measure
 from bench.children import Workshop
 from bench.collection import Cost, cost_of_collection, describe_cost
 from bench.contracts import Contract, Outcome, Verdict
-from bench.nodes import DEVICES, PROCESSES_PER_DEVICE, make_node, with_processes
+from bench.nodes import DEVICES, PROCESSES_PER_DEVICE, make_node, read, with_processes
 from bench.tables import Table, times
 
 _COLUMNS = ("CPU ms", "wall ms", "series", "bytes", "RSS MiB")
@@ -19,14 +16,6 @@ _TOLERANCE = 1.25  # what a cost per unit may rise by noise alone
 _AS_GOOD_AS_FREE = 0.1  # of what a process costs in all
 _LEAST_COLLECTIONS = 8
 _UNCAPPED = {"max_process_series": "1000000"}
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """CPU seconds to find out the name and the user of one process."""
-
-    new: float
-    known: float
 
 
 def grow(workshop: Workshop) -> Outcome:
@@ -38,7 +27,7 @@ def grow(workshop: Workshop) -> Outcome:
     nodes = {count: _node(workshop, DEVICES, count) for count in steps}
     processes = {count: _cost(workshop, node, _UNCAPPED) for count, node in nodes.items()}
     capped = _cost(workshop, nodes[steps[-1]])
-    naming = _naming(nodes[steps[-1]])
+    attribution = _attribution(nodes[steps[-1]])
     by_device = Table("Growth with devices", ("devices", *_COLUMNS, "CPU per device, to 8's"))
     usual = devices[DEVICES].cpu / DEVICES
     for count, cost in devices.items():
@@ -52,8 +41,8 @@ def grow(workshop: Workshop) -> Outcome:
         before = count
     by_process.add(f"{steps[-1]}, usual cap", *describe_cost(capped), "")
     by_process.notes = (
-        f"Name and user from /proc: {1e6 * naming.new:.0f} us of CPU for a new process, "
-        f"{1e6 * naming.known:.0f} us for a known one.",
+        f"Attribution of it: {_each(attribution.first, attribution)} us of CPU for a new process, "
+        f"{_each(attribution.steady, attribution)} us for a known one.",
         f"{DEVICES} devices, no cap on process series but in the last row. Processes are idle, and known "
         "from earlier collections.",
     )
@@ -61,7 +50,7 @@ def grow(workshop: Workshop) -> Outcome:
         [by_device, by_process],
         {
             Contract.DEVICES: _device_verdict(devices),
-            Contract.PROCESSES: _process_verdict(processes, naming),
+            Contract.PROCESSES: _process_verdict(processes, attribution),
         },
     )
 
@@ -86,24 +75,22 @@ def _device_verdict(costs: dict[int, Cost]) -> Verdict:
     return f"{times(factor)} the cost per device at {high} beside {low}", linear, linear
 
 
-def _process_verdict(costs: dict[int, Cost], naming: Naming) -> Verdict:
+def _process_verdict(costs: dict[int, Cost], attribution: Passes) -> Verdict:
     low, *_, middle, high = costs
     each = _slope(costs, low, high)
     factor = each / _slope(costs, low, middle)
     measured = (
         f"{times(factor)} the cost per process at {high} beside {middle}; "
-        f"{1e6 * naming.known:.0f} of {1e6 * each:.0f} us to name a known one"
+        f"{_each(attribution.steady, attribution)} of {1e6 * each:.0f} us to attribute a known one"
     )
-    return measured, factor <= _TOLERANCE, naming.known <= _AS_GOOD_AS_FREE * each
+    known = attribution.steady / attribution.processes
+    return measured, factor <= _TOLERANCE, known <= _AS_GOOD_AS_FREE * each
 
 
-def _naming(node: SimulatedNode) -> Naming:
-    proc = Path(node.agent_settings()["proc_root"])
-    processes = [Process(pid=int(entry.name)) for entry in proc.iterdir() if entry.name.isdecimal()]
-    table = ProcessTable(proc, Path("/etc/passwd"))
-    taken = []
-    for _ in range(6):
-        started = time.process_time()
-        table.describe(processes)
-        taken.append((time.process_time() - started) / len(processes))
-    return Naming(new=taken[0], known=statistics.median(taken[1:]))
+def _attribution(node: SimulatedNode) -> Passes:
+    options = AttributionOptions(node=node.spec.name, proc=Path(node.agent_settings()["proc_root"]))
+    return measure(options, *read(node), rounds=3)
+
+
+def _each(seconds: float, passes: Passes) -> str:
+    return f"{1e6 * seconds / passes.processes:.1f}"

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import yaml
 
+from accelscope.agent.settings import AgentSettings
+from accelscope.model import Device, Process, Vendor
+from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node
 
 CALL_COST_MICROSECONDS = 20  # CPU time of every driver call: what makes a comparison mean something
@@ -53,15 +56,21 @@ def with_processes(devices: int, processes: int, *, shape: str = "idle") -> dict
 
 @contextlib.contextmanager
 def usual_node(folder: Path) -> Iterator[SimulatedNode]:
-    """Eight devices with four processes each. They really run, because nvitop looks them up in the machine's
-    own /proc and leaves out what is not there."""
+    """Eight devices, each with a pod of four processes. They really run, because nvitop looks them up in the
+    machine's own /proc and leaves out what is not there."""
     sleepers = [
         subprocess.Popen(["sleep", "1000000"], stdin=subprocess.DEVNULL)
         for _ in range(DEVICES * PROCESSES_PER_DEVICE)
     ]
     try:
         processes: list[dict[str, object]] = [
-            {"name": "worker", "device": number % DEVICES, "pid": sleeper.pid, "memory": "4GiB"}
+            {
+                "name": "worker",
+                "device": number % DEVICES,
+                "pid": sleeper.pid,
+                "memory": "4GiB",
+                "cgroup": {"kind": "pod", "namespace": "team", "pod": f"worker-{number % DEVICES}"},
+            }
             for number, sleeper in enumerate(sleepers)
         ]
         yield make_node(folder, describe(DEVICES, processes))
@@ -71,6 +80,10 @@ def usual_node(folder: Path) -> Iterator[SimulatedNode]:
             sleeper.wait()
 
 
-def settings_of(node: SimulatedNode, **more: str) -> dict[str, str]:
-    """The agent's settings for this node; the processes of the usual one are in the machine's /proc too."""
-    return {**node.agent_settings(), **more}
+def read(node: SimulatedNode) -> tuple[list[Device], list[Process]]:
+    """What the agent's own reader makes of the node."""
+    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
+    reader = open_reader(Vendor.NVIDIA, settings.reader_options)
+    readings = [reader.read(key) for key in reader.survey().keys]
+    reader.close()
+    return [r.device for r in readings], [process for r in readings for process in r.processes]

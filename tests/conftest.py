@@ -1,9 +1,23 @@
-"""What all tests share: where the captures of real machines are."""
+"""What all tests share: where captures and compiled parts are, and how many examples are tried."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples each time, however long a busy machine takes for one: what is red is red because of a
+# change. To look for more: make test ARGS="--hypothesis-profile=search tests/readers"
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("search", settings.get_profile("steady"), derandomize=False, max_examples=2000)
+settings.load_profile("steady")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -28,3 +42,11 @@ def captures() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no captures at {folder}; set ACCELSCOPE_CAPTURES to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where simulated nodes keep what they compile: it is compiled once for all tests."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler: simulated libraries and tools cannot be built")
+    return tmp_path_factory.mktemp("cache") / "accelscope"

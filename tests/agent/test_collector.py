@@ -1,11 +1,11 @@
 """The loop: a slow reader delays nobody, overdue calls are given up between collections, stop is prompt."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
@@ -16,21 +16,22 @@ from accelscope.readers.contract import Survey
 
 
 class OneDevice:
-    """A reader of one device that takes as long as `seconds` says, or waits for `gate`."""
+    """A reader of one device, which waits for `gate` if there is one."""
 
-    def __init__(self, vendor: Vendor, seconds: float = 0.0) -> None:
+    def __init__(self, vendor: Vendor) -> None:
         self.vendor = vendor
-        self.seconds = seconds
         self.gate: threading.Event | None = None
+        self.inside = threading.Event()
         self.reads = 0
 
     def survey(self) -> Survey:
         return Survey("script", ("0",))
 
     def read(self, key: str) -> Reading:
-        time.sleep(self.seconds)
-        if self.gate is not None:
-            self.gate.wait(20)
+        self.inside.set()
+        gate = self.gate
+        if gate is not None:
+            gate.wait(PATIENCE_SECONDS)
         self.reads += 1
         return Reading(Device(vendor=self.vendor, id=f"{self.vendor}:{key}", power_watts=float(self.reads)))
 
@@ -39,10 +40,12 @@ class OneDevice:
 
 
 class Loop:
-    def __init__(self, *readers: OneDevice, interval: float = 0.1, device_seconds: float = 5.0) -> None:
+    def __init__(
+        self, *readers: OneDevice, interval: float = 0.1, device_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         self.snapshots: list[Snapshot] = []
         self.changed = threading.Condition()
-        deadlines = Deadlines(5.0, device_seconds, 5.0)
+        deadlines = Deadlines(PATIENCE_SECONDS, device_seconds, PATIENCE_SECONDS)
         runners = [Runner(reader, deadlines=deadlines, changed=self.changed) for reader in readers]
         self.collector = Collector(
             runners,
@@ -54,12 +57,6 @@ class Loop:
             publish=self.snapshots.append,
         )
         self.thread = threading.Thread(target=self.collector.run, daemon=True)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < end, "it did not come to that"
-            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -74,49 +71,56 @@ def started() -> Iterator[Callable[..., Loop]]:
     yield start
     for loop in loops:
         loop.collector.stop()
-        loop.thread.join(5)
+        loop.thread.join(PATIENCE_SECONDS)
         assert not loop.thread.is_alive()
+
+
+def powers(loop: Loop) -> list[float]:
+    """Those of the first device, as one snapshot after the other showed them, each once."""
+    return list(dict.fromkeys(s.devices[0].power_watts or 0.0 for s in list(loop.snapshots) if s.devices))
 
 
 def test_snapshots_follow_each_other(started: Callable[..., Loop]) -> None:
     loop = started(OneDevice(Vendor.NVIDIA))
-    loop.until(lambda: len(loop.snapshots) >= 3)
-    powers = [s.devices[0].power_watts for s in loop.snapshots[:3]]
-    assert powers == [1.0, 2.0, 3.0]
+    wait_until(lambda: len(powers(loop)) >= 3)
+    assert powers(loop) == sorted(powers(loop))
     assert [s.agent.collections for s in loop.snapshots[:3]] == [1, 2, 3]
     assert (loop.snapshots[0].agent.memory_bytes or 0) > 1_000_000
 
 
 def test_a_slow_reader_delays_nobody_and_keeps_its_last_reading(started: Callable[..., Loop]) -> None:
-    fast, slow = OneDevice(Vendor.NVIDIA), OneDevice(Vendor.AMD, seconds=0.5)
+    fast, slow = OneDevice(Vendor.NVIDIA), OneDevice(Vendor.AMD)
     loop = started(fast, slow)
-    loop.until(lambda: slow.reads >= 2)
-    assert fast.reads > slow.reads * 2
-    with_slow = [s for s in loop.snapshots if len(s.devices) == 2]
-    assert all(not device.stale for s in with_slow for device in s.devices)
+    wait_until(lambda: any(len(s.devices) == 2 for s in list(loop.snapshots)))
+    slow.gate = threading.Event()
+    before = fast.reads
+    wait_until(lambda: fast.reads > before + 5)
+    assert [device.stale for device in loop.snapshots[-1].devices] == [False, False]
+    reads = slow.reads
+    slow.gate.set()
+    wait_until(lambda: slow.reads > reads)
 
 
 def test_a_hung_call_is_given_up_between_collections(started: Callable[..., Loop]) -> None:
     fine, hung = OneDevice(Vendor.NVIDIA), OneDevice(Vendor.AMD)
     hung.gate = threading.Event()
     loop = started(fine, hung, device_seconds=0.3)
-    loop.until(lambda: any(s.readers[1].abandoned_calls for s in loop.snapshots))
+    wait_until(lambda: any(s.readers[1].abandoned_calls for s in list(loop.snapshots)))
     before = fine.reads
-    loop.until(lambda: fine.reads > before + 3)
-    assert [d.stale for d in loop.snapshots[-1].devices] == [False, True]
+    wait_until(lambda: fine.reads > before + 3)
+    wait_until(lambda: [d.stale for d in loop.snapshots[-1].devices] == [False, True])
     hung.gate.set()
-    loop.until(lambda: not any(d.stale for d in loop.snapshots[-1].devices))
+    wait_until(lambda: not any(d.stale for d in loop.snapshots[-1].devices))
 
 
 def test_stop_does_not_wait_for_a_hung_call(started: Callable[..., Loop]) -> None:
     hung = OneDevice(Vendor.NVIDIA)
     hung.gate = threading.Event()
-    loop = started(hung, interval=5.0)
-    loop.until(loop.thread.is_alive)
-    began = time.monotonic()
+    loop = started(hung, interval=2 * PATIENCE_SECONDS)
+    wait_until(hung.inside.is_set)
     loop.collector.stop()
-    loop.thread.join(5)
-    assert time.monotonic() - began < 2
+    loop.thread.join(PATIENCE_SECONDS / 2)
+    assert not loop.thread.is_alive()
     hung.gate.set()
 
 
@@ -142,5 +146,5 @@ def test_the_loop_outlives_a_fault_of_its_own(
             raise ValueError("not foreseen")
 
     loop.collector._publish = publish
-    loop.until(lambda: len(published) >= 3)
+    wait_until(lambda: len(published) >= 3)
     assert "not foreseen" in caplog.text

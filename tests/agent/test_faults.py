@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import PATIENCE_SECONDS, AgentProcess, wait_until
+from tests.e2e.agent_process import AgentProcess
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Device, HealthState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.test_faults import SETTINGS, Broken
-from tests.e2e.agent_process import AgentProcess, wait_until
+from tests.agent.test_faults import IMPATIENT, Broken
+from tests.waiting import wait_until
 
 from accelscope.model import Snapshot, Vendor
 from accelscope.simulate.faults import Fault, FaultKind
@@ -13,8 +13,8 @@ from accelscope.simulate.faults import Fault, FaultKind
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Iterator[Broken]:
-    with Broken(tmp_path, name="mixed") as running:
-        running.until(lambda s: fresh(s) == set(Vendor), "all four vendors answer")
+    with Broken(tmp_path, IMPATIENT, name="mixed") as running:
+        running.until_fresh("all four vendors answer")
         yield running
 
 
@@ -37,8 +37,10 @@ def shown(page: str) -> set[Vendor]:
     return {vendor for vendor in Vendor if f'accelerator_power_watts{{vendor="{vendor}"' in page}
 
 
-def test_one_page_in_one_vocabulary(mixed: Broken) -> None:
-    page = mixed.page()
+def test_one_page_in_one_vocabulary(tmp_path: Path) -> None:
+    with Broken(tmp_path, name="mixed") as running:
+        running.until_fresh("all four vendors answer")
+        page = running.page()
     for family in ("accelerator_info", "accelerator_power_watts", "accelerator_temperature_celsius"):
         for vendor in Vendor:
             assert f'{family}{{vendor="{vendor}"' in page
@@ -66,23 +68,21 @@ def test_one_vendor_hangs_and_the_other_three_stay_fresh(
         lambda s: others <= fresh(s) and all(newest(s, other) > newest(before, other) for other in others),
         "the others are read again and again",
     )
-    assert mixed.ready() == 200
+    mixed.until_ready(200)
     assert mixed.agent.get("/healthz", guarded=False).status == 200
     expected = others if goes_stale else set(Vendor)
     wait_until(lambda: shown(mixed.page()) == expected, f"the page shows {sorted(expected)}")
     if not goes_stale:
         mixed.until(lambda s: vendor in fresh(s), f"{vendor} stays fresh")
     mixed.clear()
-    mixed.until(lambda s: fresh(s) == set(Vendor), f"{vendor} is back")
+    mixed.until_fresh(f"{vendor} is back")
 
 
 @pytest.mark.parametrize(
     ("vendor", "told"), [(Vendor.AMD, "throttles"), (Vendor.FURIOSA, "memory_used_bytes")]
 )
 def test_a_tool_that_hangs_takes_along_what_only_it_tells(tmp_path: Path, vendor: Vendor, told: str) -> None:
-    running = Broken(tmp_path, name="mixed")
-    settings = {**running.node.agent_settings(), **SETTINGS, "tool_interval": "1s"}
-    running.agent = AgentProcess(settings, tmp_path / "agent")
+    running = Broken(tmp_path, {**IMPATIENT, "tool_interval": "1s"}, name="mixed")
 
     def tells(snapshot: Snapshot) -> bool:
         return any(getattr(device, told) for device in snapshot.devices if device.vendor is vendor)
@@ -106,4 +106,4 @@ def test_one_device_whose_files_hang_goes_stale_alone(mixed: Broken, vendor: Ven
     )
     mixed.until(lambda s: set(Vendor) - {vendor} <= fresh(s), "the other vendors stay fresh")
     mixed.clear()
-    mixed.until(lambda s: fresh(s) == set(Vendor), "it is back")
+    mixed.until_fresh("it is back")

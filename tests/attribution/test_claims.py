@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.agent_process import wait_until
+from tests.waiting import wait_until
 
 from accelscope.attribution.allocations import allocations
 from accelscope.attribution.device_ids import DeviceIndex

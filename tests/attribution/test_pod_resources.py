@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.attribution.pod_resources import (
@@ -240,7 +240,6 @@ def test_random_bytes_raise_nothing_but_the_error(message: bytes) -> None:
         decode(message)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_a_damaged_message_raises_nothing_but_the_error(messages: dict[str, ModuleType], data: Any) -> None:
     whole = bytearray(data.draw(responses(messages["v1"])).SerializeToString())
@@ -293,7 +292,6 @@ def responses(v1: Any) -> st.SearchStrategy[Any]:
     return st.builds(v1.ListPodResourcesResponse, pod_resources=st.lists(pods, max_size=3))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_wire_and_json_form_say_the_same(messages: dict[str, ModuleType], data: Any) -> None:
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - for this test only
@@ -302,7 +300,6 @@ def test_wire_and_json_form_say_the_same(messages: dict[str, ModuleType], data: 
     assert decode(response.SerializeToString()) == decode_json(MessageToDict(response))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_nothing_held_is_lost(messages: dict[str, ModuleType], data: Any) -> None:
     response = data.draw(responses(messages["v1"]))

@@ -13,7 +13,7 @@ from accelscope.parsing.registry import sources
 from accelscope.readers.contract import Paths, ReaderOptions
 
 
-def options(folder: Path, script: str = "", *, seconds: float = 5.0) -> ReaderOptions:
+def options(folder: Path, script: str = "", *, seconds: float = 60.0) -> ReaderOptions:
     tool = folder / "bin/nvidia-smi"
     for name in ("bin", "proc", "sys", "dev"):
         (folder / name).mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ def test_a_node_without_anything_gives_nothing(tmp_path: Path) -> None:
 
 def test_a_command_that_hangs_costs_itself_and_a_tool_that_always_hangs_is_given_up(tmp_path: Path) -> None:
     script = "case $1 in ok) echo fine;; *) sleep 60;; esac"
-    found = gather([plan("ok", "a", "b", "c", "d")], options(tmp_path, script, seconds=0.2))
+    found = gather([plan("ok", "a", "b", "c", "d")], options(tmp_path, script, seconds=1.0))
     reasons = [None if one.error is None else one.error[0] for one in found]
     assert reasons == [None, "tool_timeout", "tool_timeout", "skipped", "skipped"]
 
@@ -138,7 +138,7 @@ def test_a_file_that_does_not_answer_costs_what_comes_after_it(tmp_path: Path) -
     os.mkfifo(card / "b")
     (card / "c").write_text("2\n")
     tree = Tree("t", "sys", ("card*",), ("a", "b", "c"))
-    [one] = gather([plan(trees=(tree,))], given, tree_seconds=0.3)
+    [one] = gather([plan(trees=(tree,))], given, tree_seconds=1.0)
     assert one.error
     assert one.error[0] == "read_timeout"
     assert one.text == "=== /sys/card0/a\n1\n"

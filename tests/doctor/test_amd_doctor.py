@@ -1,6 +1,6 @@
 """What doctor says where AMD GPUs are, or should be."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -180,7 +180,10 @@ def test_a_tool_that_does_not_answer(
     node: "NodeFolder", lines: str, severity: Severity, word: str | None
 ) -> None:
     card(node)
-    settings = {"amd_smi_path": script(node, "amd-smi", lines), "reader_timeout": "1s"}
+    settings = {
+        "amd_smi_path": script(node, "amd-smi", lines),
+        "reader_timeout": "1s" if "sleep" in lines else "30s",
+    }
     found = only(tools.amd_smi(node.subject(settings)))
     assert found.severity is severity, found
     assert (word is None) == (found.advice is None)
@@ -224,9 +227,12 @@ def test_what_the_reader_says_of_health_has_advice(node: "NodeFolder", health: s
     assert word in advice(health, node.subject())
 
 
-def examined(node: SimulatedNode, root: Path) -> dict[str, Finding]:
-    given = {**node.agent_settings(), "readers": "amd", "reader_timeout": "2s", "device_timeout": "0.5s"}
-    loaded = load(AgentSettings, given, {})
+PATIENT = {"reader_timeout": "30s", "device_timeout": "10s"}
+IMPATIENT = {"reader_timeout": "3s", "device_timeout": "1s"}  # where something hangs
+
+
+def examined(node: SimulatedNode, root: Path, timeouts: Mapping[str, str] = PATIENT) -> dict[str, Finding]:
+    loaded = load(AgentSettings, {**node.agent_settings(), "readers": "amd", **timeouts}, {})
     report = examine(Subject(loaded=loaded, environ={}, root=root), (vendor_area(Vendor.AMD),))
     return {finding.name: finding for _, finding in report.findings}
 
@@ -253,7 +259,7 @@ def test_a_sick_node_names_each_trouble(tmp_path: Path) -> None:
             Fault(kind=FaultKind.VANISHED, device=4),
         ]
     )
-    found = examined(node, tmp_path)
+    found = examined(node, tmp_path, IMPATIENT)
     node.set_faults(())
     troubled = {name for name, f in found.items() if f.severity is Severity.ERROR}
     assert troubled == {"device 1", "device 2", "device 3"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.agent.pages import Pages
+from accelscope.doctor import port as port_area
 from accelscope.doctor.finding import Finding
 from accelscope.doctor.port import port
 from accelscope.metrics.exposition import Exposition
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from tests.doctor.conftest import NodeFolder
 
 Answer = Callable[[bytes], bytes]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens answers, if the machine is busy, later."""
+    monkeypatch.setattr(port_area, "_ANSWER_SECONDS", 60.0)
 
 
 def look(node: "NodeFolder", number: int, host: str = "127.0.0.1") -> Finding:
@@ -47,7 +54,7 @@ def listening(answer: Answer) -> Iterator[int]:
                 except OSError:
                     return
                 with client:
-                    client.settimeout(5)
+                    client.settimeout(60)
                     try:
                         client.sendall(answer(client.recv(4096)))
                     except OSError:
@@ -57,7 +64,7 @@ def listening(answer: Answer) -> Iterator[int]:
         thread.start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
 
 
 def page(body: str) -> Answer:

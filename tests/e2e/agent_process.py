@@ -6,33 +6,24 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
 from accelscope.model import Snapshot, Vendor
 from accelscope.model.wire import read_snapshot
 
-PATIENCE_SECONDS = 60.0  # generous: a busy machine must not decide a test
 # Where nothing hangs, nothing is given up, however busy the machine is.
 PATIENT = {"device_timeout": "30s", "reader_timeout": "60s"}
-_POLL_SECONDS = 0.05
 
 
 class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:g} s in vain: {what}")
-        time.sleep(_POLL_SECONDS)
 
 
 class AgentProcess:

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes.cache import to_stderr
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.errors import ClusterError
+from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 

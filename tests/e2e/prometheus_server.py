@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 import yaml
-from tests.e2e.agent_process import PATIENCE_SECONDS, wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 SCRAPE_INTERVAL_SECONDS = 0.5
 
@@ -80,6 +80,21 @@ class PrometheusServer:
     def holds(self, expression: str, value: float) -> bool:
         found = self.value(expression)
         return found is not None and math.isclose(found, value)
+
+    def until_holds(self, expression: str, value: float) -> None:
+        """On a busy machine a scrape may fail now and then: the next one counts as well."""
+        wait_until(lambda: self.holds(expression, value), f"{expression} is {value:g}")
+
+    def series(self, expression: str, count: int) -> list[Series]:
+        """The series, once there are as many."""
+        found: list[Series] = []
+
+        def complete() -> bool:
+            found[:] = self.query(expression)
+            return len(found) == count
+
+        wait_until(complete, f"{expression} has {count} series")
+        return found
 
     def targets(self) -> Mapping[str, Mapping[str, Any]]:
         """Job -> what Prometheus knows of its target: health, lastError ..."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.node import NAME
+from tests.waiting import wait_until
 
 from accelscope.attribution.pod_resources import PodResourcesClient
 from accelscope.kube.client import Client

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.leftovers import processes_in
 from tests.e2e.kubernetes.node import ADDRESS, Node, clear_up
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STARTS_A_NODE = """\

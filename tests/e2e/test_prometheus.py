@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.e2e.agent_process import AgentProcess, wait_until
+from tests.e2e.agent_process import AgentProcess
 from tests.e2e.certificates import Certificates, make_certificates
 from tests.e2e.prometheus_server import PrometheusServer, Series
+from tests.waiting import wait_until
 
 from accelscope.model import Device, Snapshot
 from accelscope.simulate import SimulatedNode
@@ -71,9 +72,8 @@ def scrape_config(
 
 @pytest.mark.parametrize("job", ["plain", "token", "certificate"])
 def test_it_is_scraped(scraped: Scraped, job: str) -> None:
-    prometheus = scraped.prometheus
-    assert prometheus.holds(f'up{{job="{job}"}}', 1), prometheus.targets()[job]["lastError"]
-    assert prometheus.value(f'count(accelerator_up{{job="{job}"}} == 1)') == 8
+    scraped.prometheus.until_holds(f'up{{job="{job}"}}', 1)
+    scraped.prometheus.until_holds(f'count(accelerator_up{{job="{job}"}} == 1)', 8)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_it_is_scraped(scraped: Scraped, job: str) -> None:
 )
 def test_it_is_refused(scraped: Scraped, job: str, error: str) -> None:
     prometheus = scraped.prometheus
-    assert prometheus.holds(f'up{{job="{job}"}}', 0)
-    assert error in prometheus.targets()[job]["lastError"]
+    prometheus.until_holds(f'up{{job="{job}"}}', 0)
+    wait_until(lambda: error in prometheus.targets()[job]["lastError"], f"it is told {error}")
     assert prometheus.query(f'{{__name__=~"accel.*", job="{job}"}}') == []
 
 
@@ -115,12 +115,12 @@ def test_values_in_prometheus_are_those_of_the_snapshot(
 ) -> None:
     expected = {d.id: float(v) for d in scraped.snapshot.devices if (v := value(d)) is not None}
     assert len(expected) == 8
-    assert by_device(scraped.prometheus.query(f'{family}{{job="{job}"}}')) == expected
+    assert by_device(scraped.prometheus.series(f'{family}{{job="{job}"}}', 8)) == expected
 
 
 def test_processes_in_prometheus_are_those_of_the_snapshot(scraped: Scraped) -> None:
     processes = scraped.snapshot.processes
-    found = scraped.prometheus.query('accelerator_process_memory_bytes{job="plain"}')
+    found = scraped.prometheus.series('accelerator_process_memory_bytes{job="plain"}', 32)
     assert len(processes) == 32
     assert {(s.labels["device"], s.labels["pid"], s.labels["name"]): s.value for s in found} == {
         (p.device, str(p.pid), p.name): p.memory_bytes for p in processes
@@ -129,7 +129,7 @@ def test_processes_in_prometheus_are_those_of_the_snapshot(scraped: Scraped) -> 
 
 def test_a_sum_over_devices_counts_each_byte_once(scraped: Scraped) -> None:
     used = sum(d.memory_used_bytes or 0 for d in scraped.snapshot.devices)
-    assert scraped.prometheus.value('sum(accelerator_memory_used_bytes{job="plain"})') == used
+    scraped.prometheus.until_holds('sum(accelerator_memory_used_bytes{job="plain"})', used)
 
 
 def test_prometheus_is_answered_in_openmetrics(scraped: Scraped) -> None:
@@ -145,11 +145,11 @@ def test_no_sample_is_lost_on_the_way(scraped: Scraped) -> None:
     lines = scraped.agent.get("/metrics").body.decode().splitlines()
     page = sum(1 for line in lines if not line.startswith("#"))
     for count in ("scrape_samples_scraped", "scrape_samples_post_metric_relabeling"):
-        assert scraped.prometheus.holds(f'{count}{{job="plain"}}', page), count
+        scraped.prometheus.until_holds(f'{count}{{job="plain"}}', page)
 
 
 def test_a_stopped_agent_is_down(scraped: Scraped) -> None:
     """Last, since it stops the agent."""
     scraped.agent.stop()
-    wait_until(lambda: scraped.prometheus.holds('up{job="plain"}', 0), "the target is down")
-    assert scraped.prometheus.holds('up{job="token"}', 1)
+    scraped.prometheus.until_holds('up{job="plain"}', 0)
+    scraped.prometheus.until_holds('up{job="token"}', 1)

@@ -8,7 +8,18 @@ function imports when it needs it does not show here.
 import subprocess
 import sys
 
-PACKAGES = ["agent", "attribution", "config", "kube", "metrics", "model", "parsing", "readers", "serve"]
+PACKAGES = [
+    "agent",
+    "attribution",
+    "config",
+    "kube",
+    "metrics",
+    "model",
+    "parsing",
+    "readers",
+    "serve",
+    "sinks",
+]
 
 # Each brings megabytes, or a second way of doing what the agent does already.
 BANNED = {

@@ -84,6 +84,10 @@ def test_python_without_venv_names_the_package(machine: Path) -> None:
         ("prometheus", "prometheus"),
         ("promtool", "prometheus"),
         ("node-exporter", "prometheus-node-exporter"),
+        (
+            "cluster",
+            "buildah containerd containernetworking-plugins debootstrap etcd-server iproute2 runc util-linux",
+        ),
     ],
 )
 def test_needed_command_that_is_missing_ends_the_run(machine: Path, need: str, packages: str) -> None:

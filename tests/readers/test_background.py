@@ -1,26 +1,19 @@
 """A slow source beside the collections: asked without waiting, dropped when too old."""
 
 import threading
-import time
-from collections.abc import Callable
+
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.readers.background import Background, Latest
 from accelscope.readers.contract import ReaderError
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_asking_never_waits() -> None:
     gate = threading.Event()
-    slow = Background(lambda: gate.wait(20), 60.0, name="slow")
+    slow = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
     assert slow.latest() == Latest()
     gate.set()
-    until(lambda: slow.latest().value is True)
+    wait_until(lambda: slow.latest().value is True)
     slow.close()
 
 
@@ -41,7 +34,7 @@ def test_a_failed_run_is_told_once_and_keeps_the_last_answer() -> None:
         reasons.extend(latest.failures)
         return latest.value == 3
 
-    until(third)
+    wait_until(third)
     assert reasons == ["tool_timeout"]
     background.close()
 
@@ -52,11 +45,11 @@ def test_an_old_answer_is_no_answer() -> None:
 
     def source() -> int:
         if now[0] > 0:
-            stopped.wait(20)
+            stopped.wait(PATIENCE_SECONDS)
         return 1
 
     background = Background(source, 10.0, name="old", monotonic=lambda: now[0])
-    until(lambda: background.latest().value == 1)
+    wait_until(lambda: background.latest().value == 1)
     now[0] = 29.0
     assert background.latest() == Latest(1, 29.0)
     now[0] = 31.0

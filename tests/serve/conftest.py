@@ -3,14 +3,21 @@
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.serve import Handler, Response, Route, Server
 from accelscope.serve import loop as serve_loop
 
-PATIENCE_SECONDS = 10.0
+
+def put(path: Path, content: str) -> None:
+    """As careful programs write a file: nobody sees half of it."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(content)
+    new.replace(path)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from queue import Queue
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.serve import Deferred, Limits, Request, Response, Route, ServeError, Server
 
@@ -23,7 +25,7 @@ BIG = b"0123456789abcdef" * 65536  # 1 MiB
 
 def test_the_standard_library_agrees(serve: "Serve") -> None:
     host, port = serve({"/metrics": lambda _: Response({"identity": BIG})}).address
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_SECONDS)
     for _ in range(3):
         connection.request("GET", "/metrics?x=1")
         response = connection.getresponse()
@@ -187,19 +189,21 @@ def test_an_answer_that_does_not_come_is_503(serve: "Serve", connect: "Connect")
 def test_a_client_that_leaves_while_its_answer_is_made_costs_nothing(
     serve: "Serve", connect: "Connect"
 ) -> None:
-    asked: list[Deferred] = []
+    asked: Queue[Deferred] = Queue()
 
     def handler(request: Request) -> Response | Deferred:
         if request.query:
             return Response.text(200, "ok")
-        asked.append(Deferred())
-        return asked[-1]
+        deferred = Deferred()
+        asked.put(deferred)
+        return deferred
 
     server = serve({"/": handler})
     leaver = connect(server).send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    deferred = asked.get(timeout=PATIENCE_SECONDS)
     assert connect(server).get("/?now").status == 200
     leaver.sock.close()
-    asked[0].complete(Response({"identity": BIG}))
+    deferred.complete(Response({"identity": BIG}))
     assert connect(server).get("/?now").status == 200
 
 

@@ -1,12 +1,13 @@
 """Guarded routes need a token from the file; the file may change."""
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.serve.conftest import put
+from tests.waiting import wait_until
 
 from accelscope.serve import ServeError, Server, TokenFile
 
@@ -64,10 +65,7 @@ def test_probes_need_no_token(serve: "Serve", connect: "Connect", token_file: Pa
 
 
 def _becomes(client: "Client", token: str, status: int) -> None:
-    deadline = time.monotonic() + 10
-    while client.get("/metrics", f"Authorization: Bearer {token}").status != status:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: client.get("/metrics", f"Authorization: Bearer {token}").status == status)
 
 
 @pytest.mark.usefixtures("quick_refresh")
@@ -76,22 +74,25 @@ def test_tokens_change_while_running(
 ) -> None:
     caplog.set_level(logging.INFO)
     client = connect(serve(auth=TokenFile(token_file)))
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records]
+
     _becomes(client, "old-secret", 200)
-    token_file.write_text("new-secret\nnext-secret\n")
+    put(token_file, "new-secret\nnext-secret\n")
     _becomes(client, "next-secret", 200)
     _becomes(client, "old-secret", 401)
 
-    token_file.write_text("\n")
-    time.sleep(0.2)
-    _becomes(client, "next-secret", 200)
+    put(token_file, "\n")
+    wait_until(lambda: len(said()) == 2)
+    assert client.get("/metrics", "Authorization: Bearer next-secret").status == 200
     token_file.unlink()
-    time.sleep(0.2)
-    _becomes(client, "next-secret", 200)
-    token_file.write_text("last-secret")
+    wait_until(lambda: len(said()) == 3)
+    assert client.get("/metrics", "Authorization: Bearer next-secret").status == 200
+    put(token_file, "last-secret")
     _becomes(client, "last-secret", 200)
 
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
+    assert said() == [
         "tokens re-read",
         f"the token file cannot be used, the old tokens stay: token file {token_file}: holds no token",
         f"the token file cannot be used, the old tokens stay: token file {token_file}: "

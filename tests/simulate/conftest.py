@@ -1,7 +1,6 @@
 """Simulated nodes for tests, and the official binding pointed at one of them."""
 
 import ctypes
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -15,14 +14,6 @@ from accelscope.simulate import SimulatedNode, load_node, read_node
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]
-
-
-@pytest.fixture(scope="session")
-def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled parts are made once for all tests."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler: the simulated library cannot be built")
-    return tmp_path_factory.mktemp("cache") / "accelscope"
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def build(folder: Path, cache: Path, node: str, at: float = 60.0) -> SimulatedNo
 
 def say(node: SimulatedNode, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     place = node.agent_settings()[f"{tool}_path"]
-    return subprocess.run([place, *arguments], capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run([place, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
 def device(node: SimulatedNode, slot: int) -> Path:

@@ -25,7 +25,7 @@ def run(node: SimulatedNode, *arguments: str, libraries: bool = True) -> subproc
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         env=environment,
     )
 

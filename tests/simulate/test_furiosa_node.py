@@ -39,7 +39,7 @@ CTL_VERSIONS = [version for version in CtlVersion if version is not CtlVersion.N
 
 def run(node: SimulatedNode, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [node.folder / "bin" / tool, *arguments], check=False, capture_output=True, text=True, timeout=30
+        [node.folder / "bin" / tool, *arguments], check=False, capture_output=True, text=True, timeout=60
     )
 
 

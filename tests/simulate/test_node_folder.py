@@ -85,5 +85,5 @@ def test_a_read_blocks_until_the_file_can_be_read_or_is_gone(
     reader.join(0.2)
     assert reader.is_alive()
     (Tree(tmp_path, ("sys", "proc")) if afresh else tree).bring_to(then)
-    reader.join(20)
+    reader.join(60)
     assert results == [got]

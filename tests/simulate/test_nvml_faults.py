@@ -14,7 +14,7 @@ from accelscope.simulate.nvidia.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]
-LONG = 20.0  # seconds after which something that should have come back is taken for hung
+LONG = 60.0  # seconds after which something that should have come back is taken for hung
 SHORT = 0.15  # long enough for a call that is not hung to come back
 
 NODE = """
@@ -139,7 +139,7 @@ def test_loss_is_told_to_who_waits_for_events(node: SimulatedNode, open_nvml: Op
         handle = nvml.nvmlDeviceGetHandleByIndex(5)
         events = nvml.nvmlEventSetCreate()
         nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-        waiting = Background(nvml.nvmlEventSetWait_v2, events, 10_000)
+        waiting = Background(nvml.nvmlEventSetWait_v2, events, 60_000)
         assert waiting.blocked()
         node.set_faults(device_fault(FaultKind.LOST, 5))
         assert waiting.finished().eventData == 79

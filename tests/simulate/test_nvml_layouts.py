@@ -75,7 +75,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> dic
     )
     program = folder / "layouts"
     subprocess.run(["cc", "-I", str(LIBRARY.folder), "-o", str(program), str(source)], check=True, timeout=60)
-    output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=10).stdout
+    output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
     return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import IO
 
 import pytest
 import yaml
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.cli import simulate
 from accelscope.simulate import load_node, ready_made
@@ -157,7 +157,7 @@ def running(*words: object) -> Iterator[IO[str]]:
             yield process.stdout
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
@@ -165,14 +165,10 @@ def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
     with running("nvidia-mig", folder, "--period", "0.05") as output:
         assert any(line.startswith("moving") for line in output)
         state = folder / "state/nvml"
-        before, deadline = state.read_text(), time.monotonic() + 20
-        while state.read_text() == before:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        before = state.read_text()
+        wait_until(lambda: state.read_text() != before, "the node moves")
         assert command("fault", folder, "lost", "--device", 2) == 0
-        while "gpu2.fault=lost\n" not in state.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: "gpu2.fault=lost\n" in state.read_text(), "the fault is taken up")
         assert command("build", "nvidia-mig", folder) == 1  # not while it runs
 
 
@@ -188,7 +184,7 @@ def test_run_serves_the_cluster_of_a_node_with_pods(tmp_path: Path) -> None:
         request = urllib.request.Request(
             f"{settings['kubeApiUrl']}/api/v1/pods", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             pods = json.load(answer)["items"]
     assert {pod["metadata"]["namespace"] for pod in pods} > {"inference", "research", "vision"}
     assert not Path(settings["podResourcesSocket"]).exists()

@@ -78,7 +78,7 @@ def counters(gpu: GpuReading) -> list[int]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(times=st.tuples(TIMES, TIMES))
 def test_counters_never_run_backwards(spec: NodeSpec, times: tuple[float, float]) -> None:
     for before, after in zip(readings(spec, min(times)), readings(spec, max(times)), strict=True):
@@ -97,7 +97,7 @@ def test_energy_is_the_power_shown_over_time() -> None:
         )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(at=TIMES)
 def test_readings_are_possible(at: float) -> None:
     for spec in SPECS:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import (
     CompileError,
@@ -110,29 +111,22 @@ def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) 
     before = state.read_text()
     mover.start()
     try:
-        _until(lambda: state.read_text() != before)
+        wait_until(lambda: state.read_text() != before)
         other = SimulatedNode.open(node.folder)
         assert other.is_running()
         with pytest.raises(NodeRunning):
             other.run(threading.Event())
         (node.folder / "faults.yaml").write_text("- {kind: lost, device: 6}\n")
-        _until(lambda: "gpu6.fault=lost\n" in state.read_text())
+        wait_until(lambda: "gpu6.fault=lost\n" in state.read_text())
         (node.folder / "faults.yaml").write_text("- {kind: nonsense}\n")
         time.sleep(0.1)
         assert "gpu6.fault=lost\n" in state.read_text()  # a bad file leaves the old faults in force
         other.write_faults([])
-        _until(lambda: "gpu6.fault=lost\n" not in state.read_text())
+        wait_until(lambda: "gpu6.fault=lost\n" not in state.read_text())
     finally:
         stop.set()
-        mover.join(20)
+        mover.join(PATIENCE_SECONDS)
     assert not other.is_running()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_node_can_be_opened_again_with_its_time_and_faults(make_node: MakeNode) -> None:

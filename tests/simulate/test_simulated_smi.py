@@ -20,7 +20,7 @@ MakeNode = Callable[..., SimulatedNode]
 MIB = 1 << 20
 
 
-def smi(node: SimulatedNode, *arguments: str, timeout: float = 20) -> subprocess.CompletedProcess[bytes]:
+def smi(node: SimulatedNode, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
     tool = node.agent_settings()["nvidia_smi_path"]
     return subprocess.run([tool, *arguments], capture_output=True, check=False, timeout=timeout)
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
@@ -13,15 +14,20 @@ from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
 from accelscope.agent.runner import Runner
 from accelscope.agent.settings import AgentSettings
+from accelscope.agent.sinks import make_sinks
 from accelscope.attribution.attributor import Attributor
-from accelscope.config import Change, Loaded, Reloader
+from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import Vendor
+from accelscope.model import SinkState, Snapshot, Vendor
 from accelscope.readers.registry import open_reader
 from accelscope.readers.tool import end_running_tools
 from accelscope.serve import Server, Tls, TokenFile
+
+if TYPE_CHECKING:
+    from accelscope.agent.token_review import TokenReviewGuard
+    from accelscope.kube.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +55,9 @@ class Agent:
             moved_at=lambda: self.collector.moved_at,
         )
         node = settings.node_name or socket.gethostname()
-        self._attributor = Attributor(attribution_options(settings, node, environ))
+        attribution = attribution_options(settings, node, environ)
+        self._attributor = Attributor(attribution)
+        self._sinks = make_sinks(settings, node, attribution.api_server)
         self.collector = Collector(
             self._runners,
             self._attributor,
@@ -57,27 +65,46 @@ class Agent:
             version=__version__,
             pace=Pace(settings.collection_interval),
             changed=changed,
-            publish=self.pages.publish,
+            publish=self._publish,
             between=self._take_up_changes,
+            sinks=self._sink_states,
         )
         self.collector.labels = tuple(settings.labels.items())
+        self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.server = Server(
             self.pages.routes(),
             host=settings.exporter_host,
             port=settings.exporter_port,
             tls=_tls(settings),
             auth=TokenFile(settings.token_file) if settings.token_file else None,
+            guard=self._guard,
         )
 
     def start(self) -> None:
         self.server.start()
+        if self._guard is not None:
+            self._guard.start()
         self._attributor.start()
+        for sink in self._sinks:
+            sink.start()
         threading.Thread(target=self.collector.run, name="collector", daemon=True).start()
 
     def stop(self) -> None:
         self.collector.stop()
+        for sink in self._sinks:
+            sink.stop()
         end_running_tools()
         self.server.stop()
+        if self._guard is not None:
+            self._guard.stop()
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        self.pages.publish(snapshot)
+        for sink in self._sinks:
+            sink.offer(snapshot)
+
+    def _sink_states(self) -> tuple[SinkState, ...]:
+        return tuple(sink.state for sink in self._sinks)
 
     def _take_up_changes(self) -> None:
         change = self._reloader.poll()
@@ -123,8 +150,13 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
         settings.metrics_path,
         extra=fields(port=port, host=host),
     )
-    if settings.token_file is None and settings.tls_client_ca is None:
-        log.info("anybody who reaches the port may read; set --token-file or --tls-client-ca to guard it")
+    if settings.token_file is None and settings.tls_client_ca is None and not settings.token_review:
+        log.info(
+            "anybody who reaches the port may read; set --token-review, --token-file or --tls-client-ca to "
+            "guard it"
+        )
+    if settings.token_review and settings.tls_certificate is None:
+        log.warning("tokens that the API server takes travel here unencrypted: set --tls-certificate")
     name = asked.wait()
     log.info("%s: stopping", name)
     agent.stop()
@@ -156,6 +188,17 @@ def _exposition(settings: AgentSettings) -> Exposition:
         deny=settings.metric_denylist,
         max_process_series=settings.max_process_series,
     )
+
+
+def _token_review(api_server: "Endpoint | None") -> "TokenReviewGuard":
+    if api_server is None:
+        raise ConfigError("--token-review: not in a cluster; give --kube-api-url")
+    from accelscope.agent.token_review import (  # noqa: PLC0415 - where it is asked for
+        ApiServerReviewer,
+        TokenReviewGuard,
+    )
+
+    return TokenReviewGuard(ApiServerReviewer(api_server))
 
 
 def _tls(settings: AgentSettings) -> Tls | None:

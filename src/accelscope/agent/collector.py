@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from accelscope.agent.own import with_usage
 from accelscope.agent.runner import Runner
 from accelscope.attribution.attributor import Attributed, Attributor
-from accelscope.model import AgentState, Counted, Device, Process, Snapshot
+from accelscope.model import AgentState, Counted, Device, Process, SinkState, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +41,12 @@ class Collector:
         changed: threading.Condition,
         publish: Callable[[Snapshot], None],
         between: Callable[[], None] = lambda: None,
+        sinks: Callable[[], tuple[SinkState, ...]] = lambda: (),
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`changed` is the condition that the runners share. `between` is called about once a second between
-        collections, in the loop's thread."""
+        collections, in the loop's thread; `sinks` tells how they are."""
         self.pace = pace
         self.labels: tuple[tuple[str, str], ...] = ()
         self._runners = runners
@@ -54,6 +55,7 @@ class Collector:
         self._changed = changed
         self._publish = publish
         self._between = between
+        self._sinks = sinks
         self._clock = clock
         self._monotonic = monotonic
         self._agent = AgentState(version=version, started_at=clock())
@@ -112,6 +114,7 @@ class Collector:
             pod_usages=attributed.pod_usages,
             unattributed=attributed.unattributed,
             balances=attributed.balances,
+            sinks=self._sinks(),
         )
         self._publish(snapshot)
         return snapshot

@@ -32,6 +32,7 @@ from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.metrics.series_labels import kubernetes_labels
 from accelscope.readers.contract import Paths, ReaderOptions
 from accelscope.readers.registry import VENDORS
+from accelscope.sinks.features import DOMAINS
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
@@ -255,6 +256,61 @@ class AgentSettings:
         reloadable=False,
     )
 
+    npu_annotation: bool = setting(
+        False,
+        BOOLEAN,
+        "Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics. Needs the right "
+        "to patch nodes.",
+        group="Node object",
+        reloadable=False,
+    )
+    devices_annotation: bool = setting(
+        False,
+        BOOLEAN,
+        "Write what the devices of every vendor do into the Node's annotation accelscope.io/devices. Needs "
+        "the right to patch nodes.",
+        group="Node object",
+        reloadable=False,
+    )
+    annotation_interval: float = setting(
+        3.0,
+        Duration(minimum=1, maximum=3600),
+        "Annotations are written at most so often, and then only if something changed.",
+        group="Node object",
+        reloadable=False,
+    )
+    annotation_heartbeat: float = setting(
+        60.0,
+        Duration(minimum=5, maximum=3600),
+        "Annotations are written at least so often, less up to a tenth, also if nothing changed.",
+        group="Node object",
+        reloadable=False,
+    )
+    feature_labels: str = setting(
+        "off",
+        Choice("off", "node", "nfd"),
+        "Label the Node with what devices it has: node writes the labels itself and needs the right to patch "
+        "nodes; nfd writes a file for Node Feature Discovery.",
+        group="Node object",
+        reloadable=False,
+    )
+    feature_domains: tuple[str, ...] = setting(
+        DOMAINS,
+        List(Choice(*DOMAINS)),
+        "Prefixes under which labels are written: our own for every vendor, and Furiosa's former and present "
+        "names.",
+        group="Node object",
+        reloadable=False,
+    )
+    feature_file_folder: str = setting(
+        "/etc/kubernetes/node-feature-discovery/features.d",
+        TEXT,
+        "Folder of Node Feature Discovery's feature files, for --feature-labels nfd.",
+        group="Node object",
+        reloadable=False,
+        metavar="PATH",
+    )
+
     exporter_host: str = setting(
         "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
     )
@@ -280,6 +336,16 @@ class AgentSettings:
         None,
         PATH,
         "File with the bearer tokens that are accepted, one a line. Probes need none. Re-read on change.",
+        group="HTTP",
+        reloadable=False,
+    )
+    token_review: bool = setting(
+        False,
+        BOOLEAN,
+        "Accept the bearer tokens that the API server knows and whose user may get the page's path "
+        "(nonResourceURLs of a ClusterRole). With --token-file either token is enough; with --tls-client-ca "
+        "the certificate is needed as well. Probes need none. Needs the right to create tokenreviews and "
+        "subjectaccessreviews.",
         group="HTTP",
         reloadable=False,
     )
@@ -381,6 +447,7 @@ class AgentSettings:
         if self.metrics_path in _OPEN_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
         self._check_kubernetes()
+        self._check_node_object()
 
     def _check_kubernetes(self) -> None:
         for flag, url in (("--kube-api-url", self.kube_api_url), ("--kubelet-url", self.kubelet_url)):
@@ -395,6 +462,12 @@ class AgentSettings:
                 other = written.setdefault(label, name)
                 if other != name:
                     raise ConfigError(f"{flag}: {other} and {name} are the same label on a series")
+
+    def _check_node_object(self) -> None:
+        if self.annotation_heartbeat < self.annotation_interval:
+            raise ConfigError("--annotation-heartbeat: must not be shorter than --annotation-interval")
+        if not self.feature_domains and self.feature_labels != "off":
+            raise ConfigError(f"--feature-domains: name at least one of {', '.join(DOMAINS)}")
 
     @property
     def paths(self) -> Paths:

@@ -153,13 +153,14 @@ class Attributor:
         owners = self._owners.owners(hosts, pods)
         described = []
         for process in processes:
-            name, user, owner = process.name, process.user, GONE
             host = hosts.get(process.pid)
-            if host is not None:
-                name, user, owner = host.name or name, host.user, owners[process.pid]
+            owner = GONE if host is None else owners[process.pid]
             if jobs:
                 owner = _with_job(owner, jobs.get(process.device or "", ()))
-            described.append(process.described(name=name, user=user, owner=owner))
+            if host is None:
+                described.append(process.described(process.name, process.user, owner))
+            else:
+                described.append(process.described(host.name or process.name, host.user, owner))
         return tuple(described)
 
     def _note_processes(self, processes: tuple[Process, ...], found: int) -> None:

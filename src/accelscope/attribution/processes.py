@@ -7,7 +7,8 @@ pid that was given to another process is never taken for the old one.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +26,8 @@ _GONE_SECONDS = 2.0
 _NOT_IN_A_POD_SECONDS = 60.0
 
 _NOWHERE = Place()
-_Signature = tuple[int, int, int]
+_Signature = tuple[int, int]  # of a process's folder: inode, and when it last changed
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class _Known:
     signature: _Signature | None = None
 
 
+_NEW = _Known(None, float("-inf"))
+
+
 class ProcessTable:
     def __init__(self, proc: Path, passwd: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
@@ -60,48 +65,55 @@ class ProcessTable:
         """Those that `/proc` has; the same object until one of them changes. Others are forgotten."""
         self._read_users()
         now = self._monotonic()
-        before = self._known
-        self._known = {pid: self._look_up(pid, before.get(pid), now) for pid in dict.fromkeys(pids)}
-        hosts = {pid: known.host for pid, known in self._known.items() if known.host is not None}
-        if hosts != self._hosts:
-            self._hosts = hosts
+        known: dict[int, _Known] = {}
+        with _opened(self._proc) as proc:
+            for pid in pids:
+                if pid not in known:
+                    known[pid] = self._look_up(proc, pid, self._known.get(pid, _NEW), now)
+        if known != self._known:
+            hosts = {pid: entry.host for pid, entry in known.items() if entry.host is not None}
+            if hosts != self._hosts:
+                self._hosts = hosts
+            self._known = known
         return self._hosts
 
-    def _look_up(self, pid: int, known: _Known | None, now: float) -> _Known:
-        if known is not None and now >= known.until:
-            known = None
-        if known is not None and known.host is None:
+    def _look_up(self, proc: int, pid: int, known: _Known, now: float) -> _Known:
+        current = now < known.until
+        if current and known.host is None:
             return known
-        path = f"{self._proc}/{pid}"
         try:
-            status = os.stat(path)  # noqa: PTH116  thousands of them: a Path costs more than the call
+            status = os.stat(f"{pid}", dir_fd=proc)
         except OSError:
             return _Known(None, now + _GONE_SECONDS)
-        signature = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-        if known is not None and known.signature == signature:
+        signature = (status.st_ino, status.st_ctime_ns)
+        if current and known.signature == signature:
             return known
-        return self._read(path, signature, known, now) or _Known(None, now + _GONE_SECONDS)
+        host = self._read(proc, pid, known.host if current else None)
+        if host is None:
+            return _Known(None, now + _GONE_SECONDS)
+        if host is known.host:
+            return _Known(host, known.until, signature)
+        until = now + _NOT_IN_A_POD_SECONDS if host.place.pod_uid is None else float("inf")
+        return _Known(host, until, signature)
 
-    def _read(self, path: str, signature: _Signature, known: _Known | None, now: float) -> _Known | None:
+    def _read(self, proc: int, pid: int, known: HostProcess | None) -> HostProcess | None:
         """All files through one descriptor of the folder: it stays that of this very process, even if the pid
         is given to another one meanwhile."""
         try:
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder = os.open(f"{pid}", _FOLDER, dir_fd=proc)
         except OSError:
             return None
         try:
             start = _start_ticks(_text(folder, "stat", _FILE_BYTES))
-            if known is not None and known.host is not None and known.host.start_ticks == start:
-                return _Known(known.host, known.until, signature)
+            if known is not None and known.start_ticks == start:
+                return known
             name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
             place, problem = _place(folder)
         except (OSError, ValueError):  # it may end between two reads: that is no error
             return None
         finally:
             os.close(folder)
-        host = HostProcess(start, name, self._users.get(uid, str(uid)), place, problem)
-        until = now + _NOT_IN_A_POD_SECONDS if place.pod_uid is None else float("inf")
-        return _Known(host, until, signature)
+        return HostProcess(start, name, self._users.get(uid, str(uid)), place, problem)
 
     def _read_users(self) -> None:
         """Names by uid, from the node's own list of users; read again when it changes."""
@@ -119,7 +131,22 @@ class ProcessTable:
             cells = line.split(":")
             if len(cells) > 2 and cells[2].isdecimal():
                 users.setdefault(int(cells[2]), cells[0])
-        self._users, self._users_read_from, self._known = users, version, {}
+        self._users, self._users_read_from = users, version
+        self._known, self._hosts = {}, {}
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """-1, in which nothing is found, where it cannot be opened."""
+    try:
+        descriptor = os.open(folder, _FOLDER)
+    except OSError:
+        yield -1
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _text(folder: int, file: str, limit: int) -> str:

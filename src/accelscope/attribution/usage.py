@@ -4,8 +4,8 @@ Memory adds up for every device: pods + unattributed - surplus = used.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from accelscope.model import (
     Allocation,
@@ -32,8 +32,7 @@ OPEN_REASONS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class UsageKey:
+class UsageKey(NamedTuple):
     """One container of a pod on one device or partition."""
 
     device: str
@@ -76,9 +75,11 @@ class Measured:
         return any(told) if told else None
 
 
-def _sum(first: Number | None, others: Iterable[Number | None]) -> Number | None:
-    present = [value for value in (first, *others) if value is not None]
-    return sum(present[1:], start=present[0]) if present else None
+def _sum(total: Number | None, values: Iterable[Number | None]) -> Number | None:
+    for value in values:
+        if value is not None:
+            total = value if total is None else total + value
+    return total
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ class DeviceUse:
     others: dict[tuple[OwnerKind, str | None, UnattributedReason], Measured] = field(default_factory=dict)
     holders: dict[UsageKey, list[Allocation]] = field(default_factory=dict)
     uids: dict[UsageKey, str] = field(default_factory=dict)
+    tells_of_processes: bool = False  # the driver measures what single processes do
 
     def add(self, partition: str | None, owner: Owner, processes: Sequence[Process]) -> None:
         """What one owner runs on the device, or on one part of it."""
@@ -101,11 +103,13 @@ class DeviceUse:
                 owner.pod or "",
                 owner.container or "",
             )
-            self.pods.setdefault(key, Measured()).add(processes)
+            measured = self.pods.setdefault(key, Measured())
             if owner.pod_uid is not None:
                 self.uids[key] = owner.pod_uid
         else:
-            self.others.setdefault((owner.kind, owner.name, owner.reason), Measured()).add(processes)
+            measured = self.others.setdefault((owner.kind, owner.name, owner.reason), Measured())
+        measured.add(processes)
+        self.tells_of_processes |= measured.did_something is not None
 
     def hold(self, allocation: Allocation) -> None:
         key = UsageKey(
@@ -130,7 +134,7 @@ class DeviceUse:
         if exact is not None:
             return exact
         for other, measured in self.pods.items():
-            if replace(other, partition=key.partition) == key and "" in (other.partition, key.partition):
+            if other._replace(partition=key.partition) == key and "" in (other.partition, key.partition):
                 return measured
         return None
 
@@ -150,12 +154,6 @@ class DeviceUse:
     def has_unknown_users(self) -> bool:
         """A process on it may be anybody's."""
         return any(reason in OPEN_REASONS for _, _, reason in self.others)
-
-    @property
-    def tells_of_processes(self) -> bool:
-        """The driver measures what single processes do."""
-        everybody = (*self.pods.values(), *self.others.values())
-        return any(measured.did_something is not None for measured in everybody)
 
     @property
     def all_processes_are_seen(self) -> bool:

@@ -10,6 +10,7 @@ from accelscope import __version__
 COMMANDS = {
     "agent": "read this node's accelerators and serve Prometheus",
     "capture": "save what this node's drivers print, masked, for a bug report",
+    "discover": "print or write the labels that say which accelerators this node has",
     "doctor": "say what was looked for on this node, what was found, and what to do",
     "parse": "print as JSON what is made of a tool's saved output",
     "simulate": "make a node with simulated accelerators",

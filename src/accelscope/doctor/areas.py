@@ -5,6 +5,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import http_files, node, port, settings, visibility
 from accelscope.doctor.attribution.area import attribution_area
 from accelscope.doctor.check import Area
+from accelscope.doctor.node_object.area import node_object_area
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
 
@@ -16,7 +17,8 @@ _EVERY_NODE = (
 
 
 def areas_for(chosen: AgentSettings) -> tuple[Area, ...]:
-    """One area for each vendor that the agent would look for, and whose what they found is."""
+    """One area for each vendor that the agent would look for, whose what they found is, and what would be
+    written about it."""
     results: dict[Vendor, Result] = {}
     vendors = [vendor_area(Vendor(name), results) for name in chosen.readers]
-    return (*_EVERY_NODE, *vendors, attribution_area(results))
+    return (*_EVERY_NODE, *vendors, attribution_area(results), node_object_area(results))

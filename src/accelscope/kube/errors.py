@@ -23,9 +23,12 @@ class Reason(StrEnum):
 class KubeError(Exception):
     """A request that did not succeed. The text is one line and never holds a token."""
 
-    def __init__(self, reason: Reason, text: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, reason: Reason, text: str, *, retry_after: float | None = None, status: int | None = None
+    ) -> None:
         self.reason = reason
         self.text = one_line(text)
+        self.status = status  # of the answer, if there was one that said no
         self.retry_after = retry_after  # seconds that the server asked to wait
         super().__init__(self.text)
 

@@ -29,7 +29,7 @@ def refusal(
     text = f"{url}: {status} {message}" if message else f"{url}: answered {status}"
     if secret:
         text = text.replace(secret, "[token]")
-    return KubeError(reason_of(status), text, retry_after=_retry_after(headers))
+    return KubeError(reason_of(status), text, retry_after=_retry_after(headers), status=status)
 
 
 def _message(body: bytes) -> str:

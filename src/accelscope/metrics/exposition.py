@@ -82,6 +82,7 @@ class Exposition:
             Scope.PROCESS: [*processes],
             Scope.READER: [(view, f'vendor="{view.state.vendor}"') for view in _readers(snapshot)],
             Scope.SOURCE: [(s, series_labels.of_source(s.source)) for s in snapshot.attribution],
+            Scope.SINK: [(s, series_labels.of_sink(s.sink)) for s in snapshot.sinks],
             Scope.AGENT: [(AgentView(snapshot.agent, snapshot.node, snapshot.taken_at, dropped), "")],
         }
         info_suffix = series_labels.node_labels(snapshot)

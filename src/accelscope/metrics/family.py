@@ -21,6 +21,7 @@ class Scope(StrEnum):
     UNKNOWN_ALLOCATION = "unknown_allocation"  # a device id that none of the devices is known by
     READER = "reader"
     SOURCE = "source"  # a place that tells whose what is
+    SINK = "sink"  # a place that readings are carried to
     AGENT = "agent"
     NODE = "node"  # the whole node: only other exporters' names (dialects) are about that
 
@@ -36,6 +37,7 @@ SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
     Scope.UNKNOWN_ALLOCATION: ("namespace", "pod", "container", "resource", "device_id", "claim"),
     Scope.READER: ("vendor",),
     Scope.SOURCE: ("source",),
+    Scope.SINK: ("sink",),
     Scope.AGENT: (),
     Scope.NODE: (),
 }

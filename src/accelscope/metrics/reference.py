@@ -15,6 +15,7 @@ _TITLES = {
     Scope.PROCESS: "Processes",
     Scope.READER: "Readers (self-metrics)",
     Scope.SOURCE: "Sources of attribution (self-metrics)",
+    Scope.SINK: "Sinks (self-metrics)",
     Scope.AGENT: "The agent (self-metrics)",
 }
 

@@ -117,3 +117,7 @@ def of_unknown(allocations: Iterable[Allocation]) -> Mapping[str, Allocation]:
 
 def of_source(name: str) -> str:
     return f'source="{escape(name)}"'
+
+
+def of_sink(name: str) -> str:
+    return f'sink="{escape(name)}"'

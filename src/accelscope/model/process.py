@@ -1,9 +1,9 @@
 """A process that uses a device."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, cast
 
 from accelscope.model.workload import Owner
 
@@ -39,16 +39,17 @@ class Process:
     owner: Owner | None = None  # None: nobody has looked
     cores: tuple[int, ...] = ()  # cores of the device that it holds, where the tool tells
 
-    def described(self, *, name: str | None, user: str | None, owner: Owner) -> "Process":
+    def described(self, name: str | None, user: str | None, owner: Owner) -> "Process":
         """The same with what is known of it besides. A tenth of the time of `dataclasses.replace`, which
         counts where there are thousands."""
-        draft = _Draft(*_VALUES(self))
-        draft.name, draft.user, draft.owner = name, user, owner
-        object.__setattr__(draft, "__class__", Process)
-        return cast(Process, draft)
+        draft = _Draft(*_VALUES(self), name, user, owner)
+        _declare(draft, "__class__", Process)
+        return draft
 
 
-_NAMES = tuple(field.name for field in fields(Process))
+_declare = object.__setattr__
+_DESCRIBED = ("name", "user", "owner")
+_NAMES = tuple(field.name for field in fields(Process) if field.name not in _DESCRIBED)
 _VALUES = attrgetter(*_NAMES)
-# A Process that may still be written to: with the same slots, so that it can be made one when it is done.
-_Draft: Any = make_dataclass("_Draft", _NAMES, slots=True)
+# Makes what has a Process's slots, but is not guarded at each of them, and is then declared to be one.
+_Draft: Callable[..., Process] = make_dataclass("_Draft", (*_NAMES, *_DESCRIBED), slots=True)

@@ -4,13 +4,15 @@ from accelscope.serve.error import ServeError
 from accelscope.serve.limits import Limits
 from accelscope.serve.message import PLAIN_TEXT, Request, Response
 from accelscope.serve.negotiation import accepts
-from accelscope.serve.routing import Deferred, Handler, Route
+from accelscope.serve.routing import Continuation, Deferred, Guard, Handler, Route
 from accelscope.serve.server import Server, Tls
-from accelscope.serve.tokens import TokenFile
+from accelscope.serve.tokens import TokenFile, shown_tokens, unauthorized
 
 __all__ = [
     "PLAIN_TEXT",
+    "Continuation",
     "Deferred",
+    "Guard",
     "Handler",
     "Limits",
     "Request",
@@ -21,4 +23,6 @@ __all__ = [
     "Tls",
     "TokenFile",
     "accepts",
+    "shown_tokens",
+    "unauthorized",
 ]

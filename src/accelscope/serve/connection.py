@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from accelscope.serve.limits import Limits
 from accelscope.serve.message import Head, Refusal, Request, Response, parse_head
-from accelscope.serve.routing import Deferred
+from accelscope.serve.routing import Continuation, Deferred
 from accelscope.serve.stream import PlainStream, Stream
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Connection:
         *,
         peer: str,
         answer: Callable[[Request], Response | Deferred],
-        deliver: Callable[["Connection", Deferred, Response], None],
+        deliver: Callable[["Connection", Deferred, Response | Continuation], None],
         limits: Limits,
         now: float,
         context: "ssl.SSLContext | None" = None,
@@ -100,10 +100,10 @@ class Connection:
         else:
             self.phase = Phase.CLOSED
 
-    def complete(self, deferred: Deferred, response: Response, now: float) -> None:
+    def complete(self, deferred: Deferred, answer: Response | Continuation, now: float) -> None:
         """The answer that another thread gave; one that comes too late is thrown away."""
         if self.phase is Phase.WAITING and self._deferred is deferred:
-            self._respond(response, now)
+            self._take(answer if isinstance(answer, Response) else answer(), now)
 
     def refuse(self, response: Response, now: float) -> None:
         """Give this answer to whatever the client wants, then close."""
@@ -173,16 +173,18 @@ class Connection:
             return False
         self._head = head
         self._close_after = not head.keep_alive
-        response = self._answer(head.request)
+        self._take(self._answer(head.request), now)
+        return True
+
+    def _take(self, response: Response | Deferred, now: float) -> None:
         if isinstance(response, Response):
             self._respond(response, now)
-            return True
+            return
         self._deferred = response
         self.phase = Phase.WAITING
         self.interest = 0
         self.deadline = now + self._limits.deferred_seconds
         response.when_complete(lambda answer: self._deliver(self, response, answer))
-        return True
 
     def _take_head(self) -> Head | None:
         limits, buffer = self._limits, self._buffer

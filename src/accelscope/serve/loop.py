@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from accelscope.serve.connection import Connection, Phase
 from accelscope.serve.limits import Limits
 from accelscope.serve.message import Request, Response
-from accelscope.serve.routing import Deferred
+from accelscope.serve.routing import Continuation, Deferred
 from accelscope.serve.tokens import TokenFile
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Loop:
         self._tls = tls
         self._auth = auth
         self._connections: dict[Connection, int] = {}  # with the events that the selector watches for
-        self._answers: deque[tuple[Connection, Deferred, Response]] = deque()  # from other threads
+        # From other threads.
+        self._answers: deque[tuple[Connection, Deferred, Response | Continuation]] = deque()
         self._stopping = False
         self._accept_again: float | None = None  # when accepting is paused
         self._starved = False  # out of file descriptors, and the log says so
@@ -206,14 +207,14 @@ class Loop:
         self._drop(min(candidates, key=lambda each: (not each.spare, each.since)))
         return True
 
-    def _deliver(self, connection: Connection, deferred: Deferred, response: Response) -> None:
-        self._answers.append((connection, deferred, response))
+    def _deliver(self, connection: Connection, deferred: Deferred, answer: Response | Continuation) -> None:
+        self._answers.append((connection, deferred, answer))
         self._wake()
 
     def _give_answers(self, now: float) -> None:
         while self._answers:
-            connection, deferred, response = self._answers.popleft()
-            self._drive(connection, partial(connection.complete, deferred, response), now)
+            connection, deferred, answer = self._answers.popleft()
+            self._drive(connection, partial(connection.complete, deferred, answer), now)
 
     def _wake(self) -> None:
         with suppress(OSError):  # it is awake already, or has ended

@@ -4,39 +4,43 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from accelscope.serve.message import Request, Response
-from accelscope.serve.tokens import TokenFile
+from accelscope.serve.tokens import TokenFile, unauthorized
 
 log = logging.getLogger(__name__)
 
 
+Continuation = Callable[[], "Response | Deferred"]  # called in the server's thread
+
+
 class Deferred:
-    """An answer that another thread will give, for a handler that has to ask somebody else first: it returns
-    this and must not wait. The client gets 503 if `complete` is not called in time."""
+    """An answer that another thread will give, for whoever has to ask somebody else first: it returns this
+    and must not wait. The client gets 503 if `complete` is not called in time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._response: Response | None = None
-        self._deliver: Callable[[Response], None] | None = None
+        self._answer: Response | Continuation | None = None
+        self._deliver: Callable[[Response | Continuation], None] | None = None
 
-    def complete(self, response: Response) -> None:
-        """Give the answer, from any thread; only the first counts."""
+    def complete(self, answer: Response | Continuation) -> None:
+        """Give the answer, or what makes it, from any thread; only the first counts."""
         with self._lock:
-            if self._response is not None:
+            if self._answer is not None:
                 return
-            self._response = response
+            self._answer = answer
             deliver = self._deliver
         if deliver is not None:
-            deliver(response)
+            deliver(answer)
 
-    def when_complete(self, deliver: Callable[[Response], None]) -> None:
+    def when_complete(self, deliver: Callable[[Response | Continuation], None]) -> None:
         """For the server: `deliver` is called once, in the thread that completes, or at once."""
         with self._lock:
             self._deliver = deliver
-            response = self._response
-        if response is not None:
-            deliver(response)
+            answer = self._answer
+        if answer is not None:
+            deliver(answer)
 
 
 Handler = Callable[[Request], Response | Deferred]
@@ -51,18 +55,30 @@ class Route:
     guarded: bool = True
 
 
+class Guard(Protocol):
+    """Somebody to ask about a request to a guarded route that the token file, if any, does not let in."""
+
+    def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
+        """`proceed()`, a refusal, or a Deferred that is completed with `proceed` or with a refusal. Called in
+        the server's only thread: it must not wait."""
+
+
 class Router:
+    """A client certificate, where asked for, is always needed; of token file and guard either suffices."""
+
     def __init__(
         self,
         routes: Mapping[str, Handler | Route],
         *,
         auth: TokenFile | None = None,
+        guard: Guard | None = None,
         client_certificates: bool = False,
     ) -> None:
         self._routes = {
             path: route if isinstance(route, Route) else Route(route) for path, route in routes.items()
         }
         self._auth = auth
+        self._guard = guard
         self._client_certificates = client_certificates
         self._failing: dict[str, str] = {}  # path -> the last error, so that each is logged once
 
@@ -73,21 +89,18 @@ class Router:
         if request.method not in ("GET", "HEAD"):
             return Response.text(405, "only GET and HEAD are answered here", ("Allow", "GET, HEAD"))
         if route.guarded:
-            refused = self._refusal(request)
-            if refused is not None:
-                return refused
+            return self._guarded(route.handler, request)
         return self._handled(route.handler, request)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _guarded(self, handler: Handler, request: Request) -> Response | Deferred:
         if self._client_certificates and not request.certified:
             return Response.text(403, "a client certificate is needed here; the probes work without")
-        if self._auth is not None and not self._auth.allows(request):
-            return Response.text(
-                401,
-                "a bearer token is needed here, in Authorization or X-AccelScope-Token",
-                ("WWW-Authenticate", 'Bearer realm="accelscope"'),
-            )
-        return None
+        open_to_all = self._auth is None and self._guard is None
+        if open_to_all or (self._auth is not None and self._auth.allows(request)):
+            return self._handled(handler, request)
+        if self._guard is not None:
+            return self._guard.admit(request, lambda: self._handled(handler, request))
+        return unauthorized()
 
     def _handled(self, handler: Handler, request: Request) -> Response | Deferred:
         path = request.path

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from accelscope.serve.error import ServeError
 from accelscope.serve.limits import Limits
 from accelscope.serve.loop import Loop
-from accelscope.serve.routing import Handler, Route, Router
+from accelscope.serve.routing import Guard, Handler, Route, Router
 from accelscope.serve.tokens import TokenFile
 
 _EVERY_ADDRESS = ("", "*", "::")
@@ -41,6 +41,7 @@ class Server:
         port: int = 0,
         tls: Tls | None = None,
         auth: TokenFile | None = None,
+        guard: Guard | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._host = host
@@ -48,7 +49,10 @@ class Server:
         self._auth = auth
         self._limits = limits or Limits()
         self._router = Router(
-            routes, auth=auth, client_certificates=tls is not None and tls.client_ca is not None
+            routes,
+            auth=auth,
+            guard=guard,
+            client_certificates=tls is not None and tls.client_ca is not None,
         )
         self._tls = None
         if tls is not None:

@@ -8,11 +8,28 @@ from pathlib import Path
 
 from accelscope.filewatch import FileWatch, open_regular
 from accelscope.serve.error import ServeError
-from accelscope.serve.message import Request
+from accelscope.serve.message import Request, Response
 
 log = logging.getLogger(__name__)
 
 _SIZE_LIMIT = 64 * 1024  # bytes
+
+
+def shown_tokens(request: Request) -> tuple[str, ...]:
+    """From `X-AccelScope-Token`, since the API server's proxy drops the other, and `Authorization: Bearer`.
+    Whatever stands there: a header that is sent twice is joined to something that is no token."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    bearer = credentials.strip() if scheme.lower() == "bearer" else ""
+    return tuple(token for token in (request.headers.get("x-accelscope-token", ""), bearer) if token)
+
+
+def unauthorized(problem: str = "") -> Response:
+    """401. With a problem a token was shown, and that is what is wrong with it."""
+    challenge = 'Bearer realm="accelscope"'
+    if problem:
+        return Response.text(401, problem, ("WWW-Authenticate", f'{challenge}, error="invalid_token"'))
+    text = "a bearer token is needed here, in Authorization or X-AccelScope-Token"
+    return Response.text(401, text, ("WWW-Authenticate", challenge))
 
 
 class TokenFile:
@@ -24,13 +41,9 @@ class TokenFile:
         self._tokens = _read(self._watch.path)
 
     def allows(self, request: Request) -> bool:
-        """`Authorization: Bearer`, or `X-AccelScope-Token`, since the API server's proxy drops the former."""
-        given = [request.headers.get("x-accelscope-token", "")]
-        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            given.append(credentials.strip())
+        """Whether any token that is shown is one of them."""
         allowed = False
-        for sent in given:
+        for sent in shown_tokens(request):
             for token in self._tokens:
                 # All are compared, so that the time taken tells nothing about which one came close.
                 allowed |= equal_in_constant_time(sent.encode("latin-1"), token)

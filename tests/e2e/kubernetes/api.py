@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.e2e.agent_process import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Reply(NamedTuple):

@@ -3,6 +3,7 @@
 Go's own caches make a second build cheap, but a machine that has only our cache folder needs none of them.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from pathlib import Path
 
 from tests.e2e.kubernetes.cache import Say, cache_folder, key_of, made_once, to_stderr
 from tests.e2e.kubernetes.commands import run
+from tests.e2e.kubernetes.errors import ClusterError
 from tests.e2e.kubernetes.golang import MODULES, Go, find_go, go_environment
 
 _BUILD_SECONDS = 3600.0  # Kubernetes takes 8 minutes on two idle cores
+_DOWNLOAD_SECONDS = 600.0
 _KUBERNETES_LINKS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 
 
@@ -46,12 +49,16 @@ def program(name: str, say: Say = to_stderr) -> Path:
     raise ValueError(f"no Go module here makes {name}; they make {', '.join(known)}")
 
 
-def module_source(folder: str, module: str, say: Say = to_stderr) -> Path:
-    """Where Go keeps the files of a module that go/<folder> requires: CRDs and the like."""
-    go = find_go(say)
-    command = [str(go.program), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
-    run([go.program, "mod", "download", module], environment=go_environment(), folder=MODULES / folder)
-    return Path(run(command, environment=go_environment(), folder=MODULES / folder).strip())
+def module_files(module: str, version: str, checksum: str, say: Say = to_stderr) -> Path:
+    """The folder with a module's files, read-only, for what is in it beside code: CRDs and the like. The
+    checksum is the one that go.sum files have (`h1:...`). Raises ClusterError."""
+    command = [str(find_go(say).program), "mod", "download", "-json", f"{module}@{version}"]
+    answer = json.loads(
+        run(command, environment=go_environment(), folder=cache_folder(), seconds=_DOWNLOAD_SECONDS)
+    )
+    if answer["Sum"] != checksum:
+        raise ClusterError(f"{module}@{version} has the checksum {answer['Sum']}, not {checksum}")
+    return Path(answer["Dir"])
 
 
 def _built(name: str, module: _Module, say: Say) -> Path:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.e2e.agent_process import wait_until
+from tests.waiting import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 

@@ -2,6 +2,7 @@
 manager, scheduler, kubelet and containerd, in namespaces of their own (node.py)."""
 
 import json
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
-from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes import binaries, cgroups, images, programs
 from tests.e2e.kubernetes.addresses import pod_address, service_address
 from tests.e2e.kubernetes.api import Api
@@ -24,6 +24,7 @@ from tests.e2e.kubernetes.leftovers import find_leftovers
 from tests.e2e.kubernetes.machine import check_machine, check_socket_path
 from tests.e2e.kubernetes.node import ADDRESS, NAME, Node, Program, clear_up
 from tests.e2e.kubernetes.pki import write_kubeconfig
+from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 120.0  # generous: a busy machine must not decide a test
 
@@ -189,7 +190,8 @@ class Cluster:
     # --- disturbing it --------------------------------------------------------------------------------
 
     def stop_api_server(self) -> None:
-        self._own.pop("kube-apiserver").stop()
+        """At once, as by a power cut: told to end, it would wait a minute for those who watch."""
+        self._own.pop("kube-apiserver").stop(signal.SIGKILL)
 
     def start_api_server(self) -> None:
         """Until it is ready."""

@@ -36,7 +36,8 @@ def find_go(say: Say = to_stderr) -> Go:
 
 def go_environment() -> dict[str, str]:
     """The user's own settings of where modules come from, but none that would change what is built."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOOS", "GOARCH")}
+    changing = ("GOARCH", "GOFLAGS", "GOOS", "GOROOT")
+    kept = {name: value for name, value in os.environ.items() if name not in changing}
     return {**kept, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.e2e.agent_process import wait_until
 from tests.e2e.kubernetes.commands import run
 from tests.e2e.kubernetes.errors import ClusterError
+from tests.waiting import wait_until
 
 NAME = "node1"
 ADDRESS = "10.250.0.1"  # the kubelet refuses a loopback address

@@ -150,11 +150,10 @@ def test_use_of_processes_between_two_readings(watch: "Watch") -> None:
 
 
 def test_one_gpu_hangs_and_the_others_stay_fresh(watch: "Watch") -> None:
-    watched = watch(TWO_RADEONS, reader_timeout="1")
+    watched = watch(TWO_RADEONS, device_seconds=1.0, reader_timeout="1")
     watched.read()
     watched.fault(FaultKind.HANG, device=0)
-    result = watched.read()
-    assert [d.stale for d in result.devices] == [True, False]
+    result = watched.until(lambda r: [d.stale for d in r.devices] == [True, False])
     assert result.state.abandoned_calls == 1
     assert device(result, 1).temperature_celsius is not None
     watched.until(lambda r: "tool_timeout" in errors(r))
@@ -224,7 +223,7 @@ def test_a_driver_that_goes_and_comes(watch: "Watch") -> None:
     ],
 )
 def test_a_sick_tool_costs_what_it_would_have_told(watch: "Watch", kind: FaultKind, reason: str) -> None:
-    watched = watch(TWO_RADEONS, reader_timeout="1")
+    watched = watch(TWO_RADEONS, reader_timeout="1" if kind is FaultKind.TOOL_HANG else "30")
     watched.fault(kind)
     result = watched.until(lambda r: reason in errors(r))
     assert result.state.source == "sysfs"
@@ -273,7 +272,7 @@ def test_saved_outputs_of_the_tools_agree_with_the_files(watch: "Watch", name: s
         program = getattr(watched.settings, tool)
         if find_program(program) is None:
             continue
-        printed = Tool(program, timeout_seconds=20).run(command).text
+        printed = Tool(program, timeout_seconds=60).run(command).text
         parsed = sources()[source].parse(printed, None)
         assert parsed.error is None
         assert parsed.rejected == ()

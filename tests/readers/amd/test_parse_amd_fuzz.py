@@ -3,13 +3,13 @@
 import json
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.hostile import in_linear_time
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
@@ -18,7 +18,6 @@ from accelscope.readers.amd.fdinfo import parse_fdinfo
 from accelscope.readers.amd.sources import SOURCES
 
 PARSERS = {source.name: source.parse for source in SOURCES}
-SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 
 NUMBERS = st.one_of(
     st.integers(-5, 10**21),
@@ -112,30 +111,30 @@ HOSTILE = {
     "bars": "|" * 2_000_000,
     "braces": "{" * 1_000_000,
     "brackets": "[" * 1_000_000,
-    "lines of brackets": "[\n" * 200_000,
+    "lines of brackets": "[\n" * 60_000,
     "deep": '{"gpu_data":[' + '{"a":' * 100_000,
     "deep gpu": '[{"gpu":0,"usage":' + "[" * 100_000 + "]" * 100_000 + "}]",
-    "a million lines": "x\n" * 1_000_000,
-    "a million errors": "ERROR: no\n" * 200_000,
+    "lines": "x\n" * 150_000,
+    "errors": "ERROR: no\n" * 50_000,
     "digits": "9" * 1_000_000,
     "digits in a document": '[{"gpu": ' + "9" * 1_000_000 + "}]",
     "digits in a word": '{"card0": {"GPU use (%)": "' + "9" * 1_000_000 + '"}}',
     "blanks": " " * 1_000_000,
     "commas": "device" + "," * 1_000_000,
-    "rows": "device,GPU use (%)\n" + "".join(f"card{n},5\n" for n in range(20_000)),
-    "gpus": json.dumps([{"gpu": n, "power": {"socket_power": 5}} for n in range(10_000)]),
-    "cards": json.dumps({f"card{n}": {"GPU use (%)": "5"} for n in range(20_000)}),
+    "rows": "device,GPU use (%)\n" + "".join(f"card{n},5\n" for n in range(8_000)),
+    "gpus": json.dumps([{"gpu": n, "power": {"socket_power": 5}} for n in range(5_000)]),
+    "cards": json.dumps({f"card{n}": {"GPU use (%)": "5"} for n in range(8_000)}),
     "processes": json.dumps(
-        [{"gpu": 0, "process_list": [{"process_info": {"pid": n}} for n in range(1, 50_000)]}]
+        [{"gpu": 0, "process_list": [{"process_info": {"pid": n}} for n in range(1, 15_000)]}]
     ),
-    "pids": json.dumps({"system": {f"PID{n}": "a, 1, 2, 3, 4" for n in range(1, 50_000)}}),
+    "pids": json.dumps({"system": {f"PID{n}": "a, 1, 2, 3, 4" for n in range(1, 15_000)}}),
     "commas in a name": json.dumps({"system": {"PID1": "a," * 500_000}}),
-    "table": "GPU  POWER\n" + "".join(f"{n}  5 W\n" for n in range(20_000)),
-    "headers": "GPU  POWER\n" * 200_000,
+    "table": "GPU  POWER\n" + "".join(f"{n}  5 W\n" for n in range(8_000)),
+    "headers": "GPU  POWER\n" * 50_000,
     "cells": "GPU  POWER\n" + "5 W " * 500_000,
-    "open list": "GPU: 0\n    A: [" + "0 %, \n" * 200_000,
-    "indented": "GPU: 0\n" + "".join(f"{' ' * (n % 60)}KEY_{n}: 5 W\n" for n in range(100_000)),
-    "documents": '{"gpu": 0}\n' * 100_000,
+    "open list": "GPU: 0\n    A: [" + "0 %, \n" * 60_000,
+    "indented": "GPU: 0\n" + "".join(f"{' ' * (n % 60)}KEY_{n}: 5 W\n" for n in range(30_000)),
+    "documents": '{"gpu": 0}\n' * 40_000,
     "leaves": json.dumps([{"gpu": 0, "throttle": {"ppt_violation_status": {"xcp_0": ["ACTIVE"] * 200_000}}}]),
 }
 
@@ -147,13 +146,11 @@ HOSTILE = {
 @example(text="{}")
 @example(text='[{"gpu": NaN, "power": {"socket_power": Infinity}}]')
 @example(text='{"card0": "N/A", "system": []}')
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
     assert_from_the_text(PARSERS[source](text, None), text)
 
 
 @given(text=TEXTS)
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 def test_links_of_any_text(text: str) -> None:
     for links in parse_links.parse(text).values():
         for _, value in numbers(links):
@@ -162,7 +159,6 @@ def test_links_of_any_text(text: str) -> None:
 
 
 @given(text=st.one_of(st.text(), st.lists(st.text(alphabet="drm-:clientvam 0129KiB\t")).map("\n".join)))
-@settings(deadline=None, max_examples=100)
 def test_any_file_of_a_client(text: str) -> None:
     client = parse_fdinfo("drm-driver:\tamdgpu\ndrm-client-id:\t1\n" + text)
     assert client is not None
@@ -171,10 +167,9 @@ def test_any_file_of_a_client(text: str) -> None:
 
 @pytest.mark.parametrize("source", PARSERS)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
-    started = time.monotonic()
-    parsed = PARSERS[source](HOSTILE[kind], None)
-    assert time.monotonic() - started < SOON_SECONDS
+def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+    with in_linear_time():
+        parsed = PARSERS[source](HOSTILE[kind], None)
     assert len(parsed.rejected) <= 101
     assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
 

@@ -1,7 +1,6 @@
 """The Ascend reader, run as the agent runs it, on simulated nodes and on tools that a test writes."""
 
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,14 +76,6 @@ class Watched:
 
 
 Watch = Callable[..., Watched]
-
-
-@pytest.fixture(scope="session")
-def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled parts are made once for all tests."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler: the simulated tool cannot be built")
-    return tmp_path_factory.mktemp("cache") / "accelscope"
 
 
 @pytest.fixture

@@ -2,19 +2,18 @@
 
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.hostile import in_linear_time
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
 
-SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]
 
 NUMBERS = st.one_of(
@@ -96,21 +95,21 @@ HOSTILE = {
     "lines of bars": HEAD + ("|" * 60 + "\n") * 5_000,
     "blanks in a cell": HEAD + "| " + " " * 3900 + "|\n" * 200,
     "slashes": HEAD + "| 0 x | OK | " + "/ " * 1900 + "|\n" + "| 0 | 0000:01:00.0 | " + "1/" * 1900 + "|\n",
-    "headers": HEAD * 5_000,
-    "a million lines": "x\n" * 1_000_000,
-    "keys": "Aicore Usage Rate(%) : 1\n" * 100_000,
-    "chips": "Aicore Usage Rate(%) : 1\nChip ID : 0\n" * 30_000,
+    "headers": HEAD * 3_000,
+    "lines": "x\n" * 150_000,
+    "keys": "Aicore Usage Rate(%) : 1\n" * 30_000,
+    "chips": "Aicore Usage Rate(%) : 1\nChip ID : 0\n" * 8_000,
     "rows": HEAD
     + "".join(f"| {n} x | OK | 1 2 0 / 0 |\n| 0 | 0000:01:00.0 | 1 0 / 0 1 / 2 |\n" for n in range(6_000)),
     "colons": ":" * 1_000_000,
-    "lines of colons": " : \n" * 200_000,
+    "lines of colons": " : \n" * 60_000,
     "digits": "9" * 1_000_000,
     "a value of digits": "NPU ID : " + "9" * 1_000_000 + "\nError Code : " + "F" * 1_000_000,
     "codes": "Health Status : Alarm\nError Code : " + "80E01801 " * 200,
     "processes": "NPU ID : 0\n" + "Process id:1 Process name:" * 200_000,
-    "messages": "dcmi module initialize failed. ret is -8005\n" * 50_000,
+    "messages": "dcmi module initialize failed. ret is -8005\n" * 20_000,
     "almost messages": "fail " * 1_000_000,
-    "map": "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "0 0 0 x\n" * 50_000,
+    "map": "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "0 0 0 x\n" * 10_000,
     "wide map": "NPU ID " * 100_000 + "\n" + "0 " * 100_000,
     "no lines": "|" + "a" * 1_000_000 + "|",
 }
@@ -118,17 +117,15 @@ HOSTILE = {
 
 @pytest.mark.parametrize("source", SOURCES)
 @given(text=TEXTS)
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
     assert_from_the_text(sources()[source].parse(text, None), text)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
-    started = time.monotonic()
-    parsed = sources()[source].parse(HOSTILE[kind], None)
-    assert time.monotonic() - started < SOON_SECONDS
+def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+    with in_linear_time():
+        parsed = sources()[source].parse(HOSTILE[kind], None)
     assert len(parsed.devices) <= 4096
     assert len(parsed.processes) <= 100_000
     assert len(parsed.rejected) <= 101

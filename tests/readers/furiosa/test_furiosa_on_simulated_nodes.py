@@ -1,12 +1,12 @@
 """The reader in its runner, on simulated nodes: right where all is well, and what each fault costs."""
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
@@ -26,7 +26,9 @@ NODES = ("furiosa-warboy", "furiosa-rngd", "furiosa-both")
 class Watched:
     """A node with the agent's runner on it."""
 
-    def __init__(self, node: SimulatedNode, *, tool_seconds: float = 10.0) -> None:
+    def __init__(
+        self, node: SimulatedNode, *, tool_seconds: float = 60.0, device_seconds: float = 60.0
+    ) -> None:
         self.node = node
         self.node.build()
         settings = load(AgentSettings, node.agent_settings(), {}).settings
@@ -34,19 +36,30 @@ class Watched:
         self._changed = threading.Condition()
         self._runner = Runner(
             FuriosaReader(options),
-            deadlines=Deadlines(survey_seconds=20, device_seconds=0.5, pass_seconds=20),
+            deadlines=Deadlines(60.0, device_seconds, 60.0),
             changed=self._changed,
         )
 
     def collect(self, at: float) -> Result:
         self.node.write(at)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         with self._changed:
             self._runner.begin()
             while self._runner.busy and time.monotonic() < deadline:
                 self._changed.wait(0.02)
                 self._runner.abandon_overdue()
             return self._runner.result()
+
+    def until(self, condition: Callable[[Result], bool], at: float) -> Result:
+        """Passes at later and later times until one fulfils the condition."""
+        results: list[Result] = []
+
+        def fulfilled() -> bool:
+            results.append(self.collect(at + len(results)))
+            return condition(results[-1])
+
+        wait_until(fulfilled)
+        return results[-1]
 
     def stop(self) -> None:
         self.node.set_faults(())
@@ -57,21 +70,14 @@ class Watched:
 Watch = Callable[..., Watched]
 
 
-@pytest.fixture(scope="module")
-def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler: the simulated tools cannot be built")
-    return tmp_path_factory.mktemp("cache") / "accelscope"
-
-
 @pytest.fixture
 def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     started: list[Watched] = []
 
-    def start(node: str, *, tool_seconds: float = 10.0) -> Watched:
+    def start(node: str, *, tool_seconds: float = 60.0, device_seconds: float = 60.0) -> Watched:
         spec = read_node(node) if "\n" in node else load_node(node)
         made = SimulatedNode(spec, tmp_path / f"node{len(started)}", cache=native_cache)
-        started.append(Watched(made, tool_seconds=tool_seconds))
+        started.append(Watched(made, tool_seconds=tool_seconds, device_seconds=device_seconds))
         return started[-1]
 
     yield start
@@ -177,10 +183,10 @@ def test_a_card_that_vanished_is_lost_and_the_others_keep_their_ids(watch: Watch
 
 def test_a_card_whose_files_hang_costs_itself(watch: Watch) -> None:
     """And the tool, which asks that card too."""
-    watched = watch("furiosa-both", tool_seconds=0.6)
+    watched = watch("furiosa-both", tool_seconds=0.6, device_seconds=1.0)
     watched.collect(10)
     watched.node.set_faults([Fault(kind=FaultKind.HANG, device=1)])
-    result = watched.collect(20)
+    result = watched.until(lambda r: sum(device.stale for device in r.devices) == 1, at=20)
     warboy, rngd = sorted(result.devices, key=lambda device: device.stale)
     assert (warboy.model, warboy.stale, warboy.temperature_celsius is not None) == ("warboy", False, True)
     assert (rngd.model, rngd.stale, rngd.health.state) == ("rngd", True, HealthState.UNKNOWN)
@@ -188,9 +194,7 @@ def test_a_card_whose_files_hang_costs_itself(watch: Watch) -> None:
     assert {c.reason for c in result.state.errors} == {"timeout", "tool_timeout"}
     assert result.state.abandoned_calls == 1
     watched.node.set_faults(())
-    time.sleep(0.1)  # the abandoned call comes back
-    watched.collect(30)
-    assert not any(device.stale for device in watched.collect(31).devices)
+    watched.until(lambda r: not any(device.stale for device in r.devices), at=60)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ TOOL_FAULTS = [
 
 @pytest.mark.parametrize(("fault", "reasons"), TOOL_FAULTS, ids=[f.error or f.kind for f, _ in TOOL_FAULTS])
 def test_a_broken_tool_costs_what_it_adds(watch: Watch, fault: Fault, reasons: set[str]) -> None:
-    watched = watch("furiosa-rngd", tool_seconds=0.6 if fault.kind is FaultKind.TOOL_HANG else 10.0)
+    watched = watch("furiosa-rngd", tool_seconds=0.6 if fault.kind is FaultKind.TOOL_HANG else 60.0)
     watched.collect(10)
     watched.node.set_faults([fault])
     result = watched.collect(20)

@@ -3,13 +3,13 @@
 import json
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.hostile import in_linear_time
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
@@ -17,7 +17,6 @@ from accelscope.readers.furiosa import parse_version, perf, sysfs_text
 from accelscope.readers.furiosa.draft import PLACES
 from accelscope.readers.furiosa.sources import SOURCES
 
-SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 BY_NAME = {source.name: source for source in SOURCES}
 PARSERS = (
     "furiosa-smi-info",
@@ -122,24 +121,24 @@ HOSTILE = {
     "bars below a header": HEADERS + "|" * 1_000_000,
     "a command of bars": "| PID | NPU core | CMD |\n| 1 | npu0:0 | " + "|" * 90_000 + " |\n",
     "frames": "+-----" * 300_000,
-    "headers": HEADERS * 5_000,
-    "a million lines": "x\n" * 1_000_000,
-    "rows": "| PID | NPU core | CMD |\n" + "| 1 | npu0:0 | x |\n" * 40_000,
-    "a block without rules": HEADERS + "| rngd | npu0 | alive | | | Core 0: 1% |\n" * 20_000,
+    "headers": HEADERS * 3_000,
+    "lines": "x\n" * 150_000,
+    "rows": "| PID | NPU core | CMD |\n" + "| 1 | npu0:0 | x |\n" * 15_000,
+    "a block without rules": HEADERS + "| rngd | npu0 | alive | | | Core 0: 1% |\n" * 8_000,
     "one device of many lines": (
-        "| Device | Core Utilization |\n" + "".join(f"| | Core {n % 1000}: 1% |\n" for n in range(100_000))
+        "| Device | Core Utilization |\n" + "".join(f"| | Core {n % 1000}: 1% |\n" for n in range(20_000))
     ),
     "cores in a cell": "| Device | Cores | Core Utilization |\n| npu0 | " + "0 (x), " * 12_000 + " | |\n",
     "holds in a cell": "| PID | NPU core | CMD |\n| 1 | " + "npu0:[0, 7], " * 1_500 + " | x |\n",
     "blanks": " " * 1_000_000,
     "digits": "9" * 1_000_000,
     "brackets": "[" * 1_000_000 + "]" * 1_000_000,
-    "lines of brackets": "[\n" * 300_000,
-    "lines of braces": "{\n" * 300_000,
+    "lines of brackets": "[\n" * 60_000,
+    "lines of braces": "{\n" * 60_000,
     "deep objects": '{"a":' * 300_000,
     "deep lists in an object": '[{"memory":' + "[" * 500_000,
     "a number of digits": '[{"dev_name": "npu0", "power": ' + "9" * 1_000_000 + "}]",
-    "objects": "[" + '{"dev_name": "npu0", "pid": 1},' * 20_000 + "]",
+    "objects": "[" + '{"dev_name": "npu0", "pid": 1},' * 8_000 + "]",
     "quotes": '[{"' + '\\"' * 500_000,
     "errors": "Error: device not found error " * 50_000,
 }
@@ -150,23 +149,20 @@ HOSTILE = {
 @example(text="[{}]")
 @example(text='[{"dev_name": "npu0", "temperature": NaN, "power": Infinity}]')
 @example(text='{"pid": 1e400, "npu": "npu0"}')
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
     assert_from_the_text(BY_NAME[source].parse(text, None), text)
 
 
 @pytest.mark.parametrize("source", PARSERS)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
-    started = time.monotonic()
-    parsed = BY_NAME[source].parse(HOSTILE[kind], None)
-    assert time.monotonic() - started < SOON_SECONDS
+def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+    with in_linear_time():
+        parsed = BY_NAME[source].parse(HOSTILE[kind], None)
     assert len(parsed.rejected) <= 101
     assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
 
 
 @given(text=st.one_of(st.text(), st.lists(st.one_of(CELLS, NUMBERS), max_size=10).map("\n".join)))
-@settings(deadline=None, max_examples=100)
 def test_files_of_the_driver_give_values_or_nothing(text: str) -> None:
     sysfs_text.error_counts(text)
     sysfs_text.core_flags(text)
@@ -181,20 +177,19 @@ def test_files_of_the_driver_give_values_or_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_megabytes_in_a_file_of_the_driver(kind: str) -> None:
+def test_much_in_a_file_of_the_driver(kind: str) -> None:
     text = HOSTILE[kind]
-    started = time.monotonic()
-    for read in (
-        sysfs_text.error_counts,
-        sysfs_text.clocks,
-        sysfs_text.core_clocks,
-        sysfs_text.core_flags,
-        perf.counters,
-        parse_version.driver_version,
-        lambda text: sysfs_text.throttles("0x0", text),
-    ):
-        read(text)
-    assert time.monotonic() - started < SOON_SECONDS
+    with in_linear_time():
+        for read in (
+            sysfs_text.error_counts,
+            sysfs_text.clocks,
+            sysfs_text.core_clocks,
+            sysfs_text.core_flags,
+            perf.counters,
+            parse_version.driver_version,
+            lambda text: sysfs_text.throttles("0x0", text),
+        ):
+            read(text)
 
 
 def assert_from_the_text(parsed: Parsed, text: str) -> None:

@@ -2,20 +2,18 @@
 
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.hostile import in_linear_time
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
 from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, FIELDS
-
-SOON_SECONDS = 20.0  # an input that takes more than linear time takes minutes
 
 NUMBERS = st.one_of(
     st.integers(-5, 10**21).map(str),
@@ -122,8 +120,8 @@ HOSTILE = {
     "lines of commas": ("," * 12 + "\n") * 20_000,
     "markers": "[N/A], " * 150_000,
     "hashes": "#" * 1_000_000,
-    "lines of headers": "# gpu pid\n" * 100_000,
-    "a million lines": "x\n" * 1_000_000,
+    "lines of headers": "# gpu pid\n" * 40_000,
+    "lines": "x\n" * 150_000,
     "blanks": " " * 1_000_000,
     "digits": "9" * 1_000_000,
     "brackets": "[" * 1_000_000 + "]" * 1_000_000,
@@ -132,11 +130,11 @@ HOSTILE = {
     "openings": "<nvidia_smi_log" * 100_000,
     "ampersands": "<nvidia_smi_log>" + "&" * 1_000_000,
     "uuids": "GPU 0: " + "(UUID: " * 200_000,
-    "partitions": "GPU 0: x (UUID: GPU-a)\n" + "  MIG 1g.5gb Device 0: (UUID: MIG-b)\n" * 20_000,
+    "partitions": "GPU 0: x (UUID: GPU-a)\n" + "  MIG 1g.5gb Device 0: (UUID: MIG-b)\n" * 10_000,
     "lost devices": "".join(
-        f"Unable to determine the device handle for GPU {n:04x}:02:00.0: GPU is lost\n" for n in range(20_000)
+        f"Unable to determine the device handle for GPU {n:04x}:02:00.0: GPU is lost\n" for n in range(8_000)
     ),
-    "processes": "# gpu pid type sm mem command\n" + "".join(f"0 {n} C 1 1 x\n" for n in range(1, 20_000)),
+    "processes": "# gpu pid type sm mem command\n" + "".join(f"0 {n} C 1 1 x\n" for n in range(1, 10_000)),
     "devices": "".join(f"{n}, GPU-{n}, X, 1, 2, 3, 4, 5, 6, 7, 8, 4, 16\n" for n in range(4_000)),
     "entities": "<!DOCTYPE x [<!ENTITY a0 'aaaaaaaaaa'>"
     + "".join(f"<!ENTITY a{n} '&a{n - 1};&a{n - 1};'>" for n in range(1, 40))
@@ -152,13 +150,11 @@ NVIDIA_SOURCES = [name for name in sources() if name.startswith("nvidia-smi-")]
 @example(text="\ufeff# gpu pid\n0")
 @example(text="<nvidia_smi_log/>")
 @example(text="<nvidia_smi_log><gpu></gpu></nvidia_smi_log>")
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
     assert_from_the_text(sources()[source].parse(text, None), text)
 
 
 @given(text=CSV, names=NAMES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.parametrize("source", [name for name, source in sources().items() if source.takes_fields])
 def test_any_columns_get_an_answer(source: str, text: str, names: list[str]) -> None:
     assert_from_the_text(sources()[source].parse(text, names), text)
@@ -166,10 +162,9 @@ def test_any_columns_get_an_answer(source: str, text: str, names: list[str]) -> 
 
 @pytest.mark.parametrize("source", NVIDIA_SOURCES)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_megabytes_are_read_in_linear_time(source: str, kind: str) -> None:
-    started = time.monotonic()
-    parsed = sources()[source].parse(HOSTILE[kind], None)
-    assert time.monotonic() - started < SOON_SECONDS
+def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+    with in_linear_time():
+        parsed = sources()[source].parse(HOSTILE[kind], None)
     assert len(parsed.rejected) <= 101
     assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
 

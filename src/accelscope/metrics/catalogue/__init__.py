@@ -5,7 +5,7 @@ Families of devices, partitions, pods, processes, readers and the agent itself a
 """
 
 from accelscope.metrics.catalogue.devices import DEVICES, INFO_LABELS
-from accelscope.metrics.catalogue.own import AGENT, READERS, SOURCES
+from accelscope.metrics.catalogue.own import AGENT, READERS, SINKS, SOURCES
 from accelscope.metrics.catalogue.parts import PARTITIONS, PROCESSES
 from accelscope.metrics.catalogue.workloads import (
     BALANCES,
@@ -29,5 +29,6 @@ CATALOGUE: tuple[Family, ...] = (
     *PROCESSES,
     *READERS,
     *SOURCES,
+    *SINKS,
     *AGENT,
 )

@@ -1,14 +1,15 @@
-"""Self-metrics: how the readers, the sources of attribution and the agent itself are doing."""
+"""Self-metrics: how the readers, the sources of attribution, the sinks and the agent itself are doing."""
 
 import sys
 
 from accelscope.metrics.family import AgentView, Declare, Family, ReaderView, Scope
-from accelscope.model import AttributionSourceState
+from accelscope.model import AttributionSourceState, SinkState
 
 _MOST_ERROR_CHARACTERS = 200
 
 reader = Declare[ReaderView](Scope.READER)
 source = Declare[AttributionSourceState](Scope.SOURCE)
+sink = Declare[SinkState](Scope.SINK)
 agent = Declare[AgentView](Scope.AGENT)
 
 READERS: tuple[Family, ...] = (
@@ -101,6 +102,42 @@ SOURCES: tuple[Family, ...] = (
         "accelscope_attribution_source_last_error_info",
         "",
         "The last error of the source, cut to 200 characters, and why it is not up if it is not; 1.",
+        ("reason", "error"),
+        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_MOST_ERROR_CHARACTERS]), 1)],
+    ),
+)
+
+SINKS: tuple[Family, ...] = (
+    sink(
+        "accelscope_sink_up",
+        "",
+        "1 if what this sink carries out of the node was written when it last tried.",
+        lambda s: s.up,
+    ),
+    sink("accelscope_sink_writes_total", "", "Writes that succeeded.", lambda s: s.writes),
+    sink(
+        "accelscope_sink_skips_total",
+        "",
+        "Collections that were looked at and held nothing that had to be written.",
+        lambda s: s.skips,
+    ),
+    sink.series(
+        "accelscope_sink_errors_total",
+        "",
+        "Writes that failed or had to leave something out, by reason.",
+        ("reason",),
+        lambda s: [((c.reason,), c.count) for c in s.errors],
+    ),
+    sink(
+        "accelscope_sink_last_success_timestamp_seconds",
+        "seconds",
+        "When the sink last wrote, in seconds since the epoch.",
+        lambda s: s.last_success,
+    ),
+    sink.series(
+        "accelscope_sink_last_error_info",
+        "",
+        "The last error of the sink, cut to 200 characters, and why it is not up if it is not; 1.",
         ("reason", "error"),
         lambda s: [] if s.error is None else [((s.reason or "", s.error[:_MOST_ERROR_CHARACTERS]), 1)],
     ),

@@ -1,0 +1,40 @@
+{{/*
+`namespace`, `pod` and `container` of the page name the workload. honorLabels keeps them; the target's own, which
+name the agent, are dropped, so that a device that nobody holds is not put down to the agent.
+*/}}
+{{- define "accelscope.endpoint" -}}
+{{- $endpoint := dict
+  "port" "metrics"
+  "path" (.Values.config.metricsPath | default "/metrics")
+  "honorLabels" true
+  "relabelings" (list
+    (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" "node")
+    (dict "action" "labeldrop" "regex" "namespace|pod|container"))
+-}}
+{{- if .Values.http.tls.secretName }}{{ $_ := set $endpoint "scheme" "https" }}{{ end -}}
+{{- with .Values.scrape.interval }}{{ $_ := set $endpoint "interval" . }}{{ end -}}
+{{- with .Values.scrape.timeout }}{{ $_ := set $endpoint "scrapeTimeout" . }}{{ end -}}
+{{- $copies := list -}}
+{{- $dialects := .Values.config.dialect | default list -}}
+{{- if kindIs "string" $dialects }}{{ $dialects = splitList "," $dialects }}{{ end -}}
+{{- if has "dcgm" $dialects -}}
+{{- range list "namespace" "pod" "container" -}}
+{{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" "DCGM_FI_.+" "label" .) | fromYaml) -}}
+{{- end -}}
+{{- end -}}
+{{- if has "npu-exporter" $dialects -}}
+{{- $names := "npu_chip_.+|npu_container_info|container_npu_.+" -}}
+{{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" $names "label" "namespace") | fromYaml) -}}
+{{- end -}}
+{{- if $copies }}{{ $_ := set $endpoint "metricRelabelings" $copies }}{{ end -}}
+{{- mergeOverwrite $endpoint .Values.scrape.endpoint | toYaml -}}
+{{- end -}}
+
+{{/* Those exporters are scraped without honorLabels, and their dashboards use what Prometheus made of it. */}}
+{{- define "accelscope.exportedCopy" -}}
+sourceLabels: [__name__, {{ .label }}]
+separator: ;
+regex: (?:{{ .names }});(.+)
+targetLabel: exported_{{ .label }}
+replacement: $1
+{{- end -}}

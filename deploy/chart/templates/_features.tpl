@@ -1,0 +1,83 @@
+{{/* What is switched on, once for all templates. A define gives text: "true", or nothing. */}}
+
+{{/* An unquoted off is a boolean in YAML. */}}
+{{- define "accelscope.podSource" -}}
+{{- .Values.attribution.pods | default "off" -}}
+{{- end -}}
+
+{{- define "accelscope.featureLabels" -}}
+{{- .Values.nodeObject.featureLabels | default "off" -}}
+{{- end -}}
+
+{{/* Claims come from the kubelet's socket: without it there is nothing to look up. */}}
+{{- define "accelscope.resourceSlices" -}}
+{{- if and .Values.attribution.resourceSlices .Values.attribution.podResources -}}true{{- end -}}
+{{- end -}}
+
+{{- define "accelscope.patchesNode" -}}
+{{- if or .Values.nodeObject.npuAnnotation .Values.nodeObject.devicesAnnotation (eq (include "accelscope.featureLabels" .) "node") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "accelscope.asksKubelet" -}}
+{{- if eq (include "accelscope.podSource" .) "kubelet" -}}true{{- end -}}
+{{- end -}}
+
+{{- define "accelscope.asksApiServer" -}}
+{{- if or (eq (include "accelscope.podSource" .) "api-server") (include "accelscope.resourceSlices" .) .Values.attribution.nodeLabels (include "accelscope.patchesNode" .) .Values.http.tokenReview -}}true{{- end -}}
+{{- end -}}
+
+{{- define "accelscope.needsToken" -}}
+{{- if or (include "accelscope.asksApiServer" .) (include "accelscope.asksKubelet" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The file of settings: those of the user, and those that follow from features. */}}
+{{- define "accelscope.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config "exporterPort" (int .Values.http.port) -}}
+{{- with .Values.attribution -}}
+{{- $_ := set $config "podSource" (include "accelscope.podSource" $) -}}
+{{- $_ := set $config "resourceSlices" (eq (include "accelscope.resourceSlices" $) "true") -}}
+{{- if not .podResources }}{{ $_ := set $config "podResourcesSocket" "" }}{{ end -}}
+{{- if .podLabels }}{{ $_ := set $config "podLabels" .podLabels }}{{ end -}}
+{{- if .nodeLabels }}{{ $_ := set $config "nodeLabels" .nodeLabels }}{{ end -}}
+{{- if .userNames }}{{ $_ := set $config "passwdFile" "/host/etc/passwd" }}{{ end -}}
+{{- end -}}
+{{- with .Values.nodeObject -}}
+{{- if .devicesAnnotation }}{{ $_ := set $config "devicesAnnotation" true }}{{ end -}}
+{{- if or .npuAnnotation .devicesAnnotation -}}
+{{- $_ := set $config "annotationInterval" .annotationInterval -}}
+{{- $_ := set $config "annotationHeartbeat" .annotationHeartbeat -}}
+{{- end -}}
+{{- $mode := include "accelscope.featureLabels" $ -}}
+{{- if ne $mode "off" -}}
+{{- $_ := set $config "featureLabels" $mode -}}
+{{- $_ := set $config "featureDomains" .featureDomains -}}
+{{- end -}}
+{{- if eq $mode "nfd" }}{{ $_ := set $config "featureFileFolder" .featureFileFolder }}{{ end -}}
+{{- end -}}
+{{- with .Values.http -}}
+{{- if .tls.secretName -}}
+{{- $_ := set $config "tlsCertificate" "/etc/accelscope/tls/tls.crt" -}}
+{{- $_ := set $config "tlsKey" "/etc/accelscope/tls/tls.key" -}}
+{{- end -}}
+{{- if .tls.clientCASecretName -}}
+{{- if not .tls.secretName }}{{ fail "http.tls.clientCASecretName needs http.tls.secretName" }}{{ end -}}
+{{- $_ := set $config "tlsClientCa" "/etc/accelscope/client-ca/ca.crt" -}}
+{{- end -}}
+{{- if .tokenSecretName }}{{ $_ := set $config "tokenFile" "/etc/accelscope/token/token" }}{{ end -}}
+{{- if .tokenReview }}{{ $_ := set $config "tokenReview" true }}{{ end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Settings that the agent takes up without a restart; a test compares them with the agent's declarations. */}}
+{{- define "accelscope.reloadable" -}}
+logLevel logFormat collectionInterval deviceTimeout readerTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix shares
+{{- end -}}
+
+{{/* Changes when the DaemonSets must be rolled for the new settings. */}}
+{{- define "accelscope.restartChecksum" -}}
+{{- $config := include "accelscope.config" . | fromYaml -}}
+{{- range splitList " " (include "accelscope.reloadable" .) }}{{ $_ := unset $config . }}{{ end -}}
+{{- toYaml $config | sha256sum | trunc 16 -}}
+{{- end -}}

@@ -1,0 +1,54 @@
+{{- define "accelscope.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Short enough that "-furiosa" and a pod's suffix still fit into 63 characters. */}}
+{{- define "accelscope.fullname" -}}
+{{- $name := include "accelscope.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Objects of the whole cluster: two releases of one name in two namespaces must not share them. */}}
+{{- define "accelscope.clusterName" -}}
+{{- printf "%s.%s" (include "accelscope.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
+{{- define "accelscope.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "accelscope.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name: name the account to use, since serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "accelscope.image" -}}
+{{- $image := .Values.image -}}
+{{- $registry := required "image.registry: name the registry that you pushed the image to; docs/install.md tells how to build it" $image.registry -}}
+{{- printf "%s/%s:%s" (trimSuffix "/" $registry) $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+
+{{- define "accelscope.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "accelscope.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: agent
+{{- end -}}
+
+{{- define "accelscope.labels" -}}
+{{ include "accelscope.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "accelscope.firstAgent" -}}
+{{- $on := list -}}
+{{- range list "nvidia" "amd" "ascend" "furiosa" "any" -}}
+{{- if (index $.Values.agents .).enabled }}{{ $on = append $on . }}{{ end -}}
+{{- end -}}
+{{- first $on | default "nvidia" -}}
+{{- end -}}

@@ -1,0 +1,83 @@
+"""Installs wheels into a virtual environment, with nothing but Python's own library: a base image need not have
+pip. Runs in the image's build, in the repository's root.
+
+    install.py --wheels FOLDER --into FOLDER
+
+Where the folder holds no wheels, pip fetches those of requirements/agent.txt, by their hashes, and makes ours.
+"""
+
+import argparse
+import compileall
+import platform
+import py_compile
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+OURS = "accelscope"
+COMPILE_LIBRARY = Path(__file__).with_name("compile_library.py")
+
+
+def fetch(wheels: Path) -> None:
+    wheels.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
+    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", "requirements/agent.txt"]
+    subprocess.run([*pip, "download", "--dest", str(wheels), *locked], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), "."], check=True)
+
+
+def fits(wheel: Path, machine: str, interpreter: str) -> bool:
+    """Is it for this machine and this Python? A name ends in python-abi-platform."""
+    python, _, systems = wheel.stem.split("-")[-3:]
+    if systems == "any":
+        return True
+    return systems.endswith(machine) and "manylinux" in systems and interpreter in python.split(".")
+
+
+def chosen(wheels: Path) -> dict[str, Path]:
+    """One wheel of each distribution."""
+    interpreter = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    found: dict[str, Path] = {}
+    for wheel in sorted(wheels.glob("*.whl")):
+        name = wheel.name.split("-")[0].lower()
+        if not fits(wheel, platform.machine(), interpreter):
+            continue
+        if name in found:
+            sys.exit(f"install.py: both {found[name].name} and {wheel.name} are in {wheels}: leave one of them")
+        found[name] = wheel
+    missing = {wheel.name.split("-")[0].lower() for wheel in wheels.glob("*.whl")} - found.keys()
+    if missing or OURS not in found:
+        wanted = ", ".join(sorted(missing or {OURS}))
+        sys.exit(f"install.py: {wheels} has no wheel of {wanted} for {interpreter} on {platform.machine()}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wheels", type=Path, required=True)
+    parser.add_argument("--into", type=Path, required=True)
+    given = parser.parse_args()
+    if not list(given.wheels.glob("*.whl")):
+        fetch(given.wheels)
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(given.into)], check=True)
+    python = given.into / "bin" / "python3"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(subprocess.check_output([str(python), "-I", "-c", where], text=True).strip())
+    for wheel in chosen(given.wheels).values():
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(packages)
+    # By hash, unchecked: files of an image do not change, and their times differ between builders.
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    if not compileall.compile_dir(packages, quiet=1, invalidation_mode=mode):
+        sys.exit("install.py: not everything could be compiled")
+    command = given.into / "bin" / OURS
+    command.write_text(f"#!{python} -I\nimport sys\nfrom accelscope.cli.main import main\nsys.exit(main())\n")
+    command.chmod(0o755)
+    shutil.copy(COMPILE_LIBRARY, given.into)
+
+
+if __name__ == "__main__":
+    main()

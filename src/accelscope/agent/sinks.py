@@ -1,0 +1,61 @@
+"""What the settings mean for sinks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import ConfigError
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint
+from accelscope.model import Snapshot
+from accelscope.sinks.annotation import AnnotationSink
+from accelscope.sinks.documents import DEVICES, NPU_METRICS
+from accelscope.sinks.feature_file import FeatureFileSink
+from accelscope.sinks.features import feature_labels
+from accelscope.sinks.labels import Features, LabelsSink
+from accelscope.sinks.machine import read_machine
+from accelscope.sinks.sink import Pace, Sink
+
+
+def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) -> tuple[Sink[Any], ...]:
+    """Those that are on. Raises ConfigError for one that needs an API server where there is none."""
+    needing = _needing_an_api_server(settings)
+    if needing is not None and api_server is None:
+        raise ConfigError(f"{needing}: not in a cluster; give --kube-api-url")
+    client = Client(api_server) if needing is not None and api_server is not None else None
+    sinks: list[Sink[Any]] = []
+    annotations = chosen_annotations(settings)
+    if annotations and client is not None:
+        pace = Pace(settings.annotation_interval, settings.annotation_heartbeat)
+        sinks.append(AnnotationSink(client, node, annotations, pace))
+    if settings.feature_labels == "node" and client is not None:
+        sinks.append(LabelsSink(client, node, features(settings)))
+    if settings.feature_labels == "nfd":
+        sinks.append(FeatureFileSink(Path(settings.feature_file_folder), features(settings)))
+    return tuple(sinks)
+
+
+def chosen_annotations(settings: AgentSettings) -> tuple[str, ...]:
+    chosen = ((NPU_METRICS, settings.npu_annotation), (DEVICES, settings.devices_annotation))
+    return tuple(name for name, on in chosen if on)
+
+
+def features(settings: AgentSettings) -> Features:
+    """The machine is asked once: it does not become another."""
+    machine = read_machine(settings.paths.sys)
+
+    def labels(snapshot: Snapshot) -> Mapping[str, str]:
+        return feature_labels(snapshot.devices, machine, settings.feature_domains)
+
+    return labels
+
+
+def _needing_an_api_server(settings: AgentSettings) -> str | None:
+    """The first setting that does."""
+    settings_on = (
+        ("--npu-annotation", settings.npu_annotation),
+        ("--devices-annotation", settings.devices_annotation),
+        ("--feature-labels node", settings.feature_labels == "node"),
+    )
+    return next((flag for flag, on in settings_on if on), None)

@@ -1,0 +1,142 @@
+"""`accelscope discover`: the labels that say which accelerators a node has, once."""
+
+import argparse
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import ConfigError, Loaded, add_arguments, load
+from accelscope.model import Snapshot
+
+_FAILED, _USAGE = 1, 2
+DESCRIPTION = """\
+Looks once at this node's accelerators and prints the labels that say which they
+are: how many, product, family, memory, versions of driver and firmware, and the
+machine. It changes nothing unless --apply is given; the agent keeps the same
+labels up to date by itself with --feature-labels.
+
+  accelscope discover                                what labels there would be
+  accelscope discover --apply                        put them on the Node object
+  accelscope discover --apply --feature-labels nfd   write the feature file of
+                                                     Node Feature Discovery
+
+Labels on the Node that an earlier --apply or the agent has put there and that
+are no longer true are taken away. In a pod, --node-name (NODE_NAME, from the
+field spec.nodeName) names the Node; elsewhere give --kube-api-url and
+--kube-token-file too. The right to patch nodes is needed; a feature file needs
+none.
+
+Exit code: 0 done (a node without accelerators has no labels), 1 a driver cannot
+be read, so that nothing is written, or the labels cannot be written, 2 a setting
+is bad."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "discover",
+        usage="accelscope discover [-h] [--output {labels,json,nfd}] [--apply] [the agent's options]",
+        help="print or write the labels that say which accelerators this node has",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--output",
+        choices=("labels", "json", "nfd"),
+        default="labels",
+        help="what is printed: one label a line, a JSON document, or a feature file (default labels)",
+    )
+    parser.add_argument(
+        "--apply",
+        action="store_true",
+        help="also write them: to a feature file with --feature-labels nfd, else to the Node object",
+    )
+    add_arguments(parser, AgentSettings)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from accelscope.agent.once import read_once  # noqa: PLC0415 - --help and bad settings need none of it
+    from accelscope.agent.sinks import features  # noqa: PLC0415
+
+    try:
+        loaded = load(AgentSettings, arguments, os.environ)
+        writer = _Writer(loaded) if arguments.apply else None
+    except ConfigError as error:
+        print(f"accelscope discover: {error}", file=sys.stderr)
+        return _USAGE
+    logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
+    settings = loaded.settings
+    node = settings.node_name or socket.gethostname()
+    snapshot = read_once(settings, node)
+    labels = features(settings)(snapshot)
+    print(_written(arguments.output, node, labels), end="")
+    unread = _unread(snapshot)
+    for line in unread:
+        print(f"accelscope discover: {line}", file=sys.stderr)
+    code = _FAILED if unread else 0
+    if writer is not None and not unread:
+        code = writer.write(labels)
+    sys.stdout.flush()
+    if any(reader.abandoned_calls for reader in snapshot.readers):
+        from accelscope.readers.tool import end_running_tools  # noqa: PLC0415
+
+        end_running_tools()
+        os._exit(code)  # a thread inside a driver call would keep the interpreter from ending
+    return code
+
+
+class _Writer:
+    """Found before anything is read: what is bad about the settings is said at once. Raises ConfigError."""
+
+    def __init__(self, loaded: Loaded[AgentSettings]) -> None:
+        from accelscope.agent.attribution_options import attribution_options  # noqa: PLC0415
+        from accelscope.kube.client import Client  # noqa: PLC0415
+
+        settings = loaded.settings
+        self._node = settings.node_name or socket.gethostname()
+        self._folder = Path(settings.feature_file_folder) if settings.feature_labels == "nfd" else None
+        self._client: Client | None = None
+        if self._folder is None:
+            api_server = attribution_options(settings, self._node, os.environ).api_server
+            if api_server is None:
+                raise ConfigError("--apply: not in a cluster; give --kube-api-url, or --feature-labels nfd")
+            self._client = Client(api_server)
+
+    def write(self, labels: Mapping[str, str]) -> int:
+        """The exit code."""
+        from accelscope.kube.errors import KubeError  # noqa: PLC0415
+        from accelscope.sinks.feature_file import write_file  # noqa: PLC0415
+        from accelscope.sinks.labels import apply_labels  # noqa: PLC0415
+        from accelscope.sinks.sink import SinkError  # noqa: PLC0415
+
+        try:
+            if self._folder is not None:
+                write_file(self._folder, labels)  # without an end: nobody renews it
+            elif self._client is not None:
+                apply_labels(self._client, self._node, labels)
+        except (KubeError, SinkError) as error:
+            print(f"accelscope discover: {error.reason}: {error}", file=sys.stderr)
+            return _FAILED
+        return 0
+
+
+def _unread(snapshot: Snapshot) -> list[str]:
+    """Of each driver that does not tell which devices it has: what it says instead."""
+    return [
+        f"{reader.vendor}: {reader.reason or 'no device answers'}"
+        for reader in snapshot.readers
+        if reader.found and not reader.up
+    ]
+
+
+def _written(form: str, node: str, labels: Mapping[str, str]) -> str:
+    from accelscope.sinks.feature_file import file_text, label_lines  # noqa: PLC0415
+
+    if form == "json":
+        return json.dumps({"node": node, "labels": labels}, indent=2) + "\n"
+    return file_text(labels) if form == "nfd" else label_lines(labels)

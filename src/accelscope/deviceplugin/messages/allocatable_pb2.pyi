@@ -1,0 +1,25 @@
+# Made from allocatable.proto by scripts/protobuf; a test compares them.
+# ruff: noqa
+# mypy: ignore-errors
+# fmt: off
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AllocatableResources(_message.Message):
+    __slots__ = ("devices",)
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[AllocatableDevices]
+    def __init__(self, devices: _Optional[_Iterable[_Union[AllocatableDevices, _Mapping]]] = ...) -> None: ...
+
+class AllocatableDevices(_message.Message):
+    __slots__ = ("resource_name", "device_ids")
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+    resource_name: str
+    device_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, resource_name: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ...) -> None: ...

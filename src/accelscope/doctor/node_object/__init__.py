@@ -1,0 +1,1 @@
+"""The area of what the agent writes to the Node object."""

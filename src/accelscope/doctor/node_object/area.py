@@ -1,0 +1,101 @@
+"""Whether each sink that is on may write: asked of the API server as a dry run, which changes nothing."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from accelscope import __version__
+from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.runner import Result
+from accelscope.agent.settings import AgentSettings
+from accelscope.agent.sinks import chosen_annotations, features
+from accelscope.config import ConfigError
+from accelscope.doctor.check import Area, Check
+from accelscope.doctor.finding import Finding, counted, error, ok, warning
+from accelscope.doctor.node_object.advice import of_reason
+from accelscope.doctor.subject import Subject
+from accelscope.kube.client import Client
+from accelscope.kube.errors import KubeError
+from accelscope.model import AgentState, Snapshot, Vendor
+from accelscope.sinks import annotation, feature_file, labels
+from accelscope.sinks.annotation import ANNOTATIONS
+from accelscope.sinks.documents import fitted
+from accelscope.sinks.sink import SinkError
+
+Results = Mapping[Vendor, Result]  # of the readers, as far as they have come
+_REQUEST_SECONDS = 10.0
+
+
+def node_object_area(results: Results) -> Area:
+    """Comes after the vendors' areas, whose checks fill `results`."""
+    return Area("node object", (Check("node-object", partial(node_object, results), _seconds),))
+
+
+def node_object(results: Results, subject: Subject) -> Iterator[Finding]:
+    settings = subject.settings
+    annotations = chosen_annotations(settings)
+    if not annotations and settings.feature_labels == "off":
+        yield ok("off", "nothing is written to the Node object: no annotation and no labels are on")
+        return
+    snapshot = _snapshot(results, subject)
+    if annotations:
+        yield _rehearsed(annotation.NAME, partial(_annotation, annotations, snapshot), subject)
+    if settings.feature_labels == "node":
+        yield _rehearsed(labels.NAME, partial(_labels, snapshot), subject)
+    if settings.feature_labels == "nfd":
+        yield _rehearsed(feature_file.NAME, partial(_feature_file, snapshot), subject)
+
+
+def _rehearsed(name: str, rehearse: Callable[[Subject], str], subject: Subject) -> Finding:
+    try:
+        return ok(name, rehearse(subject))
+    except ConfigError as problem:
+        return error(name, str(problem), "The agent does not start with these settings.")
+    except (KubeError, SinkError) as problem:
+        reason = str(problem.reason)
+        return warning(name, f"{reason}: {problem}", of_reason(name, reason), reason=reason)
+
+
+def _annotation(annotations: tuple[str, ...], snapshot: Snapshot, subject: Subject) -> str:
+    forms = {name: fitted(ANNOTATIONS[name][0](snapshot)) for name in annotations}
+    annotation.annotate(_client(subject), subject.node, forms, dry_run=True)
+    sizes = ", ".join(f"{name} ({len(form.text)} bytes)" for name, form in forms.items())
+    return f"the API server would take {sizes} for the Node {subject.node}"
+
+
+def _labels(snapshot: Snapshot, subject: Subject) -> str:
+    found = features(subject.settings)(snapshot)
+    labels.apply_labels(_client(subject), subject.node, found, dry_run=True)
+    return f"the API server would take {_counted(found)} for the Node {subject.node}"
+
+
+def _feature_file(snapshot: Snapshot, subject: Subject) -> str:
+    folder = Path(subject.settings.feature_file_folder)
+    feature_file.check_folder(folder)
+    return f"{folder} can be written, with {_counted(features(subject.settings)(snapshot))}"
+
+
+def _counted(found: Mapping[str, str]) -> str:
+    return counted(len(found), "label", "labels")
+
+
+def _client(subject: Subject) -> Client:
+    api_server = attribution_options(subject.settings, subject.node, subject.environ).api_server
+    if api_server is None:
+        raise ConfigError("not in a cluster; give --kube-api-url")
+    return Client(api_server, timeout_seconds=_REQUEST_SECONDS)
+
+
+def _snapshot(results: Results, subject: Subject) -> Snapshot:
+    now = subject.clock()
+    return Snapshot(
+        node=subject.node,
+        taken_at=now,
+        agent=AgentState(version=__version__, started_at=now),
+        devices=tuple(device for result in results.values() for device in result.devices),
+        readers=tuple(result.state for result in results.values()),
+    )
+
+
+def _seconds(_: AgentSettings) -> float:
+    return 2 * _REQUEST_SECONDS + 5

@@ -1,0 +1,174 @@
+"""What the annotations hold, as JSON text. Pure: devices in, text out.
+
+Readers of `k8s-monitor.io/npu-metrics` are Go structs that take a JSON integer where one is due and nothing
+else: `40.0` there would cost them the whole document. So numbers are rounded here, and what is absent is left
+out.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isfinite
+
+from accelscope.model import Device, HealthState, Snapshot, Vendor
+
+NPU_METRICS = "k8s-monitor.io/npu-metrics"
+DEVICES = "accelscope.io/devices"
+
+# All annotations of an object may take 256 KiB together, and others have theirs.
+BUDGET_BYTES = 200 << 10
+_MIB = 1 << 20
+_UNKNOWN = "UNKNOWN"  # npu-smi's own word for a health that it cannot tell
+
+Value = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One device: who it is and how it is, and the numbers that are left out first where there is no room."""
+
+    identity: dict[str, int | str]
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    annotation: str
+    member: str  # under which the entries stand
+    taken_at: float  # seconds since the epoch
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    text: str
+    without_values: int = 0  # entries that had to leave their numbers out
+    left_out: int = 0  # entries that are missing
+
+
+def npu_metrics(snapshot: Snapshot) -> str:
+    """The annotation `k8s-monitor.io/npu-metrics`."""
+    return fitted(npu_document(snapshot)).text
+
+
+def devices(snapshot: Snapshot) -> str:
+    """The annotation `accelscope.io/devices`."""
+    return fitted(devices_document(snapshot)).text
+
+
+def npu_document(snapshot: Snapshot) -> Document:
+    """Chips as npu-smi would list them: one that it no longer shows is not there; one that could not be read
+    this time is, with an unknown health and without numbers, since old ones would pass for new."""
+    chips = sorted(
+        (
+            device
+            for device in snapshot.devices
+            if device.vendor is Vendor.ASCEND
+            and device.board_id is not None
+            and device.health.state is not HealthState.LOST
+        ),
+        key=lambda device: (device.board_id or 0, device.chip_id or 0),
+    )
+    return Document(NPU_METRICS, "chips", snapshot.taken_at, tuple(_chip(chip) for chip in chips))
+
+
+def devices_document(snapshot: Snapshot) -> Document:
+    """Every device, with the names and units of the model."""
+    return Document(
+        DEVICES, "devices", snapshot.taken_at, tuple(_device(device) for device in snapshot.devices)
+    )
+
+
+def fitted(document: Document, budget_bytes: int = BUDGET_BYTES) -> Fitted:
+    """Within the budget: devices lose their numbers from the last one on, then are left out themselves. It is
+    JSON in any case."""
+    full = [_compact({**entry.identity, **entry.values}) for entry in document.entries]
+    bare = [_compact(dict(entry.identity)) for entry in document.entries]
+    frame = _framed(document, [])
+    room = budget_bytes - len(frame) - len(document.annotation)
+    size = sum(len(text) + 1 for text in full)
+    shown = list(full)
+    without = 0
+    while size > room and without < len(shown):
+        without += 1
+        size -= len(full[-without]) - len(bare[-without])
+        shown[-without] = bare[-without]
+    left_out = 0
+    while size > room and shown:
+        size -= len(shown.pop()) + 1
+        left_out += 1
+    return Fitted(_framed(document, shown), without - left_out, left_out)
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339, as Go's time.RFC3339 reads it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds)))
+
+
+def _chip(chip: Device) -> Entry:
+    identity = _given(
+        ("npu", chip.board_id),
+        ("chip", chip.chip_id),
+        ("phy_id", chip.physical_id),
+        # npu-smi writes it with capitals, and that is what people look for.
+        ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
+        ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
+    )
+    return Entry(
+        identity,
+        _numbers(
+            ("power", chip.power_watts, 1),
+            ("temp", chip.temperature_celsius, None),
+            ("aicore", _scaled(chip.utilization_ratio, 100), None),
+            # npu-smi's MB are of 2^20 bytes.
+            ("hbm_used", _scaled(chip.memory_used_bytes, 1 / _MIB), None),
+            ("hbm_total", _scaled(chip.memory_total_bytes, 1 / _MIB), None),
+        ),
+    )
+
+
+def _device(device: Device) -> Entry:
+    identity = _given(
+        ("id", device.id),
+        ("vendor", device.vendor.value),
+        ("index", device.index),
+        ("model", device.model),
+        ("health", device.health.state.value),
+    )
+    return Entry(
+        identity,
+        _numbers(
+            ("utilization_ratio", device.utilization_ratio, 2),
+            ("memory_used_bytes", device.memory_used_bytes, None),
+            ("memory_total_bytes", device.memory_total_bytes, None),
+            ("temperature_celsius", device.temperature_celsius, 1),
+            ("power_watts", device.power_watts, 1),
+        ),
+    )
+
+
+def _given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
+    return {name: value for name, value in pairs if value is not None}
+
+
+def _numbers(*values: tuple[str, Value | None, int | None]) -> dict[str, Value]:
+    """Name, value, decimals; None: an integer. What is no number is no reading."""
+    return {
+        name: round(value) if decimals is None else round(value, decimals)
+        for name, value, decimals in values
+        if value is not None and isfinite(value)
+    }
+
+
+def _scaled(value: Value | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _compact(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _framed(document: Document, entries: Iterable[str]) -> str:
+    head = _compact({"timestamp": timestamp(document.taken_at)})[:-1]
+    return f'{head},"{document.member}":[{",".join(entries)}]}}'

@@ -1,0 +1,231 @@
+"""What all sinks share: a thread, when to write, and what becomes of a write that fails.
+
+    snapshot ──_content──▶ what should stand there ──_differs from what was written──▶ _write
+
+A write is made when the content differs and when it is to be renewed, never more often than the interval, and
+after a failure not before a while that grows.
+"""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from accelscope.kube.client import Client
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.follower import random_ratio
+from accelscope.model import Counted, SinkState, Snapshot
+
+log = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+RENEWAL_JITTER = 0.1  # share of the renewal by which it may come early: a thousand nodes do not write at once
+_LONGEST_SECONDS = 60.0
+_SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or make something first
+_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
+_TOKEN_LOOK_SECONDS = 1.0
+_REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)
+_SLOW = (*_REFUSED, Reason.NOT_FOUND)
+
+
+class SinkError(Exception):
+    """Something could not be written. `reason` is a short word to be counted; the text is for people."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    interval_seconds: float  # at most so often
+    renewal_seconds: float  # at least so often, less some jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where time and chance come from; tests bring their own."""
+
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    random: Callable[[], float] = random_ratio
+
+
+class Sink(ABC, Generic[C]):
+    """offer() and `state` are for any thread; step() is one turn of the sink's own."""
+
+    def __init__(
+        self, name: str, pace: Pace, *, client: Client | None = None, timing: Timing | None = None
+    ) -> None:
+        self.state = SinkState(sink=name, up=False, reason="starting")
+        self._pace = pace
+        self._client = client
+        self._timing = timing or Timing()
+        self._changed = threading.Condition()
+        self._newest: Snapshot | None = None
+        self._offers = 0
+        self._stopping = False
+        self._looked_at: Snapshot | None = None
+        self._wanted: C | None = None
+        self._written: C | None = None
+        self._written_from: Snapshot | None = None
+        self._not_before = 0.0  # by the monotonic clock
+        self._renew_at = 0.0
+        self._failures = 0  # in a row
+        self._refused_token: int | None = None  # generation of the token that was refused
+
+    @abstractmethod
+    def _content(self, snapshot: Snapshot) -> C | None:
+        """What should be written of it; None: that cannot be told yet, and what stands there stays."""
+
+    @abstractmethod
+    def _differs(self, content: C, written: C) -> bool:
+        """Whether it is worth a write."""
+
+    @abstractmethod
+    def _write(self, content: C) -> str | None:
+        """What had to be left out, for people. Raises KubeError or SinkError."""
+
+    def _renews(self, _content: C) -> bool:
+        """Whether it is written again after a while though it is the same."""
+        return True
+
+    def start(self) -> None:
+        name = f"sink-{self.state.sink}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """What was offered and is not written yet stays unwritten: ending must not wait for a server."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def offer(self, snapshot: Snapshot) -> None:
+        with self._changed:
+            self._newest = snapshot
+            self._offers += 1
+            self._changed.notify_all()
+
+    def step(self) -> float | None:
+        """Write if it is time. In how many seconds to look again; None: when something is offered."""
+        now = self._timing.monotonic()
+        snapshot = self._newest
+        if snapshot is None:
+            return None
+        if now < self._not_before and not self._has_another_token():
+            return self._pause(now)
+        is_new = snapshot is not self._looked_at
+        if is_new:
+            self._looked_at, self._wanted = snapshot, self._content(snapshot)
+        wanted = self._wanted
+        if wanted is None:
+            if self.state.last_success is None and self.state.error is None:
+                self.state = replace(self.state, reason="no_reading")
+            return None
+        if not self._is_due(wanted, snapshot, now):
+            if is_new:
+                self.state = replace(self.state, skips=self.state.skips + 1)
+            left = self._renew_at - now
+            return left if left > 0 and self._renews(wanted) else None
+        self._attempt(wanted, snapshot, now)
+        return max(0.0, self._pause(self._timing.monotonic()))
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopping:
+                    return
+                offers = self._offers
+            try:
+                seconds = self.step()
+            except Exception as error:  # a fault of ours costs this write, not the sink
+                log.exception("the sink %s failed in a way that was not foreseen", self.state.sink)
+                self._failed("internal", f"{type(error).__name__}: {error}")
+                self._not_before = self._timing.monotonic() + _SLOW_SECONDS
+                seconds = _SLOW_SECONDS
+            self._await_offer(offers, seconds)
+
+    def _await_offer(self, offers: int, seconds: float | None) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._offers != offers, seconds)
+
+    def _is_due(self, wanted: C, snapshot: Snapshot, now: float) -> bool:
+        if self._written is None or self._differs(wanted, self._written):
+            return True
+        # What is renewed must be newer than what stands there: an old reading does not become fresh.
+        is_newer = snapshot is not self._written_from
+        return is_newer and now >= self._renew_at and self._renews(wanted)
+
+    def _attempt(self, wanted: C, snapshot: Snapshot, now: float) -> None:
+        generation = self._client.token_generation() if self._client is not None else 0
+        try:
+            left_out = self._write(wanted)
+        except KubeError as error:
+            self._failed(str(error.reason), error.text)
+            self._not_before = self._timing.monotonic() + self._delay(error)
+            self._refused_token = generation if error.reason in _REFUSED else None
+            return
+        except SinkError as error:
+            self._failed(error.reason, str(error))
+            self._not_before = self._timing.monotonic() + self._backoff()
+            return
+        self._written, self._written_from = wanted, snapshot
+        self._not_before = now + self._pace.interval_seconds
+        self._renew_at = now + self._pace.renewal_seconds * (1 - RENEWAL_JITTER * self._timing.random())
+        self._refused_token = None
+        self._succeeded(left_out)
+
+    def _succeeded(self, left_out: str | None) -> None:
+        before = self.state
+        self._failures = 0
+        self.state = replace(
+            before, up=True, reason=None, last_success=self._timing.clock(), writes=before.writes + 1
+        )
+        if left_out is not None:
+            is_news = before.reason != Reason.TOO_LARGE
+            errors = _counted(before.errors, Reason.TOO_LARGE) if is_news else before.errors
+            self.state = replace(self.state, reason=str(Reason.TOO_LARGE), error=left_out, errors=errors)
+            if is_news:
+                log.warning("%s: %s", before.sink, left_out)
+        if not before.up:
+            log.info("%s: written", before.sink)
+
+    def _failed(self, reason: str, text: str) -> None:
+        before = self.state
+        self._failures += 1
+        self._written = None  # nobody can say whether it was done: write it again
+        self.state = replace(
+            before, up=False, reason=reason, error=text, errors=_counted(before.errors, reason)
+        )
+        if before.up or before.reason != reason:
+            log.warning("%s: cannot be written: %s", before.sink, text)
+
+    def _delay(self, error: KubeError) -> float:
+        if error.reason in _SLOW:
+            return _SLOW_SECONDS * (0.75 + 0.25 * self._timing.random())
+        return max(self._backoff(), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
+
+    def _backoff(self) -> float:
+        """1 to 2 s after the first failure, 30 to 60 s at last."""
+        shortest = min(2.0 ** min(self._failures - 1, 10), _LONGEST_SECONDS / 2)
+        return shortest * (1 + self._timing.random())
+
+    def _pause(self, now: float) -> float:
+        left = self._not_before - now
+        return left if self._refused_token is None else min(left, _TOKEN_LOOK_SECONDS)
+
+    def _has_another_token(self) -> bool:
+        """What was refused with the old token may be tried at once with a new one."""
+        if self._refused_token is None or self._client is None:
+            return False
+        return self._client.token_generation() != self._refused_token
+
+
+def _counted(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
+    counts = {counted.reason: counted.count for counted in errors}
+    counts[str(reason)] = counts.get(str(reason), 0) + 1
+    return tuple(Counted(name, count) for name, count in sorted(counts.items()))

@@ -1,0 +1,522 @@
+"""Pages for those whom the API server vouches for: real HTTP on both sides, a clock that is moved by hand."""
+
+import gc
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.e2e.agent_process import AgentProcess
+from tests.kube.kube_server import PATIENCE, Asked, KubeServer, Peer, Step, hang, raw, refuse, until
+from tests.serve.conftest import Answer, Client
+
+from accelscope.agent import token_review
+from accelscope.agent.token_review import ApiServerReviewer, TokenReviewGuard
+from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
+from accelscope.serve import Handler, Response, Route, Server, TokenFile
+
+ROUTES: dict[str, Handler | Route] = {
+    "/metrics": lambda _: Response.text(200, "page"),
+    "/snapshot": lambda _: Response.text(200, "snapshot"),
+    "/healthz": Route(lambda _: Response.text(200, "ok"), guarded=False),
+}
+OWN_TOKEN = "own-service-account-token"
+# Ann may read the page, Bob may read nothing.
+ANN, BOB, STRANGER = "ann.token.abcdefgh", "bob.token.abcdefgh", "stranger.token.abcdefgh"
+
+
+def bearer(token: str) -> str:
+    return f"Authorization: Bearer {token}"
+
+
+class ApiServer:
+    """Knows who somebody is and what they may read; or is in trouble."""
+
+    def __init__(self) -> None:
+        self.users = {ANN: "ann", BOB: "bob"}
+        self.rights = {("ann", "/metrics")}
+        self.trouble: Step | None = None
+        self.accepts = OWN_TOKEN
+        self.server = KubeServer(*[self._answer] * 2000)
+
+    @property
+    def asked(self) -> list[str]:
+        return [asked.path for asked in self.server.asked]
+
+    @property
+    def reviews(self) -> int:
+        return self.asked.count(TOKEN_REVIEWS)
+
+    def hold(self) -> Callable[[], None]:
+        """Nothing is answered before what this returns is called."""
+        released = threading.Event()
+
+        def held(peer: Peer, asked: Asked) -> None:
+            assert released.wait(PATIENCE)
+            self.trouble = None
+            self._answer(peer, asked)
+
+        self.trouble = held
+        return released.set
+
+    def _answer(self, peer: Peer, asked: Asked) -> None:
+        if self.trouble is not None:
+            self.trouble(peer, asked)
+            return
+        if asked.headers.get("authorization") != f"Bearer {self.accepts}":
+            refuse(401, "Unauthorized")(peer, asked)
+            return
+        review = json.loads(asked.body)
+        spec = review["spec"]
+        status: dict[str, object] = {}
+        if asked.path == TOKEN_REVIEWS:
+            if (name := self.users.get(spec["token"])) is not None:
+                status = {"authenticated": True, "user": {"username": name, "groups": ["everybody"]}}
+        else:
+            assert asked.path == ACCESS_REVIEWS
+            attributes = spec["nonResourceAttributes"]
+            allowed = attributes["verb"] == "get" and (spec["user"], attributes["path"]) in self.rights
+            status = {"allowed": allowed}
+        peer.document(201, {**review, "status": status})
+
+
+class Lab:
+    def __init__(self, folder: Path) -> None:
+        self.stack = ExitStack()
+        self.now = 1000.0
+        self.own_token = folder / "own-token"
+        self.own_token.write_text(OWN_TOKEN)
+        self.api = ApiServer()
+        self.stack.callback(self.api.server.close)
+
+    def serve(self, *, review_seconds: float = 20.0, auth: TokenFile | None = None) -> Server:
+        endpoint = Endpoint(self.api.server.url, str(self.own_token))
+        reviewer = ApiServerReviewer(endpoint, review_seconds=review_seconds)
+        self.guard = TokenReviewGuard(reviewer, clock=lambda: self.now)
+        self.server = Server(ROUTES, host="127.0.0.1", guard=self.guard, auth=auth)
+        self.server.start()
+        self.stack.callback(self.server.stop)
+        self.guard.start()
+        self.stack.callback(self.guard.stop, 10.0)
+        return self.server
+
+    def connect(self) -> Client:
+        sock = socket.create_connection(self.server.address[:2], timeout=20)
+        self.stack.callback(sock.close)
+        return Client(sock)
+
+    def get(self, token: str, path: str = "/metrics") -> Answer:
+        return self.connect().get(path, bearer(token))
+
+    def ask(self, token: str) -> Client:
+        """Without waiting for the answer."""
+        return self.connect().send(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer(token)}\r\n\r\n".encode())
+
+    def status(self, token: str, path: str = "/metrics") -> int:
+        return self.get(token, path).status
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    with lab.stack:
+        yield lab
+
+
+@pytest.fixture
+def guarded(lab: Lab) -> Lab:
+    lab.serve()
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "challenge"),
+    [
+        ([], 401, 'Bearer realm="accelscope"'),
+        ([bearer(ANN)], 200, None),
+        ([f"X-AccelScope-Token: {ANN}"], 200, None),
+        ([f"authorization: bEARER   {ANN} "], 200, None),
+        (["Authorization: Basic YTpi", f"X-AccelScope-Token: {ANN}"], 200, None),
+        (["X-AccelScope-Token:", bearer(ANN)], 200, None),
+        ([bearer(STRANGER)], 401, 'Bearer realm="accelscope", error="invalid_token"'),
+        ([bearer(BOB)], 403, None),
+    ],
+)
+def test_who_may_read_the_page(guarded: Lab, fields: list[str], status: int, challenge: str | None) -> None:
+    answer = guarded.connect().get("/metrics", *fields)
+    assert answer.status == status
+    assert answer.headers.get("www-authenticate") == challenge
+    assert b"abcdefgh" not in answer.body
+
+
+def test_each_path_is_a_right_of_its_own(guarded: Lab) -> None:
+    assert guarded.status(ANN) == 200
+    assert guarded.status(ANN, "/snapshot") == 403
+    assert guarded.status(ANN, "/metrics?x=/snapshot") == 200
+    assert guarded.status(ANN, "//metrics") == 404
+    assert guarded.connect().get("/metrics", bearer(ANN), method="HEAD").status == 200
+    assert guarded.connect().get("/snapshot", bearer(ANN), method="HEAD").status == 403
+
+
+def test_probes_and_unknown_paths_ask_nobody(guarded: Lab) -> None:
+    assert guarded.connect().get("/healthz").status == 200
+    assert guarded.status(STRANGER, "/nothing") == 404
+    assert guarded.connect().get("/metrics", method="POST").status == 405
+    assert guarded.api.asked == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        # Two headers of one name are one value, and that is no token; neither half is tried.
+        [bearer(ANN), bearer(ANN)],
+        [bearer(ANN), bearer(STRANGER)],
+        [f"X-AccelScope-Token: {ANN}", f"X-AccelScope-Token: {ANN}"],
+        ["Authorization: Basic x", bearer(ANN)],
+        [bearer(f"{ANN}, x")],
+        [bearer(f"{ANN} x")],
+        [bearer(f"{ANN}\t{ANN}")],
+        [bearer(f'{ANN}"}}')],
+        [bearer("=")],
+        [bearer("\xe4nn")],
+        ["Authorization: Bearer"],
+        [f"Authorization: {ANN}"],
+        [f"X-AccelScope-Token: Bearer {ANN}"],
+        [f"X_AccelScope_Token: {ANN}"],
+        [f"X-Remote-User: ann\r\nX-Forwarded-Authorization: {bearer(ANN)}"],
+    ],
+)
+def test_what_is_no_token_is_refused_without_a_review(guarded: Lab, fields: list[str]) -> None:
+    assert guarded.connect().get("/metrics", *fields).status == 401
+    assert guarded.api.asked == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [f"Authorization : Bearer {ANN}"],
+        [f"X: y\r\n {bearer(ANN)}"],
+        [f"X: y\x00{ANN}"],
+        [f"X: y\r{bearer(ANN)}"],
+    ],
+)
+def test_headers_that_others_may_read_otherwise_are_malformed(guarded: Lab, fields: list[str]) -> None:
+    assert guarded.connect().get("/metrics", *fields).status == 400
+    assert guarded.api.asked == []
+
+
+def test_of_two_tokens_that_of_our_own_header_counts(guarded: Lab) -> None:
+    assert guarded.connect().get("/metrics", bearer(STRANGER), f"X-AccelScope-Token: {ANN}").status == 200
+    assert guarded.connect().get("/metrics", bearer(ANN), f"X-AccelScope-Token: {STRANGER}").status == 401
+    assert guarded.api.reviews == 2
+
+
+def test_a_request_behind_the_first_needs_a_token_of_its_own(guarded: Lab) -> None:
+    client = guarded.connect()
+    first = f"GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer(ANN)}\r\n\r\n".encode()
+    client.send(first + b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert [client.answer().status, client.answer().status] == [200, 401]
+
+
+def test_an_oversized_token_is_refused_without_a_review(guarded: Lab) -> None:
+    assert guarded.status("x" * (token_review.TOKEN_LIMIT + 1)) == 401
+    assert guarded.api.asked == []
+    assert guarded.status("x" * token_review.TOKEN_LIMIT) == 401
+    assert guarded.api.reviews == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "seconds"), [(ANN, 200, 60), (BOB, 403, 10), (STRANGER, 401, 10)]
+)
+def test_a_verdict_is_kept_for_a_while(guarded: Lab, token: str, status: int, seconds: float) -> None:
+    assert [guarded.status(token) for _ in range(3)] == [status] * 3
+    guarded.now += seconds - 0.1
+    assert guarded.status(token) == status
+    assert guarded.api.reviews == 1
+    guarded.now += 0.2
+    assert guarded.status(token) == status
+    assert guarded.api.reviews == 2
+
+
+def test_what_has_changed_counts_from_the_next_review(guarded: Lab) -> None:
+    assert (guarded.status(ANN), guarded.status(BOB)) == (200, 403)
+    guarded.api.rights = {("bob", "/metrics")}
+    guarded.now += 61
+    assert (guarded.status(ANN), guarded.status(BOB)) == (403, 200)
+    guarded.api.users.clear()
+    guarded.now += 61
+    assert (guarded.status(ANN), guarded.status(BOB)) == (401, 401)
+
+
+def test_fifty_requests_with_one_token_wait_for_one_review(guarded: Lab) -> None:
+    release = guarded.api.hold()
+    clients = [guarded.ask(ANN) for _ in range(50)]
+    until(lambda: [len(r.waiting) for r in guarded.guard._pending.values()] == [50], "for all to wait")
+    release()
+    assert [client.answer().status for client in clients] == [200] * 50
+    assert guarded.api.asked == [TOKEN_REVIEWS, ACCESS_REVIEWS]
+
+
+def test_a_slow_api_server_keeps_nobody_else_waiting(guarded: Lab) -> None:
+    assert guarded.status(ANN) == 200
+    release = guarded.api.hold()
+    waiting = guarded.ask(STRANGER)
+    until(lambda: guarded.api.reviews == 2, "for the review to begin")
+    assert guarded.connect().get("/healthz").status == 200
+    assert guarded.status(ANN) == 200
+    assert guarded.connect().get("/metrics").status == 401
+    release()
+    assert waiting.answer().status == 401
+
+
+TROUBLES: dict[str, tuple[Step, str]] = {
+    "hangs": (hang, "timeout"),
+    "is cut off": (raw(b""), "unreachable"),
+    "talks garbage": (raw(b"hello\r\n\r\n"), "bad_answer"),
+    "answers something else": (lambda peer, _: peer.document(201, {"kind": "Status"}), "bad_answer"),
+    "says yes in a way of its own": (
+        lambda peer, _: peer.document(201, {"kind": "TokenReview", "status": {"authenticated": "true"}}),
+        "bad_answer",
+    ),
+    "fails": (refuse(500), "server_error"),
+    "throttles": (refuse(429, "later", "Retry-After: 7"), "throttled"),
+    "refuses our token": (refuse(401), "unauthorized"),
+    "lets us review nothing": (refuse(403, "cannot create resource tokenreviews"), "forbidden"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_without_the_api_server_only_known_tokens_are_let_in_and_not_for_long(
+    lab: Lab, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    lab.serve(review_seconds=0.3)
+    assert (lab.status(ANN), lab.status(BOB)) == (200, 403)
+    lab.api.trouble, reason = TROUBLES[trouble]
+    answer = lab.get(STRANGER)
+    assert answer.status == 503
+    assert answer.headers["retry-after"] == ("7" if trouble == "throttles" else "1")
+    for age in (61, 120, 290):
+        lab.now = 1000.0 + age
+        assert (lab.status(ANN), lab.status(BOB), lab.status(STRANGER)) == (200, 503, 503)
+    lab.now = 1000.0 + 301
+    assert lab.status(ANN) == 503
+    said = [record for record in caplog.records if record.name == "accelscope.agent.token_review"]
+    assert [record.__dict__["fields"]["reason"] for record in said] == [reason]
+    if trouble == "lets us review nothing":
+        assert "right to create tokenreviews" in said[0].__dict__["fields"]["hint"]
+
+    lab.api.trouble = None
+    lab.now += 61
+    assert (lab.status(ANN), lab.status(STRANGER)) == (200, 401)
+    assert caplog.records[-1].getMessage() == "tokens can be reviewed again"
+
+
+def test_an_api_server_that_is_gone(lab: Lab) -> None:
+    lab.serve()
+    assert lab.status(ANN) == 200
+    lab.api.server.close()
+    lab.now += 61
+    assert (lab.status(ANN), lab.status(STRANGER)) == (200, 503)
+
+
+def test_while_it_is_away_it_is_not_asked_at_every_request(lab: Lab) -> None:
+    lab.serve()
+    lab.api.trouble = refuse(500)
+    assert [lab.status(f"token-{number}") for number in range(5)] == [503] * 5
+    assert lab.api.reviews == 1
+    lab.now += 1.1
+    assert lab.status(STRANGER) == 503
+    assert lab.api.reviews == 2
+
+
+def test_a_revoked_token_is_noticed_as_soon_as_the_api_server_is_back(lab: Lab) -> None:
+    lab.serve()
+    assert lab.status(ANN) == 200
+    lab.api.trouble = refuse(500)
+    lab.now += 61
+    assert lab.status(ANN) == 200
+    del lab.api.users[ANN]
+    lab.api.trouble = None
+    lab.now += 2
+    until(lambda: lab.status(ANN) == 401, "for the review in the background")
+
+
+def test_a_kept_connection_that_the_api_server_closed_costs_nothing(lab: Lab) -> None:
+    lab.serve()
+    assert lab.status(ANN) == 200
+    cut = iter([True])
+
+    def once(peer: Peer, asked: Asked) -> None:
+        if next(cut, False):
+            peer.cut()
+            return
+        lab.api.trouble = None
+        lab.api._answer(peer, asked)
+
+    lab.api.trouble = once
+    assert lab.status(BOB) == 403
+
+
+def test_our_own_token_is_rotated(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab.serve()
+    assert lab.status(ANN) == 200
+    lab.api.accepts = "rotated-token-of-ours"
+    assert lab.status(BOB) == 503
+    lab.own_token.write_text("rotated-token-of-ours")
+    lab.now += 2
+    assert lab.status(BOB) == 403
+    assert OWN_TOKEN not in caplog.text
+    assert "rotated" not in caplog.text
+
+
+def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(guarded: Lab) -> None:
+    assert guarded.status(ANN) == 200
+    guarded.now += 55  # those that come now are fresher
+    client = guarded.connect()
+    made_up = token_review.VERDICTS_LIMIT + 20
+    for number in range(made_up):
+        assert client.get("/metrics", bearer(f"made-up-{number}")).status == 401
+    assert len(guarded.guard._known) == token_review.VERDICTS_LIMIT
+    assert guarded.status(ANN) == 200
+    assert guarded.api.reviews == made_up + 1
+
+
+def test_only_so_many_reviews_wait_and_known_tokens_go_first(guarded: Lab) -> None:
+    assert guarded.status(ANN) == 200
+    release = guarded.api.hold()
+    guarded.now += 61
+    under_way = guarded.ask("made-up")
+    until(lambda: guarded.api.reviews == 2, "for the first review to begin")
+    queued = [guarded.ask(f"made-up-{number}") for number in range(token_review.QUEUE_LIMIT)]
+    until(lambda: len(guarded.guard._queue) == token_review.QUEUE_LIMIT, "for the queue to be full")
+    assert guarded.status("one-too-many") == 503
+    known = guarded.ask(ANN)
+    until(lambda: len(guarded.guard._queue) == token_review.QUEUE_LIMIT + 1, "for the known one")
+    release()
+    assert known.answer().status == 200
+    assert [client.answer().status for client in (under_way, *queued)] == [401] * (len(queued) + 1)
+    tokens = [json.loads(a.body)["spec"].get("token") for a in guarded.api.server.asked[2:]]
+    assert tokens[:2] == ["made-up", ANN]
+
+
+def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
+    release = guarded.api.hold()
+    clients = [guarded.ask(token) for token in (ANN, STRANGER)]
+    until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviews == 1, "for one to wait")
+    guarded.now += 6
+    release()
+    assert sorted(client.answer().status for client in clients) in ([200, 503], [401, 503])
+    assert guarded.api.reviews == 1
+
+
+def test_either_token_is_enough_and_the_files_asks_nobody(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("from-the-file\n")
+    lab.serve(auth=TokenFile(tmp_path / "tokens"))
+    assert lab.status("from-the-file") == 200
+    assert lab.connect().get("/metrics", bearer(STRANGER), "X-AccelScope-Token: from-the-file").status == 200
+    assert lab.api.asked == []
+    assert (lab.status(ANN), lab.status(BOB), lab.status(STRANGER)) == (200, 403, 401)
+    assert lab.connect().get("/metrics").status == 401
+
+
+def test_tokens_are_forgotten_and_never_told(
+    lab: Lab, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    lab.serve()
+    secret = "-".join(("made", "of", "parts", "abcdefgh"))
+
+    def repeats(peer: Peer, asked: Asked) -> None:
+        refuse(500, f"cannot look at {json.loads(asked.body)['spec']['token']}")(peer, asked)
+
+    lab.api.trouble = repeats
+    answer = lab.get(secret)
+    assert answer.status == 503
+    told = repr(answer) + caplog.text + "".join(str(r.__dict__) for r in caplog.records)
+    assert "abcdefgh" not in told + "".join(capfd.readouterr())
+    lab.api.trouble = None
+    lab.now += 2
+    assert lab.status(secret) == 401
+    gc.collect()
+    held = [found for found in gc.get_objects() if isinstance(found, token_review._Review)]
+    assert held == []
+    assert all(secret.encode() not in key for key in lab.guard._known)
+
+
+def test_an_unexpected_failure_costs_one_answer(
+    guarded: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guarded.guard._reviewer, "review", broken)
+        assert guarded.status(ANN) == 503
+    assert "failed unexpectedly" in caplog.text
+    guarded.now += 2
+    assert guarded.status(ANN) == 200
+
+
+def test_a_handler_runs_in_the_servers_thread_also_after_a_review(lab: Lab) -> None:
+    lab.serve()
+    lab.server.stop()
+    threads: list[str] = []
+
+    def page(_: object) -> Response:
+        threads.append(threading.current_thread().name)
+        return Response.text(200, "page")
+
+    lab.server = Server({"/metrics": page}, host="127.0.0.1", guard=lab.guard)
+    lab.server.start()
+    lab.stack.callback(lab.server.stop)
+    assert (lab.status(ANN), lab.status(ANN)) == (200, 200)
+    assert threads == ["http", "http"]
+
+
+class TestTheAgent:
+    def test_its_pages_are_guarded_and_its_probes_are_not(self, lab: Lab, tmp_path: Path) -> None:
+        settings = {
+            "tokenReview": True,
+            "kubeApiUrl": lab.api.server.url,
+            "kubeTokenFile": str(lab.own_token),
+            "podSource": "off",
+            "podResourcesSocket": "",
+        }
+        (tmp_path / "agent.yaml").write_text(json.dumps(settings))
+        lab.api.rights.add(("ann", "/"))
+        with AgentProcess({"config_file": str(tmp_path / "agent.yaml")}, tmp_path / "agent") as agent:
+
+            def status(path: str, token: str) -> int:
+                return agent.get(path, authorization=f"Bearer {token}").status
+
+            assert agent.get("/metrics").status == 401
+            assert [status(path, ANN) for path in ("/metrics", "/", "/snapshot")] == [200, 200, 403]
+            assert status("/metrics", STRANGER) == 401
+            assert agent.get("/healthz").status == 200
+            assert "unencrypted" in agent.log()
+            assert "anybody" not in agent.log()
+            assert "abcdefgh" not in agent.log()
+
+    def test_it_does_not_start_without_somebody_to_ask(self) -> None:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+        ended = subprocess.run(
+            [sys.executable, "-m", "accelscope", "agent", "--token-review"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert ended.returncode == 2
+        assert ended.stderr.splitlines() == [
+            "accelscope agent: --token-review: not in a cluster; give --kube-api-url"
+        ]
