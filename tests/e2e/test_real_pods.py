@@ -231,5 +231,9 @@ def test_a_pod_that_is_deleted_is_gone_from_the_page(cluster: Cluster, agent: Ag
     cluster.kubectl("delete", "pod/single", "--namespace", NAMESPACE, "--wait=true")
     wait_until(lambda: b'pod="single"' not in agent.get("/metrics").body, "it is gone", PATIENCE_SECONDS)
     # The simulated driver still shows its process, whose pid nobody has any more.
-    reasons = {p.owner.reason for p in agent.snapshot().processes if p.owner}
-    assert UnattributedReason.PROCESS_GONE in reasons
+    wait_until(
+        lambda: (
+            UnattributedReason.PROCESS_GONE in {p.owner.reason for p in agent.snapshot().processes if p.owner}
+        ),
+        "the process is gone",
+    )

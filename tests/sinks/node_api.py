@@ -1,4 +1,4 @@
-"""A Node as an API server keeps it: merge patches and server-side apply of its metadata, and faults on demand.
+"""A Node as an API server keeps it: merge patches and server-side apply of its metadata, faults on demand.
 
 What server-side apply does here is its rule for one manager at a time: what it applied before and does not
 apply now is removed, unless another owns it.

@@ -75,6 +75,8 @@ def _chip(entry: dict[str, Any]) -> dict[str, Any]:
             if not re.fullmatch(r"-?(0|[1-9][0-9]*)", value):
                 raise GoError(f"cannot unmarshal number {value} into {name} of type int")
             read[name] = int(value)
+            if not -(2**63) <= read[name] < 2**63:
+                raise GoError(f"number {value} does not fit into {name}")
         else:
             read[name] = float(value)
     return read
@@ -83,7 +85,7 @@ def _chip(entry: dict[str, Any]) -> dict[str, Any]:
 def test_the_strict_reader_of_these_tests_is_strict() -> None:
     for bad in ('"temp":40.0', '"temp":null', '"temp":4e1', '"temp":"40"', '"extra":1', '"health":1'):
         with pytest.raises(GoError):
-            decode_chips('{"timestamp":"2026-01-02T03:04:05Z","chips":[{%s}]}' % bad)
+            decode_chips('{"timestamp":"2026-01-02T03:04:05Z","chips":[{' + bad + "}]}")
 
 
 def test_a_chip_is_written_as_the_old_collector_wrote_it() -> None:

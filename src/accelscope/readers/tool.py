@@ -58,14 +58,14 @@ class Tool:
 
     def run(self, arguments: Sequence[str], *, timeout_seconds: float | None = None) -> ToolOutput:
         """Raises ReaderError, with a reason that begins with `tool_`. `timeout_seconds`: less than usual."""
-        import subprocess  # noqa: PLC0415 - half a mebibyte that a node with NVML never needs
-
         if self._stuck is not None and self._stuck.poll() is None:
             raise ReaderError("tool_stuck", f"{self._program}: an earlier run cannot be ended")
         self._stuck = None
         place = self.find()
         if place is None:
             raise ReaderError("tool_missing", f"{self._program} is not on this node")
+        import subprocess  # noqa: PLC0415 - a mebibyte that a node with NVML never needs
+
         environment = {**(os.environ if self._environment is None else self._environment), "LC_ALL": "C"}
         try:
             child = subprocess.Popen(  # noqa: S603 - no shell; the program is the operator's setting

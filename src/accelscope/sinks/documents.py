@@ -19,6 +19,7 @@ DEVICES = "accelscope.io/devices"
 # All annotations of an object may take 256 KiB together, and others have theirs.
 BUDGET_BYTES = 200 << 10
 _MIB = 1 << 20
+_LARGEST = 2**63  # an int of Go
 _UNKNOWN = "UNKNOWN"  # npu-smi's own word for a health that it cannot tell
 
 Value = int | float
@@ -153,11 +154,11 @@ def _given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
 
 
 def _numbers(*values: tuple[str, Value | None, int | None]) -> dict[str, Value]:
-    """Name, value, decimals; None: an integer. What is no number is no reading."""
+    """Name, value, decimals; None: an integer. What is no number, or none that fits, is no reading."""
     return {
         name: round(value) if decimals is None else round(value, decimals)
         for name, value, decimals in values
-        if value is not None and isfinite(value)
+        if value is not None and isfinite(value) and abs(value) < _LARGEST
     }
 
 

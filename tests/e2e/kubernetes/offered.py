@@ -1,4 +1,4 @@
-"""A device plugin of the tests: it offers ids and gives them out, which is all that attribution needs of one."""
+"""A device plugin of the tests: it offers ids and gives them out, all that attribution needs of one."""
 
 import importlib.util
 import threading

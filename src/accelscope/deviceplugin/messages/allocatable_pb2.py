@@ -1,5 +1,4 @@
 # Made from allocatable.proto by scripts/protobuf; a test compares them.
-# ruff: noqa
 # mypy: ignore-errors
 # fmt: off
 # -*- coding: utf-8 -*-

@@ -1,5 +1,4 @@
 # Made from device_plugin.proto by scripts/protobuf; a test compares them.
-# ruff: noqa
 # mypy: ignore-errors
 # fmt: off
 from google.protobuf.internal import containers as _containers

@@ -8,7 +8,10 @@ import _ctypes
 import ctypes
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from accelscope.model import AbsenceReason
@@ -147,5 +150,22 @@ def _own_module() -> Any:
         )
     module = importlib.util.module_from_spec(spec)
     sys.modules[_MODULE] = module  # it looks itself up there while it is being made
-    spec.loader.exec_module(module)
+    with _light_ctypes_util():
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _light_ctypes_util() -> Iterator[None]:
+    """The binding imports a function from there that it never calls; with it would come subprocess, tempfile
+    and all that they need: a mebibyte and a half."""
+    name = "ctypes.util"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = stand_in = ModuleType(name)
+    stand_in.find_library = find_library  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del sys.modules[name]

@@ -1,0 +1,307 @@
+"""The device plugin's settings, each declared once: flag, environment variable, YAML key and reference page."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelscope.config import (
+    BOOLEAN,
+    CONFIG_FILE,
+    PORT,
+    TEXT,
+    Choice,
+    ConfigError,
+    Duration,
+    Loaded,
+    Text,
+    WholeNumber,
+    load,
+    setting,
+)
+from accelscope.config.declaration import flag_name, key_name
+from accelscope.config.log import FORMATS, LEVELS
+from accelscope.deviceplugin.disabled import DISABLED_DEVICES, DisabledDevice
+from accelscope.deviceplugin.health import HealthRule
+from accelscope.deviceplugin.roots import Roots
+from accelscope.model import Vendor
+from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.registry import VENDORS
+
+FUSION, SINGLE = "Fusion", "Single"
+WHOLE = "none"
+# Cores of one partition, by the words of Furiosa's own plugin.
+PARTITIONS = {WHOLE: 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
+
+# Those that the plugin which this one takes the place of had: on the command line or in the file, never in both.
+OF_ONE_PLACE = ("default_pe", "interval", "disabled_devices", "plugin_dir", "socket_name", "resource_name")
+
+_SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
+_SUFFIX = ".sock"
+
+
+class _ByVendor(Text):
+    """Text that, when not given, follows from the vendor; what it is for Furiosa is shown as the default."""
+
+    def __init__(self, allowed: str, pattern: str, furiosa: str) -> None:
+        super().__init__(allowed, pattern)
+        self._furiosa = furiosa
+
+    def text(self, value: str) -> str:
+        return value or self._furiosa
+
+
+_SOCKET_NAME = _ByVendor("a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", "furiosa-npu")
+_RESOURCE_NAME = _ByVendor(
+    "a name such as vendor.com/device",
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+    "beta.furiosa.ai/npu",
+)
+
+
+def _path(default: str, text: str) -> str:
+    return setting(default, TEXT, text, group="Paths", reloadable=False, metavar="PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSettings:
+    config_file: str | None = setting(
+        None,
+        CONFIG_FILE,
+        "YAML file with these settings; re-read when it changes. Beside it "
+        + ", ".join(map(flag_name, OF_ONE_PLACE))
+        + " cannot be given.",
+        group="General",
+    )
+    node_name: str = setting(
+        "",
+        TEXT,
+        "Name of this node, for disabledDevices; the host's name if not given.",
+        group="General",
+        reloadable=False,
+    )
+    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
+    log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
+
+    vendor: str = setting(
+        Vendor.FURIOSA.value,
+        Choice(*(vendor.value for vendor in VENDORS)),
+        "Whose devices to offer.",
+        group="Devices",
+        reloadable=False,
+    )
+    default_pe: str = setting(
+        FUSION,
+        Choice(FUSION, SINGLE),
+        "Furiosa: offer whole cards (Fusion: npu0pe0-1), or each core by itself (Single: npu0pe0, npu0pe1).",
+        group="Devices",
+    )
+    partition: str = setting(
+        WHOLE,
+        Choice(*PARTITIONS),
+        "Furiosa RNGD: offer partitions of one, two or four cores, each kind under a resource of its own.",
+        group="Devices",
+    )
+    shares: int = setting(
+        1,
+        WholeNumber(1, 1024),
+        "Offer each device, core or partition so many times, for containers that share it. Nothing keeps "
+        "them apart on the device.",
+        group="Devices",
+    )
+    disabled_devices: tuple[DisabledDevice, ...] = setting(
+        (),
+        DISABLED_DEVICES,
+        "Devices that are not offered, by name (npu0, npu0pe1), uuid, serial number, PCI address or id. "
+        "Names may change at a reboot.",
+        group="Devices",
+    )
+    cdi: bool = setting(
+        False,
+        BOOLEAN,
+        "Answer with CDI names, which the container runtime looks up in its specifications, in the place of "
+        "device nodes, mounts and environment.",
+        group="Devices",
+    )
+
+    interval: float = setting(
+        10.0, Duration(minimum=0.1, maximum=3600), "Time between two looks at the devices.", group="Health"
+    )
+    unhealthy_after: int = setting(
+        3,
+        WholeNumber(1, 1000),
+        "Bad looks in a row after which a device is unhealthy, or leaves the list if the driver does not "
+        "show it any more.",
+        group="Health",
+    )
+    healthy_after: int = setting(
+        2,
+        WholeNumber(1, 1000),
+        "Good looks in a row after which it is healthy again; doubled each time that it falls again soon.",
+        group="Health",
+    )
+    unanswered_after: int = setting(
+        30,
+        WholeNumber(0, 100_000),
+        "Looks in a row at which the driver as a whole could not be asked, after which its devices are "
+        "unhealthy; until then they stay what they were. 0: for ever.",
+        group="Health",
+    )
+    device_timeout: float = setting(
+        2.0,
+        Duration(minimum=0.05, maximum=600),
+        "How long one device may take to answer; longer is a bad look.",
+        group="Health",
+        reloadable=False,
+    )
+    reader_timeout: float = setting(
+        10.0,
+        Duration(minimum=0.1, maximum=600),
+        "How long a driver may take to list its devices, and a tool to run.",
+        group="Health",
+        reloadable=False,
+    )
+
+    plugin_dir: str = setting(
+        "/var/lib/kubelet/device-plugins",
+        Text("an absolute path", r"/[^\x00-\x1f\x7f]*"),
+        "The kubelet's folder for the sockets of device plugins.",
+        group="Kubelet",
+        reloadable=False,
+        metavar="PATH",
+    )
+    socket_name: str = setting(
+        "",
+        _SOCKET_NAME,
+        "Name of the plugin's own socket in that folder, where .sock is added to it. Of another vendor: "
+        "accelscope-<vendor>.",
+        group="Kubelet",
+        reloadable=False,
+        metavar="NAME",
+    )
+    resource_name: str = setting(
+        "",
+        _RESOURCE_NAME,
+        "What pods ask for. Of another vendor: nvidia.com/gpu, amd.com/gpu, huawei.com/Ascend910 (310P: "
+        "huawei.com/Ascend310P); with --partition furiosa.ai/rngd-1core.6gb, -2core.12gb, -4core.24gb.",
+        group="Kubelet",
+        reloadable=False,
+        metavar="NAME",
+    )
+    pod_resources_socket: str = setting(
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        TEXT,
+        "The kubelet's socket that tells which resources are served already; empty: do not ask.",
+        group="Kubelet",
+        reloadable=False,
+        metavar="PATH",
+    )
+
+    exporter_host: str = setting(
+        "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
+    )
+    exporter_port: int = setting(
+        9401, PORT, "Port of /metrics, /healthz and /readyz.", group="HTTP", reloadable=False
+    )
+
+    proc_root: str = _path("/proc", "The node's /proc, as it is seen here.")
+    sys_root: str = _path("/sys", "The node's /sys, as it is seen here.")
+    dev_root: str = _path("/dev", "The node's /dev, as it is seen here.")
+    host_sys_root: str = _path("", "The same on the node itself; as --sys-root if not given.")
+    host_dev_root: str = _path("", "The same on the node itself; as --dev-root if not given.")
+    container_sys_root: str = _path("/sys", "Where containers get what they are given of /sys.")
+    container_dev_root: str = _path("/dev", "Where containers get their device nodes.")
+    nvml_library: str = _path("libnvidia-ml.so.1", "NVML library: a name for the loader or a path.")
+    nvidia_smi_path: str = _path("nvidia-smi", "Used where there is no NVML library.")
+    amd_smi_path: str = _path("amd-smi", "For what the amdgpu driver does not show in /sys.")
+    rocm_smi_path: str = _path("rocm-smi", "Used where there is no amd-smi.")
+    npu_smi_path: str = _path("npu-smi", "The npu-smi tool of Ascend's driver.")
+    ascend_driver_root: str = _path(
+        "/usr/local/Ascend/driver", "Folder of Ascend's driver, which containers get to read."
+    )
+    furiosa_smi_path: str = _path("furiosa-smi", "For what Furiosa's driver does not show in /sys.")
+    furiosactl_path: str = _path("furiosactl", "The tool of older Warboy installations.")
+
+    def __post_init__(self) -> None:
+        furiosa = self.vendor == Vendor.FURIOSA
+        if self.default_pe == SINGLE and not furiosa:
+            raise ConfigError(f"--default-pe {SINGLE} is for Furiosa's cards; --vendor is {self.vendor}")
+        if self.partition != WHOLE and not furiosa:
+            raise ConfigError(f"--partition is for Furiosa's RNGD; --vendor is {self.vendor}")
+        if self.partition != WHOLE and self.default_pe == SINGLE:
+            raise ConfigError(f"--partition and --default-pe {SINGLE} exclude each other: give one of them")
+        if self.cdi and (self.default_pe == SINGLE or self.partition != WHOLE):
+            raise ConfigError("--cdi: CDI names stand for whole cards; leave --partition and Single out")
+        if self.cdi and self.vendor == Vendor.ASCEND:
+            raise ConfigError("--cdi: Ascend's driver comes without CDI names; leave it out")
+        path = f"{self.plugin_dir}/{self.endpoint_name}"
+        if self.endpoint_name == f"kubelet{_SUFFIX}":
+            raise ConfigError("--socket-name: kubelet.sock is the kubelet's own")
+        if len(path.encode()) > _SOCKET_PATH_BYTES:
+            raise ConfigError(
+                f"--plugin-dir and --socket-name: {path} is longer than the {_SOCKET_PATH_BYTES} bytes that "
+                "the path of a socket may have"
+            )
+
+    @property
+    def endpoint_name(self) -> str:
+        """Of the socket's file, as the kubelet is told it."""
+        usual = "furiosa-npu" if self.vendor == Vendor.FURIOSA else f"accelscope-{self.vendor}"
+        return (self.socket_name or usual).removesuffix(_SUFFIX) + _SUFFIX
+
+    @property
+    def cores_per_unit(self) -> int:
+        """0: a whole device."""
+        return 1 if self.default_pe == SINGLE else PARTITIONS[self.partition]
+
+    @property
+    def health_rule(self) -> HealthRule:
+        return HealthRule(
+            bad=self.unhealthy_after, good=self.healthy_after, unanswered=self.unanswered_after
+        )
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(
+            dev=Path(self.dev_root),
+            sys=Path(self.sys_root),
+            host_dev=self.host_dev_root or self.dev_root,
+            host_sys=self.host_sys_root or self.sys_root,
+            container_dev=self.container_dev_root,
+            container_sys=self.container_sys_root,
+            ascend_driver=self.ascend_driver_root,
+        )
+
+    @property
+    def reader_options(self) -> ReaderOptions:
+        paths = Paths(
+            proc=Path(self.proc_root),
+            sys=Path(self.sys_root),
+            dev=Path(self.dev_root),
+            nvml_library=self.nvml_library,
+            nvidia_smi=self.nvidia_smi_path,
+            amd_smi=self.amd_smi_path,
+            rocm_smi=self.rocm_smi_path,
+            npu_smi=self.npu_smi_path,
+            ascend_driver=Path(self.ascend_driver_root),
+            furiosa_smi=self.furiosa_smi_path,
+            furiosactl=self.furiosactl_path,
+        )
+        # A tool is given up before its survey is, so that the reason says which of them hung.
+        return ReaderOptions(paths, tool_timeout_seconds=0.8 * self.reader_timeout)
+
+
+def load_settings(
+    arguments: argparse.Namespace | Mapping[str, object], environ: Mapping[str, str]
+) -> Loaded[PluginSettings]:
+    """Raises ConfigError."""
+    loaded = load(PluginSettings, arguments, environ)
+    if loaded.file is not None:
+        for name in OF_ONE_PLACE:
+            origin = loaded.origins.get(name, "")
+            if origin and not origin.startswith(f"{loaded.file}:"):
+                raise ConfigError(
+                    f"{origin} cannot be given beside --config-file: write {key_name(name)} into "
+                    f"{loaded.file}, or leave --config-file out"
+                )
+    return loaded

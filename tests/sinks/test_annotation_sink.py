@@ -1,0 +1,358 @@
+"""The annotation sink against a Node that takes patches, and against everything that can go wrong."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse, until
+from tests.sinks.node_api import NodeApi
+from tests.sinks.snapshots import START, Clock, card, chip, snapshot
+
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint
+from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
+from accelscope.sinks import annotation as annotation_module
+from accelscope.sinks.annotation import AnnotationSink
+from accelscope.sinks.documents import DEVICES, NPU_METRICS
+from accelscope.sinks.known import PATIENCE_SECONDS
+from accelscope.sinks.sink import Pace
+
+PACE = Pace(interval_seconds=3.0, renewal_seconds=60.0)
+
+
+class Lab:
+    """A sink whose turns and clock a test moves."""
+
+    def __init__(self, api: NodeApi, *annotations: str, token_file: Path | None = None) -> None:
+        self.api = api
+        self.clock = Clock()
+        client = Client(Endpoint(api.url, str(token_file) if token_file else None), timeout_seconds=0.5)
+        self.sink = AnnotationSink(
+            client, "node-1", annotations or (NPU_METRICS,), PACE, timing=self.clock.timing
+        )
+
+    def collect(self, *devices: Device, after: float = 0.0, **fields: Any) -> float | None:
+        """A collection so many seconds later, and the sink's turn."""
+        self.clock.now += after
+        self.sink.offer(snapshot(*devices, at=START + self.clock.now, **fields))
+        return self.sink.step()
+
+    def written(self, name: str = NPU_METRICS) -> Any:
+        return json.loads(self.api.annotations[name])
+
+    def errors(self) -> dict[str, int]:
+        return {counted.reason: counted.count for counted in self.sink.state.errors}
+
+
+@pytest.fixture
+def lab(node_api: NodeApi) -> Lab:
+    return Lab(node_api)
+
+
+def test_the_first_reading_is_written_at_once_and_nothing_of_others_is_touched(lab: Lab) -> None:
+    assert lab.sink.state.reason == "starting"
+    assert lab.collect(chip(0)) == 3.0
+    assert lab.written()["chips"][0]["hbm_used"] == 3381
+    assert lab.api.annotations["other.example/note"] == "stays"
+    [patch] = lab.api.patches
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert json.loads(patch.body).keys() == {"metadata"}
+    assert json.loads(patch.body)["metadata"].keys() == {"annotations"}
+    assert json.loads(patch.body)["metadata"]["annotations"].keys() == {NPU_METRICS}
+    state = lab.sink.state
+    assert (state.up, state.reason, state.writes, state.last_success) == (True, None, 1, START)
+
+
+def test_a_change_within_the_dead_band_is_skipped_and_one_beyond_it_is_written(lab: Lab) -> None:
+    lab.collect(chip(0, power_watts=100.0))
+    for _ in range(3):
+        lab.collect(chip(0, power_watts=101.9), after=10)
+    assert (lab.sink.state.writes, lab.sink.state.skips) == (1, 3)
+    lab.collect(chip(0, power_watts=102.1), after=10)
+    assert lab.sink.state.writes == 2
+    assert lab.written()["chips"][0]["power"] == 102.1
+
+
+def test_small_steps_add_up_until_they_leave_the_band(lab: Lab) -> None:
+    for step in range(6):
+        lab.collect(chip(0, temperature_celsius=40.0 + 0.5 * step), after=10)
+    assert lab.written()["chips"][0]["temp"] >= 42
+
+
+def test_writes_are_never_nearer_than_the_interval(lab: Lab) -> None:
+    lab.collect(chip(0, power_watts=100))
+    assert lab.collect(chip(0, power_watts=200), after=1) == 2.0
+    assert lab.collect(chip(0, power_watts=300), after=1) == 1.0
+    assert lab.sink.state.writes == 1
+    lab.clock.now += 1
+    lab.sink.step()
+    assert lab.sink.state.writes == 2
+    assert lab.written()["chips"][0]["power"] == 300  # the newest, the one between is never written
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
+@pytest.mark.parametrize("interval", [1.0, 3.0, 10.0, 30.0])
+def test_a_quiet_node_writes_once_a_heartbeat(node_api: NodeApi, chance: float, interval: float) -> None:
+    lab = Lab(node_api)
+    lab.clock.chance = chance
+    end, next_collection, wake = 3600.0, 0.0, None
+    while lab.clock.now < end:
+        if lab.clock.now >= next_collection:
+            wake = lab.collect(chip(0))
+            next_collection += interval
+        else:
+            wake = lab.sink.step()
+        later = [next_collection, *([] if wake is None else [lab.clock.now + wake])]
+        lab.clock.now = min(later)
+    assert 3600 / (60 + interval) - 1 <= lab.sink.state.writes <= 67
+
+
+def test_a_heartbeat_does_not_make_an_old_reading_look_fresh(lab: Lab) -> None:
+    lab.collect(chip(0))
+    lab.clock.now += 1000
+    assert lab.sink.step() is None
+    assert lab.sink.state.writes == 1
+
+
+def test_both_annotations_go_in_one_patch(node_api: NodeApi) -> None:
+    lab = Lab(node_api, NPU_METRICS, DEVICES)
+    lab.collect(chip(0), card(0))
+    assert len(node_api.patches) == 1
+    assert [d["vendor"] for d in lab.written(DEVICES)["devices"]] == ["ascend", "nvidia"]
+    assert len(lab.written()["chips"]) == 1
+
+
+def test_a_node_without_chips_has_no_annotation_and_costs_one_request(lab: Lab) -> None:
+    lab.api.annotations[NPU_METRICS] = "left by a former collector"
+    absent = ReaderState(vendor=Vendor.ASCEND, found=False, up=False, reason="npu-smi is not on this node")
+    for _ in range(100):
+        assert lab.collect(after=60, readers=(absent,)) in (None, 3.0)
+    assert NPU_METRICS not in lab.api.annotations
+    assert (lab.sink.state.up, lab.sink.state.writes) == (True, 1)
+
+
+def test_when_the_last_chip_goes_the_list_becomes_empty(lab: Lab) -> None:
+    lab.collect(chip(0))
+    lab.collect(chip(0, stale=True, health=Health(HealthState.LOST, "not shown")), after=10)
+    assert lab.written()["chips"] == []
+    lab.collect(after=70)
+    assert lab.written()["timestamp"] == "2026-01-02T03:05:25Z"
+
+
+def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(lab: Lab) -> None:
+    lab.api.annotations[NPU_METRICS] = "of the agent before"
+    hung = (ReaderState(vendor=Vendor.ASCEND, found=True, up=False, reason="no answer"),)
+    begins = (ReaderState(vendor=Vendor.ASCEND, found=False, up=False),)
+    assert lab.collect(readers=begins) is None
+    assert lab.collect(readers=hung, after=10) is None
+    assert lab.sink.state.reason == "no_reading"
+    assert lab.api.patches == []
+    lab.collect(readers=hung, after=PATIENCE_SECONDS)
+    assert NPU_METRICS not in lab.api.annotations
+
+
+def cut(peer: Peer, _: Asked) -> None:
+    peer.cut()
+
+
+FAULTS: dict[str, tuple[Step, str]] = {
+    "409": (refuse(409, "the object has been modified"), "conflict"),
+    "429": (refuse(429, "slow down"), "throttled"),
+    "500": (refuse(500, "etcd"), "server_error"),
+    "503": (refuse(503), "server_error"),
+    "hang": (hang, "timeout"),
+    "garbage": (raw(b"\x00\xff not http\r\n\r\n"), "bad_answer"),
+    "not json": (lambda peer, _: peer.answer(200, b"<html>hello</html>"), "bad_answer"),
+    "another object": (lambda peer, _: peer.document(200, {"metadata": {"name": "x"}}), "bad_answer"),
+    "disconnect": (cut, "unreachable"),
+    "cut off": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), "unreachable"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_it_recovers_by_itself_and_counts_what_went_wrong(lab: Lab, name: str) -> None:
+    fault, reason = FAULTS[name]
+    lab.api.fail(fault, fault)
+    first = lab.collect(chip(0))
+    assert first is not None
+    assert 1 <= first <= 2
+    state = lab.sink.state
+    assert (state.up, state.reason, lab.errors()) == (False, reason, {reason: 1})
+    assert state.error
+    lab.clock.now += first
+    second = lab.sink.step()
+    assert second is not None
+    assert 2 <= second <= 4
+    lab.clock.now += second
+    lab.sink.step()
+    assert (lab.sink.state.up, lab.sink.state.reason, lab.errors()) == (True, None, {reason: 2})
+    assert lab.sink.state.error == state.error  # for people, also afterwards
+    assert len(lab.written()["chips"]) == 1
+
+
+def test_it_waits_ever_longer_and_at_most_a_minute(lab: Lab) -> None:
+    lab.clock.chance = 0.5
+    lab.api.fail(*[refuse(500)] * 12)
+    waits = []
+    lab.sink.offer(snapshot(chip(0)))
+    for _ in range(12):
+        wait = lab.sink.step()
+        assert wait is not None
+        waits.append(round(wait, 3))
+        lab.clock.now += wait
+    assert waits == [1.5, 3.0, 6.0, 12.0, 24.0, *[45.0] * 7]
+
+
+def test_a_server_that_names_a_time_is_left_in_peace_until_then(lab: Lab) -> None:
+    lab.api.fail(refuse(429, "slow down", "Retry-After: 37"))
+    assert lab.collect(chip(0)) == pytest.approx(37)
+    assert lab.collect(chip(0), after=36) == pytest.approx(1)
+    assert lab.api.patches == []
+    lab.collect(chip(0), after=1)
+    assert lab.sink.state.up
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "forbidden"), (404, "not_found")])
+def test_what_somebody_must_grant_first_is_asked_for_slowly(lab: Lab, status: int, reason: str) -> None:
+    lab.api.fail(refuse(status))
+    lab.collect(chip(0))
+    assert lab.sink.state.reason == reason
+    lab.collect(chip(0), after=40)
+    assert lab.errors() == {reason: 1}
+    lab.collect(chip(0), after=21)
+    assert lab.sink.state.up
+
+
+def test_a_rotated_token_is_taken_up_at_once(node_api: NodeApi, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    node_api.token = "new"
+    lab = Lab(node_api, token_file=token)
+    assert lab.collect(chip(0)) == 1.0  # looks at the file every second
+    assert (lab.sink.state.reason, lab.errors()) == ("unauthorized", {"unauthorized": 1})
+    lab.clock.now += 1
+    assert lab.sink.step() == 1.0
+    replacement = tmp_path / "token.new"
+    replacement.write_text("new")
+    replacement.rename(token)
+    lab.clock.now += 1
+    lab.sink.step()
+    assert lab.sink.state.up
+    assert lab.errors() == {"unauthorized": 1}
+
+
+def test_a_token_is_in_no_error(node_api: NodeApi, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-token")
+    node_api.fail(refuse(500, "bad token secret-token"))
+    lab = Lab(node_api, token_file=token)
+    lab.collect(chip(0))
+    assert "secret-token" not in (lab.sink.state.error or "")
+
+
+def test_after_a_failure_the_same_content_is_written_again(lab: Lab) -> None:
+    lab.collect(chip(0))
+    lab.api.fail(hang)
+    lab.collect(chip(0, power_watts=500), after=10)
+    lab.collect(chip(0), after=10)  # as it was before the write that may or may not have been made
+    assert lab.sink.state.writes == 2
+
+
+def test_too_many_devices_lose_values_and_the_state_says_so(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.sink, "_budget_bytes", 1000)
+    for after in (0, 60, 60):
+        lab.collect(*(chip(n) for n in range(8)), after=after)
+    assert len(lab.written()["chips"]) == 8
+    assert "power" not in lab.written()["chips"][-1]
+    state = lab.sink.state
+    assert (state.up, state.reason) == (True, "too_large")
+    assert "no room for the values of" in (state.error or "")
+    assert lab.errors() == {"too_large": 1}  # once, though it was written three times
+    monkeypatch.setattr(lab.sink, "_budget_bytes", 100_000)
+    lab.collect(chip(0), after=60)
+    assert (lab.sink.state.up, lab.sink.state.reason) == (True, None)
+
+
+def test_where_others_fill_the_node_ours_become_smaller(lab: Lab) -> None:
+    text = "metadata.annotations: Too long: must have at most 262144 bytes"
+    lab.api.fail(*[refuse(422, text)] * 6)
+    lab.sink.offer(snapshot(*(chip(n) for n in range(40))))
+    for _ in range(7):
+        wait = lab.sink.step()
+        assert wait is not None
+        lab.clock.now += wait
+    assert lab.sink.state.up
+    assert lab.errors()["too_large"] >= 6
+    assert len(lab.api.annotations[NPU_METRICS]) <= 4096
+
+
+def test_every_annotation_has_a_maker() -> None:
+    assert annotation_module.ANNOTATIONS.keys() == {NPU_METRICS, DEVICES}
+
+
+# In its own thread
+
+
+@pytest.fixture
+def running(node_api: NodeApi) -> Any:
+    sinks: list[AnnotationSink] = []
+
+    def start() -> AnnotationSink:
+        client = Client(Endpoint(node_api.url), timeout_seconds=0.5)
+        sink = AnnotationSink(client, "node-1", (NPU_METRICS,), Pace(0.01, 60))
+        sinks.append(sink)
+        sink.start()
+        return sink
+
+    yield start
+    for sink in sinks:
+        sink.stop()
+
+
+def test_the_thread_writes_what_is_offered(running: Callable[[], AnnotationSink]) -> None:
+    sink = running()
+    sink.offer(snapshot(chip(0)))
+    until(lambda: sink.state.writes == 1)
+    sink.offer(snapshot(chip(0), chip(1)))
+    until(lambda: sink.state.writes == 2)
+
+
+def test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it(
+    node_api: NodeApi, running: Callable[[], AnnotationSink]
+) -> None:
+    release = threading.Event()
+
+    def wait(peer: Peer, _: Asked) -> None:
+        release.wait(30)
+
+    node_api.fail(wait)
+    sink = running()
+    taken = snapshot(chip(0))
+    for _ in range(1000):
+        sink.offer(taken)  # returns at once, or this test would take for ever
+    sink.stop()
+    release.set()
+
+
+def test_a_fault_of_ours_costs_a_write_and_not_the_sink(
+    running: Callable[[], AnnotationSink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = running()
+
+    def broken(_: Snapshot) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(sink, "_content", broken)
+    sink.offer(snapshot(chip(0)))
+    until(lambda: sink.state.errors == (Counted("internal", 1),))
+    assert (sink.state.up, sink.state.error) == (False, "ZeroDivisionError: ours")
+    monkeypatch.undo()
+    sink._not_before = 0.0
+    sink.offer(replace(snapshot(chip(0)), taken_at=START + 1))
+    until(lambda: sink.state.up)

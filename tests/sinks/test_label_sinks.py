@@ -1,0 +1,176 @@
+"""Labels straight to the Node, and as a feature file."""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.kube.kube_server import refuse
+from tests.sinks.node_api import NodeApi
+from tests.sinks.snapshots import START, Clock, card, npu, snapshot
+
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint
+from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
+from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
+from accelscope.sinks.features import feature_labels
+from accelscope.sinks.known import PATIENCE_SECONDS
+from accelscope.sinks.labels import LabelsSink
+from accelscope.sinks.sink import Sink, SinkError
+
+LOST = Health(HealthState.LOST, "gone")
+
+
+def features(taken: Snapshot) -> Mapping[str, str]:
+    return feature_labels(taken.devices)
+
+
+class Lab:
+    def __init__(self, sink: Sink[Mapping[str, str]], clock: Clock) -> None:
+        self.sink = sink
+        self.clock = clock
+
+    def collect(
+        self, *devices: Device, times: int = 2, readers: tuple[ReaderState, ...] | None = None
+    ) -> None:
+        for _ in range(times):
+            self.clock.now += 10
+            self.sink.offer(snapshot(*devices, readers=readers))
+            self.sink.step()
+
+
+@pytest.fixture
+def labels(node_api: NodeApi) -> Lab:
+    clock = Clock()
+    return Lab(LabelsSink(Client(Endpoint(node_api.url)), "node-1", features, timing=clock.timing), clock)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Lab:
+    clock = Clock()
+    return Lab(FeatureFileSink(tmp_path, features, timing=clock.timing), clock)
+
+
+def test_labels_are_applied_under_our_own_manager_and_others_stay(labels: Lab, node_api: NodeApi) -> None:
+    labels.collect(npu(0), npu(1))
+    assert node_api.labels["kubernetes.io/arch"] == "amd64"
+    assert node_api.labels["beta.furiosa.ai/npu.count"] == "2"
+    [patch] = node_api.patches
+    assert patch.query == {"fieldManager": "accelscope", "force": "true"}
+    document = json.loads(patch.body)
+    assert (document["apiVersion"], document["kind"], document["metadata"]["name"]) == (
+        "v1",
+        "Node",
+        "node-1",
+    )
+    assert all("/" in name for name in document["metadata"]["labels"])
+
+
+def test_a_label_that_is_no_longer_true_is_removed(labels: Lab, node_api: NodeApi) -> None:
+    labels.collect(npu(0), npu(1))
+    labels.collect(npu(0), npu(1, driver_version="1.9.9, 1111111"))
+    assert node_api.labels["furiosa.ai/npu.count"] == "2"
+    assert not [name for name in node_api.labels if "driver" in name]
+    labels.collect(npu(0, health=LOST), npu(1, health=LOST))
+    assert node_api.labels == {"kubernetes.io/arch": "amd64"}
+
+
+def test_labels_are_believed_when_two_looks_agree(labels: Lab, node_api: NodeApi) -> None:
+    for known in (1, 2, 3, 4):  # a reader that gets to know its cards one by one
+        labels.collect(*(npu(n) for n in range(known)), times=1)
+    assert node_api.patches == []
+    labels.collect(*(npu(n) for n in range(4)), times=1)
+    assert node_api.labels["furiosa.ai/npu.count"] == "4"
+
+
+def test_the_same_labels_are_applied_again_every_ten_minutes(labels: Lab) -> None:
+    labels.collect(npu(0), times=62)
+    assert labels.sink.state.writes == 2
+    assert labels.sink.state.skips == 62 - 3  # the first look is no skip: nothing was known
+
+
+def test_nothing_is_removed_before_every_driver_has_answered(labels: Lab, node_api: NodeApi) -> None:
+    node_api.labels["furiosa.ai/npu.count"] = "2"
+    hung = (ReaderState(vendor=Vendor.FURIOSA, found=True, up=False, reason="no answer"),)
+    labels.collect(readers=hung, times=5)
+    assert node_api.patches == []
+    assert labels.sink.state.reason == "no_reading"
+    labels.collect(readers=hung, times=int(PATIENCE_SECONDS / 10))
+    assert len(node_api.patches) == 1
+
+
+def test_a_refused_apply_is_counted_and_tried_again(labels: Lab, node_api: NodeApi) -> None:
+    node_api.fail(refuse(403, "nodes is forbidden"))
+    labels.collect(npu(0))
+    assert (labels.sink.state.up, labels.sink.state.reason) == (False, "forbidden")
+    labels.collect(npu(0), times=8)
+    assert labels.sink.state.up
+
+
+def test_a_feature_file_holds_one_label_a_line_and_ends_with_the_agent(files: Lab, tmp_path: Path) -> None:
+    files.collect(npu(0), npu(1))
+    lines = (tmp_path / FILE).read_text().splitlines()
+    assert lines[:2] == [
+        "# Written by AccelScope, which overwrites changes.",
+        "# +expiry-time=2026-01-02T04:04:25Z",
+    ]
+    assert "beta.furiosa.ai/npu.count=2" in lines
+    assert all(line.count("=") == 1 and " " not in line for line in lines[2:])
+    assert os.listdir(tmp_path) == [FILE]
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o644
+    files.collect(npu(0), npu(1), times=60)
+    assert "# +expiry-time=2026-01-02T04:1" in (tmp_path / FILE).read_text()  # renewed long before its end
+
+
+def test_without_devices_the_file_goes(files: Lab, tmp_path: Path) -> None:
+    files.collect(card(0))
+    assert (tmp_path / FILE).exists()
+    files.collect(card(0, health=LOST))
+    assert os.listdir(tmp_path) == []
+    assert files.sink.state.up
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    write_file(tmp_path, {"a.example/x": "1"})
+    with (tmp_path / FILE).open() as before:
+        write_file(tmp_path, {"a.example/x": "2"})
+        assert before.read().endswith("a.example/x=1\n")
+    assert (tmp_path / FILE).read_text() == file_text({"a.example/x": "2"})
+
+
+def test_a_leftover_or_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "features.d"
+    folder.mkdir()
+    (folder / ".accelscope.new").symlink_to(victim)
+    write_file(folder, {"a.example/x": "1"})
+    assert victim.read_text() == "mine"
+    assert os.listdir(folder) == [FILE]
+
+
+def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> None:
+    clock = Clock()
+    folder = tmp_path / "features.d"
+    lab = Lab(FeatureFileSink(folder, features, timing=clock.timing), clock)
+    lab.collect(card(0))
+    assert (lab.sink.state.up, lab.sink.state.reason) == (False, "no_folder")
+    assert lab.sink.state.error == f"{folder}: No such file or directory"
+    folder.mkdir()
+    lab.collect(card(0))
+    assert lab.sink.state.up
+    assert lab.sink.state.last_success == START + clock.now
+
+
+def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(SinkError) as failed:
+        check_folder(tmp_path / "none")
+    assert failed.value.reason == "no_folder"
+    (tmp_path / "file").touch()
+    with pytest.raises(SinkError) as failed:
+        check_folder(tmp_path / "file")
+    assert failed.value.reason == "no_folder"
