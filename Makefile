@@ -13,7 +13,7 @@ ARGS ?=
 CODE := $(wildcard src tests bench fuzz)
 
 # Python that carries no suffix.
-SCRIPTS := scripts/demo scripts/docs
+SCRIPTS := scripts/demo scripts/docs scripts/manifests
 
 .PHONY: help
 help: ## show the targets
@@ -57,6 +57,8 @@ lint: ## check format, style, types and layers
 	$(BIN)/ruff check $(CODE) $(SCRIPTS)
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports
+	@if command -v helm >/dev/null; then helm lint --strict --quiet --set image.registry=registry.test deploy/chart; \
+	else echo 'lint: no helm on PATH; tests/deploy lints the chart once make e2e has built one'; fi
 
 .PHONY: format
 format: ## format the code and apply ruff's safe fixes
@@ -68,6 +70,12 @@ format: ## format the code and apply ruff's safe fixes
 docs: ## remake the reference pages that are made from code
 	@scripts/setup
 	$(BIN)/python scripts/docs
+
+.PHONY: manifests
+manifests: ## render deploy/manifests from the chart (builds helm from its Go module where none is on PATH)
+	@scripts/setup
+	@HELM="$$(command -v helm || $(BIN)/python -c 'from tests.e2e.kubernetes import binaries; print(binaries.program("helm"))')" \
+		$(BIN)/python scripts/manifests $(ARGS)
 
 .PHONY: lock
 lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newest versions)

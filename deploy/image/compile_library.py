@@ -4,6 +4,8 @@ import compileall
 import re
 import sysconfig
 
-SELDOM = re.compile(r"/(test|tests|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data|(site|dist)-packages)/")
+SELDOM = re.compile(
+    r"/(test|tests|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data|(site|dist)-packages)/"
+)
 
 compileall.compile_dir(sysconfig.get_path("stdlib"), quiet=2, rx=SELDOM)

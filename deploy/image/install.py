@@ -1,9 +1,9 @@
-"""Installs wheels into a virtual environment, with nothing but Python's own library: a base image need not have
-pip. Runs in the image's build, in the repository's root.
+"""Installs wheels into a virtual environment with nothing but Python's own library, for a base image need not
+have pip. Runs in the image's build, in the repository's root.
 
     install.py --wheels FOLDER --into FOLDER
 
-Where the folder holds no wheels, pip fetches those of requirements/agent.txt, by their hashes, and makes ours.
+Where the folder holds no wheels, pip fetches those of requirements/agent.txt by their hashes and makes ours.
 """
 
 import argparse
@@ -45,7 +45,9 @@ def chosen(wheels: Path) -> dict[str, Path]:
         if not fits(wheel, platform.machine(), interpreter):
             continue
         if name in found:
-            sys.exit(f"install.py: both {found[name].name} and {wheel.name} are in {wheels}: leave one of them")
+            sys.exit(
+                f"install.py: both {found[name].name} and {wheel.name} are in {wheels}: leave one of them"
+            )
         found[name] = wheel
     missing = {wheel.name.split("-")[0].lower() for wheel in wheels.glob("*.whl")} - found.keys()
     if missing or OURS not in found:

@@ -42,6 +42,11 @@ def agent(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (["--token-file", "/none/token"], {}, ["/none/token"]),
         (["--config-file", "/none/agent.yaml"], {}, ["/none/agent.yaml"]),
         (["--exporter-host", "no such host"], {}, ["no such host"]),
+        (["--npu-annotation"], {"KUBERNETES_SERVICE_HOST": ""}, ["--npu-annotation", "--kube-api-url"]),
+        ([], {"FEATURE_LABELS": "node", "KUBERNETES_SERVICE_HOST": ""}, ["--feature-labels", "cluster"]),
+        (["--feature-labels", "yes"], {}, ["--feature-labels", "yes", "nfd"]),
+        (["--feature-labels", "nfd", "--feature-domains", ""], {}, ["--feature-domains", "accelscope.io"]),
+        (["--annotation-interval", "5m"], {}, ["--annotation-heartbeat", "--annotation-interval"]),
     ],
 )
 def test_one_line_and_exit_code_2(flags: list[str], environment: dict[str, str], says: list[str]) -> None:

@@ -54,7 +54,8 @@ def test_what_is_none_is_an_error(
 ) -> None:
     written = document(source, text, tmp_path, capsys)
     assert written["error"]["reason"]
-    assert not {"containers", "allocations", "ratio"} & written.keys()
+    besides = {name: written[name] for name in ("containers", "allocations", "ratio") if name in written}
+    assert besides in ({"containers": []}, {"allocations": []}, {})  # lists are there, as `devices` is
 
 
 def document(source: str, text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -191,6 +191,7 @@ P1, P2, USER, GONE = OWNERS[0], OWNERS[2], OWNERS[8], OWNERS[10]
 )
 def test_shares_of_use(running: list[Process], granted: list[Allocation], expected: list[float]) -> None:
     shares = shares_of_use(use_of(GPU, running, granted))
+    assert shares is not None
     assert [round(share, 9) for share in shares.values()] == expected
 
 
@@ -266,3 +267,35 @@ def test_idle_seconds_are_absent_where_nobody_can_tell() -> None:
     ledger = Ledger()
     ledger.enter({"nvidia:a": two_hold_it}, [], 10)
     assert ledger.idle_seconds(two_hold_it, UsageKey("nvidia:a", "", "ns", "p1", "main"), 20) is None
+
+
+def test_a_pod_that_takes_the_name_of_another_begins_anew() -> None:
+    ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
+
+    def enter(uid: str, joules: float) -> DeviceUse:
+        device = replace(GPU, energy_joules=joules, read_at=joules)
+        owner = replace(P1, pod_uid=uid)
+        use = use_of(device, [on_gpu(owner, use=0.0)], [replace(holds("p1"), pod_uid=uid)])
+        ledger.enter({"nvidia:a": use}, [("ns", "p1")], joules)
+        return use
+
+    enter("first", 0.0)
+    assert ledger.idle_seconds(enter("first", 3000.0), key, 3000.0) == 3000
+    busy = use_of(
+        replace(GPU, energy_joules=4000.0, read_at=4000.0), [on_gpu(replace(P1, pod_uid="first"), use=1.0)]
+    )
+    ledger.enter({"nvidia:a": busy}, [("ns", "p1")], 4000.0)
+    assert ledger.energy_joules(key) == 1000.0
+    second = enter("second", 4010.0)
+    assert ledger.idle_seconds(second, key, 4010.0) == 0
+    assert ledger.energy_joules(key) == 0
+
+
+def test_where_nobody_tells_of_use_pods_have_no_energy() -> None:
+    """As of a GPU that is cut into instances: neither its own nor its processes' use is told."""
+    ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
+    for joules in (0.0, 10.0, 20.0):
+        device = replace(GPU, utilization_ratio=None, energy_joules=joules, read_at=joules)
+        ledger.enter({"nvidia:a": use_of(device, [on_gpu(P1, memory_bytes=5)])}, [], joules)
+    assert ledger.energy_joules(key) is None
+    assert ledger.idle_energy_joules("nvidia:a") == 20.0

@@ -57,7 +57,7 @@ def test_an_area_ends_with_a_real_reading(vendor: Vendor) -> None:
 
 def test_the_areas_follow_the_readers_that_are_set(node: "NodeFolder") -> None:
     names = [area.name for area in areas_for(node.subject({"readers": "nvidia"}).settings)]
-    assert names == ["settings", "http", "node", "nvidia", "attribution"]
+    assert names == ["settings", "http", "node", "nvidia", "attribution", "node object"]
 
 
 @pytest.mark.parametrize("environ", [{}, POD])

@@ -76,3 +76,20 @@ def test_what_ends_a_watch(store: ItemStore[KubePod], junk: object, reason: Reas
         store.apply(junk)
     assert caught.value.reason is reason
     assert (set(store.items), store.resource_version) == ({"a", "b"}, "10")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "denied: Bearer abcdefgh12345678",
+        "denied: bearer  abcdefgh12345678",
+        "token eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.abcdefgh12345678 is no good",
+        "token eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0 is no good",
+    ],
+)
+def test_what_looks_like_a_token_is_in_no_error(store: ItemStore[KubePod], message: str) -> None:
+    with pytest.raises(KubeError) as caught:
+        store.apply({"type": "ERROR", "object": {"code": 500, "message": message}})
+    assert "abcdefgh" not in caught.value.text
+    assert "eyJ" not in caught.value.text
+    assert "[token]" in caught.value.text

@@ -392,3 +392,16 @@ def test_no_descriptor_is_left_open(path: str) -> None:
 def test_h2_is_loaded_with_the_first_call_only() -> None:
     program = "import sys, accelscope.attribution.pod_resources; sys.exit('h2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+
+
+def test_a_frame_is_refused_by_the_size_that_it_announces(path: str) -> None:
+    """Not once all of it has come: garbage announces megabytes."""
+
+    def behave(connection: socket.socket) -> None:
+        settings = frame(4, b"")
+        connection.sendall(settings + (1 << 20).to_bytes(3) + b"\0\0")
+        connection.sendall(b"\0\0\0\0" + b"x" * 1000)
+        drain(connection)
+
+    with peer(path, behave):
+        assert failure(path).reason is UnaryReason.BAD_ANSWER

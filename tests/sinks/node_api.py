@@ -7,9 +7,13 @@ apply now is removed, unless another owns it.
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.kube.kube_server import Asked, KubeServer, Peer, Step
+
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint
 
 Fault = Callable[[Peer, Asked], None]
 
@@ -26,6 +30,7 @@ class NodeApi:
         self._owned: dict[str, set[str]] = {}
         self._faults: list[Step] = []
         self._lock = threading.Lock()
+        self._clients: list[Client] = []
         self._server = KubeServer()
         self._answer_always()
 
@@ -33,11 +38,19 @@ class NodeApi:
     def url(self) -> str:
         return self._server.url
 
+    def client(self, token_file: Path | None = None) -> Client:
+        """Ends with the server."""
+        endpoint = Endpoint(self.url, str(token_file) if token_file else None)
+        self._clients.append(Client(endpoint, timeout_seconds=0.5))
+        return self._clients[-1]
+
     def fail(self, *faults: Step) -> None:
         with self._lock:
             self._faults.extend(faults)
 
     def close(self) -> None:
+        for client in self._clients:
+            client.close()
         self._server.close()
 
     def _answer_always(self) -> None:

@@ -12,8 +12,6 @@ from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse, until
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, chip, snapshot
 
-from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
 from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks import annotation as annotation_module
 from accelscope.sinks.annotation import AnnotationSink
@@ -30,7 +28,7 @@ class Lab:
     def __init__(self, api: NodeApi, *annotations: str, token_file: Path | None = None) -> None:
         self.api = api
         self.clock = Clock()
-        client = Client(Endpoint(api.url, str(token_file) if token_file else None), timeout_seconds=0.5)
+        client = api.client(token_file)
         self.sink = AnnotationSink(
             client, "node-1", annotations or (NPU_METRICS,), PACE, timing=self.clock.timing
         )
@@ -304,8 +302,7 @@ def running(node_api: NodeApi) -> Any:
     sinks: list[AnnotationSink] = []
 
     def start() -> AnnotationSink:
-        client = Client(Endpoint(node_api.url), timeout_seconds=0.5)
-        sink = AnnotationSink(client, "node-1", (NPU_METRICS,), Pace(0.01, 60))
+        sink = AnnotationSink(node_api.client(), "node-1", (NPU_METRICS,), Pace(0.01, 60))
         sinks.append(sink)
         sink.start()
         return sink

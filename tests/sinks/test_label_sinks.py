@@ -1,7 +1,6 @@
 """Labels straight to the Node, and as a feature file."""
 
 import json
-import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,6 @@ from tests.kube.kube_server import refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 
-from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
 from accelscope.sinks.features import feature_labels
@@ -25,6 +22,10 @@ LOST = Health(HealthState.LOST, "gone")
 
 def features(taken: Snapshot) -> Mapping[str, str]:
     return feature_labels(taken.devices)
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 class Lab:
@@ -44,7 +45,7 @@ class Lab:
 @pytest.fixture
 def labels(node_api: NodeApi) -> Lab:
     clock = Clock()
-    return Lab(LabelsSink(Client(Endpoint(node_api.url)), "node-1", features, timing=clock.timing), clock)
+    return Lab(LabelsSink(node_api.client(), "node-1", features, timing=clock.timing), clock)
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_a_feature_file_holds_one_label_a_line_and_ends_with_the_agent(files: La
     ]
     assert "beta.furiosa.ai/npu.count=2" in lines
     assert all(line.count("=") == 1 and " " not in line for line in lines[2:])
-    assert os.listdir(tmp_path) == [FILE]
+    assert names(tmp_path) == [FILE]
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o644
     files.collect(npu(0), npu(1), times=60)
     assert "# +expiry-time=2026-01-02T04:1" in (tmp_path / FILE).read_text()  # renewed long before its end
@@ -128,7 +129,7 @@ def test_without_devices_the_file_goes(files: Lab, tmp_path: Path) -> None:
     files.collect(card(0))
     assert (tmp_path / FILE).exists()
     files.collect(card(0, health=LOST))
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
     assert files.sink.state.up
 
 
@@ -148,7 +149,7 @@ def test_a_leftover_or_a_planted_link_is_not_written_through(tmp_path: Path) -> 
     (folder / ".accelscope.new").symlink_to(victim)
     write_file(folder, {"a.example/x": "1"})
     assert victim.read_text() == "mine"
-    assert os.listdir(folder) == [FILE]
+    assert names(folder) == [FILE]
 
 
 def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> None:
@@ -161,12 +162,12 @@ def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> 
     folder.mkdir()
     lab.collect(card(0))
     assert lab.sink.state.up
-    assert lab.sink.state.last_success == START + clock.now
+    assert lab.sink.state.last_success == START + 30  # at the first look after the pause
 
 
 def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
     check_folder(tmp_path)
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
     with pytest.raises(SinkError) as failed:
         check_folder(tmp_path / "none")
     assert failed.value.reason == "no_folder"

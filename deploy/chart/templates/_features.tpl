@@ -30,9 +30,39 @@
 {{- if or (include "accelscope.asksApiServer" .) (include "accelscope.asksKubelet" .) -}}true{{- end -}}
 {{- end -}}
 
+{{/*
+Settings that a value of the chart stands for. In `config` they would reach the agent without the right, the mount or
+the user that they need.
+*/}}
+{{- define "accelscope.ownSettings" -}}
+exporterPort: http.port
+tlsCertificate: http.tls.secretName
+tlsKey: http.tls.secretName
+tlsClientCa: http.tls.clientCASecretName
+tokenFile: http.tokenSecretName
+tokenReview: http.tokenReview
+readers: agents
+podSource: attribution.pods
+podResourcesSocket: attribution.podResources
+resourceSlices: attribution.resourceSlices
+podLabels: attribution.podLabels
+nodeLabels: attribution.nodeLabels
+passwdFile: attribution.userNames
+npuAnnotation: nodeObject.npuAnnotation
+devicesAnnotation: nodeObject.devicesAnnotation
+annotationInterval: nodeObject.annotationInterval
+annotationHeartbeat: nodeObject.annotationHeartbeat
+featureLabels: nodeObject.featureLabels
+featureDomains: nodeObject.featureDomains
+featureFileFolder: nodeObject.featureFileFolder
+{{- end -}}
+
 {{/* The file of settings: those of the user, and those that follow from features. */}}
 {{- define "accelscope.config" -}}
 {{- $config := deepCopy .Values.config -}}
+{{- range $key, $value := include "accelscope.ownSettings" . | fromYaml -}}
+{{- if hasKey $config $key }}{{ fail (printf "config.%s: set %s instead, which also brings what it needs" $key $value) }}{{ end -}}
+{{- end -}}
 {{- $_ := set $config "exporterPort" (int .Values.http.port) -}}
 {{- with .Values.attribution -}}
 {{- $_ := set $config "podSource" (include "accelscope.podSource" $) -}}

@@ -452,7 +452,8 @@ class AgentSettings:
     def _check_kubernetes(self) -> None:
         for flag, url in (("--kube-api-url", self.kube_api_url), ("--kubelet-url", self.kubelet_url)):
             try:
-                Endpoint(url or "https://localhost")
+                if url or flag == "--kubelet-url":
+                    Endpoint(url)
             except EndpointError as error:
                 raise ConfigError(f"{flag}: {error}") from None
         for flag, names in (("--pod-labels", self.pod_labels), ("--node-labels", self.node_labels)):
@@ -462,6 +463,8 @@ class AgentSettings:
                 other = written.setdefault(label, name)
                 if other != name:
                     raise ConfigError(f"{flag}: {other} and {name} are the same label on a series")
+                if flag == "--node-labels" and label in self.labels:
+                    raise ConfigError(f"{flag}: {name} is {label} on a series, which --labels sets too")
 
     def _check_node_object(self) -> None:
         if self.annotation_heartbeat < self.annotation_interval:

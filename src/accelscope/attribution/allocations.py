@@ -1,6 +1,7 @@
 """Who was given what: the kubelet's device ids, claims, and annotations of schedulers that share devices."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, resolve
 from accelscope.attribution.hami import HamiShare, shares_of
@@ -26,7 +27,7 @@ def annotated(pods: PodTable, devices: DeviceIndex) -> tuple[list[Allocation], l
 
 
 def allocations(
-    held: Iterable[HeldPod],
+    held: Sequence[HeldPod],
     annotated: Sequence[Allocation],
     pods: PodTable,
     devices: DeviceIndex,
@@ -35,6 +36,13 @@ def allocations(
     """Of pods that run: the kubelet goes on naming pods that have ended, so where a source of pods tells
     which run, it decides."""
     # The kubelet's id need not be the device that is used: the annotation names it.
+    resources = {
+        (pod.namespace, pod.name, container.name): container.devices[0].resource_name
+        for pod in held
+        for container in pod.containers
+        if len(container.devices) == 1
+    }
+    annotated = [replace(a, resource=resources.get((a.namespace, a.pod, a.container))) for a in annotated]
     shared = {(a.namespace, a.pod, a.container) for a in annotated}
     found: list[Allocation] = []
     for pod in held:

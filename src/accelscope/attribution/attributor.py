@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from accelscope.attribution.allocations import allocations, annotated
 from accelscope.attribution.device_ids import DeviceIndex, identities
 from accelscope.attribution.holdings import Holdings
-from accelscope.attribution.jobs import Jobs
+from accelscope.attribution.jobs import Jobs, Part
 from accelscope.attribution.ledger import Ledger
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
@@ -73,7 +73,7 @@ class Attributor:
         self._holdings: Holdings | None = None
         if options.pod_resources_socket:
             client = PodResourcesClient(options.pod_resources_socket, _KUBELET_SECONDS)
-            self._holdings = Holdings(client, clock, monotonic)
+            self._holdings = Holdings(client, clock, monotonic, in_cluster=self._pods is not None)
         self._claims = Claims(options)
         self._shares = Shares(options.ratio_file, options.device_ratios, options.model_ratios, clock)
         self._jobs = Jobs(options.job_mapping_folder, clock)
@@ -116,7 +116,7 @@ class Attributor:
         granted = allocations(
             held, by_annotation, pods, index, lambda device: self._claims.resolve(device, index)
         )
-        jobs = self._jobs.by_device(devices)
+        jobs = self._jobs.by_part(devices)
         described = self._described(tuple(processes), pods, jobs)
         used = uses(devices, described, granted)
         self._ledger.enter(used, pods.by_name.keys(), now)
@@ -136,7 +136,7 @@ class Attributor:
         found, problems = annotated(pods, index)
         if problems:
             self._annotation_log.failed("bad_annotation", problems[0])
-        elif found:
+        elif found or self._annotation_log.asked:
             self._annotation_log.succeeded()
         return found
 
@@ -146,7 +146,7 @@ class Attributor:
         return self._index
 
     def _described(
-        self, processes: tuple[Process, ...], pods: PodTable, jobs: Mapping[str, tuple[str, ...]]
+        self, processes: tuple[Process, ...], pods: PodTable, jobs: Mapping[Part, tuple[str, ...]]
     ) -> tuple[Process, ...]:
         hosts = self._processes.look_up([process.pid for process in processes])
         self._note_processes(processes, len(hosts))
@@ -156,7 +156,7 @@ class Attributor:
             host = hosts.get(process.pid)
             owner = GONE if host is None else owners[process.pid]
             if jobs:
-                owner = _with_job(owner, jobs.get(process.device or "", ()))
+                owner = _with_job(owner, jobs.get((process.device or "", process.partition), ()))
             if host is None:
                 described.append(process.described(process.name, process.user, owner))
             else:
@@ -203,13 +203,13 @@ class Attributor:
                 energy_joules=self._ledger.energy_joules(key),
             )
 
-    def _balance(self, use: DeviceUse, jobs: Mapping[str, tuple[str, ...]]) -> DeviceBalance:
+    def _balance(self, use: DeviceUse, jobs: Mapping[Part, tuple[str, ...]]) -> DeviceBalance:
         return DeviceBalance(
             device=use.device.id,
             surplus_memory_bytes=use.surplus_memory_bytes,
             idle_energy_joules=self._ledger.idle_energy_joules(use.device.id),
             share_ratio=self._shares.ratio(use.device),
-            jobs=jobs.get(use.device.id, ()),
+            jobs=tuple(job for (device, _), ids in jobs.items() if device == use.device.id for job in ids),
         )
 
     def _watched_states(self) -> tuple[AttributionSourceState | None, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
 from accelscope.attribution.status import SourceLog
-from accelscope.kube.unary import UnaryError
+from accelscope.kube.unary import UnaryError, UnaryReason
 from accelscope.model import AttributionSourceState
 
 _KEPT_SECONDS = 60.0  # how long an answer stands in for those that fail to come: a kubelet's restart
@@ -16,9 +16,16 @@ _KEPT_SECONDS = 60.0  # how long an answer stands in for those that fail to come
 
 class Holdings:
     def __init__(
-        self, client: PodResourcesClient, clock: Callable[[], float], monotonic: Callable[[], float]
+        self,
+        client: PodResourcesClient,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        in_cluster: bool,
     ) -> None:
+        """`in_cluster`: there should be a kubelet."""
         self._client = client
+        self._in_cluster = in_cluster
         self._monotonic = monotonic
         self._log = SourceLog("pod-resources", clock)
         self._changed = threading.Condition()
@@ -65,7 +72,8 @@ class Holdings:
             reason, error_text = error.reason, str(error)
         with self._changed:
             if pods is None:
-                self._log.failed(reason, error_text)
+                no_kubelet_here = reason == UnaryReason.NO_SOCKET and not self._in_cluster
+                self._log.failed(reason, error_text, expected=no_kubelet_here)
             else:
                 self._pods, self._answered_at = pods, self._monotonic()
                 self._log.detail = self._client.version

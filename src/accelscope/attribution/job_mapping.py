@@ -15,24 +15,27 @@ _FILE_BYTES = 64 * 1024
 _LONGEST_ID = 64
 
 
-def read_job_mapping(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Job ids by name of the file; a GPU without a job is not in it. Raises OSError if the folder cannot be
-    listed, or a file in it cannot be read."""
+def read_job_mapping(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Job ids by name of the file, without GPUs that have no job, and what could not be read. Raises OSError
+    if the folder cannot be listed."""
     with os.scandir(folder) as entries:
         names = sorted(
             entry.name for entry in entries if _FILE_NAME.fullmatch(entry.name) and entry.is_file()
         )
-    found = {}
+    found, unread = {}, []
     for name in names[:_MOST_FILES]:
         try:
             with open_regular(folder / name) as file:
                 content = file.read(_FILE_BYTES + 1)
         except FileNotFoundError:  # the job has ended since
             continue
+        except OSError as error:
+            unread.append(f"{folder / name} cannot be read: {error.strerror}")
+            continue
         jobs = _jobs(content)
         if jobs:
             found[name] = jobs
-    return found
+    return found, unread
 
 
 def _jobs(content: bytes) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """Batch jobs by device, from the folder that HPC sites let their scheduler write."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from accelscope.attribution.job_mapping import read_job_mapping
 from accelscope.attribution.status import SourceLog
-from accelscope.model import AttributionSourceState, Device
+from accelscope.model import AttributionSourceState, Device, Vendor
+
+Part = tuple[str, str | None]  # Device.id, and Partition.id where a part of it is meant
 
 
 class Jobs:
@@ -13,29 +15,48 @@ class Jobs:
         self._folder = folder
         self._log = SourceLog("job-mapping", clock, detail=None if folder is None else str(folder))
 
-    def by_device(self, devices: Iterable[Device]) -> Mapping[str, tuple[str, ...]]:
-        """By the device's id. A file is named by the device's index, its uuid, or `index.instance`."""
+    def by_part(self, devices: Sequence[Device]) -> Mapping[Part, tuple[str, ...]]:
+        """A file is named by the device's index or uuid; of a MIG instance `index.instance` or its uuid."""
         if self._folder is None:
             return {}
         try:
-            mapping = read_job_mapping(self._folder)
+            mapping, unread = read_job_mapping(self._folder)
         except OSError as error:
-            self._log.failed(
-                "unreadable", f"{error.filename or self._folder} cannot be read: {error.strerror}"
-            )
+            self._log.failed("unreadable", f"{self._folder} cannot be listed: {error.strerror}")
             return {}
-        self._log.succeeded()
-        found = {}
-        for device in devices:
-            jobs = [
-                job
-                for name, ids in mapping.items()
-                if name in (device.uuid, device.id) or name.partition(".")[0] == str(device.index)
-                for job in ids
-            ]
-            if jobs:
-                found[device.id] = tuple(dict.fromkeys(jobs))
-        return found
+        if unread:
+            self._log.failed("unreadable", unread[0])
+        else:
+            self._log.succeeded()
+        names = _names(devices)
+        found: dict[Part, dict[str, None]] = {}
+        for name, jobs in mapping.items():
+            if name in names:
+                found.setdefault(names[name], {}).update(dict.fromkeys(jobs))
+        return {part: tuple(jobs) for part, jobs in found.items()}
 
     def state(self) -> AttributionSourceState | None:
         return None if self._folder is None else self._log.state()
+
+
+def _names(devices: Iterable[Device]) -> dict[str, Part]:
+    """What a file may be called. The folder is one of NVIDIA's tools: where several vendors are on the node,
+    an index is NVIDIA's."""
+    devices = list(devices)
+    vendors = {device.vendor for device in devices}
+    counted = (
+        Vendor.NVIDIA if Vendor.NVIDIA in vendors else next(iter(vendors)) if len(vendors) == 1 else None
+    )
+    names: dict[str, Part] = {}
+    for device in devices:
+        whole = device.id, None
+        if device.uuid is not None:
+            names[device.uuid] = whole
+        if device.vendor is counted and device.index is not None:
+            names[str(device.index)] = whole
+        for part in device.partitions:
+            if part.uuid is not None:
+                names[part.uuid] = device.id, part.id
+            if device.vendor is counted and part.gpu_instance_id is not None:
+                names.setdefault(f"{device.index}.{part.gpu_instance_id}", (device.id, part.id))
+    return names

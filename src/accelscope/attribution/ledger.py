@@ -26,11 +26,13 @@ class Ledger:
         self._accounts: dict[str, _Account] = {}
         self._energy: dict[UsageKey, float] = {}
         self._active_at: dict[UsageKey, float] = {}
+        self._uids: dict[UsageKey, str] = {}  # whose these figures are: a name may go to another pod
 
     def enter(self, uses: Mapping[str, DeviceUse], pods: Collection[tuple[str, str]], now: float) -> None:
         """Take one collection into account. `pods` (namespace, name) exist on this node, `now` is of a clock
         that never jumps."""
         shown = {key for use in uses.values() for key in use.keys}
+        self._forget_replaced(uses)
         self._energy = {
             key: joules
             for key, joules in self._energy.items()
@@ -44,6 +46,19 @@ class Ledger:
             for key in use.holders:
                 if _is_active(use, key) or key not in self._active_at:
                     self._active_at[key] = now
+
+    def _forget_replaced(self, uses: Mapping[str, DeviceUse]) -> None:
+        """A pod that took the name of another (of a StatefulSet, say) begins anew."""
+        for use in uses.values():
+            for key, uid in use.uids.items():
+                if self._uids.get(key, uid) != uid:
+                    self._energy.pop(key, None)
+                    self._active_at.pop(key, None)
+                self._uids[key] = uid
+        known = (
+            self._energy.keys() | self._active_at.keys() | {key for use in uses.values() for key in use.uids}
+        )
+        self._uids = {key: uid for key, uid in self._uids.items() if key in known}
 
     def energy_joules(self, key: UsageKey) -> float | None:
         return self._energy.get(key)
@@ -61,30 +76,32 @@ class Ledger:
 
     def _enter_energy(self, use: DeviceUse) -> None:
         device = use.device
+        shares = shares_of_use(use)
+        if shares is not None and (device.id in self._accounts or _tells_of_energy(device)):
+            for key in use.keys:
+                self._energy.setdefault(key, 0.0)
         account = self._accounts.get(device.id)
         if account is None:
-            if device.energy_joules is not None or device.power_watts is not None:
+            if _tells_of_energy(device):
                 self._accounts[device.id] = _Account(device.energy_joules, device.read_at)
-                for key in use.keys:
-                    self._energy.setdefault(key, 0.0)
             return
-        for key in use.keys:
-            self._energy.setdefault(key, 0.0)
         if device.stale:
             account.fresh = False
             return
         added = _added(device, account)
-        # Who used it while it could not be read is not known.
-        shares = shares_of_use(use) if account.fresh and added > 0 else {}
         charged = 0.0
-        for key, share in shares.items():
-            joules = added * share
-            self._energy[key] = self._energy.get(key, 0.0) + joules
-            charged += joules
+        if account.fresh:  # who used it while it could not be read is not known
+            for key, share in (shares or {}).items():
+                self._energy[key] += added * share
+                charged += added * share
         account.idle_joules += max(0.0, added - charged)
         if device.energy_joules is not None:
             account.energy_joules = device.energy_joules
         account.read_at, account.fresh = device.read_at, True
+
+
+def _tells_of_energy(device: Device) -> bool:
+    return device.energy_joules is not None or device.power_watts is not None
 
 
 def _added(device: Device, account: _Account) -> float:
@@ -103,21 +120,26 @@ def _added(device: Device, account: _Account) -> float:
     return device.power_watts * seconds if 0 < seconds <= _LONGEST_GAP_SECONDS else 0.0
 
 
-def shares_of_use(use: DeviceUse) -> dict[UsageKey, float]:
-    """By how much each container uses the device, 0-1 and together at most 1.
+def shares_of_use(use: DeviceUse) -> dict[UsageKey, float] | None:
+    """By how much each container uses the device, 0-1 and together at most 1; None: nobody can tell, as of a
+    GPU that is cut into MIG instances.
 
     Where no process shows who is at work, all of the device's use is that of the one who holds it. Else by
     the processes' own utilisation where the driver measures it; else the device's, split by the memory that
     its processes hold.
     """
     everybody = [*use.pods.values(), *use.others.values()]
+    busy = None if use.device.utilization_ratio is None else min(1.0, use.device.utilization_ratio)
     if use.hidden_user is not None:
-        return {use.hidden_user: min(1.0, use.device.utilization_ratio or 0.0)}
+        return None if busy is None else {use.hidden_user: busy}
     if any(measured.utilization is not None for measured in everybody):
         total = sum(measured.utilization or 0.0 for measured in everybody)
         scale = 1.0 / max(1.0, total)
         return {key: scale * (measured.utilization or 0.0) for key, measured in use.pods.items()}
-    busy = min(1.0, use.device.utilization_ratio or 0.0)
+    if not everybody:
+        return {}
+    if busy is None:
+        return None
     known = all(measured.memory_bytes is not None for measured in everybody)
     weights = {
         key: float(measured.memory_bytes or 0) if known else float(measured.processes)

@@ -29,6 +29,7 @@ _ENGINE_FILE = re.compile(  # of docker, containerd's nerdctl, podman
     rf"/containers/(?:[^/]+/)?({_ID})/(?:hostname|hosts|resolv\.conf)\Z"
     rf"|/overlay-containers/({_ID})/userdata/(?:hostname|hosts|resolv\.conf|\.containerenv)\Z"
 )
+_OWN_POINTS = frozenset({"/etc/hosts", "/dev/termination-log"})
 _SIBLING = re.compile(r"(?:/\.\.)+/[^/]*")  # beside the one who reads: in the same pod
 _ESCAPE = re.compile(r"\\([01][0-7]{2})")  # blanks, tabs, line ends, backslashes
 _DELETED = "//deleted"  # after the path of a file that was removed while mounted
@@ -44,6 +45,7 @@ class _Told:
     cgroup: ContainerPath = _NOTHING
     cgroup_path: str = ""
     pod_uid: str | None = None  # by the kubelet's files
+    pod_uid_is_own: bool = False  # mounted where each container has its own; elsewhere it may be another's
     names: dict[str, str] | None = None  # of containers, by the uid of their pod
     engine_id: str | None = None
     kubernetes: bool = False
@@ -113,7 +115,9 @@ def _add(told: _Told, root: str, point: str, kind: str) -> None:
         told.kubernetes = True
     if of_kubelet := _KUBELET_FILE.search(root):
         uid = normal_uid(of_kubelet[1])
-        told.pod_uid = told.pod_uid or uid
+        own = point in _OWN_POINTS  # where the kubelet mounts it for the container itself
+        if told.pod_uid is None or (own and not told.pod_uid_is_own):
+            told.pod_uid, told.pod_uid_is_own = uid, own
         if of_kubelet[2]:
             told.names = told.names or {}
             told.names.setdefault(uid, of_kubelet[2])

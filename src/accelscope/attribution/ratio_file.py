@@ -7,7 +7,7 @@ from accelscope.parsing.parsed import Parsed, ParseError
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST = 32  # digits that anybody would write
 _LEAST, _MOST = 1e-6, 1e6  # beyond is a mistake, and a share of nothing or of everything
-_SHOWN = 40
+_SHOWN = 16  # characters of a wrong text: a longer one is another file, perhaps one with a secret
 _WANTED = "one number above 0 is wanted, such as 2 or 2.5"
 
 
@@ -38,4 +38,4 @@ def parse_gpu_allocation(text: str) -> Parsed:
 
 
 def _shown(text: str) -> str:
-    return ascii(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return ascii(text) if len(text) <= _SHOWN else f"a text of {len(text)} characters"

@@ -33,9 +33,15 @@ class SourceLog:
         self._last_success = self._clock()
         return self
 
-    def failed(self, reason: str, error: str) -> None:
+    def failed(self, reason: str, error: str, *, expected: bool = False) -> None:
+        """`expected`: nothing to trouble anybody with, such as no kubelet on a machine without Kubernetes."""
         if (reason, error) != (self._reason, self._error):
-            log.warning("attribution source %s: %s", self.source, error)
+            log.log(
+                logging.DEBUG if expected else logging.WARNING,
+                "attribution source %s: %s",
+                self.source,
+                error,
+            )
         self._reason, self._error = reason, error
         self._errors[reason] = self._errors.get(reason, 0) + 1
 

@@ -122,6 +122,9 @@ class _Writer:
         except (KubeError, SinkError) as error:
             print(f"accelscope discover: {error.reason}: {error}", file=sys.stderr)
             return _FAILED
+        finally:
+            if self._client is not None:
+                self._client.close()
         return 0
 
 

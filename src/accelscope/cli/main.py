@@ -1,7 +1,9 @@
 """Entry point: one command, sub-commands. A sub-command's module is imported only when it is the one."""
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -10,6 +12,7 @@ from accelscope import __version__
 COMMANDS = {
     "agent": "read this node's accelerators and serve Prometheus",
     "capture": "save what this node's drivers print, masked, for a bug report",
+    "device-plugin": "offer this node's accelerators to its kubelet",
     "discover": "print or write the labels that say which accelerators this node has",
     "doctor": "say what was looked for on this node, what was found, and what to do",
     "parse": "print as JSON what is made of a tool's saved output",
@@ -26,6 +29,23 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        """With the width given: argparse asks for a formatter at every option, and without a width that loads
+        half a mebibyte of shutil and compressors, which an agent would keep."""
+        formatter: Callable[..., argparse.HelpFormatter] = self.formatter_class
+        return formatter(prog=self.prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Of the terminal, as shutil.get_terminal_size tells them."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
 
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
@@ -39,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = next((word for word in given if not word.startswith("-")), None)
     for command, summary in COMMANDS.items():
         if command == chosen:
-            import_module(f"accelscope.cli.{command}").add_parser(subparsers)
+            import_module(f"accelscope.cli.{command.replace('-', '_')}").add_parser(subparsers)
         else:
             subparsers.add_parser(command, help=summary, add_help=False)
     parsed = parser.parse_args(given)

@@ -53,24 +53,32 @@ def run(arguments: argparse.Namespace) -> int:
     except _Refused as refusal:
         print(f"accelscope parse: {refusal}", file=sys.stderr)
         return _USAGE
-    print(json.dumps(document(source.name, parsed), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(document(source, parsed), indent=2, ensure_ascii=False, allow_nan=False))
     return 0
 
 
-def document(source: str, parsed: Parsed) -> dict[str, Any]:
-    only_some_tell = {
-        "containers": plain(parsed.containers),
-        "allocations": plain(parsed.allocations),
-        "ratio": parsed.ratio,
-    }
+def document(source: Source, parsed: Parsed) -> dict[str, Any]:
     return {
-        "source": source,
+        "source": source.name,
         "devices": [_device(device) for device in parsed.devices],
         "processes": plain(parsed.processes),
-        **{name: value for name, value in only_some_tell.items() if value is not None},
+        **_told_besides(source, parsed),
         "error": plain(parsed.error),
         "rejected": plain(parsed.rejected),
     }
+
+
+def _told_besides(source: Source, parsed: Parsed) -> dict[str, Any]:
+    """Lists are there also when the text could not be read, as `devices` is: `error` says which it is."""
+    match source.tells:
+        case "containers":
+            return {"containers": plain(parsed.containers or ())}
+        case "allocations":
+            grants = parsed.allocations or ()
+            return {"allocations": [{**plain(each), "device_ids": list(each.device_ids)} for each in grants]}
+        case "ratio" if parsed.ratio is not None:
+            return {"ratio": parsed.ratio}
+    return {}
 
 
 def _device(device: Device) -> dict[str, Any]:

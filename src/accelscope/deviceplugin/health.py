@@ -3,8 +3,8 @@
 Kubelets act at once on what they hear: pods are refused, and some controllers evict. So one bad look changes
 nothing, and a device that keeps falling must stand longer each time before it is trusted again.
 
-A driver that answers without saying how a device is leaves it as it was. So does a driver that cannot be asked
-at all, but only for so long: nobody vouches for the device then.
+A driver that answers without saying how a device is leaves it as it was. So does a driver that cannot be
+asked at all, but only for so long: nobody vouches for the device then.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from accelscope.deviceplugin.watch import Look
 from accelscope.model import Device, HealthState
 from accelscope.readers.contract import DriverAbsent
 
-_SOON_LOOKS = 60  # falls within so many looks of each other are flapping
+_SOON_LOOKS = 240  # falls within so many looks of each other are flapping
 _MOST_DOUBLINGS = 5
 _MOST_KNOWN_DEVICES = 1024
 
@@ -67,7 +67,7 @@ class _Record:
             self.listed = False
         elif self.bad >= rule.bad or 0 < rule.unanswered <= self.unanswered:
             self._fall(now)
-            self.told_bad = verdict is Verdict.BAD
+            self.told_bad = self.told_bad or verdict is Verdict.BAD
         elif good and not (self.listed and self.healthy) and self.good >= self._needed(rule, now):
             self.listed = self.healthy = True
             self.told_bad = False
@@ -78,7 +78,7 @@ class _Record:
         self.healthy = False
 
     def _needed(self, rule: HealthRule, now: int) -> int:
-        soon = sum(now - fall <= _SOON_LOOKS << len(self.falls) for fall in self.falls)
+        soon = sum(now - fall <= _SOON_LOOKS for fall in self.falls)
         return int(rule.good * 2 ** max(0, soon - 1))
 
 

@@ -1,4 +1,4 @@
-"""The device plugin's settings, each declared once: flag, environment variable, YAML key and reference page."""
+"""The device plugin's settings, each declared once: flag, environment variable, YAML key, reference page."""
 
 import argparse
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ WHOLE = "none"
 # Cores of one partition, by the words of Furiosa's own plugin.
 PARTITIONS = {WHOLE: 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
 
-# Those that the plugin which this one takes the place of had: on the command line or in the file, never in both.
+# Those of the plugin that this one takes the place of: on the command line or in the file, never in both.
 OF_ONE_PLACE = ("default_pe", "interval", "disabled_devices", "plugin_dir", "socket_name", "resource_name")
 
 _SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
@@ -252,13 +252,15 @@ class PluginSettings:
     @property
     def cores_per_unit(self) -> int:
         """0: a whole device."""
-        return 1 if self.default_pe == SINGLE else PARTITIONS[self.partition]
+        return 1 if self.default_pe == SINGLE else self.partition_cores
+
+    @property
+    def partition_cores(self) -> int:
+        return PARTITIONS[self.partition]
 
     @property
     def health_rule(self) -> HealthRule:
-        return HealthRule(
-            bad=self.unhealthy_after, good=self.healthy_after, unanswered=self.unanswered_after
-        )
+        return HealthRule(bad=self.unhealthy_after, good=self.healthy_after, unanswered=self.unanswered_after)
 
     @property
     def roots(self) -> Roots:

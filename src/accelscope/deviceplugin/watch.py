@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from accelscope.model import Counted, Device, ReaderState
@@ -57,7 +58,11 @@ class Deadline:
             except ReaderError as error:
                 answers.append(error)
             except Exception as error:  # a fault in a reader must not cost the plugin
-                answers.append(self._internal(error))
+                text = f"{type(error).__name__}: {error}"
+                if text != self._failing:
+                    self._failing = text
+                    log.exception("a reader failed in a way it does not know")
+                answers.append(ReaderError("internal", text))
             finally:
                 with self._lock:
                     self._running.discard(key)
@@ -71,13 +76,6 @@ class Deadline:
         if isinstance(answer, ReaderError):
             raise answer
         return answer
-
-    def _internal(self, error: Exception) -> ReaderError:
-        text = f"{type(error).__name__}: {error}"
-        if text != self._failing:
-            self._failing = text
-            log.exception("a reader failed in a way it does not know")
-        return ReaderError("internal", text)
 
 
 class DriverWatch:
@@ -126,9 +124,7 @@ class DriverWatch:
         failures: dict[str, ReaderError] = {}
         for key in survey.keys:
             try:
-                reading = self._deadline.call(
-                    key, lambda key=key: self._reader.read(key), self._device_seconds
-                )
+                reading = self._deadline.call(key, partial(self._reader.read, key), self._device_seconds)
             except ReaderError as error:
                 failures[key] = error
                 self._errors[error.reason] += 1

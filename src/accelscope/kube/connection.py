@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.endpoint import Endpoint, wire_name
 from accelscope.kube.errors import KubeError, Reason
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Connection:
     def open(self, deadline: float) -> None:
         host, port = self._endpoint.host, self._endpoint.port
         try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(wire_name(host), port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             text = f"{self._endpoint.url}: the host cannot be found: {getattr(error, 'strerror', error)}"
             raise KubeError(Reason.UNREACHABLE, text) from None

@@ -148,3 +148,9 @@ class TokenFile:
         if len(content) > _TOKEN_LIMIT or not all(0x21 <= byte <= 0x7E for byte in token):
             raise KubeError(Reason.UNAUTHORIZED, f"token file {self._path} holds no token")
         return token.decode("ascii")
+
+
+def wire_name(host: str) -> str | bytes:
+    """As bytes where it has none but ASCII characters: for text, `socket` and `ssl` would load the tables of
+    international names, half a mebibyte."""
+    return host.encode() if host.isascii() else host

@@ -1,5 +1,6 @@
 """What can go wrong between us and an API server or a kubelet, in words that serve as metric labels."""
 
+import re
 from enum import StrEnum
 
 TEXT_LIMIT = 300  # characters; an error is one line on a page, not a document
@@ -37,7 +38,12 @@ class DecodeError(ValueError):
     """An object that is not what it should be; it costs itself only."""
 
 
+# Whoever repeats our token may cut it or spell it otherwise: what looks like one goes too.
+_LIKE_A_TOKEN = re.compile(r"(?i:\bbearer\s+)\S+|\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}", re.ASCII)
+
+
 def one_line(text: str) -> str:
-    """Other people's text made fit for a log line: no control characters, cut."""
+    """Other people's text made fit for a log line: no control characters, no tokens, cut."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * TEXT_LIMIT]).split())
+    line = _LIKE_A_TOKEN.sub("[token]", line)
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"

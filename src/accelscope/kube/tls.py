@@ -7,7 +7,7 @@ import socket
 import ssl
 
 from accelscope.filewatch import FileWatch
-from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.endpoint import Endpoint, wire_name
 from accelscope.kube.errors import KubeError, Reason
 
 
@@ -32,7 +32,7 @@ class Trust:
             context = self._context = self._load()
         # The host's name or address must be in the certificate; addresses are compared with its IP entries.
         name = self._endpoint.server_name or self._endpoint.host
-        return context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
+        return context.wrap_socket(sock, server_hostname=wire_name(name), do_handshake_on_connect=False)
 
     def _load(self) -> ssl.SSLContext:
         endpoint = self._endpoint

@@ -21,6 +21,8 @@ LIMIT_BYTES = 16 * 1024 * 1024
 
 _STREAM = 1  # the first that a client opens
 _RECEIVE_BYTES = 64 * 1024
+_FRAME_HEAD_BYTES = 9
+_MOST_FRAME_BYTES = 16_384  # what HTTP/2 allows unless more is agreed, which we do not
 _PREFIX_BYTES = 5  # of a message: whether it is compressed, and its length
 _MOST_REQUEST_BYTES = 16 * 1024 - _PREFIX_BYTES  # what one frame takes
 _MOST_HEADER_BYTES = 64 * 1024
@@ -91,7 +93,7 @@ def unary_call(
                 call.receive(received)
         except TimeoutError as error:
             raise UnaryError(
-                UnaryReason.TIMEOUT, f"{socket_path}: no answer to {method} within {timeout_seconds:g} s"
+                UnaryReason.TIMEOUT, f"{socket_path}: no answer to {method} within {timeout_seconds:.3g} s"
             ) from error
         except OSError as error:
             raise UnaryError(
@@ -109,7 +111,7 @@ def _left(deadline: float) -> float:
 
 def _not_connected(path: str, error: OSError, timeout_seconds: float) -> UnaryError:
     if isinstance(error, TimeoutError):
-        return UnaryError(UnaryReason.TIMEOUT, f"{path}: no connection within {timeout_seconds:g} s")
+        return UnaryError(UnaryReason.TIMEOUT, f"{path}: no connection within {timeout_seconds:.3g} s")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return UnaryError(
             UnaryReason.NO_SOCKET,
@@ -139,6 +141,8 @@ class _Call:
         if len(request) > _MOST_REQUEST_BYTES:
             raise ValueError(f"a request of more than {_MOST_REQUEST_BYTES} bytes is not supported")
         self.done = False
+        self._frame_left = 0  # bytes of the last frame that are still to come
+        self._frame_head = b""  # the part of the next one's head that came already
         self._method = method
         self._limit = limit_bytes
         self._body = bytearray()
@@ -177,6 +181,7 @@ class _Call:
         """Raises UnaryError as soon as it is known that there will be no good answer."""
         from h2.exceptions import H2Error  # noqa: PLC0415 - loaded by now
 
+        self._check_frames(received)
         try:
             for event in self._http.receive_data(received):
                 self._take(event)
@@ -186,6 +191,19 @@ class _Call:
                 self._taken_bytes = 0
         except H2Error as error:
             raise self._bad(f"not HTTP/2: {one_line(str(error)) or type(error).__name__}") from error
+
+    def _check_frames(self, received: bytes) -> None:
+        """Refuse a frame by the length that its head announces: h2 would keep all of it first, up to 16 MiB
+        of whatever somebody else on this socket sends."""
+        view = self._frame_head + received
+        at = self._frame_left
+        while at + _FRAME_HEAD_BYTES <= len(view):
+            length = int.from_bytes(view[at : at + 3])
+            if length > _MOST_FRAME_BYTES:
+                raise self._bad("not HTTP/2: a frame that is too large")
+            at += _FRAME_HEAD_BYTES + length
+        self._frame_head = view[at:]
+        self._frame_left = max(0, at - len(view))
 
     def message(self) -> bytes:
         """Once all has come. Raises UnaryError."""

@@ -88,8 +88,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         if host in _EVERY_ADDRESS:
             return _listen_everywhere(port)
+        # Bytes: for text, socket would load the tables of international names, half a mebibyte.
+        name = host.encode() if host.isascii() else host
         family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return _bound(family, address)
     except OSError as error:

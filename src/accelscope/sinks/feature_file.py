@@ -84,7 +84,7 @@ def check_folder(folder: Path) -> None:
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
     except OSError as error:
         raise _sink_error(folder, error) from None
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         number = errno.EROFS if read_only else errno.EACCES
         raise _sink_error(folder, OSError(number, os.strerror(number)))
 

@@ -137,9 +137,9 @@ class Sink(ABC, Generic[C]):
     def _run(self) -> None:
         while True:
             with self._changed:
-                if self._stopping:
-                    return
                 offers = self._offers
+                if self._stopping:
+                    break
             try:
                 seconds = self.step()
             except Exception as error:  # a fault of ours costs this write, not the sink
@@ -148,6 +148,8 @@ class Sink(ABC, Generic[C]):
                 self._not_before = self._timing.monotonic() + _SLOW_SECONDS
                 seconds = _SLOW_SECONDS
             self._await_offer(offers, seconds)
+        if self._client is not None:
+            self._client.close()
 
     def _await_offer(self, offers: int, seconds: float | None) -> None:
         with self._changed:

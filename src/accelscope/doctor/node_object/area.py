@@ -1,6 +1,7 @@
 """Whether each sink that is on may write: asked of the API server as a dry run, which changes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -58,14 +59,16 @@ def _rehearsed(name: str, rehearse: Callable[[Subject], str], subject: Subject) 
 
 def _annotation(annotations: tuple[str, ...], snapshot: Snapshot, subject: Subject) -> str:
     forms = {name: fitted(ANNOTATIONS[name][0](snapshot)) for name in annotations}
-    annotation.annotate(_client(subject), subject.node, forms, dry_run=True)
+    with _client(subject) as client:
+        annotation.annotate(client, subject.node, forms, dry_run=True)
     sizes = ", ".join(f"{name} ({len(form.text)} bytes)" for name, form in forms.items())
     return f"the API server would take {sizes} for the Node {subject.node}"
 
 
 def _labels(snapshot: Snapshot, subject: Subject) -> str:
     found = features(subject.settings)(snapshot)
-    labels.apply_labels(_client(subject), subject.node, found, dry_run=True)
+    with _client(subject) as client:
+        labels.apply_labels(client, subject.node, found, dry_run=True)
     return f"the API server would take {_counted(found)} for the Node {subject.node}"
 
 
@@ -79,11 +82,11 @@ def _counted(found: Mapping[str, str]) -> str:
     return counted(len(found), "label", "labels")
 
 
-def _client(subject: Subject) -> Client:
+def _client(subject: Subject) -> "closing[Client]":
     api_server = attribution_options(subject.settings, subject.node, subject.environ).api_server
     if api_server is None:
         raise ConfigError("not in a cluster; give --kube-api-url")
-    return Client(api_server, timeout_seconds=_REQUEST_SECONDS)
+    return closing(Client(api_server, timeout_seconds=_REQUEST_SECONDS))
 
 
 def _snapshot(results: Results, subject: Subject) -> Snapshot:

@@ -211,10 +211,6 @@ class AscendReader:
         )
 
 
-def open_reader(options: ReaderOptions) -> AscendReader:
-    return AscendReader(options)
-
-
 def _chip(device: Device) -> Chip:
     assert device.board_id is not None  # the parser refuses a row without one
     return device.board_id, device.chip_id

@@ -1,0 +1,249 @@
+"""The device plugin as a process: settings, driver, offers, kubelet, server, signals."""
+
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from accelscope import __version__
+from accelscope.config import Change, Loaded, Reloader
+from accelscope.config.log import configure, fields
+from accelscope.deviceplugin.disabled import Disabled
+from accelscope.deviceplugin.edits import Edits, Given
+from accelscope.deviceplugin.endpoint import check_folder
+from accelscope.deviceplugin.health import HealthLedger
+from accelscope.deviceplugin.inventory import Inventory
+from accelscope.deviceplugin.metrics import PluginView
+from accelscope.deviceplugin.offers import Policy, make_offers
+from accelscope.deviceplugin.pages import Pages
+from accelscope.deviceplugin.registration import Patience, Registration
+from accelscope.deviceplugin.service import PluginService
+from accelscope.deviceplugin.settings import PluginSettings
+from accelscope.deviceplugin.tally import Tally
+from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.deviceplugin.watch import DriverWatch
+from accelscope.model import Vendor
+from accelscope.readers.registry import open_reader
+from accelscope.readers.tool import end_running_tools
+from accelscope.serve import Server
+
+log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.5
+_STUCK_SECONDS = 60.0
+
+
+class Plugin:
+    """Two threads: one looks at the driver, which may take its time; the other keeps up with settings and
+    kubelet."""
+
+    def __init__(
+        self,
+        loaded: Loaded[PluginSettings],
+        arguments: Mapping[str, object],
+        environ: Mapping[str, str],
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        settings = loaded.settings
+        self._reloader = Reloader(loaded, arguments, environ)
+        self._settings = settings
+        self._node = settings.node_name or socket.gethostname()
+        vendor = Vendor(settings.vendor)
+        self._part = open_vendor(vendor, settings.roots)
+        self._watch = DriverWatch(
+            open_reader(vendor, settings.reader_options),
+            survey_seconds=settings.reader_timeout,
+            device_seconds=settings.device_timeout,
+        )
+        self._ledger = HealthLedger(settings.health_rule)
+        self._ledger_lock = threading.Lock()
+        self._resource = settings.resource_name  # empty until the devices tell what is usual
+        self._cores_per_unit = settings.cores_per_unit
+        self._said_withheld: tuple[str, ...] = ()
+        self._inventory = Inventory()
+        self._tally = Tally()
+        self._registration = Registration(
+            folder=Path(settings.plugin_dir),
+            endpoint_name=settings.endpoint_name,
+            pod_resources=Path(settings.pod_resources_socket) if settings.pod_resources_socket else None,
+            handlers=PluginService(self._inventory, self._tally, self._edits).handlers(),
+            tally=self._tally,
+            patience=patience,
+        )
+        self._stopped = threading.Event()
+        self._looked = threading.Event()
+        self._moved_at = time.monotonic()
+        pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
+        self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
+
+    def start(self) -> None:
+        """Raises EndpointError for a folder that cannot be used, ServeError for a port."""
+        check_folder(Path(self._settings.plugin_dir))
+        self.server.start()
+        threading.Thread(target=self._look_at_devices, name="watch", daemon=True).start()
+        threading.Thread(target=self._keep_up, name="plugin", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._inventory.close()
+        self._registration.stop()
+        self._watch.close()
+        end_running_tools()
+        self.server.stop()
+
+    def _look_at_devices(self) -> None:
+        said = ""
+        while not self._stopped.is_set():
+            try:
+                look = self._watch.look()
+                with self._ledger_lock:
+                    self._ledger.take(look)
+                    self._publish()
+            except Exception:  # the loop outlives a fault of ours; the offers stay what they were
+                log.exception("the devices could not be looked at in a way that was not foreseen")
+            reason = self._watch.state.reason or ""
+            if reason != said:
+                said = reason
+                log.log(
+                    logging.WARNING if reason and self._watch.state.found else logging.INFO,
+                    "%s: %s",
+                    self._settings.vendor,
+                    reason or "the driver answers",
+                )
+            self._looked.set()
+            self._stopped.wait(self._settings.interval)
+
+    def _publish(self) -> None:
+        """Holds the ledger's lock."""
+        devices = tuple(self._ledger.listed())
+        if not self._resource and devices:
+            seen = [each.device for each in devices]
+            self._resource = self._part.usual_resource(seen, self._settings.partition_cores)
+        policy = Policy(
+            resource=self._resource,
+            disabled=Disabled(self._settings.disabled_devices, self._node),
+            cores_per_unit=self._cores_per_unit,
+            shares=self._settings.shares,
+        )
+        offers = make_offers(devices, self._part, policy, self._settings.roots.sys)
+        if offers.withheld != self._said_withheld:
+            self._said_withheld = offers.withheld
+            for line in offers.withheld:
+                log.warning("not offered: %s", line)
+        self._inventory.publish(offers)
+
+    def _keep_up(self) -> None:
+        while not self._stopped.is_set():
+            self._moved_at = time.monotonic()
+            try:
+                self._take_up_changes()
+                # A node with nothing to offer is not told of a resource that it does not have.
+                offered = bool(self._inventory.by_id)
+                if self._looked.is_set() and (offered or self._tally.total("registrations")):
+                    self._registration.tick(self._resource)
+            except Exception:  # the loop outlives a fault of ours
+                log.exception("the kubelet could not be kept up with in a way that was not foreseen")
+            self._stopped.wait(_TICK_SECONDS)
+
+    def _take_up_changes(self) -> None:
+        change = self._reloader.poll()
+        if change is None:
+            return
+        if change.error is not None:
+            log.error("the new settings file is bad, the old settings stay: %s", change.error)
+            self._tally.count("reloads", "rejected")
+            return
+        self._apply(change)
+
+    def _apply(self, change: Change[PluginSettings]) -> None:
+        settings = change.settings
+        configure(settings.log_level, settings.log_format)
+        needs_restart = list(change.needs_restart)
+        changed = list(change.changed)
+        with self._ledger_lock:
+            self._settings = settings
+            self._ledger.rule = settings.health_rule
+            cores = settings.cores_per_unit
+            seen = [each.device for each in self._ledger.listed()]
+            usual = settings.resource_name or self._part.usual_resource(seen, settings.partition_cores)
+            if self._resource in ("", usual):
+                self._cores_per_unit = cores
+            elif cores != self._cores_per_unit:
+                # Whoever asks for a whole card must not be given a part of one.
+                needs_restart += [key for key in ("partition", "defaultPe") if key in changed]
+                changed = [key for key in changed if key not in needs_restart]
+                log.warning("with the new settings this would be %s, not %s", usual, self._resource)
+            if self._looked.is_set():
+                self._publish()
+        if needs_restart:
+            log.warning("settings that need a restart: %s", ", ".join(needs_restart))
+        log.info("the settings file was taken up", extra=fields(changed=",".join(changed) or "nothing"))
+        self._tally.count("reloads", "applied")
+
+    def _edits(self, given: list[Given]) -> Edits:
+        return self._part.edits(given, cdi=self._settings.cdi)
+
+    def _stuck(self) -> str | None:
+        still = time.monotonic() - self._moved_at
+        return f"the loop has not moved for {still:.0f} s" if still > _STUCK_SECONDS else None
+
+    def _not_ready(self) -> str | None:
+        if not self._looked.is_set():
+            return "the devices were not looked at yet"
+        if not self._registration.registered and not self._inventory.by_id:
+            return None  # there is nothing to offer on this node
+        return self._registration.trouble
+
+    def _view(self) -> PluginView:
+        offers, tally = self._inventory.offers, self._tally
+        healthy = sum(offer.healthy for offer in offers.offers)
+        return PluginView(
+            version=__version__,
+            node=self._node,
+            vendor=self._settings.vendor,
+            resource=self._resource,
+            registered=self._registration.registered,
+            listening=tally.listening,
+            reader=self._watch.state,
+            healthy=offers.healthy,
+            unhealthy=offers.unhealthy,
+            disabled=offers.disabled,
+            withheld=len(offers.withheld),
+            healthy_offers=healthy,
+            unhealthy_offers=len(offers.offers) - healthy,
+            registrations=tally.total("registrations"),
+            registration_errors=tally.by_reason("registration_errors"),
+            allocations=tally.total("allocations"),
+            allocation_errors=tally.by_reason("allocation_errors"),
+            preferred=tally.total("preferred"),
+            stream_seconds=tally.stream_seconds,
+            since_listened_seconds=tally.since_listened_seconds,
+            config_reloads=tally.by_reason("reloads"),
+        )
+
+
+def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
+    settings = loaded.settings
+    configure(settings.log_level, settings.log_format)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    plugin = Plugin(loaded, arguments, environ)
+    asked: threading.Event = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    plugin.start()
+    log.info(
+        "accelscope device-plugin %s looks for devices of %s",
+        __version__,
+        settings.vendor,
+        extra=fields(port=plugin.server.address[1], folder=settings.plugin_dir),
+    )
+    asked.wait()
+    log.info("stopping; containers keep their devices")
+    plugin.stop()
+    return 0

@@ -1,0 +1,99 @@
+"""What the kubelet is offered: units of devices, each so many times as it is shared."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from accelscope.deviceplugin.disabled import Disabled
+from accelscope.deviceplugin.health import DeviceHealth
+from accelscope.deviceplugin.vendors.contract import Unit, VendorPart
+from accelscope.model import Device
+
+_MOST_ID_CHARACTERS = 63  # what the kubelet takes
+_REPLICA = "::"  # NVIDIA's way to name a share, which attribution knows for every vendor
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    id: str
+    device: Device  # as it was last seen
+    cores: tuple[int, ...] = ()  # empty: all of the device
+    share: int = 0
+    numa_node: int | None = None
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the settings say about what to offer."""
+
+    resource: str
+    disabled: Disabled
+    cores_per_unit: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """`withheld` says of devices that are not offered why, in one line each; disabled ones are apart."""
+
+    offers: tuple[Offer, ...] = ()
+    healthy: int = 0  # devices of which something is offered
+    unhealthy: int = 0
+    disabled: int = 0  # devices of which nothing is offered by setting
+    withheld: tuple[str, ...] = ()
+
+
+def make_offers(devices: Iterable[DeviceHealth], part: VendorPart, policy: Policy, sys: Path) -> Offers:
+    known = [each for each in devices if part.belongs(each.device, policy.resource, policy.cores_per_unit)]
+    uuids = Counter(each.device.uuid for each in known)
+    offers: list[Offer] = []
+    withheld: list[str] = []
+    counts: Counter[str] = Counter()
+    for each in known:
+        device = each.device
+        if uuids[device.uuid] > 1:  # the same uuid given to several: their places tell them apart
+            device = replace(device, uuid=None)
+        units = part.units(device, policy.resource, policy.cores_per_unit)
+        enabled = _enabled(units, each.device, policy.disabled)
+        own = [
+            Offer(f"{unit.id}{_REPLICA}{share}" if policy.shares > 1 else unit.id, device, unit.cores, share)
+            for unit in enabled
+            for share in range(policy.shares)
+        ]
+        if not units:
+            withheld.append(f"{each.device.id}: it has no stable id or no device files here")
+        elif not enabled:
+            counts["disabled"] += 1
+        elif any(len(offer.id) > _MOST_ID_CHARACTERS for offer in own):
+            withheld.append(f"{own[0].id}: longer than the {_MOST_ID_CHARACTERS} characters of an id")
+        else:
+            counts["healthy" if each.healthy else "unhealthy"] += 1
+            numa = _numa_node(device, sys)
+            offers += [replace(offer, numa_node=numa, healthy=each.healthy) for offer in own]
+    offers.sort(key=lambda offer: (offer.device.index is None, offer.device.index or 0, offer.device.id))
+    return Offers(tuple(offers), counts["healthy"], counts["unhealthy"], counts["disabled"], tuple(withheld))
+
+
+def _enabled(units: Sequence[Unit], device: Device, disabled: Disabled) -> list[Unit]:
+    """A unit with a core that is disabled is none."""
+    if disabled.whole(device):
+        return []
+    cores = disabled.cores(device)
+    return [
+        unit
+        for unit in units
+        if not disabled.unit(unit.id) and (cores.isdisjoint(unit.cores) if unit.cores else not cores)
+    ]
+
+
+def _numa_node(device: Device, sys: Path) -> int | None:
+    """Not every reader tells it; the kernel does. -1 is "no such thing here"."""
+    node = device.numa_node
+    if node is None and device.pci_address is not None:
+        try:
+            node = int((sys / "bus/pci/devices" / device.pci_address / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+    return node if node is not None and node >= 0 else None

@@ -1,0 +1,184 @@
+"""The calls of the kubelet: service v1beta1.DevicePlugin."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import grpc
+
+from accelscope.deviceplugin.edits import Edits, Given, NotAvailable
+from accelscope.deviceplugin.inventory import Inventory
+from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
+from accelscope.deviceplugin.offers import Offer
+from accelscope.deviceplugin.preferred import preferred
+from accelscope.deviceplugin.tally import Tally
+from accelscope.deviceplugin.watch import Deadline
+from accelscope.readers.contract import ReaderError
+
+log = logging.getLogger(__name__)
+
+NAME = "v1beta1.DevicePlugin"
+MOST_STREAMS = 8  # kubelets that listen at a time: one, and those that are about to be gone
+
+_HEALTHY, _UNHEALTHY = "Healthy", "Unhealthy"
+_LOOK_AROUND_SECONDS = 1.0
+_ALLOCATE_SECONDS = 10.0
+
+MakeEdits = Callable[[list[Given]], Edits]
+
+
+class PluginService:
+    """`make_edits` may block as a driver does; it is given `_ALLOCATE_SECONDS`."""
+
+    def __init__(self, inventory: Inventory, tally: Tally, make_edits: MakeEdits) -> None:
+        self._inventory = inventory
+        self._tally = tally
+        self._make_edits = make_edits
+        self._deadline = Deadline()
+
+    def handlers(self) -> Any:
+        """For grpcio's server."""
+
+        def unary(method: Any, request: Any, response: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(
+                method,
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+
+        return grpc.method_handlers_generic_handler(
+            NAME,
+            {
+                "GetDevicePluginOptions": unary(self.options, messages.Empty, messages.Options),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                    self.list_and_watch,
+                    request_deserializer=messages.Empty.FromString,
+                    response_serializer=messages.DeviceList.SerializeToString,
+                ),
+                "GetPreferredAllocation": unary(
+                    self.preferred_allocation,
+                    messages.PreferredAllocationRequest,
+                    messages.PreferredAllocationResponse,
+                ),
+                "Allocate": unary(self.allocate, messages.AllocateRequest, messages.AllocateResponse),
+                "PreStartContainer": unary(self.pre_start, messages.PreStartContainerRequest, messages.Empty),
+            },
+        )
+
+    def options(self, _request: messages.Empty, _context: Any) -> messages.Options:
+        return own_options()
+
+    def list_and_watch(self, _request: messages.Empty, context: Any) -> Iterator[messages.DeviceList]:
+        """A list at once, and another whenever it changes, until one of the two hangs up."""
+        token = self._tally.stream_began(MOST_STREAMS)
+        if token is None:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_STREAMS} others are listening already")
+        if not context.add_callback(self._inventory.wake):  # it has hung up already
+            self._tally.stream_ended(token)
+            return
+        log.info("the kubelet listens")
+        try:
+            version = 0
+            while context.is_active() and not self._inventory.closed:
+                newer = self._inventory.newer(version, _LOOK_AROUND_SECONDS)
+                if newer is not None:
+                    version, offers = newer
+                    yield messages.DeviceList(devices=[_device(offer) for offer in offers])
+        finally:
+            self._tally.stream_ended(token)
+            log.info("the kubelet no longer listens")
+
+    def preferred_allocation(
+        self, request: messages.PreferredAllocationRequest, _context: Any
+    ) -> messages.PreferredAllocationResponse:
+        self._tally.count("preferred")
+        offers = self._inventory.by_id
+        return messages.PreferredAllocationResponse(
+            container_responses=[
+                messages.ContainerPreferredAllocationResponse(
+                    device_ids=preferred(
+                        each.available_device_ids, each.must_include_device_ids, each.allocation_size, offers
+                    )
+                )
+                for each in request.container_requests
+            ]
+        )
+
+    def allocate(self, request: messages.AllocateRequest, context: Any) -> messages.AllocateResponse:
+        responses = [self._container(list(each.device_ids), context) for each in request.container_requests]
+        self._tally.count("allocations")
+        return messages.AllocateResponse(container_responses=responses)
+
+    def pre_start(self, _request: messages.PreStartContainerRequest, _context: Any) -> messages.Empty:
+        """There is nothing to do; kubelets ask only plugins that want to be asked."""
+        return messages.Empty()
+
+    def _container(self, ids: list[str], context: Any) -> messages.ContainerAllocateResponse:
+        offers = self._inventory.by_id
+        unknown = [each for each in ids if each not in offers]
+        if unknown or not ids:
+            what = f"unknown device id {unknown[0][:80]!r}" if unknown else "no device id was given"
+            self._refuse(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "unknown_id",
+                f"{what}: {len(offers)} ids are offered now, and this is none of them",
+            )
+        given = [Given(offer.device, offer.cores) for offer in (offers[each] for each in ids)]
+        try:
+            edits = self._deadline.call(",".join(ids), lambda: self._made(given), _ALLOCATE_SECONDS)
+        except ReaderError as error:
+            self._refuse(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
+        if isinstance(edits, NotAvailable):
+            self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "not_available", str(edits))
+        log.info("allocated %s: %s", ", ".join(ids), _summary(edits))
+        return _response(edits)
+
+    def _made(self, given: list[Given]) -> Edits | NotAvailable:
+        """What is said about a device travels through the deadline as an answer, not as a fault."""
+        try:
+            return self._make_edits(given)
+        except NotAvailable as error:
+            return error
+
+    def _refuse(self, context: Any, code: Any, reason: str, text: str) -> NoReturn:
+        self._tally.count("allocation_errors", reason)
+        log.warning("not allocated: %s", text)
+        context.abort(code, text)
+        raise AssertionError("abort does not return")
+
+
+def own_options() -> messages.Options:
+    return messages.Options(pre_start_required=False, get_preferred_allocation_available=True)
+
+
+def _device(offer: Offer) -> messages.Device:
+    topology = None
+    if offer.numa_node is not None:
+        topology = messages.Topology(nodes=[messages.NumaNode(id=offer.numa_node)])
+    health = _HEALTHY if offer.healthy else _UNHEALTHY
+    return messages.Device(id=offer.id, health=health, topology=topology)
+
+
+def _response(edits: Edits) -> messages.ContainerAllocateResponse:
+    return messages.ContainerAllocateResponse(
+        envs=edits.environment,
+        mounts=[
+            messages.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=True)
+            for mount in edits.mounts
+        ],
+        devices=[
+            messages.DeviceNode(
+                container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
+            )
+            for node in edits.nodes
+        ],
+        annotations=edits.annotations,
+        cdi_devices=[messages.CdiDevice(name=name) for name in edits.cdi],
+    )
+
+
+def _summary(edits: Edits) -> str:
+    parts = [f"{name}={value}" for name, value in edits.environment.items()]
+    parts += edits.cdi
+    return ", ".join([*parts, f"{len(edits.nodes)} device nodes", f"{len(edits.mounts)} mounts"])

@@ -1,0 +1,60 @@
+"""AMD's GPUs: the compute driver's node, which all of them share, and the GPU's own under /dev/dri."""
+
+from collections.abc import Sequence
+
+from accelscope.deviceplugin.edits import Edits, Given, Node, NotAvailable
+from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.model import Device
+from accelscope.readers.amd.drm import Cards
+from accelscope.readers.amd.kfd import ComputeDriver
+
+_COMPUTE = "kfd"
+_CDI_KIND = "amd.com/gpu"
+
+
+class AmdPart:
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+        return "amd.com/gpu"
+
+    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:  # noqa: ARG002
+        return True
+
+    def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
+        """A GPU that is cut into partitions is handed out with all of them."""
+        return () if device.pci_address is None else (Unit(device.pci_address),)
+
+    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
+        if cdi:
+            return Edits(cdi=tuple(f"{_CDI_KIND}={_index(each.device)}" for each in given))
+        cards = {card.pci_address: card for card in Cards(self._roots.sys).find()}
+        partitions = ComputeDriver(self._roots.sys).nodes()
+        names = [_COMPUTE]
+        for each in given:
+            address = each.device.pci_address or ""
+            card = cards.get(address)
+            if card is None:
+                raise NotAvailable(f"{address}: amdgpu does not show this GPU now")
+            parts = partitions.get(address.rpartition(".")[0], ())
+            own = [*card.nodes, *(part.render_node for part in parts if part.render_node is not None)]
+            names += [f"dri/{name}" for name in sorted(dict.fromkeys(own))]
+        return Edits(
+            nodes=tuple(
+                Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
+                for name in dict.fromkeys(names)
+            )
+        )
+
+
+def open_part(roots: Roots) -> AmdPart:
+    return AmdPart(roots)
+
+
+def _index(device: Device) -> int:
+    """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
+    if device.index is None:
+        raise NotAvailable(f"{device.pci_address}: nothing tells which number this GPU has for CDI")
+    return device.index

@@ -1,0 +1,71 @@
+"""Ascend's chips: the chip's device file and those that all chips share, the driver's folder, and the
+variable by which Ascend's runtimes know which chips a container has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from accelscope.deviceplugin.edits import Edits, Given, Mount, Node, NotAvailable, once
+from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.model import Device
+
+_SHARED = ("davinci_manager", "devmm_svm", "hisi_hdc")
+_BESIDE_THE_DRIVER = ("/usr/local/dcmi", "/usr/local/sbin/npu-smi")  # where its installer puts them
+_DOMAIN = "huawei.com"
+
+
+class AscendPart:
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+        """By the generation of the chips; of several on one node, the first."""
+        kinds = [kind for kind in map(_kind, devices) if kind is not None]
+        return f"{_DOMAIN}/{kinds[0] if kinds else 'Ascend910'}"
+
+    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:  # noqa: ARG002
+        """A resource of one generation is not of another's chips; under a name of their own all are."""
+        domain, _, name = resource.partition("/")
+        known = domain == _DOMAIN and (name.startswith("Ascend") or name == "npu")
+        return not known or _kind(device) in (None, name)
+
+    def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
+        number = _number(device)
+        return () if number is None else (Unit(f"{_kind(device) or 'Ascend910'}-{number}"),)
+
+    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:  # noqa: ARG002 - refused with the settings
+        numbers = (_number(each.device) for each in given)
+        chips = sorted({number for number in numbers if number is not None})
+        names = [f"davinci{chip}" for chip in chips]
+        for name in (*names, *_SHARED):
+            if not (self._roots.dev / name).exists():
+                raise NotAvailable(f"{name} is not in {self._roots.dev}: Ascend's driver is not loaded")
+        paths = [self._roots.ascend_driver, *_BESIDE_THE_DRIVER]
+        return Edits(
+            nodes=tuple(
+                Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
+                for name in (*names, *_SHARED)
+            ),
+            mounts=tuple(Mount(path, path) for path in paths if Path(path).exists()),
+            environment={"ASCEND_VISIBLE_DEVICES": once(map(str, chips))},
+        )
+
+
+def open_part(roots: Roots) -> AscendPart:
+    return AscendPart(roots)
+
+
+def _number(device: Device) -> int | None:
+    """Of the chip's device file. Where npu-smi tells only the runtime's count, the two are the same."""
+    return device.index if device.physical_id is None else device.physical_id
+
+
+def _kind(device: Device) -> str | None:
+    """The generation in the words of Ascend's own plugin: Ascend910 for a 910B3."""
+    model = (device.model or "").removeprefix("Ascend").lstrip()
+    if model.startswith("950"):
+        return "npu"
+    for generation in ("310P", "310B", "310", "910"):
+        if model.upper().startswith(generation):
+            return f"Ascend{generation}"
+    return None

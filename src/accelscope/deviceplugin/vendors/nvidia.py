@@ -1,0 +1,32 @@
+"""NVIDIA's GPUs: NVIDIA's container runtime, or a CDI specification, does the rest by their uuids."""
+
+from collections.abc import Sequence
+
+from accelscope.deviceplugin.edits import Edits, Given, once
+from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.model import Device
+
+_CDI_KIND = "nvidia.com/gpu"
+
+
+class NvidiaPart:
+    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+        return "nvidia.com/gpu"
+
+    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:  # noqa: ARG002
+        return True
+
+    def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
+        """A GPU that MIG has cut is handed out whole."""
+        return () if device.uuid is None else (Unit(device.uuid),)
+
+    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
+        uuids = dict.fromkeys(each.device.uuid for each in given if each.device.uuid is not None)
+        if cdi:
+            return Edits(cdi=tuple(f"{_CDI_KIND}={uuid}" for uuid in uuids))
+        return Edits(environment={"NVIDIA_VISIBLE_DEVICES": once(uuids)})
+
+
+def open_part(roots: Roots) -> NvidiaPart:  # noqa: ARG001 - its runtime knows where things are
+    return NvidiaPart()

@@ -1,0 +1,99 @@
+"""The image's build: what goes into it, chosen and put together without pip."""
+
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.deploy.conftest import REPOSITORY
+
+IMAGE = REPOSITORY / "deploy" / "image"
+PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def install() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("image_install", IMAGE / "install.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("h2-4.4.1-py3-none-any.whl", True),
+        ("pyyaml-6-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", True),
+        ("pyyaml-6-cp311-cp311-manylinux2014_aarch64.manylinux_2_17_aarch64.whl", False),
+        ("pyyaml-6-cp312-cp312-manylinux2014_x86_64.whl", False),
+        ("pyyaml-6-cp311-cp311-musllinux_1_2_x86_64.whl", False),
+        ("pyyaml-6-cp311-cp311-macosx_11_0_arm64.whl", False),
+    ],
+)
+def test_wheels_of_this_machine(install: ModuleType, name: str, fits: bool) -> None:
+    assert install.fits(Path(name), "x86_64", "cp311") is fits
+
+
+def wheel(folder: Path, name: str, **files: str) -> None:
+    with zipfile.ZipFile(folder / name, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path.replace("__", "/") + ".py", text)
+
+
+def test_wheel_that_is_missing_is_named(install: ModuleType, tmp_path: Path) -> None:
+    wheel(tmp_path, "accelscope-1-py3-none-any.whl", accelscope="")
+    wheel(tmp_path, f"pyyaml-6-{PYTHON}-{PYTHON}-manylinux2014_riscv64.whl", yaml="")
+    with pytest.raises(SystemExit, match="no wheel of pyyaml"):
+        install.chosen(tmp_path)
+
+
+def test_two_versions_of_one_are_refused(install: ModuleType, tmp_path: Path) -> None:
+    wheel(tmp_path, "accelscope-1-py3-none-any.whl", accelscope="")
+    wheel(tmp_path, "accelscope-2-py3-none-any.whl", accelscope="")
+    with pytest.raises(SystemExit, match="leave one of them"):
+        install.chosen(tmp_path)
+
+
+def test_installs_a_command_with_bytecode(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "accelscope-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("accelscope/__init__.py", "")
+        archive.writestr("accelscope/cli/__init__.py", "")
+        archive.writestr("accelscope/cli/main.py", "def main():\n    print(__cached__)\n    return 3\n")
+    target = tmp_path / "installed"
+    subprocess.run(
+        [sys.executable, str(IMAGE / "install.py"), "--wheels", str(wheels), "--into", str(target)],
+        check=True,
+        timeout=120,
+    )
+    done = subprocess.run(
+        [str(target / "bin" / "accelscope")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3
+    assert Path(done.stdout.strip()).exists(), "compiled: a read-only root keeps no bytecode"
+
+
+def test_base_is_an_argument_by_tag() -> None:
+    text = (IMAGE / "Dockerfile").read_text()
+    assert "ARG BASE=" in text
+    assert "@sha256" not in text
+    assert text.count("FROM ${BASE}") == 2
+    assert "USER 65532:65532" in text
+
+
+def test_context_holds_what_the_image_is_built_from_and_no_more() -> None:
+    ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    copied = [
+        line.split()[1:-1]
+        for line in (IMAGE / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY ")
+    ]
+    sources = {name for names in copied for name in names if not name.startswith(("--", "/"))}
+    assert "*" in ignored
+    assert all(f"!{source}" in ignored for source in sources)

@@ -1,0 +1,93 @@
+"""Simulated nodes, a kubelet, and plugins between them."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.deviceplugin.fake_kubelet import FakeKubelet
+
+from accelscope.deviceplugin.app import Plugin
+from accelscope.deviceplugin.registration import Patience
+from accelscope.deviceplugin.settings import PluginSettings, load_settings
+from accelscope.simulate import SimulatedNode, load_node, read_node
+
+MakeNode = Callable[..., SimulatedNode]
+StartPlugin = Callable[..., Plugin]
+
+
+@pytest.fixture(scope="session")
+def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled parts are made once for all tests."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler: the simulated tools cannot be built")
+    return tmp_path_factory.mktemp("cache") / "accelscope"
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, native_cache: Path) -> MakeNode:
+    """`make_node("furiosa-warboy")` or `make_node(yaml text)`: built and written."""
+    made: list[SimulatedNode] = []
+
+    def make(node: str) -> SimulatedNode:
+        spec = read_node(node) if "\n" in node else load_node(node)
+        made.append(SimulatedNode(spec, tmp_path / f"node{len(made)}", cache=native_cache))
+        made[-1].build(60.0)
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short path: that of a socket has room for a hundred bytes."""
+    folder = tmp_path_factory.mktemp("k") / "p"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def kubelet(plugin_folder: Path) -> Iterator[FakeKubelet]:
+    kubelet = FakeKubelet(plugin_folder)
+    kubelet.start()
+    yield kubelet
+    kubelet.stop()
+
+
+def settings_of(node: SimulatedNode) -> dict[str, object]:
+    """What points a plugin at a simulated node."""
+    known = PluginSettings.__dataclass_fields__
+    return {name: value for name, value in node.agent_settings().items() if name in known}
+
+
+@pytest.fixture
+def start_plugin(plugin_folder: Path, caplog: pytest.LogCaptureFixture) -> Iterator[StartPlugin]:
+    """`start_plugin(node, default_pe="Single")`: flags by the names of settings; `file` is --config-file."""
+    caplog.set_level(logging.INFO)
+    started: list[Plugin] = []
+
+    def start(
+        node: SimulatedNode, *, file: Path | None = None, patience: Patience | None = None, **flags: object
+    ) -> Plugin:
+        arguments: dict[str, object] = {
+            **settings_of(node),
+            "exporter_host": "127.0.0.1",
+            "exporter_port": "0",
+            "node_name": "node-7",
+            "pod_resources_socket": str(plugin_folder.parent / "pod-resources.sock"),
+        }
+        if file is None:
+            arguments |= {"interval": "0.1", "plugin_dir": str(plugin_folder)}
+        else:
+            arguments["config_file"] = str(file)
+        loaded = load_settings({**arguments, **flags}, {})
+        quick = Patience(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5)
+        plugin = Plugin(loaded, {**arguments, **flags}, {}, patience=patience or quick)
+        plugin.start()
+        started.append(plugin)
+        return plugin
+
+    yield start
+    for plugin in started:
+        plugin.stop()

@@ -1,0 +1,195 @@
+"""A kubelet as far as device plugins see one: grpcio's server for registration and pod-resources, and a
+client that listens to whoever registers. It starts and forgets as the real one does."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from accelscope.deviceplugin.messages import allocatable_pb2
+from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
+
+PATIENCE = 30.0
+SERVICE = "v1beta1.DevicePlugin"
+
+
+def wait_until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline, f"not within {patience:g} s: {what}"
+        time.sleep(0.02)
+
+
+class PluginClient:
+    """Calls a plugin on its socket."""
+
+    def __init__(self, socket: Path) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{socket}")
+
+    def __enter__(self) -> "PluginClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def _unary(self, method: str, request: Any, answer: Any) -> Any:
+        call = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        return call(request, timeout=PATIENCE)
+
+    def options(self) -> Any:
+        return self._unary("GetDevicePluginOptions", messages.Empty(), messages.Options)
+
+    def listen(self) -> Any:
+        call = self._channel.unary_stream(
+            f"/{SERVICE}/ListAndWatch",
+            request_serializer=messages.Empty.SerializeToString,
+            response_deserializer=messages.DeviceList.FromString,
+        )
+        return call(messages.Empty())
+
+    def allocate(self, *containers: list[str]) -> list[Any]:
+        request = messages.AllocateRequest(
+            container_requests=[messages.ContainerAllocateRequest(device_ids=ids) for ids in containers]
+        )
+        return list(self._unary("Allocate", request, messages.AllocateResponse).container_responses)
+
+    def preferred(self, available: list[str], must: list[str], size: int) -> list[str]:
+        each = messages.ContainerPreferredAllocationRequest(
+            available_device_ids=available, must_include_device_ids=must, allocation_size=size
+        )
+        request = messages.PreferredAllocationRequest(container_requests=[each])
+        answer = self._unary("GetPreferredAllocation", request, messages.PreferredAllocationResponse)
+        return list(answer.container_responses[0].device_ids)
+
+    def pre_start(self, ids: list[str]) -> Any:
+        return self._unary(
+            "PreStartContainer", messages.PreStartContainerRequest(device_ids=ids), messages.Empty
+        )
+
+    def raw(self, method: str, request: bytes) -> bytes:
+        answer: bytes = self._channel.unary_unary(f"/{SERVICE}/{method}")(request, timeout=PATIENCE)
+        return answer
+
+
+class FakeKubelet:
+    """`folder` is that of device plugins. `refusal` is what a registration is answered with, if anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "kubelet.sock"
+        self.pod_resources = folder.parent / "pod-resources.sock"
+        self.refusal: str | None = None
+        self.registrations: list[Any] = []
+        self.lists: dict[str, dict[str, Any]] = {}  # resource -> id -> Device
+        self.foreign: dict[str, list[str]] = {}  # what other plugins serve
+        self._listening: dict[str, Any] = {}
+        self._threads: list[threading.Thread] = []
+        self._servers: list[Any] = []
+
+    def start(self) -> None:
+        """Empties its folder, as the real one does."""
+        for path in self.folder.iterdir():
+            path.unlink()
+        self._serve(self.socket, "v1beta1.Registration", "Register", self._register, messages.RegisterRequest)
+        with suppress(FileNotFoundError):
+            self.pod_resources.unlink()
+        self._serve(
+            self.pod_resources,
+            "v1.PodResourcesLister",
+            "GetAllocatableResources",
+            self._allocatable,
+            messages.Empty,
+        )
+
+    def stop(self) -> None:
+        for server in self._servers:
+            server.stop(grace=None).wait()
+        self._servers.clear()
+        for stream in list(self._listening.values()):
+            stream.cancel()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        self.lists.clear()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def drop_streams(self) -> None:
+        """Forget a plugin without restarting."""
+        for stream in list(self._listening.values()):
+            stream.cancel()
+
+    def ids(self, resource: str) -> list[str]:
+        return list(self.lists.get(resource, {}))
+
+    def health(self, resource: str) -> dict[str, str]:
+        return {device.id: device.health for device in self.lists.get(resource, {}).values()}
+
+    def wait_for(self, resource: str, true: Callable[[dict[str, str]], object], what: str) -> None:
+        wait_until(lambda: resource in self.lists and true(self.health(resource)), what)
+
+    @contextmanager
+    def client(self, resource: str) -> Iterator[PluginClient]:
+        endpoint = next(r.endpoint for r in reversed(self.registrations) if r.resource_name == resource)
+        with PluginClient(self.folder / endpoint) as client:
+            yield client
+
+    def _serve(self, socket: Path, service: str, method: str, answer: Any, request: Any) -> None:
+        server = grpc.server(
+            ThreadPoolExecutor(4),
+            [
+                grpc.method_handlers_generic_handler(
+                    service,
+                    {
+                        method: grpc.unary_unary_rpc_method_handler(
+                            answer,
+                            request_deserializer=request.FromString,
+                            response_serializer=lambda message: message.SerializeToString(),
+                        )
+                    },
+                )
+            ],
+        )
+        server.add_insecure_port(f"unix:{socket}")
+        server.start()
+        self._servers.append(server)
+
+    def _register(self, request: Any, context: Any) -> Any:
+        if self.refusal is not None:
+            context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
+        self.registrations.append(request)
+        thread = threading.Thread(target=self._listen, args=(request,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return messages.Empty()
+
+    def _listen(self, request: Any) -> None:
+        resource = request.resource_name
+        with PluginClient(self.folder / request.endpoint) as client, suppress(grpc.RpcError):
+            stream = self._listening[resource] = client.listen()
+            for answer in stream:
+                self.lists[resource] = {device.id: device for device in answer.devices}
+        self._listening.pop(resource, None)
+        self.lists.pop(resource, None)
+
+    def _allocatable(self, _request: Any, _context: Any) -> Any:
+        served = {
+            resource: [device.id for device in devices.values() if device.health == "Healthy"]
+            for resource, devices in self.lists.items()
+        }
+        return allocatable_pb2.AllocatableResources(
+            devices=[
+                allocatable_pb2.AllocatableDevices(resource_name=resource, device_ids=ids)
+                for resource, ids in {**served, **self.foreign}.items()
+            ]
+        )

@@ -1,0 +1,584 @@
+"""A plugin on a simulated node, and a kubelet: what is offered, what containers get, and what restarts do."""
+
+import http.client
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
+from tests.deviceplugin.fake_kubelet import FakeKubelet, wait_until
+
+from accelscope.attribution.device_ids import DeviceIndex, resolve
+from accelscope.deviceplugin.app import Plugin
+from accelscope.deviceplugin.registration import Patience
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
+from accelscope.simulate.furiosa.driver import FuriosaDriver
+
+MakeNode = Callable[..., SimulatedNode]
+StartPlugin = Callable[..., Plugin]
+
+NPU = "beta.furiosa.ai/npu"
+WARBOYS = "node: w\nfuriosa:\n  devices: [{model: warboy, count: 2}]\n"
+RNGD = "node: r\nfuriosa:\n  devices: [{model: rngd}]\n"
+BOTH = "node: b\nfuriosa:\n  devices: [{model: warboy}, {model: rngd}]\n"
+
+
+def uuids(node: SimulatedNode) -> list[str]:
+    return [card.uuid for card in node.readings(FuriosaDriver)]
+
+
+def get(plugin: Plugin, path: str, accept: str = "text/plain") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", plugin.server.address[1], timeout=30)
+    try:
+        connection.request("GET", path, headers={"Accept": accept})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def metric(plugin: Plugin, name: str, **labels: str) -> float | None:
+    for family in text_string_to_metric_families(get(plugin, "/metrics")[1]):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return float(sample.value)
+    return None
+
+
+def nodes_of(response: Any, folder: str) -> list[str]:
+    """Device nodes by their name in the container; all must be read and write, and the same on the host."""
+    for node in response.devices:
+        assert node.permissions == "rw"
+        assert node.host_path.removeprefix(folder) == node.container_path.removeprefix("/dev")
+    return sorted(node.container_path.removeprefix("/dev/") for node in response.devices)
+
+
+def test_whole_cards(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node(WARBOYS)
+    plugin = start_plugin(node)
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    [registered] = kubelet.registrations
+    assert (registered.version, registered.endpoint, registered.resource_name) == (
+        "v1beta1",
+        "furiosa-npu.sock",
+        NPU,
+    )
+    assert registered.options.get_preferred_allocation_available
+    assert kubelet.health(NPU) == dict.fromkeys(uuids(node), "Healthy")
+    assert [n.id for d in kubelet.lists[NPU].values() for n in d.topology.nodes] == [
+        card.numa_node for card in node.readings(FuriosaDriver)
+    ]
+    with kubelet.client(NPU) as client:
+        assert not client.options().pre_start_required
+        first, second = client.allocate([uuids(node)[0]], uuids(node))
+        client.pre_start(uuids(node))
+    assert dict(first.envs) == {"NPU_DEVNAME": "npu0pe0-1", "NPU_NPUNAME": "npu0", "NPU_PENAME": "pe0-1"}
+    assert dict(first.annotations) == {"alpha.furiosa.ai/npu.devname": "npu0pe0-1"}
+    assert nodes_of(first, f"{node.folder}/dev") == sorted(
+        ["npu0", "npu0_mgmt", "npu0pe0", "npu0pe1", "npu0pe0-1", *(f"npu0ch{n}" for n in range(4))]
+    )
+    assert [(m.container_path, m.host_path, m.read_only) for m in first.mounts] == [
+        (f"/sys/{path}", f"{node.folder}/sys/{path}", True)
+        for path in ("class/npu_mgmt", "devices/virtual/npu_mgmt/npu0_mgmt")
+    ]
+    assert second.envs["NPU_DEVNAME"] == "npu0pe0-1,npu1pe0-1"
+    assert metric(plugin, "accelscope_device_plugin_allocations_total") == 1
+    assert metric(plugin, "accelscope_device_plugin_registered") == 1
+    assert metric(plugin, "accelscope_device_plugin_devices", state="healthy") == 2
+    assert metric(plugin, "accelscope_device_plugin_since_listened_seconds") == 0
+    assert metric(plugin, "accelscope_reader_up", vendor="furiosa") == 1
+    assert get(plugin, "/readyz") == (200, "ok\n")
+    assert list(openmetrics_families(get(plugin, "/metrics", "application/openmetrics-text")[1]))
+
+
+def test_single_cores(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node, default_pe="single", container_sys_root="/npu/sys", container_dev_root="/npu/dev")
+    kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
+    assert kubelet.ids(NPU) == [f"{uuid}_cores_{core}" for uuid in uuids(node) for core in (0, 1)]
+    with kubelet.client(NPU) as client:
+        [answer] = client.allocate([f"{uuids(node)[1]}_cores_1"])
+        assert answer.envs["NPU_DEVNAME"] == "npu1pe1"
+        names = {device.container_path for device in answer.devices}
+        assert "/npu/dev/npu1pe1" in names
+        assert names.isdisjoint({"/npu/dev/npu1pe0", "/npu/dev/npu1pe0-1", "/npu/dev/npu1"})
+        assert all(mount.container_path.startswith("/npu/sys/") for mount in answer.mounts)
+
+
+@pytest.mark.parametrize(
+    ("partition", "resource", "spans", "files"),
+    [
+        ("single-core", "furiosa.ai/rngd-1core.6gb", [f"{n}" for n in range(8)], ["npu0pe0"]),
+        (
+            "dual-core",
+            "furiosa.ai/rngd-2core.12gb",
+            ["0-1", "2-3", "4-5", "6-7"],
+            ["npu0pe0", "npu0pe0-1", "npu0pe1"],
+        ),
+        ("quad-core", "furiosa.ai/rngd-4core.24gb", ["0-3", "4-7"], None),
+    ],
+)
+def test_partitions_of_rngd(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    partition: str,
+    resource: str,
+    spans: list[str],
+    files: list[str] | None,
+) -> None:
+    node = make_node(BOTH)
+    [_, rngd] = node.readings(FuriosaDriver)
+    start_plugin(node, partition=partition)
+    kubelet.wait_for(resource, lambda health: len(health) == len(spans), "partitions of the RNGD alone")
+    assert kubelet.ids(resource) == [f"{rngd.uuid}_cores_{span}" for span in spans]
+    with kubelet.client(resource) as client:
+        [answer] = client.allocate([f"{rngd.uuid}_cores_{spans[0]}"])
+    assert answer.envs["NPU_DEVNAME"] == f"npu0pe{spans[0]}"
+    cores = [n for n in nodes_of(answer, f"{node.folder}/dev") if "pe" in n]
+    assert files is None or cores == [f"rngd/{name}" for name in files]
+    support = {n for n in nodes_of(answer, f"{node.folder}/dev") if "pe" not in n}
+    assert {"rngd/npu0mgmt", "rngd/npu0ch7r", "rngd/npu0dmar", "rngd/npu0bar4"} <= support
+    assert "devices/virtual/rngd_mgmt/rngd!npu0mgmt" in answer.mounts[1].container_path
+
+
+def test_a_whole_rngd_has_the_fewest_names(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(BOTH)
+    start_plugin(node, resource_name="furiosa.ai/rngd")
+    [_, rngd] = uuids(node)
+    kubelet.wait_for("furiosa.ai/rngd", lambda health: set(health) == {rngd}, "the RNGD alone")
+    with kubelet.client("furiosa.ai/rngd") as client:
+        assert client.allocate([rngd])[0].envs["NPU_DEVNAME"] == "npu0pe0-3,npu0pe4-7"
+
+
+def test_cdi_names_on_request(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node(RNGD)
+    start_plugin(node, cdi="true")
+    kubelet.wait_for(NPU, len, "a card")
+    with kubelet.client(NPU) as client:
+        [answer] = client.allocate(uuids(node))
+    assert [device.name for device in answer.cdi_devices] == ["furiosa.ai/npu=npu0"]
+    assert [*answer.devices, *answer.mounts, *answer.envs] == []
+
+
+def test_shares(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node, shares="3")
+    kubelet.wait_for(NPU, lambda health: len(health) == 6, "two cards three times")
+    assert kubelet.ids(NPU) == [f"{uuid}::{share}" for uuid in uuids(node) for share in range(3)]
+    with kubelet.client(NPU) as client:
+        [answer] = client.allocate([f"{uuids(node)[0]}::1", f"{uuids(node)[0]}::2"])
+        assert answer.envs["NPU_DEVNAME"] == "npu0pe0-1"
+        chosen = client.preferred(kubelet.ids(NPU), [f"{uuids(node)[1]}::0"], 2)
+        assert {each.partition("::")[0] for each in chosen} == {uuids(node)[1]}
+
+
+OTHERS = [
+    ("amd-radeon", "amd", "amd.com/gpu"),
+    ("amd-mi300-cpx", "amd", "amd.com/gpu"),
+    ("ascend-910b-x8", "ascend", "huawei.com/Ascend910"),
+    ("ascend-310p", "ascend", "huawei.com/Ascend310P"),
+    ("nvidia-mig", "nvidia", "nvidia.com/gpu"),
+    ("furiosa-both", "furiosa", NPU),
+]
+
+
+@pytest.mark.parametrize(("name", "vendor", "resource"), OTHERS)
+@pytest.mark.parametrize("shares", ["1", "2"])
+def test_attribution_knows_every_id(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    name: str,
+    vendor: str,
+    resource: str,
+    shares: str,
+) -> None:
+    node = make_node(name)
+    plugin = start_plugin(node, vendor=vendor, shares=shares)
+    kubelet.wait_for(resource, len, "devices")
+    offers = plugin._inventory.by_id
+    index = DeviceIndex({offer.device.id: offer.device for offer in offers.values()}.values())
+    assert offers
+    for each in kubelet.ids(resource):
+        assert resolve(each, resource, index).device == offers[each].device.id
+        assert len(each) <= 63
+
+
+def test_amd_containers(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node("amd-mi300-cpx")
+    start_plugin(node, vendor="amd")
+    kubelet.wait_for("amd.com/gpu", lambda health: len(health) == 2, "two GPUs")
+    assert kubelet.registrations[-1].endpoint == "accelscope-amd.sock"
+    first, second = sorted(kubelet.ids("amd.com/gpu"))
+    with kubelet.client("amd.com/gpu") as client:
+        [answer] = client.allocate([second])
+        names = nodes_of(answer, f"{node.folder}/dev")
+        [both] = client.allocate([first, second])
+    assert "kfd" in names
+    assert sum(name.startswith("dri/render") for name in names) == 8  # its partitions'
+    assert sum(name.startswith("dri/card") for name in names) == 1
+    assert set(names) < set(nodes_of(both, f"{node.folder}/dev"))
+
+
+def test_ascend_containers(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node("ascend-910b-x8")
+    start_plugin(node, vendor="ascend")
+    kubelet.wait_for("huawei.com/Ascend910", lambda health: len(health) == 8, "eight chips")
+    with kubelet.client("huawei.com/Ascend910") as client:
+        [answer] = client.allocate(["Ascend910-5", "Ascend910-2"])
+    assert nodes_of(answer, f"{node.folder}/dev") == [
+        "davinci2",
+        "davinci5",
+        "davinci_manager",
+        "devmm_svm",
+        "hisi_hdc",
+    ]
+    assert answer.envs["ASCEND_VISIBLE_DEVICES"] == "2,5"
+    driver = f"{node.folder}/opt/Ascend/driver"
+    assert (driver, True) in [(mount.host_path, mount.read_only) for mount in answer.mounts]
+
+
+@pytest.mark.parametrize("cdi", ["false", "true"])
+def test_nvidia_containers(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, cdi: str
+) -> None:
+    node = make_node("nvidia-mixed")
+    start_plugin(node, vendor="nvidia", cdi=cdi)
+    kubelet.wait_for("nvidia.com/gpu", len, "GPUs")
+    ids = kubelet.ids("nvidia.com/gpu")[:2]
+    with kubelet.client("nvidia.com/gpu") as client:
+        [answer] = client.allocate(ids)
+    assert all(each.startswith("GPU-") for each in ids)
+    named = [device.name for device in answer.cdi_devices]
+    assert (named, dict(answer.envs)) == (
+        ([f"nvidia.com/gpu={each}" for each in ids], {})
+        if cdi == "true"
+        else ([], {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)})
+    )
+
+
+def test_an_unknown_id_is_refused(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    plugin = start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    with kubelet.client(NPU) as client:
+        for containers in (["nobody"], [kubelet.ids(NPU)[0], "x" * 5000], []):
+            with pytest.raises(grpc.RpcError) as caught:
+                client.allocate(containers)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "2 ids are offered" in caught.value.details()
+        assert client.allocate([kubelet.ids(NPU)[0]])
+    assert metric(plugin, "accelscope_device_plugin_allocation_errors_total", reason="unknown_id") == 3
+
+
+def test_garbage_costs_its_caller_only(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, plugin_folder: Path
+) -> None:
+    start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    with kubelet.client(NPU) as client:
+        with pytest.raises(grpc.RpcError):
+            client.raw("Allocate", b"\xff\xff\xff")
+        with pytest.raises(grpc.RpcError) as caught:
+            client.raw("Nothing", b"")
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(str(plugin_folder / "furiosa-npu.sock"))
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.preferred([], [], 3) == []
+        assert client.preferred(["who"], ["knows"], -1) == ["knows"]
+        assert client.allocate([kubelet.ids(NPU)[0]])
+
+
+def test_names_are_looked_up_when_a_container_gets_them(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node, interval="3600")  # what the plugin saw first is all that it ever sees by itself
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    first, second = uuids(node)
+    node.set_faults([Fault(kind=FaultKind.VANISHED, device=0)])  # npu1 moves up
+    with kubelet.client(NPU) as client:
+        assert client.allocate([second])[0].envs["NPU_DEVNAME"] == "npu0pe0-1"
+        with pytest.raises(grpc.RpcError) as caught:
+            client.allocate([first])
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert first in caught.value.details()
+
+
+def test_unhealthy_and_well_again(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(WARBOYS)
+    plugin = start_plugin(node)
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    first, second = uuids(node)
+    node.set_faults([Fault(kind=FaultKind.RESET_REQUIRED, device=1)])
+    kubelet.wait_for(NPU, lambda h: h == {first: "Healthy", second: "Unhealthy"}, "the second card unhealthy")
+    assert metric(plugin, "accelscope_device_plugin_devices", state="unhealthy") == 1
+    node.set_faults([])
+    kubelet.wait_for(NPU, lambda h: h == dict.fromkeys((first, second), "Healthy"), "both healthy again")
+    node.set_faults([Fault(kind=FaultKind.VANISHED, device=0)])
+    kubelet.wait_for(NPU, lambda h: h == {second: "Healthy"}, "the first card gone")
+    node.set_faults([])
+    kubelet.wait_for(NPU, lambda h: len(h) == 2, "the first card back")
+
+
+def test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node, device_timeout="0.3")
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    first, second = uuids(node)
+    node.set_faults([Fault(kind=FaultKind.HANG, device=0)])
+    kubelet.wait_for(NPU, lambda h: h == {first: "Unhealthy", second: "Healthy"}, "the hung card unhealthy")
+    node.set_faults([])
+    kubelet.wait_for(NPU, lambda h: set(h.values()) == {"Healthy"}, "both healthy")
+
+
+def test_disabled_is_not_unhealthy(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(WARBOYS)
+    plugin = start_plugin(node, disabled_devices="npu0")
+    kubelet.wait_for(NPU, len, "a card")
+    assert kubelet.health(NPU) == {uuids(node)[1]: "Healthy"}
+    assert metric(plugin, "accelscope_device_plugin_devices", state="disabled") == 1
+
+
+def test_a_kubelet_that_restarts(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    plugin = start_plugin(make_node(WARBOYS))
+    for _ in range(3):
+        kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+        kubelet.restart()
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards after the last restart")
+    assert metric(plugin, "accelscope_device_plugin_registrations_total") == 4
+    with kubelet.client(NPU) as client:
+        assert client.allocate([kubelet.ids(NPU)[0]])
+
+
+def test_a_folder_that_was_emptied(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    """By hand: the kubelet lives on, and its own socket stays."""
+    start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    (kubelet.folder / "furiosa-npu.sock").unlink()
+    wait_until(lambda: len(kubelet.registrations) == 2, "a second registration")
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+
+
+def test_a_kubelet_that_dropped_the_plugin(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    kubelet.drop_streams()
+    wait_until(lambda: len(kubelet.registrations) == 2, "a second registration")
+    kubelet.wait_for(NPU, len, "cards")
+
+
+def test_a_kubelet_that_comes_late(
+    make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = start_plugin(make_node(WARBOYS))
+    wait_until(lambda: "waiting for the kubelet" in get(plugin, "/readyz")[1], "readiness that says why not")
+    assert get(plugin, "/readyz")[0] == 503
+    assert get(plugin, "/healthz")[0] == 200
+    kubelet = FakeKubelet(plugin_folder)
+    kubelet.start()
+    try:
+        kubelet.wait_for(NPU, len, "cards")
+    finally:
+        kubelet.stop()
+    assert sum("waiting for the kubelet" in line for line in caplog.messages) <= 2  # before and after
+
+
+def test_a_plugin_that_restarts(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node).stop()
+    start_plugin(node)
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    assert (kubelet.folder / "furiosa-npu.sock").is_socket()
+
+
+def test_a_socket_that_was_left_over(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(kubelet.folder / "furiosa-npu.sock"))
+    start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+
+
+def test_two_plugins_on_one_socket(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make_node(WARBOYS)
+    first = start_plugin(node)
+    kubelet.wait_for(NPU, len, "cards")
+    second = start_plugin(node, resource_name="example.com/other")
+    wait_until(lambda: "another plugin answers" in get(second, "/readyz")[1], "the second plugin refused")
+    assert metric(second, "accelscope_device_plugin_registered") == 0
+    assert len(kubelet.registrations) == 1
+    assert get(first, "/readyz")[0] == 200
+    first.stop()
+    kubelet.wait_for("example.com/other", len, "the second plugin, once the first has gone")
+    assert sum("another plugin answers" in line for line in caplog.messages) == 1
+
+
+def test_a_file_in_the_place_of_the_socket_is_left_alone(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    mine = kubelet.folder / "furiosa-npu.sock"
+    mine.write_text("mine")
+    plugin = start_plugin(make_node(WARBOYS))
+    wait_until(lambda: "is not a socket" in get(plugin, "/readyz")[1], "a refusal")
+    assert mine.read_text() == "mine"
+
+
+def test_a_resource_that_another_plugin_serves(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet.foreign[NPU] = ["theirs"]
+    plugin = start_plugin(make_node(WARBOYS))
+    wait_until(lambda: "another plugin serves" in get(plugin, "/readyz")[1], "a refusal")
+    assert "theirs" in get(plugin, "/readyz")[1]
+    assert kubelet.registrations == []
+    kubelet.foreign.clear()
+    kubelet.wait_for(NPU, len, "cards, once the other has gone")
+    assert sum("another plugin serves" in line for line in caplog.messages) == 1
+
+
+def test_a_kubelet_of_another_version(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet.refusal = 'requested API version "v1beta1" is not supported by kubelet. Supported versions: [v2]'
+    plugin = start_plugin(make_node(WARBOYS))
+    wait_until(lambda: "does not take device plugins of version v1beta1" in get(plugin, "/readyz")[1], "why")
+    assert metric(plugin, "accelscope_device_plugin_registration_errors_total", reason="version") == 1
+    kubelet.refusal = None
+    kubelet.wait_for(NPU, len, "cards, once the kubelet takes it")
+    assert sum("of version v1beta1" in line for line in caplog.messages) == 1
+
+
+def test_a_kubelet_without_pod_resources_is_no_hindrance(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
+) -> None:
+    start_plugin(make_node(WARBOYS), pod_resources_socket=str(tmp_path / "none"))
+    kubelet.wait_for(NPU, len, "cards")
+
+
+def test_a_node_without_devices_registers_nothing_and_is_ready(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node("node: n\nnvidia:\n  devices: [{model: h100-80gb}]\n")
+    plugin = start_plugin(node)
+    wait_until(lambda: get(plugin, "/readyz") == (200, "ok\n"), "ready")
+    assert kubelet.registrations == []
+    assert metric(plugin, "accelscope_reader_found", vendor="furiosa") == 0
+
+
+def test_too_many_listeners_do_not_starve_calls(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    start_plugin(make_node(WARBOYS), patience=Patience(stream=30.0))
+    kubelet.wait_for(NPU, len, "cards")
+    with kubelet.client(NPU) as client:
+        streams = [client.listen() for _ in range(20)]
+        codes = []
+        for stream in streams:
+            try:
+                codes.append("answered" if next(stream).devices else "empty")
+            except grpc.RpcError as error:
+                codes.append(error.code().name)
+        assert set(codes) == {"answered", "RESOURCE_EXHAUSTED"}
+        assert client.allocate([kubelet.ids(NPU)[0]])
+        for stream in streams:
+            stream.cancel()
+
+
+FILE = """\
+interval: 0.1
+defaultPe: Fusion
+disabledDevices: [{{devName: npu1, nodeName: node-7}}, {{devName: npu0, nodeName: node-8}}]
+pluginDir: {folder}
+"""
+
+
+def test_a_changed_file_takes_effect(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    plugin_folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = make_node(WARBOYS)
+    first, second = uuids(node)
+    # As a ConfigMap is mounted: a link to a folder that is swapped.
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/config.yaml").write_text(FILE.format(folder=plugin_folder))
+    (tmp_path / "..data").symlink_to("1")
+    file = tmp_path / "config.yaml"
+    file.symlink_to("..data/config.yaml")
+
+    def edit(number: int, text: str) -> None:
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}/config.yaml").write_text(text)
+        (tmp_path / "..tmp").symlink_to(f"{number}")
+        (tmp_path / "..tmp").replace(tmp_path / "..data")
+
+    plugin = start_plugin(node, file=file)
+    kubelet.wait_for(NPU, lambda health: set(health) == {first}, "the card that is not disabled here")
+    edit(2, f"interval: 0.2\ndefaultPe: Single\npluginDir: {plugin_folder}\n")
+    kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
+    edit(3, "interval: soon\n")
+    wait_until(lambda: any("old settings stay" in line for line in caplog.messages), "a refusal")
+    assert len(kubelet.health(NPU)) == 4
+    edit(4, f"pluginDir: {plugin_folder}\nsocketName: other\nresourceName: example.com/npu\nshares: 2\n")
+    kubelet.wait_for(NPU, lambda health: len(health) == 4 and f"{first}::0" in health, "shares")
+    wait_until(lambda: any("need a restart: socketName, resourceName" in m for m in caplog.messages), "said")
+    assert {r.resource_name for r in kubelet.registrations} == {NPU}
+    assert any("was taken up" in line for line in caplog.messages)
+    assert metric(plugin, "accelscope_device_plugin_config_reloads_total", result="rejected") == 1
+    assert f"{second}::1" in kubelet.health(NPU)
+
+
+def test_a_partition_that_is_another_resource_waits_for_a_restart(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    plugin_folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = make_node(RNGD)
+    file = tmp_path / "config.yaml"
+    file.write_text(f"interval: 0.1\npluginDir: {plugin_folder}\n")
+    start_plugin(node, file=file)
+    kubelet.wait_for(NPU, lambda health: len(health) == 1, "a card")
+    file.write_text(f"interval: 0.1\npluginDir: {plugin_folder}\npartition: dual-core\nshares: 2\n")
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "shares of the whole card")
+    wait_until(lambda: any("need a restart: partition" in line for line in caplog.messages), "said")
+
+
+def test_a_stopped_plugin_leaves_no_socket(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    plugin = start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    plugin.stop()
+    assert not (kubelet.folder / "furiosa-npu.sock").exists()
+    assert kubelet.socket.exists()
