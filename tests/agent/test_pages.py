@@ -9,7 +9,7 @@ import pytest
 from accelscope.agent.pages import Pages
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import AgentState, Device, ReaderState, Snapshot, Vendor
-from accelscope.model.wire import read_snapshot
+from accelscope.model.wire import SCHEMA_VERSION, read_snapshot
 from accelscope.serve import Request, Response, Route
 
 SNAPSHOT = Snapshot(
@@ -80,7 +80,7 @@ def test_gzip_only_for_who_can_take_it(site: Site) -> None:
 def test_snapshot_is_the_whole_reading_with_its_schema(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     document = json.loads(site.get("/snapshot").bodies["identity"])
-    assert document["schema_version"] == "1.0"
+    assert document["schema_version"] == SCHEMA_VERSION
     assert read_snapshot(document) == SNAPSHOT
 
 

@@ -61,10 +61,33 @@ def settings_of(node: SimulatedNode) -> dict[str, object]:
     return {name: value for name, value in node.agent_settings().items() if name in known}
 
 
+class _Keep(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
 @pytest.fixture
-def start_plugin(plugin_folder: Path, caplog: pytest.LogCaptureFixture) -> Iterator[StartPlugin]:
+def said() -> Iterator[list[str]]:
+    """What plugins log; taken at the package's own logger, since a reload of settings replaces the root's
+    handlers, which are put back here."""
+    root, package, keep = logging.getLogger(), logging.getLogger("accelscope.deviceplugin"), _Keep()
+    handlers, level = root.handlers[:], root.level
+    package.addHandler(keep)
+    package.setLevel(logging.INFO)
+    yield keep.lines
+    package.removeHandler(keep)
+    package.setLevel(logging.NOTSET)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def start_plugin(plugin_folder: Path, said: list[str]) -> Iterator[StartPlugin]:
     """`start_plugin(node, default_pe="Single")`: flags by the names of settings; `file` is --config-file."""
-    caplog.set_level(logging.INFO)
     started: list[Plugin] = []
 
     def start(

@@ -390,7 +390,7 @@ def test_a_kubelet_that_dropped_the_plugin(
 
 
 def test_a_kubelet_that_comes_late(
-    make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+    make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, said: list[str]
 ) -> None:
     plugin = start_plugin(make_node(WARBOYS))
     wait_until(lambda: "waiting for the kubelet" in get(plugin, "/readyz")[1], "readiness that says why not")
@@ -402,7 +402,7 @@ def test_a_kubelet_that_comes_late(
         kubelet.wait_for(NPU, len, "cards")
     finally:
         kubelet.stop()
-    assert sum("waiting for the kubelet" in line for line in caplog.messages) <= 2  # before and after
+    assert sum("waiting for the kubelet" in line for line in said) <= 2  # before and after
 
 
 def test_a_plugin_that_restarts(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
@@ -423,7 +423,7 @@ def test_a_socket_that_was_left_over(
 
 
 def test_two_plugins_on_one_socket(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
 ) -> None:
     node = make_node(WARBOYS)
     first = start_plugin(node)
@@ -435,7 +435,7 @@ def test_two_plugins_on_one_socket(
     assert get(first, "/readyz")[0] == 200
     first.stop()
     kubelet.wait_for("example.com/other", len, "the second plugin, once the first has gone")
-    assert sum("another plugin answers" in line for line in caplog.messages) == 1
+    assert sum("another plugin answers" in line for line in said) == 1
 
 
 def test_a_file_in_the_place_of_the_socket_is_left_alone(
@@ -449,7 +449,7 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(
 
 
 def test_a_resource_that_another_plugin_serves(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
 ) -> None:
     kubelet.foreign[NPU] = ["theirs"]
     plugin = start_plugin(make_node(WARBOYS))
@@ -458,11 +458,11 @@ def test_a_resource_that_another_plugin_serves(
     assert kubelet.registrations == []
     kubelet.foreign.clear()
     kubelet.wait_for(NPU, len, "cards, once the other has gone")
-    assert sum("another plugin serves" in line for line in caplog.messages) == 1
+    assert sum("another plugin serves" in line for line in said) == 1
 
 
 def test_a_kubelet_of_another_version(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, caplog: pytest.LogCaptureFixture
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
 ) -> None:
     kubelet.refusal = 'requested API version "v1beta1" is not supported by kubelet. Supported versions: [v2]'
     plugin = start_plugin(make_node(WARBOYS))
@@ -470,7 +470,7 @@ def test_a_kubelet_of_another_version(
     assert metric(plugin, "accelscope_device_plugin_registration_errors_total", reason="version") == 1
     kubelet.refusal = None
     kubelet.wait_for(NPU, len, "cards, once the kubelet takes it")
-    assert sum("of version v1beta1" in line for line in caplog.messages) == 1
+    assert sum("of version v1beta1" in line for line in said) == 1
 
 
 def test_a_kubelet_without_pod_resources_is_no_hindrance(
@@ -523,7 +523,7 @@ def test_a_changed_file_takes_effect(
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    said: list[str],
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
@@ -545,13 +545,13 @@ def test_a_changed_file_takes_effect(
     edit(2, f"interval: 0.2\ndefaultPe: Single\npluginDir: {plugin_folder}\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
     edit(3, "interval: soon\n")
-    wait_until(lambda: any("old settings stay" in line for line in caplog.messages), "a refusal")
+    wait_until(lambda: any("old settings stay" in line for line in said), "a refusal")
     assert len(kubelet.health(NPU)) == 4
     edit(4, f"pluginDir: {plugin_folder}\nsocketName: other\nresourceName: example.com/npu\nshares: 2\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 4 and f"{first}::0" in health, "shares")
-    wait_until(lambda: any("need a restart: socketName, resourceName" in m for m in caplog.messages), "said")
+    wait_until(lambda: any("need a restart: socketName, resourceName" in m for m in said), "said")
     assert {r.resource_name for r in kubelet.registrations} == {NPU}
-    assert any("was taken up" in line for line in caplog.messages)
+    assert any("was taken up" in line for line in said)
     assert metric(plugin, "accelscope_device_plugin_config_reloads_total", result="rejected") == 1
     assert f"{second}::1" in kubelet.health(NPU)
 
@@ -562,7 +562,7 @@ def test_a_partition_that_is_another_resource_waits_for_a_restart(
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    said: list[str],
 ) -> None:
     node = make_node(RNGD)
     file = tmp_path / "config.yaml"
@@ -571,7 +571,7 @@ def test_a_partition_that_is_another_resource_waits_for_a_restart(
     kubelet.wait_for(NPU, lambda health: len(health) == 1, "a card")
     file.write_text(f"interval: 0.1\npluginDir: {plugin_folder}\npartition: dual-core\nshares: 2\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "shares of the whole card")
-    wait_until(lambda: any("need a restart: partition" in line for line in caplog.messages), "said")
+    wait_until(lambda: any("need a restart: partition" in line for line in said), "said")
 
 
 def test_a_stopped_plugin_leaves_no_socket(

@@ -113,6 +113,12 @@ def test_products_of_furiosa(model: str | None, old: str | None, new: str | None
     assert under("furiosa.ai", device).get("npu.product") == new
 
 
+def test_the_silicon_tells_a_warboy_b0() -> None:
+    device = npu(0, model="warboy", revision="B0")
+    assert under("beta.furiosa.ai", device)["npu.product"] == "warboyB0"
+    assert under("furiosa.ai", device)["npu.product"] == "warboy"
+
+
 def test_what_devices_disagree_about_is_left_out() -> None:
     labels = under("accelscope.io", card(0), card(1, driver_version="560.1.1", model="NVIDIA L40S"))
     assert labels["nvidia.count"] == "2"

@@ -16,6 +16,7 @@ _KEPT = (
     "device_name",
     "driver_version",
     "firmware_version",
+    "revision",
     "board_id",
     "chip_id",
     "physical_id",

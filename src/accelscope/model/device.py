@@ -163,6 +163,7 @@ class Device:
     device_name: str | None = None  # name of the device file: nvidia0, npu0, renderD128
     driver_version: str | None = None
     firmware_version: str | None = None
+    revision: str | None = None  # of the silicon, where the driver tells: B0
     board_id: int | None = None  # Ascend: NPU id
     chip_id: int | None = None  # Ascend: chip of that NPU
     physical_id: int | None = None  # Ascend: Phy-ID

@@ -9,7 +9,7 @@ from accelscope.model.counted import Counted
 class SinkState:
     sink: str  # annotation, labels, feature-file
     up: bool
-    reason: str | None = None  # a short word for why it is not up
+    reason: str | None = None  # a short word for why it is not up; too_large: also for what was left out
     error: str | None = None  # the last error, for people; kept after the sink is well again
     last_success: float | None = None  # seconds since the epoch
     writes: int = 0

@@ -42,6 +42,7 @@ class _Facts:
     memory_bytes: int | None
     driver: Version | None
     firmware: Version | None
+    revision: str | None
 
 
 def feature_labels(
@@ -77,6 +78,7 @@ def _agreed_facts(devices: Sequence[Device]) -> _Facts:
         agreed(lambda d: d.memory_total_bytes),
         None if driver is None else version_of(driver),
         None if firmware is None else version_of(firmware),
+        agreed(lambda d: d.revision),
     )
 
 
@@ -139,13 +141,15 @@ def _parts(name: str, version: Version) -> Iterator[Fact]:
 
 
 def _furiosa_product(facts: _Facts) -> str | None:
-    """`warboy`, `warboyB0`, `rngd`, `rngd-s`, `rngd-max`, out of what driver or tool call the card."""
+    """`warboy`, `warboyB0`, `rngd`, `rngd-s`, `rngd-max`, out of what driver or tool call the card; the
+    silicon's revision tells a B0."""
     found = _FURIOSA_PRODUCT.search(facts.product or "")
     if found is None:
         return None
     name = found[0].casefold()
     if name.startswith("warboy"):
-        return "warboyB0" if name.endswith("b0") else "warboy"
+        is_b0 = name.endswith("b0") or (facts.revision or "").casefold() == "b0"
+        return "warboyB0" if is_b0 else "warboy"
     return "rngd" if name == "renegade" else name
 
 

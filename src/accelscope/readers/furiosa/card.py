@@ -38,6 +38,8 @@ class CardReader:
         kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (cells.architecture(kind) if kind else None) or entry.architecture
         attributes.absent.pop("model", None)  # the driver's class says the family too
+        revision = attributes.value(f"{folder}/soc_rev", "revision", cells.words)
+        attributes.absent.pop("revision", None)  # a detail of the identity that not every driver has
         return Device(
             vendor=Vendor.FURIOSA,
             id=stable_id(uuid, serial, address, entry.index),
@@ -50,6 +52,7 @@ class CardReader:
             device_name=entry.name,
             driver_version=attributes.value(f"{folder}/version", "driver_version", cells.words),
             firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", cells.words),
+            revision=revision,
         )
 
     def read(self, entry: Entry, card: Device, attributes: Attributes, told: Told, now: float) -> Reading:
