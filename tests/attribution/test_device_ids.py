@@ -41,7 +41,8 @@ def instance(name: str, index: int, gpu: int, compute: int, uuid: str | None = N
     return Partition(id=name, uuid=uuid, index=index, gpu_instance_id=gpu, compute_instance_id=compute)
 
 
-def amd(name: str, address: str, render: int, parts: int = 0) -> Device:
+def amd(name: str, address: str, render: int, parts: int = 0, *, first_xcp: int | None = None) -> Device:
+    """The first part has the GPU's own files, the others are named from `first_xcp` on, if at all."""
     return Device(
         vendor=Vendor.AMD,
         id=f"amd:{name}",
@@ -49,7 +50,16 @@ def amd(name: str, address: str, render: int, parts: int = 0) -> Device:
         uuid=name,
         pci_address=address,
         device_name=f"renderD{render}",
-        partitions=tuple(Partition(id=f"amd:{name}/{number}", index=number) for number in range(parts)),
+        partitions=tuple(
+            Partition(
+                id=f"amd:{name}/{number}",
+                index=number,
+                device_name=f"amdgpu_xcp_{first_xcp + number - 1}"
+                if number and first_xcp is not None
+                else None,
+            )
+            for number in range(parts)
+        ),
     )
 
 
@@ -185,6 +195,35 @@ def test_amd(device_id: str, resource: str | None, expected: Resolved) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
+@pytest.mark.parametrize(
+    ("device_id", "resource", "expected"),
+    [
+        ("0000:03:00.0", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/0")),
+        ("amdgpu_xcp_0", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/1")),
+        ("amdgpu_xcp_6", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/7")),
+        ("0000:83:00.0", "amd.com/gpu", Resolved("amd:x1", "amd:x1/0")),
+        ("amdgpu_xcp_7", "amd.com/gpu", Resolved("amd:x1", "amd:x1/1")),
+        ("amdgpu_xcp_7", None, Resolved("amd:x1", "amd:x1/1")),
+        ("amdgpu_xcp_8", "amd.com/gpu", UNRESOLVED),  # there, but no part of a GPU cut into two
+        ("amdgpu_xcp_7", "nvidia.com/gpu", UNRESOLVED),
+    ],
+)
+def test_parts_of_several_amd_gpus(device_id: str, resource: str | None, expected: Resolved) -> None:
+    cut = (amd("x0", "0000:03:00.0", 128, 8, first_xcp=0), amd("x1", "0000:83:00.0", 136, 2, first_xcp=7))
+    assert resolve(device_id, resource, DeviceIndex((*TWO_GPUS, *cut))) == expected
+
+
+def test_a_name_that_two_parts_have_is_neither() -> None:
+    twice = (amd("x0", "0000:03:00.0", 128, 2, first_xcp=0), amd("x1", "0000:83:00.0", 136, 2, first_xcp=0))
+    assert resolve("amdgpu_xcp_0", "amd.com/gpu", DeviceIndex(twice)) == UNRESOLVED
+
+
+def test_a_part_that_the_only_amd_gpu_does_not_have() -> None:
+    devices = DeviceIndex([amd("x0", "0000:03:00.0", 128, 2, first_xcp=0)])
+    assert resolve("amdgpu_xcp_0", "amd.com/gpu", devices) == Resolved("amd:x0", "amd:x0/1")
+    assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == UNRESOLVED
+
+
 def test_a_part_of_the_only_amd_gpu() -> None:
     devices = DeviceIndex((*TWO_GPUS, TWO_AMD[1]))
     assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == Resolved("amd:x1")
@@ -268,6 +307,7 @@ def test_an_index_is_good_until_an_identity_changes() -> None:
         MIXED[1:],
         (replace(MIXED[0], device_name="nvidia7"), *MIXED[1:]),
         (MIXED[0], replace(MIXED[1], partitions=(replace(part, uuid="MIG-new"),)), *MIXED[2:]),
+        (MIXED[0], replace(MIXED[1], partitions=(replace(part, device_name="new"),)), *MIXED[2:]),
     ):
         assert identities(changed) != index.identities
 

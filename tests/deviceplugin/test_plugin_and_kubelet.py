@@ -190,7 +190,6 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("name", "vendor", "resource"), OTHERS)
-@pytest.mark.parametrize("shares", ["1", "2"])
 def test_attribution_knows_every_id(
     make_node: MakeNode,
     kubelet: FakeKubelet,
@@ -198,16 +197,16 @@ def test_attribution_knows_every_id(
     name: str,
     vendor: str,
     resource: str,
-    shares: str,
 ) -> None:
     node = make_node(name)
-    plugin = start_plugin(node, vendor=vendor, shares=shares)
+    plugin = start_plugin(node, vendor=vendor, shares="2")
     kubelet.wait_for(resource, len, "devices")
     offers = plugin._inventory.by_id
     index = DeviceIndex({offer.device.id: offer.device for offer in offers.values()}.values())
     assert offers
     for each in kubelet.ids(resource):
-        assert resolve(each, resource, index).device == offers[each].device.id
+        for one in (each, each.removesuffix("::0").removesuffix("::1")):  # with shares and without
+            assert resolve(one, resource, index).device == offers[each].device.id
         assert len(each) <= 63
 
 
@@ -436,6 +435,23 @@ def test_two_plugins_on_one_socket(
     first.stop()
     kubelet.wait_for("example.com/other", len, "the second plugin, once the first has gone")
     assert sum("another plugin answers" in line for line in said) == 1
+
+
+def test_a_socket_that_another_took_is_left_to_it(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    plugin = start_plugin(make_node(WARBOYS))
+    kubelet.wait_for(NPU, len, "cards")
+    path = kubelet.folder / "furiosa-npu.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        path.unlink()
+        other.bind(str(path))
+        other.listen()
+        inode = path.stat().st_ino
+        wait_until(lambda: "another plugin answers" in get(plugin, "/readyz")[1], "a refusal")
+        assert path.stat().st_ino == inode
+    kubelet.wait_for(NPU, len, "cards, once the other has gone")
+    assert sorted(each.name for each in kubelet.folder.iterdir()) == ["furiosa-npu.sock", "kubelet.sock"]
 
 
 def test_a_file_in_the_place_of_the_socket_is_left_alone(

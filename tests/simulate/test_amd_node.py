@@ -1,6 +1,7 @@
 """Simulated AMD nodes: files, tools and processes as the driver shows them, moving with time."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -110,6 +111,37 @@ def test_partitions_are_gpus_to_the_tools(tmp_path: Path, native_cache: Path) ->
     assert listed[9]["bus"]["bdf"].endswith(".1")
     nodes = list((node.folder / "sys/class/kfd/kfd/topology/nodes").iterdir())
     assert len(nodes) == 17
+
+
+def test_partitions_have_platform_devices_numbered_across_the_gpus(
+    tmp_path: Path, native_cache: Path
+) -> None:
+    text = "amd:\n  devices: [{model: mi300x, compute_partition: QPX, count: 2}]\n"
+    node = build(tmp_path, native_cache, text)
+    sys = node.folder / "sys"
+    # Seven for each GPU, also where it is cut into four.
+    held = {path.name: path.parents[1].name for path in sys.glob("devices/platform/*/drm/renderD*")}
+    assert held == {
+        **{f"renderD{129 + number}": f"amdgpu_xcp_{number}" for number in range(7)},
+        **{f"renderD{137 + number}": f"amdgpu_xcp_{7 + number}" for number in range(7)},
+    }
+    for slot, own in enumerate(("renderD128", "renderD136")):
+        held[own] = device(node, slot).name
+    links = {path.name: path.resolve(strict=True) for path in sys.glob("class/drm/renderD*")}
+    assert {name: place.parents[1].name for name, place in links.items()} == held
+    assert {path.name for path in (node.folder / "dev/dri").glob("renderD*")} == set(held)
+    assert [gpu.gpu.drm_card for gpu in node.readings(AmdDriver)] == ["card1", "card9"]
+    properties = [path.read_text() for path in sys.glob("class/kfd/kfd/topology/nodes/*/properties")]
+    minors = {int(found[1]) for text in properties if (found := re.search(r"drm_render_minor (\d+)", text))}
+    assert minors == {128, 129, 130, 131, 136, 137, 138, 139}
+    node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
+    assert not (sys / "devices").exists()
+    assert not list(sys.glob("class/drm/renderD*"))
+
+
+def test_a_whole_gpu_has_no_platform_device(tmp_path: Path, native_cache: Path) -> None:
+    node = build(tmp_path, native_cache, "amd-mi300x8")
+    assert not (node.folder / "sys/devices/platform").exists()
 
 
 def test_a_gpu_that_sleeps_has_nothing_to_read(tmp_path: Path, native_cache: Path) -> None:

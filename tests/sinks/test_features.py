@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.sinks.snapshots import card, npu
 
 from accelscope.model import Device, Health, HealthState, Vendor
-from accelscope.sinks.features import DOMAINS, feature_labels
+from accelscope.sinks.domains import DOMAINS
+from accelscope.sinks.features import feature_labels
 from accelscope.sinks.label_value import label_value
 from accelscope.sinks.machine import Machine, read_machine
 from accelscope.sinks.versions import Version, version_of

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
@@ -14,7 +14,6 @@ from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
 from accelscope.agent.runner import Runner
 from accelscope.agent.settings import AgentSettings
-from accelscope.agent.sinks import make_sinks
 from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
@@ -28,6 +27,7 @@ from accelscope.serve import Server, Tls, TokenFile
 if TYPE_CHECKING:
     from accelscope.agent.token_review import TokenReviewGuard
     from accelscope.kube.endpoint import Endpoint
+    from accelscope.sinks.sink import Sink
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Agent:
         node = settings.node_name or socket.gethostname()
         attribution = attribution_options(settings, node, environ)
         self._attributor = Attributor(attribution)
-        self._sinks = make_sinks(settings, node, attribution.api_server)
+        self._sinks = _sinks(settings, node, attribution.api_server)
         self.collector = Collector(
             self._runners,
             self._attributor,
@@ -179,6 +179,15 @@ class _Signals:
             number = os.read(self._read, 1)[0]
             if number in (signal.SIGTERM, signal.SIGINT):
                 return signal.Signals(number).name
+
+
+def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") -> "tuple[Sink[Any], ...]":
+    if not (settings.npu_annotation or settings.devices_annotation or settings.feature_labels != "off"):
+        return ()
+    # Here, so that an agent that writes nothing does not load what it would write with.
+    from accelscope.agent.sinks import make_sinks  # noqa: PLC0415
+
+    return make_sinks(settings, node, api_server)
 
 
 def _exposition(settings: AgentSettings) -> Exposition:

@@ -32,7 +32,7 @@ from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.metrics.series_labels import kubernetes_labels
 from accelscope.readers.contract import Paths, ReaderOptions
 from accelscope.readers.registry import VENDORS
-from accelscope.sinks.features import DOMAINS
+from accelscope.sinks.domains import DOMAINS
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})

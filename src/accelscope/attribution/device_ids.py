@@ -50,6 +50,7 @@ class PartitionIdentity(NamedTuple):
     id: str
     uuid: str | None
     number: int | None  # Partition.index; tuples have an `index` of their own
+    device_name: str | None
     gpu_instance_id: int | None
     compute_instance_id: int | None
 
@@ -75,7 +76,8 @@ def identities(devices: Iterable[Device]) -> tuple[DeviceIdentity, ...]:
             *(device.index, device.physical_id, device.architecture),
             tuple(
                 PartitionIdentity(
-                    *(part.id, part.uuid, part.index, part.gpu_instance_id, part.compute_instance_id)
+                    *(part.id, part.uuid, part.index, part.device_name),
+                    *(part.gpu_instance_id, part.compute_instance_id),
                 )
                 for part in device.partitions
             ),
@@ -100,14 +102,11 @@ class DeviceIndex:
             self._name("chip", device.number if device.physical_id is None else device.physical_id, device)
             for part in device.partitions:
                 self._name("uuid", part.uuid and part.uuid.casefold(), device, part)
+                self._name("part", part.device_name, device, part)
 
     def by_uuid(self, uuid: str, vendor: Vendor | None = None) -> Resolved:
         """Of a device, or of a partition that has one."""
-        found = self._find("uuid", uuid.casefold(), vendor)
-        if found is None:
-            return UNRESOLVED
-        device, part = found
-        return Resolved(device.id, None if part is None else part.id)
+        return _resolved(self._find("uuid", uuid.casefold(), vendor))
 
     def by_pci(self, address: str, vendor: Vendor | None = None) -> DeviceIdentity | None:
         return self._device("pci", pci_address(address), vendor)
@@ -118,6 +117,14 @@ class DeviceIndex:
         only = self.only(vendor)
         if found is None and only is not None and only.device_name is None:
             return only if architecture in (None, only.architecture) else None
+        return found
+
+    def by_part_name(self, name: str, vendor: Vendor) -> Resolved:
+        """By the name of a part's device; a vendor's one device also where its reader tells no such names."""
+        found = _resolved(self._find("part", name, vendor))
+        only = self.only(vendor)
+        if found.device is None and only is not None:
+            return _whole(only) if all(part.device_name is None for part in only.partitions) else UNRESOLVED
         return found
 
     def by_index(self, index: int, vendor: Vendor) -> DeviceIdentity | None:
@@ -196,6 +203,13 @@ def vendor_of(name: str) -> Vendor | None:
     return _DOMAINS.get(".".join(domain.split(".")[-2:]))
 
 
+def _resolved(found: tuple[DeviceIdentity, PartitionIdentity | None] | None) -> Resolved:
+    if found is None:
+        return UNRESOLVED
+    device, part = found
+    return Resolved(device.id, None if part is None else part.id)
+
+
 def _whole(device: DeviceIdentity | None) -> Resolved:
     return UNRESOLVED if device is None else Resolved(device.id)
 
@@ -225,12 +239,11 @@ def _nvidia(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
 
 
 def _amd(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
-    """Other vendors' GPUs are cards, too. Parts are numbered over all GPUs of the node, in an order that
-    nothing we read tells."""
+    """Other vendors' GPUs are cards, too. Parts are numbered over all GPUs of the node."""
     if told and _AMD_FILE.fullmatch(bare):
         device = devices.by_file(bare, Vendor.AMD)
         return UNRESOLVED if device is None else _first_part(device)
-    return _whole(devices.only(Vendor.AMD)) if _AMD_PARTITION.fullmatch(bare) else UNRESOLVED
+    return devices.by_part_name(bare, Vendor.AMD) if _AMD_PARTITION.fullmatch(bare) else UNRESOLVED
 
 
 def _ascend(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:

@@ -84,7 +84,7 @@ class Endpoint:
             return
         ours = self.alive
         # grpcio removes the file by its name, whosever it is by now.
-        aside = None if ours else _moved_aside(self.path)
+        aside = None if ours else _kept_aside(self.path)
         self._server.stop(grace=0.5).wait(_STOP_SECONDS)
         self._server = self._mark = None
         if ours:
@@ -117,10 +117,10 @@ def _clear(path: Path) -> None:
         raise EndpointError("not_writable", f"{path} cannot be removed: {_text(error)}") from error
 
 
-def _moved_aside(path: Path) -> Path | None:
+def _kept_aside(path: Path) -> Path | None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(OSError):
-        path.rename(aside)
+        aside.hardlink_to(path)
         return aside
     return None
 
@@ -130,7 +130,7 @@ def _mark(path: Path) -> tuple[int, int] | None:
         status = path.lstat()
     except OSError:
         return None
-    return status.st_ino, status.st_ctime_ns
+    return status.st_dev, status.st_ino  # which no other has while our socket is bound to it
 
 
 def _text(error: OSError) -> str:

@@ -48,7 +48,7 @@ class _Record:
     listed: bool = True
     healthy: bool = True
     reason: str = ""  # of the last look that was not good
-    told_bad: bool = False  # by the driver, whose silence then does not make it good again
+    told_bad: bool = False  # the driver's last word, which its silence does not take back
     good: int = 0
     bad: int = 0
     unanswered: int = 0
@@ -56,9 +56,11 @@ class _Record:
     falls: deque[int] = field(default_factory=lambda: deque(maxlen=_MOST_DOUBLINGS))
 
     def take(self, verdict: Verdict, rule: HealthRule, now: int) -> None:
+        if verdict in (Verdict.GOOD, Verdict.BAD):
+            self.told_bad = verdict is Verdict.BAD
         good = verdict is Verdict.GOOD or (verdict is Verdict.UNKNOWN and not self.told_bad)
         self.good = self.good + 1 if good else 0
-        if verdict is not Verdict.UNKNOWN:
+        if good or verdict is not Verdict.UNKNOWN:
             self.bad = self.bad + 1 if verdict in (Verdict.BAD, Verdict.UNREADABLE) else 0
         self.unanswered = self.unanswered + 1 if verdict is Verdict.UNANSWERED else 0
         self.gone = self.gone + 1 if verdict is Verdict.GONE else 0
@@ -67,10 +69,8 @@ class _Record:
             self.listed = False
         elif self.bad >= rule.bad or 0 < rule.unanswered <= self.unanswered:
             self._fall(now)
-            self.told_bad = self.told_bad or verdict is Verdict.BAD
         elif good and not (self.listed and self.healthy) and self.good >= self._needed(rule, now):
             self.listed = self.healthy = True
-            self.told_bad = False
 
     def _fall(self, now: int) -> None:
         if self.healthy:

@@ -135,6 +135,7 @@ class Partition:
     id: str
     uuid: str | None = None
     index: int | None = None
+    device_name: str | None = None  # AMD: amdgpu_xcp_1, the platform device that holds its render node
     profile: str | None = None
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None

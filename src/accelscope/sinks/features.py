@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from accelscope.model import Device, HealthState, Vendor
+from accelscope.sinks.domains import ACCELSCOPE, DOMAINS, FURIOSA, FURIOSA_BETA
 from accelscope.sinks.label_value import label_value
 from accelscope.sinks.machine import Machine
 from accelscope.sinks.versions import Version, version_of
-
-ACCELSCOPE = "accelscope.io"
-FURIOSA_BETA = "beta.furiosa.ai"
-FURIOSA = "furiosa.ai"
-DOMAINS = (ACCELSCOPE, FURIOSA_BETA, FURIOSA)
 
 _MIB = 1 << 20
 _FURIOSA_PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)

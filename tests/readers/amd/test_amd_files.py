@@ -484,3 +484,32 @@ def test_partitions_are_what_the_compute_driver_counts(tmp_path: Path) -> None:
         ("amd:0xab/1", "DPX", 4096, 3072),
     ]
     assert [(p.pid, p.partition) for p in reading.processes] == [(41, "amd:0xab/0"), (42, "amd:0xab/1")]
+    assert [p.device_name for p in reading.device.partitions] == [None, None]  # no link tells
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("../../devices/platform/amdgpu_xcp_27/drm/renderD130", "amdgpu_xcp_27"),
+        ("/sys/devices/platform/amdgpu_xcp_0/drm/renderD130", "amdgpu_xcp_0"),
+        ("../../devices/platform/amdgpu_xcp.3/drm/renderD130", "amdgpu_xcp.3"),
+        ("../../devices/pci0000:00/0000:00:01.0/0000:0a:00.0/drm/renderD130", None),
+        ("../../devices/platform/simple-framebuffer.0/drm/renderD130", None),
+        ("amdgpu_xcp_27", None),
+    ],
+)
+def test_a_partition_is_named_by_the_platform_device_of_its_render_node(
+    tmp_path: Path, target: str, name: str | None
+) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "unique_id": "ab"})
+    write(tmp_path, {**kfd_node(1, 701, AT_09, 129), **kfd_node(2, 702, AT_09 | 1 << 28, 130)})
+    write(tmp_path, {"sys/class/kfd/kfd/topology/generation_id": "1"})
+    reader = reader_of(tmp_path)
+    drm = tmp_path / "sys/class/drm"
+    # The driver shows its nodes to the compute side first, so the links may come after a first look.
+    [key] = reader.survey().keys
+    assert [p.device_name for p in reader.read(key).device.partitions] == [None, None]
+    (drm / "renderD129").symlink_to("../../devices/pci0000:00/0000:09:00.0/drm/renderD129")
+    (drm / "renderD130").symlink_to(target)
+    reader.survey()
+    assert [p.device_name for p in reader.read(key).device.partitions] == [None, name]

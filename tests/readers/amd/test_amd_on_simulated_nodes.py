@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.agent.runner import Result
+from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
 from accelscope.parsing.registry import sources
 from accelscope.readers.tool import Tool, find_program
@@ -25,6 +26,20 @@ amd:
     - {model: rx-7900-xtx, count: 2}
 processes:
   - {name: game, device: 0, memory: 2GiB, type: G, load: {level: 0.5}}
+"""
+CUT_IN_SEVERAL_WAYS = """
+node: cut
+amd:
+  devices:
+    - {model: mi300x, compute_partition: QPX}
+    - {model: mi300x}
+    - {model: mi300x, compute_partition: CPX}
+processes:
+  - {name: first, device: 0, instance: 0, memory: 2GiB, cgroup: pod}
+  - {name: last, device: 0, instance: 3, memory: 2GiB, cgroup: pod}
+  - {name: whole, device: 1, memory: 2GiB, cgroup: pod}
+  - {name: second, device: 2, instance: 1, memory: 2GiB, cgroup: pod}
+  - {name: eighth, device: 2, instance: 7, memory: 2GiB, cgroup: pod}
 """
 
 
@@ -125,12 +140,33 @@ def test_partitions_with_their_use_and_memory(watch: "Watch") -> None:
         assert [p.utilization_ratio for p in found.partitions] == [
             part.busy_percent / 100 for part in gpu.parts
         ]
+        assert [p.device_name for p in found.partitions] == [
+            None,
+            *(device.name for device in gpu.gpu.platform_devices),
+        ]
         assert [p.memory_used_bytes for p in found.partitions] == [part.vram_used_bytes for part in gpu.parts]
         assert sum(p.memory_total_bytes or 0 for p in found.partitions) == found.memory_total_bytes
         own = {p.pid: p.partition for p in result.processes if p.device == found.id}
         assert own == {
             process.pid: f"{found.id}/{part.part.number}" for part in gpu.parts for process in part.processes
         }
+
+
+def test_a_plugins_id_is_the_partition_that_the_process_is_on(watch: "Watch") -> None:
+    watched = watch(CUT_IN_SEVERAL_WAYS)
+    assert watched.node is not None
+    result = watched.read()
+    places = {p.pid: Resolved(p.device, p.partition) for p in result.processes}
+    on = {process.name: places[process.pid] for gpu in shown(watched).values() for process in gpu.processes}
+    index = DeviceIndex(result.devices)
+    given = {
+        container.name: resolve(grant.device_id, grant.resource, index)
+        for pod in watched.node.pods
+        for container in pod.containers
+        for grant in container.grants
+    }
+    assert len(given) == 5
+    assert given == on
 
 
 def test_use_of_processes_between_two_readings(watch: "Watch") -> None:

@@ -225,6 +225,7 @@ class Gpu:
                 Partition(
                     id=f"{self.card.id}/{node.partition}",
                     index=node.partition,
+                    device_name=node.device_name(),
                     profile=profile,
                     utilization_ratio=use[number],
                     memory_total_bytes=total,

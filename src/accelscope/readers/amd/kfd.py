@@ -1,6 +1,7 @@
 """The compute side of the driver, /sys/class/kfd: its view of the GPUs and their partitions, and the
 processes that compute on them."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,11 @@ from accelscope.readers.amd import quantities
 from accelscope.readers.amd.files import entries, told
 
 _PROPERTY = re.compile(r"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE | re.ASCII)
+# Where the kernel keeps the render nodes of all partitions but a GPU's first, which has the GPU's own. Older
+# kernels write a dot before the number.
+_PLATFORM_DEVICE = re.compile(
+    r"(?:.*/)?devices/platform/(amdgpu_xcp[_.][0-9]{1,4})/drm/renderD[0-9]{1,6}", re.ASCII
+)
 _PID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -22,6 +28,7 @@ class KfdNode:
     slot: str  # PCI address without the function, which counts partitions
     partition: int
     render_node: str | None
+    render_link: str | None  # of that node in /sys/class/drm
     compute_units: int | None
     architecture: str | None
 
@@ -30,6 +37,18 @@ class KfdNode:
         bank = f"{self.folder}/mem_banks/0"
         total = _properties(told(f"{bank}/properties") or "").get("size_in_bytes")
         return total, quantities.count(told(f"{bank}/used_memory") or "")
+
+    def device_name(self) -> str | None:
+        """Of the platform device that holds its render node, if one does. Not kept with the rest: a driver
+        that is being loaded shows its nodes here before their links."""
+        if self.render_link is None:
+            return None
+        try:
+            target = os.readlink(self.render_link)  # noqa: PTH115 - a path of text
+        except OSError:
+            return None
+        found = _PLATFORM_DEVICE.fullmatch(target)
+        return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,7 @@ class ComputeUse:
 class ComputeDriver:
     def __init__(self, sys: Path) -> None:
         self._root = f"{sys}/class/kfd/kfd"
+        self._drm = f"{sys}/class/drm"
         self._generation: str | None = None
         self._nodes: Mapping[str, tuple[KfdNode, ...]] = {}
 
@@ -74,7 +94,7 @@ class ComputeDriver:
         found: dict[str, list[KfdNode]] = {}
         folder = f"{self._root}/topology/nodes"
         for name in sorted(filter(str.isdecimal, entries(folder)), key=int):
-            node = _node(f"{folder}/{name}")
+            node = _node(f"{folder}/{name}", self._drm)
             if node is not None:
                 found.setdefault(node.slot, []).append(node)
         return {slot: tuple(sorted(nodes, key=lambda n: n.partition)) for slot, nodes in found.items()}
@@ -84,7 +104,7 @@ def slot_of(pci_address: str) -> str:
     return pci_address.rpartition(".")[0]
 
 
-def _node(folder: str) -> KfdNode | None:
+def _node(folder: str, drm: str) -> KfdNode | None:
     gpu_id = quantities.count(told(f"{folder}/gpu_id") or "")
     if not gpu_id:
         return None  # a processor, or a node that this container may not see
@@ -101,6 +121,7 @@ def _node(folder: str) -> KfdNode | None:
         # Where the number of the partition stands changed: in the top bits now, in the function before.
         partition=(place >> 28 & 0xF) or (place & 0x7),
         render_node=f"renderD{minor}" if minor else None,
+        render_link=f"{drm}/renderD{minor}" if minor else None,
         compute_units=simds // per_unit if simds and per_unit else None,
         architecture=_architecture(facts.get("gfx_target_version")),
     )

@@ -45,10 +45,7 @@ class AmdDriver:
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
         """The first partition of a GPU goes by its address, the others by the kernel's names for them."""
         gpu = self._gpus[device]
-        name = gpu.address
-        if instance:
-            before = sum(len(other.parts) - 1 for other in self._gpus[:device])
-            name = f"amdgpu_xcp_{before + instance - 1}"
+        name = gpu.platform_devices[instance - 1].name if instance else gpu.address
         return PluginDevice("amd.com/gpu", name, gpu.numa_node)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:

@@ -10,6 +10,7 @@ from accelscope.simulate.pci import numa_node
 from accelscope.simulate.vendor import Site
 
 _FIRST_RENDER_NODE = 128
+_PLATFORM_DEVICES = 7  # that the driver makes for a GPU that is cut, whether into two or into eight
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,16 @@ class Part:
 
 
 @dataclass(frozen=True)
+class PlatformDevice:
+    """Holds the device files of one partition. The first partition has those of the GPU itself, and where
+    there are fewer partitions than these, the last ones belong to nothing."""
+
+    name: str
+    card: int
+    render_minor: int
+
+
+@dataclass(frozen=True)
 class Gpu:
     """`slot` is its place in the description: unlike the index it stays when another GPU vanishes."""
 
@@ -35,6 +46,8 @@ class Gpu:
     spec: AmdDeviceSpec
     first_node: int  # of the compute driver's topology
     first_minor: int
+    first_card: int
+    first_platform_device: int
     servers_display: bool  # whether card0 is the display of the server itself
 
     @property
@@ -52,7 +65,7 @@ class Gpu:
 
     @property
     def drm_card(self) -> str:
-        return f"card{self.slot + self.servers_display}"
+        return f"card{self.first_card}"
 
     @cached_property
     def unique_id(self) -> int | None:
@@ -92,6 +105,18 @@ class Gpu:
             for number in range(count)
         )
 
+    @cached_property
+    def platform_devices(self) -> tuple[PlatformDevice, ...]:
+        """In the order of partitions, from the second on."""
+        return tuple(
+            PlatformDevice(
+                name=f"amdgpu_xcp_{self.first_platform_device + number}",
+                card=self.first_card + 1 + number,
+                render_minor=self.first_minor + 1 + number,
+            )
+            for number in range(_platform_devices(self.spec))
+        )
+
     @property
     def location(self) -> int:
         """Bus, device and function as one number."""
@@ -106,8 +131,8 @@ class Gpu:
 
 def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
     servers_display = any(device.card.family is Family.INSTINCT for device in spec.devices)
-    made = []
-    node, minor = 1, _FIRST_RENDER_NODE
+    made: list[Gpu] = []
+    node, minor, card, platform_device = 1, _FIRST_RENDER_NODE, int(servers_display), 0
     for slot, device in enumerate(spec.devices):
         made.append(
             Gpu(
@@ -118,9 +143,18 @@ def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
                 spec=device,
                 first_node=node,
                 first_minor=minor,
+                first_card=card,
+                first_platform_device=platform_device,
                 servers_display=servers_display,
             )
         )
+        further = _platform_devices(device)
         node += device.parts
-        minor += device.parts
+        minor += 1 + further
+        card += 1 + further
+        platform_device += further
     return tuple(made)
+
+
+def _platform_devices(spec: AmdDeviceSpec) -> int:
+    return _PLATFORM_DEVICES if spec.parts > 1 else 0

@@ -1,9 +1,9 @@
-"""What the amdgpu driver shows of a GPU in /sys/bus/pci, /sys/class/drm and /dev."""
+"""What the amdgpu driver shows of a GPU in /sys/bus/pci, /sys/devices/platform, /sys/class/drm and /dev."""
 
 from collections.abc import Iterator
 
 from accelscope.simulate.amd.cards import Family
-from accelscope.simulate.amd.gpu import Gpu
+from accelscope.simulate.amd.gpu import Gpu, PlatformDevice
 from accelscope.simulate.amd.readings import GpuReading
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Blocking, Content, Folder, Link
@@ -41,16 +41,29 @@ def device_files(reading: GpuReading, *, repeats_power: bool) -> Iterator[File]:
     folder = f"sys/bus/pci/devices/{gpu.address}"
     yield f"sys/class/drm/{gpu.drm_card}/device", Link(f"../../../bus/pci/devices/{gpu.address}")
     yield f"{folder}/drm/{gpu.drm_card}", Folder()
-    for part in gpu.parts[:1]:
-        yield f"{folder}/drm/renderD{part.render_minor}", Folder()
-    for part in gpu.parts:
-        yield f"dev/dri/renderD{part.render_minor}", ""
+    render_node = f"renderD{gpu.first_minor}"
+    yield f"{folder}/drm/{render_node}", Folder()
+    yield f"sys/class/drm/{render_node}", Link(f"../../bus/pci/devices/{gpu.address}/drm/{render_node}")
+    yield f"dev/dri/{render_node}", ""
     yield f"dev/dri/{gpu.drm_card}", ""
+    for device in gpu.platform_devices:
+        yield from _platform_device_files(device)
     if gpu.card.family is not Family.INSTINCT:
         yield f"sys/class/drm/{gpu.drm_card}-DP-1/status", "disconnected\n"
     yield from ((f"{folder}/{name}", text) for name, text in _facts(gpu))
     yield f"{folder}/power/runtime_status", "suspended\n" if reading.suspended else "active\n"
     yield from ((f"{folder}/{name}", content) for name, content in _measured(reading, repeats_power))
+
+
+def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
+    """It says nothing of the GPU that it belongs to."""
+    folder = f"sys/devices/platform/{device.name}"
+    yield f"{folder}/modalias", f"platform:{device.name}\n"
+    yield f"{folder}/uevent", f"MODALIAS=platform:{device.name}\n"
+    for node in (f"card{device.card}", f"renderD{device.render_minor}"):
+        yield f"{folder}/drm/{node}/device", Link(f"../../../{device.name}")
+        yield f"sys/class/drm/{node}", Link(f"../../devices/platform/{device.name}/drm/{node}")
+        yield f"dev/dri/{node}", ""
 
 
 def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
