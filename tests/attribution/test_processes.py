@@ -107,6 +107,22 @@ def test_a_known_process_is_not_read_again(node: Node) -> None:
     assert node.look_up(1)[1] is first
 
 
+def test_what_is_told_is_the_same_object_until_a_process_changes(node: Node) -> None:
+    node.add(1, "train", cgroup=IN_POD)
+    node.add(2, "serve", cgroup=IN_POD)
+    first = node.look_up(1, 2, 99)
+    node.now += 10  # the pid that is not there is looked for again, in vain
+    assert node.look_up(2, 99, 1, 1) is first
+    assert node.look_up(1) == {1: first[1]}
+    assert node.look_up() == {}
+    assert node.look_up(1, 2) == first
+
+
+def test_without_a_proc_folder_nothing_is_there(tmp_path: Path) -> None:
+    table = ProcessTable(tmp_path / "proc", tmp_path / "passwd", monotonic=lambda: 0.0)
+    assert table.look_up([1]) == {}
+
+
 def test_a_process_in_no_pod_is_looked_at_again_after_a_while(node: Node) -> None:
     node.add(1, "train", cgroup=ON_HOST)
     assert node.look_up(1)[1].place.unit == "nvidia-persistenced.service"

@@ -32,10 +32,15 @@ def check_folder(folder: Path) -> None:
         raise EndpointError(
             "no_folder", f"{folder} is not a folder: is this a node with a kubelet, and is it mounted here?"
         )
-    if not os.access(folder, os.W_OK | os.X_OK):
+    scratch = folder / f".accelscope-{os.getpid()}"
+    try:
+        scratch.touch()  # what a user may do on paper says little: folders may be read-only even to root
+        scratch.unlink()
+    except OSError as error:
         raise EndpointError(
-            "not_writable", f"{folder} is not writable: run as root, and mount it without readOnly"
-        )
+            "not_writable",
+            f"{folder} is not writable ({_text(error)}): run as root, and mount it without readOnly",
+        ) from error
 
 
 def answers(path: Path) -> bool:

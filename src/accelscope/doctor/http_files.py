@@ -44,12 +44,18 @@ def tls(subject: Subject) -> Iterator[Finding]:
 def guard(subject: Subject) -> Iterator[Finding]:
     """Who may read the page."""
     settings = subject.settings
-    if settings.token_file is None and settings.tls_client_ca is None:
+    if settings.token_file is None and settings.tls_client_ca is None and not settings.token_review:
         yield note(
             "guard",
             "none: anybody who reaches the port may read",
-            "Set --token-file or --tls-client-ca if that is too many, or close the port with a firewall "
-            "or NetworkPolicy.",
+            "Set --token-file, --token-review or --tls-client-ca if that is too many, or close the port with a "
+            "firewall or NetworkPolicy.",
+        )
+    if settings.token_review and settings.tls_certificate is None:
+        yield warning(
+            "token-review",
+            "tokens of the cluster travel unencrypted",
+            "Set --tls-certificate and --tls-key: these tokens also open the API server.",
         )
     if settings.token_file is None:
         return

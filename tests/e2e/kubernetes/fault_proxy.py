@@ -1,7 +1,7 @@
 """A TLS proxy in front of the API server that answers as bad servers, proxies and networks do, on demand.
 
-It ends TLS with a certificate of its own, whose authority its clients must trust, and asks the API server with
-whatever the client sent. A fault gets the visit instead, and may still pass it on.
+It ends TLS with a certificate of its own, whose authority its clients must trust, and asks the API server
+with whatever the client sent. A fault gets the visit instead, and may still pass it on.
 """
 
 import contextlib

@@ -1,0 +1,42 @@
+"""A node without anything of Ascend's loads nothing of what reads it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelscope.model import Vendor
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderError, ReaderOptions
+from accelscope.readers.registry import open_reader
+
+ABSENT = """
+import sys
+from pathlib import Path
+from accelscope.model import Vendor
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.readers.registry import open_reader
+folder = Path(sys.argv[1])
+try:
+    open_reader(Vendor.ASCEND, ReaderOptions(Paths(npu_smi=f"{folder}/npu-smi", dev=folder))).survey()
+except DriverAbsent:
+    print("absent", "accelscope.readers.ascend.reader" in sys.modules)
+"""
+
+
+def test_where_there_is_nothing_the_driver_is_absent_and_its_reader_not_loaded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ABSENT, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["absent", "False"], done.stderr
+
+
+def test_device_files_without_the_tool_are_an_error(tmp_path: Path) -> None:
+    reader = open_reader(Vendor.ASCEND, ReaderOptions(Paths(npu_smi=str(tmp_path / "npu-smi"), dev=tmp_path)))
+    with pytest.raises(DriverAbsent):
+        reader.survey()
+    (tmp_path / "davinci0").touch()
+    with pytest.raises(ReaderError, match="is missing") as raised:
+        reader.survey()
+    assert raised.value.reason == "tool_missing"
+    reader.close()
