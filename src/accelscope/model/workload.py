@@ -28,9 +28,7 @@ class UnattributedReason(StrEnum):
     NO_PERMISSION = "no_permission"  # its cgroup may not be read
     CGROUP_HIDDEN = "cgroup_hidden"  # another cgroup namespace, and its mounts do not tell either
     POD_UNKNOWN = "pod_unknown"  # a pod of which the source of pods has not heard (yet, or any more)
-    NO_POD_SOURCE = (
-        "no_pod_source"  # a pod, but nobody can be asked for its name
-    )
+    NO_POD_SOURCE = "no_pod_source"  # a pod, but nobody can be asked for its name
     NO_PROCESS = "no_process"  # memory in use that no process is shown with
 
 
@@ -130,9 +128,7 @@ class DeviceBalance:
     energy of pods + idle energy = energy of the device."""
 
     device: str
-    surplus_memory_bytes: int | None = (
-        None  # by which processes' figures exceed what is used
-    )
+    surplus_memory_bytes: int | None = None  # by which processes' figures exceed what is used
     idle_energy_joules: float | None = None
     share_ratio: float | None = None  # into how many shares the device is cut, by setting
     jobs: tuple[str, ...] = ()  # batch jobs that the job-mapping folder names for it
