@@ -13,7 +13,7 @@ ARGS ?=
 CODE := $(wildcard src tests bench fuzz)
 
 # Python that carries no suffix.
-SCRIPTS := scripts/demo scripts/docs scripts/manifests deploy/image/install.py deploy/image/compile_library.py \
+SCRIPTS := scripts/demo scripts/docs scripts/manifests scripts/protobuf deploy/image/install.py deploy/image/compile_library.py \
 	deploy/image/collect-wheels
 
 .PHONY: help

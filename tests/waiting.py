@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 60.0
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.05
 
 
 def wait_until(

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 from tests.e2e.agent_process import AgentProcess
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Device, HealthState, Snapshot
-from accelscope.simulate import SimulatedNode, load_node
+from accelscope.simulate import SimulatedNode
 from accelscope.simulate.faults import Fault, FaultKind
 
 OFTEN = {"collection_interval": "0.2s"}
 SOON_SECONDS = 20.0  # who waits for the library waits for ever; a service manager waits 30 s or more
 # For nodes on which something hangs. On a busy machine healthy devices may miss these deadlines too, for a
 # moment: a test waits for what it expects.
-IMPATIENT = {**OFTEN, "device_timeout": "1s", "reader_timeout": "4s"}
+IMPATIENT = {**OFTEN, "device_timeout": "1s", "reader_timeout": "2.5s"}
 
 
 class Broken:
@@ -32,11 +33,11 @@ class Broken:
         library: bool = True,
         name: str = "nvidia-mixed",
     ) -> None:
-        self.node = SimulatedNode(load_node(name), folder / "node")
+        self.node = SimulatedNode(costless(name), folder / "node")
         self.node.build()
         self.node.write(0.0)
         self._stop = threading.Event()
-        self._mover = threading.Thread(target=self.node.run, args=(self._stop, 0.1), daemon=True)
+        self._mover = threading.Thread(target=self.node.run, args=(self._stop, 0.25), daemon=True)
         given = {**self.node.agent_settings(), **settings}
         if not library:
             given["nvml_library"] = str(folder / "no-library")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.costless import costless
 
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
@@ -23,7 +24,7 @@ from accelscope.metrics.exposition import Exposition
 from accelscope.model import Snapshot, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, plain, read_snapshot, snapshot_document
 from accelscope.readers.registry import open_reader
-from accelscope.simulate import SimulatedNode, load_node, ready_made
+from accelscope.simulate import SimulatedNode, ready_made
 from accelscope.simulate.kubernetes import SimulatedCluster
 
 PAGES = Path(__file__).parent / "golden"
@@ -37,7 +38,7 @@ nodes = pytest.mark.parametrize("name", ready_made())
 
 def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     """What the agent makes of a ready-made node at a fixed time."""
-    node = SimulatedNode(load_node(name), folder / "node")
+    node = SimulatedNode(costless(name), folder / "node")
     node.build(SIMULATED_TIMES[0])
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")

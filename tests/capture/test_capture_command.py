@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 
 from accelscope.model.wire import plain
 from accelscope.parsing.registry import sources
@@ -205,7 +206,7 @@ def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_node_of_all_vendors(tmp_path: Path) -> None:
-    mixed = SimulatedNode(load_node("mixed"), tmp_path / "node")
+    mixed = SimulatedNode(costless("mixed"), tmp_path / "node")
     mixed.build(500.0)
     files = []
     for name, options in (("masked.tar.gz", []), ("bare.tar.gz", ["--no-mask"])):

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.costless import costless
 from tests.e2e.agent_process import AgentProcess
 
 from accelscope.model import pci_address
-from accelscope.simulate import SimulatedNode, load_node, ready_made
+from accelscope.simulate import SimulatedNode, ready_made
 
 FROZEN_AT = 1234.0  # seconds of simulated time
 VIEW = Path(__file__).parent / "nvitop_view.py"
@@ -58,7 +59,7 @@ class Both:
 @pytest.fixture(scope="module", params=ready_made("nvidia"))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp(request.param)
-    node = SimulatedNode(load_node(request.param), folder / "node")
+    node = SimulatedNode(costless(request.param), folder / "node")
     node.build()
     node.write(at=FROZEN_AT)
     with AgentProcess(node.agent_settings(), folder) as agent:

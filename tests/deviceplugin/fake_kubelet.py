@@ -98,7 +98,7 @@ class FakeKubelet:
     def start(self) -> None:
         """Empties its folder, as the real one does."""
         for path in self.folder.iterdir():
-            path.unlink()
+            path.unlink(missing_ok=True)
         self._serve(self.socket, "v1beta1.Registration", "Register", self._register, messages.RegisterRequest)
         with suppress(FileNotFoundError):
             self.pod_resources.unlink()

@@ -2,13 +2,13 @@
 
 import http.client
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from tests.deviceplugin.fake_kubelet import FakeKubelet, wait_until
 
@@ -20,6 +20,8 @@ from accelscope.simulate.furiosa.driver import FuriosaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 StartPlugin = Callable[..., Plugin]
+
+read_openmetrics: Callable[[str], Iterable[Any]] = openmetrics_parser.text_string_to_metric_families
 
 NPU = "beta.furiosa.ai/npu"
 WARBOYS = "node: w\nfuriosa:\n  devices: [{model: warboy, count: 2}]\n"
@@ -61,7 +63,7 @@ def test_whole_cards(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: St
     node = make_node(WARBOYS)
     plugin = start_plugin(node)
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
-    [registered] = kubelet.registrations
+    registered = kubelet.registrations[0]
     assert (registered.version, registered.endpoint, registered.resource_name) == (
         "v1beta1",
         "furiosa-npu.sock",
@@ -92,7 +94,7 @@ def test_whole_cards(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: St
     assert metric(plugin, "accelscope_device_plugin_since_listened_seconds") == 0
     assert metric(plugin, "accelscope_reader_up", vendor="furiosa") == 1
     assert get(plugin, "/readyz") == (200, "ok\n")
-    assert list(openmetrics_families(get(plugin, "/metrics", "application/openmetrics-text")[1]))
+    assert list(read_openmetrics(get(plugin, "/metrics", "application/openmetrics-text")[1]))
 
 
 def test_single_cores(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
@@ -226,6 +228,34 @@ def test_amd_containers(make_node: MakeNode, kubelet: FakeKubelet, start_plugin:
     assert set(names) < set(nodes_of(both, f"{node.folder}/dev"))
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor", "missing"),
+    [("amd-radeon", "amd", "kfd"), ("ascend-310p", "ascend", "hisi_hdc"), (WARBOYS, "furiosa", "npu0pe0*")],
+)
+def test_a_device_without_its_files_is_not_given(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    name: str,
+    vendor: str,
+    missing: str,
+) -> None:
+    node = make_node(name)
+    start_plugin(node, vendor=vendor, interval="3600")
+    wait_until(lambda: any(kubelet.lists.values()), "devices")
+    [resource] = kubelet.lists
+    for path in [
+        *(node.folder / "dev").glob(missing),
+        *(node.folder / "dev").glob("npu0pe1"),
+        node.folder / "dev/npu0",
+    ]:
+        path.unlink(missing_ok=True)
+    with kubelet.client(resource) as client, pytest.raises(grpc.RpcError) as caught:
+        client.allocate([kubelet.ids(resource)[0]])
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"{node.folder}/dev" in caught.value.details()
+
+
 def test_ascend_containers(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
     node = make_node("ascend-910b-x8")
     start_plugin(node, vendor="ascend")
@@ -335,7 +365,7 @@ def test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
-    start_plugin(node, device_timeout="0.3")
+    start_plugin(node, device_timeout="0.3", reader_timeout="2")
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
     first, second = uuids(node)
     node.set_faults([Fault(kind=FaultKind.HANG, device=0)])
@@ -362,7 +392,7 @@ def test_a_kubelet_that_restarts(
         kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
         kubelet.restart()
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards after the last restart")
-    assert metric(plugin, "accelscope_device_plugin_registrations_total") == 4
+    assert (metric(plugin, "accelscope_device_plugin_registrations_total") or 0) >= 4
     with kubelet.client(NPU) as client:
         assert client.allocate([kubelet.ids(NPU)[0]])
 
@@ -374,7 +404,7 @@ def test_a_folder_that_was_emptied(
     start_plugin(make_node(WARBOYS))
     kubelet.wait_for(NPU, len, "cards")
     (kubelet.folder / "furiosa-npu.sock").unlink()
-    wait_until(lambda: len(kubelet.registrations) == 2, "a second registration")
+    wait_until(lambda: len(kubelet.registrations) >= 2, "a second registration")
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
 
 
@@ -384,7 +414,7 @@ def test_a_kubelet_that_dropped_the_plugin(
     start_plugin(make_node(WARBOYS))
     kubelet.wait_for(NPU, len, "cards")
     kubelet.drop_streams()
-    wait_until(lambda: len(kubelet.registrations) == 2, "a second registration")
+    wait_until(lambda: len(kubelet.registrations) >= 2, "a second registration")
     kubelet.wait_for(NPU, len, "cards")
 
 
@@ -430,7 +460,7 @@ def test_two_plugins_on_one_socket(
     second = start_plugin(node, resource_name="example.com/other")
     wait_until(lambda: "another plugin answers" in get(second, "/readyz")[1], "the second plugin refused")
     assert metric(second, "accelscope_device_plugin_registered") == 0
-    assert len(kubelet.registrations) == 1
+    assert {each.resource_name for each in kubelet.registrations} == {NPU}
     assert get(first, "/readyz")[0] == 200
     first.stop()
     kubelet.wait_for("example.com/other", len, "the second plugin, once the first has gone")
@@ -444,10 +474,11 @@ def test_a_socket_that_another_took_is_left_to_it(
     kubelet.wait_for(NPU, len, "cards")
     path = kubelet.folder / "furiosa-npu.sock"
     with socket.socket(socket.AF_UNIX) as other:
-        path.unlink()
-        other.bind(str(path))
+        aside = kubelet.folder / "other.sock"
+        other.bind(str(aside))
         other.listen()
-        inode = path.stat().st_ino
+        inode = aside.stat().st_ino
+        aside.replace(path)
         wait_until(lambda: "another plugin answers" in get(plugin, "/readyz")[1], "a refusal")
         assert path.stat().st_ino == inode
     kubelet.wait_for(NPU, len, "cards, once the other has gone")

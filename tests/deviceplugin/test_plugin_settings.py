@@ -139,16 +139,16 @@ def test_a_bad_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     assert str(caught.value).startswith(f"{file}:1: ")
 
 
-def card(index: int, **values: object) -> Device:
-    facts = {
-        "id": f"furiosa:U{index}",
-        "uuid": f"U{index}",
-        "serial": f"S{index}",
-        "pci_address": f"0000:0{index}:00.0",
-        **values,
-    }
+def card(index: int, uuid: str) -> Device:
     return Device(
-        vendor=Vendor.FURIOSA, index=index, device_name=f"npu{index}", architecture="warboy", **facts
+        vendor=Vendor.FURIOSA,
+        id=f"furiosa:{index}",
+        index=index,
+        device_name=f"npu{index}",
+        architecture="warboy",
+        uuid=uuid,
+        serial=f"S{index}",
+        pci_address=f"0000:0{index}:00.0",
     )
 
 
@@ -157,8 +157,7 @@ def offered(tmp_path: Path, cores: int, *disabled: DisabledDevice, uuid: str | N
         (tmp_path / name).touch()
     part = open_vendor(Vendor.FURIOSA, Roots(dev=tmp_path))
     policy = Policy("beta.furiosa.ai/npu", Disabled(disabled, "here"), cores)
-    same = {} if uuid is None else {"uuid": uuid}
-    cards = [DeviceHealth(card(index, **same), healthy=True) for index in (0, 1, 2)]
+    cards = [DeviceHealth(card(index, uuid or f"U{index}"), healthy=True) for index in (0, 1, 2)]
     made = make_offers(cards, part, policy, tmp_path)
     assert len(made.withheld) == 1  # the third card has no device files
     return [offer.id for offer in made.offers]

@@ -26,7 +26,7 @@ PATIENT = {
     "pod_source": "off",
     "pod_resources_socket": "",
 }
-IMPATIENT = {**PATIENT, "reader_timeout": "3s", "device_timeout": "1s"}  # where something hangs
+IMPATIENT = {**PATIENT, "reader_timeout": "2s", "device_timeout": "1s"}  # where something hangs
 
 
 @pytest.fixture(scope="module")

@@ -47,8 +47,10 @@ def mounts() -> str:
 def test_node_has_its_own_processes_addresses_and_folders(node: Node) -> None:
     assert node.run("sh", "-c", "echo $$").strip().isdigit()
     assert f"{ADDRESS}/24" in node.run("ip", "address")
-    node.run("sh", "-c", "echo here >/var/lib/kubelet/file")
-    assert (node.outside("/var/lib/kubelet") / "file").read_text() == "here\n"
+    for fixed in ("/var/lib/kubelet", "/etc/kubernetes"):
+        node.run("sh", "-c", f"echo here >{fixed}/of-the-node")
+        assert (node.outside(fixed) / "of-the-node").read_text() == "here\n"
+        assert not Path(fixed, "of-the-node").exists()
     assert str(node.folder) not in mounts()
 
 

@@ -3,17 +3,19 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client import parser as text_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
+from tests.costless import costless
 from tests.e2e.agent_process import AgentProcess
 
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from accelscope.model import Device, Snapshot, Vendor
-from accelscope.simulate import SimulatedNode, load_node, ready_made
+from accelscope.simulate import SimulatedNode, ready_made
 
 FROZEN_AT = 777.0  # seconds of simulated time
 MANY_TRIES = 50
@@ -25,19 +27,28 @@ read_openmetrics: Reader = openmetrics_parser.text_string_to_metric_families
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-class Served(NamedTuple):
+@dataclass(frozen=True)
+class Served:
     text: str
     openmetrics: str
     snapshot: Snapshot
+
+    @cached_property
+    def in_text(self) -> Series:
+        return series(read_text(self.text))
+
+    @cached_property
+    def in_openmetrics(self) -> Series:
+        return series(read_openmetrics(self.openmetrics))
 
 
 @pytest.fixture(scope="module", params=ready_made())
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     folder = tmp_path_factory.mktemp(request.param)
-    node = SimulatedNode(load_node(request.param), folder / "node")
+    node = SimulatedNode(costless(request.param), folder / "node")
     node.build()
     node.write(at=FROZEN_AT)
-    with AgentProcess(node.agent_settings() | {"collection_interval": "0.5s"}, folder) as agent:
+    with AgentProcess(node.agent_settings(), folder) as agent:
         agent.settled()
         for _ in range(MANY_TRIES):
             before = agent.snapshot()
@@ -76,9 +87,8 @@ def test_promtool_finds_nothing(served: Served) -> None:
 
 
 def test_both_forms_hold_the_same_numbers(served: Served) -> None:
-    in_text = series(read_text(served.text))
-    assert len(in_text) == sum(not line.startswith("#") for line in served.text.splitlines())
-    assert series(read_openmetrics(served.openmetrics)) == in_text
+    assert len(served.in_text) == sum(not line.startswith("#") for line in served.text.splitlines())
+    assert served.in_openmetrics == served.in_text
 
 
 def test_both_forms_declare_the_same_families(served: Served) -> None:
@@ -130,7 +140,7 @@ def test_the_page_holds_the_numbers_of_the_snapshot(
     expected = {d.id: float(v) for d in served.snapshot.devices if (v := value(d)) is not None}
     found = {
         dict(its)["device"]: number
-        for (name, its), number in series(read_openmetrics(served.openmetrics)).items()
+        for (name, its), number in served.in_openmetrics.items()
         if name == family and labels.items() <= dict(its).items()
     }
     # Not every vendor gives every value; NVIDIA's does give these, some on newer boards only.
@@ -142,7 +152,7 @@ def test_the_page_holds_the_numbers_of_the_snapshot(
 def test_the_page_holds_the_processes_of_the_snapshot(served: Served) -> None:
     found = {
         (dict(labels)["device"], dict(labels)["pid"], dict(labels)["name"]): number
-        for (name, labels), number in series(read_text(served.text)).items()
+        for (name, labels), number in served.in_text.items()
         if name == "accelerator_process_memory_bytes"
     }
     assert found == {

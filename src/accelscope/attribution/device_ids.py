@@ -253,7 +253,9 @@ def _ascend(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
 
 def _furiosa(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
     if cores := _FURIOSA_CORES.fullmatch(bare):
-        return devices.by_uuid(cores[1], Vendor.FURIOSA)
+        found = devices.by_uuid(cores[1], Vendor.FURIOSA)
+        # A card without a uuid of its own goes by its address.
+        return found if found.device is not None else _whole(devices.by_pci(cores[1], Vendor.FURIOSA))
     file = _FURIOSA_FILE.fullmatch(bare)
     if resource is None or vendor_of(resource) is not Vendor.FURIOSA or file is None:
         return UNRESOLVED

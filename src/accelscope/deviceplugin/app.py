@@ -76,6 +76,7 @@ class Plugin:
         )
         self._stopped = threading.Event()
         self._looked = threading.Event()
+        self._wake = threading.Event()  # there is something to register, or to end
         self._moved_at = time.monotonic()
         pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
@@ -89,6 +90,7 @@ class Plugin:
 
     def stop(self) -> None:
         self._stopped.set()
+        self._wake.set()
         self._inventory.close()
         self._registration.stop()
         self._watch.close()
@@ -114,7 +116,9 @@ class Plugin:
                     self._settings.vendor,
                     reason or "the driver answers",
                 )
-            self._looked.set()
+            if not self._looked.is_set():
+                self._looked.set()
+                self._wake.set()
             self._stopped.wait(self._settings.interval)
 
     def _publish(self) -> None:
@@ -147,7 +151,8 @@ class Plugin:
                     self._registration.tick(self._resource)
             except Exception:  # the loop outlives a fault of ours
                 log.exception("the kubelet could not be kept up with in a way that was not foreseen")
-            self._stopped.wait(_TICK_SECONDS)
+            self._wake.wait(_TICK_SECONDS)
+            self._wake.clear()
 
     def _take_up_changes(self) -> None:
         change = self._reloader.poll()

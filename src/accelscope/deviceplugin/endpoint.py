@@ -35,7 +35,7 @@ def check_folder(folder: Path) -> None:
     scratch = folder / f".accelscope-{os.getpid()}"
     try:
         scratch.touch()  # what a user may do on paper says little: folders may be read-only even to root
-        scratch.unlink()
+        scratch.unlink(missing_ok=True)  # a kubelet that starts may have been faster
     except OSError as error:
         raise EndpointError(
             "not_writable",

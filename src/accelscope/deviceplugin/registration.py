@@ -6,6 +6,7 @@ amiss is mended. What goes wrong is said once, and again only when something els
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class Registration:
         self._failures = 0
         self._not_before = 0.0
         self._said = ""
+        self._lock = threading.Lock()
+        self._stopped = False
         self.trouble: str | None = "not registered yet"  # one line, for the readiness probe
 
     @property
@@ -65,6 +68,11 @@ class Registration:
 
     def tick(self, resource: str) -> None:
         """See to it that the kubelet knows this plugin as the one that serves `resource`."""
+        with self._lock:
+            if not self._stopped:
+                self._mend(resource)
+
+    def _mend(self, resource: str) -> None:
         now = self._monotonic()
         mark = kubelet.mark(self._kubelet)
         if mark != self._mark:  # another kubelet: what went wrong before says nothing
@@ -99,9 +107,12 @@ class Registration:
         log.info("registered %s with the kubelet, through %s", resource, self._endpoint.path)
 
     def stop(self) -> None:
-        self._endpoint.stop()
-        self._registered_at = None
-        self.trouble = "stopped"
+        """Waits for a call to the kubelet that is under way."""
+        with self._lock:
+            self._stopped = True
+            self._endpoint.stop()
+            self._registered_at = None
+            self.trouble = "stopped"
 
     def _expect_kubelet(self) -> None:
         if self._mark is None:

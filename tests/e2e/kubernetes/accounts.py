@@ -29,18 +29,10 @@ class Account:
             namespace=self.namespace,
         )
 
-    def write_token(self, path: Path) -> str:
-        """Into a file that is replaced at one stroke, as the kubelet does it."""
-        token = self.token()
-        new = path.with_suffix(".new")
-        new.write_text(token)
-        new.replace(path)
-        return token
-
     def settings(self, token_file: Path) -> dict[str, str]:
         """Of an agent that speaks to this cluster as this account."""
         if not token_file.exists():
-            self.write_token(token_file)
+            put_token(token_file, self.token())
         return {
             "node_name": self.cluster.node_name,
             "kube_api_url": self.cluster.api_url,
@@ -68,6 +60,13 @@ class Account:
         self.cluster.kubectl(
             "delete", "pod,serviceaccount", self.name, f"--namespace={self.namespace}", "--ignore-not-found"
         )
+
+
+def put_token(path: Path, token: str) -> None:
+    """Into a file that is replaced at one stroke, as the kubelet does it."""
+    new = path.with_suffix(".new")
+    new.write_text(token)
+    new.replace(path)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ class _Module:
     packages: Mapping[str, str]  # program -> package
     links: tuple[str, ...] = ()  # other names of the one program
     version_of: str | None = None  # the module whose version the program must be told
+    tags: tuple[str, ...] = ()  # of the build, beside those of all
 
 
 _KUBERNETES = _Module({"kubernetes": "."}, _KUBERNETES_LINKS, "k8s.io/kubernetes")
@@ -35,6 +36,11 @@ _MODULES = {
             "nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master",
             "nfd-worker": "sigs.k8s.io/node-feature-discovery/cmd/nfd-worker",
         }
+    ),
+    # Debian's finds nothing in Kubernetes. This one finds nothing in the clouds, whose libraries are most of it.
+    "prometheus": _Module(
+        {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
     ),
 }
 
@@ -64,7 +70,8 @@ def module_files(module: str, version: str, checksum: str, say: Say = to_stderr)
 def _built(name: str, module: _Module, say: Say) -> Path:
     source = MODULES / name
     go = find_go(say)
-    flags = ["-mod=readonly", "-buildvcs=false", "-trimpath", "-tags=grpcnotrace"]
+    tags = ",".join(("grpcnotrace", *module.tags))
+    flags = ["-mod=readonly", "-buildvcs=false", "-trimpath", f"-tags={tags}"]
     flags.append(f"-ldflags={_linker_flags(module, source)}")
     files = [path for path in sorted(source.iterdir()) if path.suffix in (".go", ".mod", ".sum")]
     ingredients: list[str | bytes] = [go.version, *flags, *(path.read_bytes() for path in files)]

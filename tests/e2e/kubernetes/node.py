@@ -26,7 +26,7 @@ API_SERVICE_ADDRESS = "10.96.0.1"
 KEPT = ("logs", "node.log")  # in the run folder, after the end: somebody may want to know why
 
 _END_SECONDS = 30.0
-_FIXED_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
+_FIXED_FOLDERS = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/cni", "/var/log")
 # What the kubelet wants of the kernel. It would write the machine's own, so that it finds these instead.
 _SYSCTLS = {
     "vm/overcommit_memory": 1,

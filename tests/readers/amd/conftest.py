@@ -1,6 +1,5 @@
 """The AMD reader, run as the agent runs it, on simulated nodes and with tools that a test writes."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.readers.amd.reader import AmdReader
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node, read_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 LONG_SECONDS = 60.0  # how long a test waits for what must come
 
@@ -95,9 +95,7 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, device_seconds: float = 60.0, **settings: str) -> Watched:
-        text = node if "\n" in node else load_node(node).text
-        spec = read_node(re.sub(r"^  (?:amd|rocm)_smi: \{.*\}\n", "", text, flags=re.MULTILINE))
-        made = SimulatedNode(spec, tmp_path / f"node{len(watched)}", cache=native_cache)
+        made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
         given = {**made.agent_settings(), "tool_interval": "1", **settings}
         watched.append(Watched(load(AgentSettings, given, {}).settings, made, device_seconds))

@@ -1,6 +1,5 @@
 """The Ascend reader, run as the agent runs it, on simulated nodes and on tools that a test writes."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.model import Device
 from accelscope.readers.ascend.reader import AscendReader
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node, read_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 LONG_SECONDS = 60.0  # how long a test waits for what must come
 # Time enough on a busy machine for a tool, of which a survey takes a share to find out who new chips are.
@@ -85,8 +85,7 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, **settings: str) -> Watched:
-        spec = read_node(_costless(node if "\n" in node else load_node(node).text))
-        made = SimulatedNode(spec, tmp_path / f"node{len(watched)}", cache=native_cache)
+        made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
         given = {**made.agent_settings(), **PATIENT, **settings}
         watched.append(Watched(load(AgentSettings, given, {}).settings, made))
@@ -96,11 +95,6 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     for one in watched:
         one.clear()
         one.close()
-
-
-def _costless(description: str) -> str:
-    """Tools that cost nothing, where cost is not what a test is about."""
-    return re.sub(r"^  tool: \{.*\}\n", "", description, flags=re.MULTILINE)
 
 
 @pytest.fixture

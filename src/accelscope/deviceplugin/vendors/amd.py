@@ -41,6 +41,9 @@ class AmdPart:
             parts = partitions.get(address.rpartition(".")[0], ())
             own = [*card.nodes, *(part.render_node for part in parts if part.render_node is not None)]
             names += [f"dri/{name}" for name in sorted(dict.fromkeys(own))]
+        missing = [name for name in names if not (self._roots.dev / name).exists()]
+        if missing:
+            raise NotAvailable(f"{missing[0]} is not in {self._roots.dev}")
         return Edits(
             nodes=tuple(
                 Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")

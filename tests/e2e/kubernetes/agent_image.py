@@ -1,0 +1,64 @@
+"""The agent's image, made from deploy/image/Dockerfile as docs/install.md makes it where a build has no network."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.e2e.kubernetes import images
+from tests.e2e.kubernetes.cache import Say, cache_folder, key_of, made_once, to_stderr
+from tests.e2e.kubernetes.commands import run
+
+import accelscope
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+REGISTRY = "localhost"
+TAG = f"{REGISTRY}/accelscope:{accelscope.__version__}"
+
+_COLLECT_SECONDS = 600.0
+# What .dockerignore lets through.
+_SOURCES = ("LICENSE", "README.md", "pyproject.toml", "requirements/agent.txt", "src", "deploy/image")
+_NOT_SOURCES = ("__pycache__", "*.egg-info", "wheels")
+
+
+def agent_image(say: Say = to_stderr) -> images.Image:
+    """Of what the checkout holds now. Raises CommandFailed."""
+    base = images.base_image(say=say)
+    context = _context(say)
+    dockerfile = (REPOSITORY / "deploy" / "image" / "Dockerfile").read_text()
+    arguments = {"BASE": base.tag, "VERSION": accelscope.__version__}
+    return images.build_image(dockerfile, context, TAG, arguments, say=say)
+
+
+def _context(say: Say) -> Path:
+    """Kept while the sources are the same: a wheel made anew is another file, and with it the image another."""
+    sources = [path for path in _files() if path.is_file()]
+    named = (f"{path.relative_to(REPOSITORY)} {path.stat().st_mode:o}" for path in sources)
+    key = key_of([*named, *(path.read_bytes() for path in sources)])
+    contexts = cache_folder() / "context"
+
+    def collect(folder: Path) -> None:
+        for path in sources:
+            copy = folder / path.relative_to(REPOSITORY)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        image = folder / "deploy" / "image"
+        command = [sys.executable, REPOSITORY / "deploy" / "image" / "collect-wheels"]
+        run([*command, "--into", image / "wheels"], seconds=_COLLECT_SECONDS)
+
+    what = "the wheels of the agent's image"
+    kept = made_once(contexts / key, collect, what, say=say, seconds=_COLLECT_SECONDS)
+    for old in contexts.glob("?" * len(key)):
+        if old != kept:
+            shutil.rmtree(old, ignore_errors=True)
+    return kept
+
+
+def _files() -> Iterator[Path]:
+    for name in _SOURCES:
+        source = REPOSITORY / name
+        found = sorted(source.rglob("*")) if source.is_dir() else [source]
+        for path in found:
+            parts = [Path(part) for part in path.relative_to(REPOSITORY).parts]
+            if not any(part.match(pattern) for part in parts for pattern in _NOT_SOURCES):
+                yield path
