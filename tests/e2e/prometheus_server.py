@@ -25,47 +25,11 @@ class Series(NamedTuple):
     value: float
 
 
-class PrometheusServer:
-    def __init__(self, folder: Path, jobs: Mapping[str, tuple[int, Mapping[str, object]]]) -> None:
-        """Each job is the port of an agent, and what stands in the scrape config beside the target: scheme,
-        tls_config, authorization."""
-        if shutil.which("prometheus") is None:
-            pytest.skip("prometheus is not installed (make e2e installs it)")
-        folder.mkdir(parents=True)
-        self._folder = folder
-        self._log = folder / "prometheus.log"
-        self._jobs = frozenset(jobs)
-        interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
-        config = {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval},
-            "scrape_configs": [
-                {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}], **scrape}
-                for name, (port, scrape) in jobs.items()
-            ],
-        }
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+class PrometheusApi:
+    """What one tells that listens at this port of 127.0.0.1."""
 
-    def __enter__(self) -> Self:
-        self._port = _free_port()
-        command = [
-            "prometheus",
-            f"--config.file={self._folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={self._folder / 'tsdb'}",
-            f"--web.listen-address=127.0.0.1:{self._port}",
-        ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            wait_until(self._scraped_all, "Prometheus has tried every target")
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def __init__(self, port: int) -> None:
+        self.port = port
 
     def query(self, expression: str) -> list[Series]:
         result = self._api("query", query=expression)["result"]
@@ -107,9 +71,52 @@ class PrometheusServer:
         return {entry["metric"]: entry for entry in listed}
 
     def _api(self, path: str, **parameters: str) -> Any:
-        address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(address, timeout=PATIENCE_SECONDS) as response:
             return json.load(response)["data"]
+
+
+class PrometheusServer(PrometheusApi):
+    def __init__(self, folder: Path, jobs: Mapping[str, tuple[int, Mapping[str, object]]]) -> None:
+        """Each job is the port of an agent, and what stands in the scrape config beside the target: scheme,
+        tls_config, authorization."""
+        if shutil.which("prometheus") is None:
+            pytest.skip("prometheus is not installed (make e2e installs it)")
+        folder.mkdir(parents=True)
+        super().__init__(_free_port())
+        self._folder = folder
+        self._log = folder / "prometheus.log"
+        self._jobs = frozenset(jobs)
+        interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
+        config = {
+            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "scrape_configs": [
+                {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}], **scrape}
+                for name, (port, scrape) in jobs.items()
+            ],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def __enter__(self) -> Self:
+        command = [
+            "prometheus",
+            f"--config.file={self._folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._folder / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            wait_until(self._scraped_all, "Prometheus has tried every target")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
 
     def _scraped_all(self) -> bool:
         assert self._process.poll() is None, f"Prometheus ended at once:\n{self._log.read_text()}"

@@ -48,8 +48,8 @@ def guard(subject: Subject) -> Iterator[Finding]:
         yield note(
             "guard",
             "none: anybody who reaches the port may read",
-            "Set --token-file, --token-review or --tls-client-ca if that is too many, or close the port with a "
-            "firewall or NetworkPolicy.",
+            "Set --token-file, --token-review or --tls-client-ca if that is too many, or close the port with "
+            "a firewall or NetworkPolicy.",
         )
     if settings.token_review and settings.tls_certificate is None:
         yield warning(
