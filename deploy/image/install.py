@@ -1,9 +1,9 @@
 """Installs wheels into a virtual environment with nothing but Python's own library, for a base image need not
 have pip. Runs in the image's build, in the repository's root.
 
-    install.py --wheels FOLDER --into FOLDER
+    install.py --lock FILE --wheels FOLDER --into FOLDER
 
-Where the folder holds no wheels, pip fetches those of requirements/agent.txt by their hashes and makes ours.
+Where the folder holds no wheels, pip fetches those of the lock by their hashes and makes ours.
 """
 
 import argparse
@@ -20,20 +20,28 @@ OURS = "accelscope"
 COMPILE_LIBRARY = Path(__file__).with_name("compile_library.py")
 
 
-def fetch(wheels: Path) -> None:
+def fetch(lock: Path, wheels: Path) -> None:
     wheels.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", "requirements/agent.txt"]
+    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(lock)]
     subprocess.run([*pip, "download", "--dest", str(wheels), *locked], check=True)
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), "."], check=True)
 
 
 def fits(wheel: Path, machine: str, interpreter: str) -> bool:
     """Is it for this machine and this Python? A name ends in python-abi-platform."""
-    python, _, systems = wheel.stem.split("-")[-3:]
+    pythons, abi, systems = wheel.stem.split("-")[-3:]
     if systems == "any":
         return True
-    return systems.endswith(machine) and "manylinux" in systems and interpreter in python.split(".")
+    names = pythons.split(".")
+    # abi3: for the Python that it names and all later ones.
+    runs = interpreter in names or (abi == "abi3" and _minor(names[0]) <= _minor(interpreter))
+    return systems.endswith(machine) and "manylinux" in systems and runs
+
+
+def _minor(python: str) -> int:
+    """Of cp311: 11."""
+    return int(python.removeprefix("cp3"))
 
 
 def chosen(wheels: Path) -> dict[str, Path]:
@@ -58,11 +66,12 @@ def chosen(wheels: Path) -> dict[str, Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--wheels", type=Path, required=True)
     parser.add_argument("--into", type=Path, required=True)
     given = parser.parse_args()
     if not list(given.wheels.glob("*.whl")):
-        fetch(given.wheels)
+        fetch(given.lock, given.wheels)
 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(given.into)], check=True)
     python = given.into / "bin" / "python3"

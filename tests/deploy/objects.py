@@ -1,9 +1,11 @@
 """Looking things up in rendered objects."""
 
+from pathlib import Path
 from typing import Any
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
+from accelscope.deviceplugin.settings import PluginSettings, load_settings
 
 Objects = list[dict[str, Any]]
 
@@ -20,6 +22,7 @@ def agents(objects: Objects) -> dict[str, dict[str, Any]]:
     return {
         each["metadata"]["labels"]["accelscope.io/agent"]: each["spec"]["template"]["spec"]
         for each in of_kind(objects, "DaemonSet")
+        if "accelscope.io/agent" in each["metadata"]["labels"]
     }
 
 
@@ -48,10 +51,43 @@ def host_paths(pod: dict[str, Any]) -> set[str]:
 
 
 def settings_text(objects: Objects) -> str:
-    [configuration] = of_kind(objects, "ConfigMap")
-    text = configuration["data"]["agent.yaml"]
+    [text] = [
+        each["data"]["agent.yaml"] for each in of_kind(objects, "ConfigMap") if "agent.yaml" in each["data"]
+    ]
     assert isinstance(text, str)
     return text
+
+
+def device_plugin(objects: Objects) -> dict[str, Any]:
+    """The pods' specification."""
+    [found] = [
+        each["spec"]["template"]["spec"]
+        for each in of_kind(objects, "DaemonSet")
+        if each["metadata"]["labels"]["app.kubernetes.io/component"] == "device-plugin"
+    ]
+    assert isinstance(found, dict)
+    return found
+
+
+def plugin_settings(objects: Objects, file: Path) -> PluginSettings:
+    """What the plugin itself makes of its arguments, its environment and the settings file, which is written
+    to `file`. Raises ConfigError for a key that it does not know and for what may not stand beside a file."""
+    pod = device_plugin(objects)
+    [volume] = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == "settings"]
+    [text] = [
+        each["data"]["config.yaml"]
+        for each in of_kind(objects, "ConfigMap")
+        if each["metadata"]["name"] == volume
+    ]
+    file.write_text(text)
+    [command, *words] = container(pod)["args"]
+    assert command == "device-plugin"
+    given = {}
+    for name, _, value in (word.partition("=") for word in words):
+        given[name.removeprefix("--").replace("-", "_")] = value
+    mounted = [each["mountPath"] for each in container(pod)["volumeMounts"] if each["name"] == "settings"]
+    assert [given.pop("config_file")] == [f"{folder}/config.yaml" for folder in mounted]
+    return load_settings({**given, "config_file": str(file)}, environment(pod)).settings
 
 
 def rights(objects: Objects) -> set[tuple[str, str, str]]:

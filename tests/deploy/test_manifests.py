@@ -10,12 +10,23 @@ from typing import Any
 import pytest
 import yaml
 from tests.deploy.conftest import REPOSITORY
-from tests.deploy.objects import agent_settings, agents, container, host_paths, of_kind, rights, settings_text
+from tests.deploy.objects import (
+    agent_settings,
+    agents,
+    container,
+    host_paths,
+    of_kind,
+    plugin_settings,
+    rights,
+    settings_text,
+)
 
 import accelscope
 
 MANIFESTS = REPOSITORY / "deploy" / "manifests"
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
+PLUGIN = "device-plugin"
+OF_AGENTS = [use for use in USES if use != PLUGIN]
 
 
 def manifest(use: str) -> list[dict[str, Any]]:
@@ -38,7 +49,7 @@ def test_one_for_each_file_of_values() -> None:
     assert sorted(path.stem for path in MANIFESTS.glob("*.yaml")) == USES
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", OF_AGENTS)
 def test_agent_understands_its_settings(use: str, tmp_path: Path) -> None:
     objects = manifest(use)
     file = tmp_path / "agent.yaml"
@@ -51,7 +62,8 @@ def test_agent_understands_its_settings(use: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("use", USES)
 def test_no_image_is_made_up(use: str) -> None:
     """REGISTRY is no valid name, so that a manifest applied as it is fails by saying so."""
-    images = {container(pod)["image"] for pod in agents(manifest(use)).values()}
+    objects = manifest(use)
+    images = {container(each["spec"]["template"]["spec"])["image"] for each in of_kind(objects, "DaemonSet")}
     assert images == {f"REGISTRY/accelscope:{accelscope.__version__}"}
 
 
@@ -66,6 +78,7 @@ def test_helm_is_not_named(use: str) -> None:
     [
         ("agent", {"pods", "resourceslices"}),
         ("agent-restricted", set()),
+        ("device-plugin", set()),
         ("npu-annotation", {"nodes"}),
         ("feature-discovery", {"nodes"}),
         ("feature-discovery-nfd", set()),
@@ -85,3 +98,11 @@ def test_restricted_needs_nothing_of_the_node() -> None:
         assert "hostPID" not in pod
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert container(pod)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_device_plugin_alone(tmp_path: Path) -> None:
+    objects = manifest(PLUGIN)
+    kinds = sorted(each["kind"] for each in objects)
+    assert kinds == ["ConfigMap", "DaemonSet", "Namespace", "Service", "ServiceAccount"]
+    settings = plugin_settings(objects, tmp_path / "config.yaml")
+    assert (settings.vendor, settings.default_pe, settings.exporter_port) == ("furiosa", "Fusion", 9401)

@@ -1,4 +1,4 @@
-"""The chart on a real cluster, from its installation to its removal: one agent for the cards of all vendors."""
+"""The chart on a real cluster, from installation to removal: one agent for the cards of all vendors."""
 
 import os
 import signal

@@ -55,7 +55,7 @@ def test_key_tells_where_one_ingredient_ends() -> None:
     assert key_of(["ab", "c"]) != key_of(["a", "bc"])
 
 
-@pytest.mark.parametrize(("version", "taken"), [("1.24.0", True), ("1.30", True), ("1.23.9", False)])
+@pytest.mark.parametrize(("version", "taken"), [("1.25.0", True), ("1.30", True), ("1.24.9", False)])
 def test_own_go_is_taken_if_it_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
 ) -> None:

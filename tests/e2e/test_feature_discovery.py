@@ -30,7 +30,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 WARBOYS = {
     "beta.furiosa.ai/npu.count": "2",
     "beta.furiosa.ai/npu.family": "warboy",
-    "beta.furiosa.ai/npu.product": "warboy",
+    "beta.furiosa.ai/npu.product": "warboyB0",
     "beta.furiosa.ai/driver.version": "1.9.8",
     "beta.furiosa.ai/driver.version.major": "1",
     "beta.furiosa.ai/driver.version.minor": "9",
@@ -223,8 +223,8 @@ def kubeconfig_in_the_node(cluster: Cluster, folder: Path) -> Path:
 
 
 def in_its_own_etc(features: Path) -> list[str]:
-    """A command before a command, which then finds nothing but this folder in /etc, where the worker's path is
-    fixed; the machine has no such folder and does not get one."""
+    """A command before a command, which then finds nothing but this folder in /etc, where the worker looks
+    for it; the machine has no such folder and does not get one."""
     fixed = "/etc/kubernetes/node-feature-discovery/features.d"
     prepare = f'mount -t tmpfs tmpfs /etc && mkdir -p {fixed} && mount --bind "$0" {fixed} && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", prepare, str(features)]
@@ -267,9 +267,17 @@ def test_nfd_labels_the_node_from_the_agents_file(
 def test_nfd_takes_what_discover_wrote_and_forgets_what_is_removed_or_has_expired(
     cluster: Cluster, features_folder: Path, warboys: SimulatedNode
 ) -> None:
+    firmware = warboys.folder / "sys/class/dmi/id"
+    firmware.mkdir(parents=True)
+    (firmware / "sys_vendor").write_text("Supermicro, Inc.\n")
+    (firmware / "product_name").write_text("SYS-420GP TNR (rev. 2)\n")
+    machine = {
+        "beta.furiosa.ai/machine.vendor": "Supermicro-Inc",
+        "beta.furiosa.ai/machine.name": "SYS-420GP-TNR-rev.-2",
+    }
     applied(to_a_file(warboys, features_folder), feature_domains="beta.furiosa.ai")
-    expected = {name: value for name, value in WARBOYS.items() if name.startswith("beta.")}
-    wait_until(lambda: expected.items() <= ours(cluster).items(), "the labels", PATIENCE_SECONDS)
+    devices = {name: value for name, value in WARBOYS.items() if name.startswith("beta.")}
+    until_labels(cluster, devices | machine, "the labels")
     (features_folder / FILE).unlink()
     until_labels(cluster, {}, "without the file the labels go")
 

@@ -29,12 +29,15 @@ from tests.e2e.kubernetes.fault_proxy import (
 from tests.sinks.test_documents import decode_chips
 from tests.waiting import wait_until
 
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.errors import KubeError, Reason
 from accelscope.model import SinkState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.description import read_node
+from accelscope.sinks.annotation import annotate
+from accelscope.sinks.documents import DEVICES, NPU_METRICS, Fitted
 
-NPU_METRICS = "k8s-monitor.io/npu-metrics"
-DEVICES = "accelscope.io/devices"
 RETRY_AFTER_SECONDS = 5  # longer than the sink waits by itself after a first failure
 
 TWO_CHIPS = {
@@ -175,6 +178,23 @@ def test_what_others_wrote_stays(
     known = {name: text for name, text in before["annotations"].items() if name not in ours}
     assert theirs == {**known, "example.com/earlier": "a", "example.com/later": "b"}
     assert after["labels"] == {**before["labels"], "example.com/rack": "7"}
+
+
+def test_annotations_that_are_too_large_are_invalid_and_not_forbidden(
+    writer: Account, cluster: Cluster, tmp_path: Path
+) -> None:
+    """By these the sink tells that it must leave something out."""
+    token_file = tmp_path / "token"
+    put_token(token_file, writer.token())
+    client = Client(Endpoint(cluster.api_url, str(token_file), str(cluster.ca_file)))
+    try:
+        with pytest.raises(KubeError) as caught:
+            annotate(client, cluster.node_name, {NPU_METRICS: Fitted("x" * (257 << 10))})
+    finally:
+        client.close()
+    assert caught.value.status == 422
+    assert caught.value.reason is not Reason.FORBIDDEN
+    assert "Too long" in caught.value.text
 
 
 # A bad API server. One agent meets all of it, and its page is asked for all the time.

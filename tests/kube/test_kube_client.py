@@ -169,6 +169,22 @@ def test_statuses(serve: Serve, token_file: Path, status: int, reason: Reason, s
 
 
 @pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('nodes "a" is forbidden: ValidatingAdmissionPolicy denied request: not yours', Reason.FORBIDDEN),
+        ('Node "a" is invalid: metadata.annotations: Too long', Reason.BAD_ANSWER),
+    ],
+)
+def test_an_admission_policy_forbids_with_the_status_of_what_is_invalid(
+    serve: Serve, message: str, reason: Reason
+) -> None:
+    server = serve(refuse(422, message))
+    error = failure(lambda: get(Client(Endpoint(server.url))))
+    assert (error.reason, error.status) == (reason, 422)
+    assert message in error.text
+
+
+@pytest.mark.parametrize(
     ("body", "text"),
     [
         (b"Unauthorized\n", "401 Unauthorized"),

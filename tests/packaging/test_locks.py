@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOCKS = ["agent.txt", "dev.txt", "fuzz.txt"]
+LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fuzz.txt"]
 
 
 def lock_text(lock: str) -> str:
@@ -81,5 +81,13 @@ def test_agent_lock_has_what_the_agent_needs_and_no_tools(pyproject: dict[str, A
     assert {"pytest", "mypy", "psutil"} & pins("agent.txt").keys() == set()
 
 
-def test_agent_runs_with_the_versions_that_were_tested() -> None:
-    assert pins("agent.txt").items() <= pins("dev.txt").items()
+def test_device_plugin_lock_adds_its_extra_and_nothing_else(pyproject: dict[str, Any]) -> None:
+    extra = pyproject["project"]["optional-dependencies"]["device-plugin"]
+    assert unsatisfied(extra, pins("device-plugin.txt")) == [], "make lock"
+    added = pins("device-plugin.txt").keys() - pins("agent.txt").keys()
+    assert added == {"grpcio", "protobuf", "typing-extensions"}
+
+
+@pytest.mark.parametrize("lock", ["agent.txt", "device-plugin.txt"])
+def test_nodes_run_with_the_versions_that_were_tested(lock: str) -> None:
+    assert pins("agent.txt").items() <= pins(lock).items() <= pins("dev.txt").items()

@@ -290,6 +290,16 @@ def test_where_others_fill_the_node_ours_become_smaller(lab: Lab) -> None:
     assert len(lab.api.annotations[NPU_METRICS]) <= 4096
 
 
+def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) -> None:
+    denied = "nodes node-1 is forbidden: ValidatingAdmissionPolicy denied request: not yours"
+    lab.api.fail(refuse(422, denied))
+    lab.collect(*(chip(n) for n in range(40)))
+    assert lab.errors() == {"forbidden": 1}
+    assert "denied request: not yours" in (lab.sink.state.error or "")
+    lab.collect(*(chip(n) for n in range(40)), after=60)
+    assert "power" in lab.written()["chips"][-1]  # nothing was left out for it
+
+
 def test_every_annotation_has_a_maker() -> None:
     assert annotation_module.ANNOTATIONS.keys() == {NPU_METRICS, DEVICES}
 

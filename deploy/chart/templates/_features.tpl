@@ -1,5 +1,10 @@
 {{/* What is switched on, once for all templates. A define gives text: "true", or nothing. */}}
 
+{{/* Without agents there is nothing for them either: the device plugin may be all that is wanted. */}}
+{{- define "accelscope.runsAgents" -}}
+{{- range .Values.agents }}{{ if .enabled }}true{{ end }}{{ end -}}
+{{- end -}}
+
 {{/* An unquoted off is a boolean in YAML. */}}
 {{- define "accelscope.podSource" -}}
 {{- .Values.attribution.pods | default "off" -}}
@@ -27,7 +32,7 @@
 {{- end -}}
 
 {{- define "accelscope.needsToken" -}}
-{{- if or (include "accelscope.asksApiServer" .) (include "accelscope.asksKubelet" .) -}}true{{- end -}}
+{{- if and (include "accelscope.runsAgents" .) (or (include "accelscope.asksApiServer" .) (include "accelscope.asksKubelet" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/*

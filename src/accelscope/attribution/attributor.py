@@ -14,7 +14,7 @@ from accelscope.attribution.jobs import Jobs, Part
 from accelscope.attribution.ledger import Ledger
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
-from accelscope.attribution.pod_resources import PodResourcesClient
+from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
 from accelscope.attribution.shares import Shares
 from accelscope.attribution.slices import Claims
@@ -79,6 +79,8 @@ class Attributor:
         self._jobs = Jobs(options.job_mapping_folder, clock)
         self._ledger = Ledger()
         self._index = DeviceIndex(())
+        self._grants: tuple[Allocation, ...] = ()
+        self._granted_from: tuple[tuple[HeldPod, ...], PodTable, DeviceIndex] | None = None
 
     def set_ratios(self, devices: Mapping[str, float], models: Mapping[str, float]) -> None:
         self._shares.devices, self._shares.models = devices, models
@@ -112,10 +114,7 @@ class Attributor:
         pods = self._pods.table() if self._pods is not None else NO_PODS
         index = self._index_of(devices)
         held = self._holdings.latest(_KUBELET_WAIT_SECONDS) if self._holdings is not None else ()
-        by_annotation = self._annotated(pods, index)
-        granted = allocations(
-            held, by_annotation, pods, index, lambda device: self._claims.resolve(device, index)
-        )
+        granted = self._granted(held, pods, index)
         jobs = self._jobs.by_part(devices)
         described = self._described(tuple(processes), pods, jobs)
         used = uses(devices, described, granted)
@@ -131,6 +130,25 @@ class Attributor:
             unattributed=tuple(other for use in used.values() for other in use.unattributed()),
             balances=tuple(self._balance(use, jobs) for use in used.values()),
         )
+
+    def _granted(
+        self, held: tuple[HeldPod, ...], pods: PodTable, index: DeviceIndex
+    ) -> tuple[Allocation, ...]:
+        """Made anew only where something changed; claims may be told later what they mean."""
+        known = self._granted_from
+        if (
+            known is None
+            or known[0] != held
+            or known[1] is not pods
+            or known[2] is not index
+            or self._claims.asked
+        ):
+            by_annotation = self._annotated(pods, index)
+            self._grants = allocations(
+                held, by_annotation, pods, index, lambda device: self._claims.resolve(device, index)
+            )
+            self._granted_from = held, pods, index
+        return self._grants
 
     def _annotated(self, pods: PodTable, index: DeviceIndex) -> list[Allocation]:
         found, problems = annotated(pods, index)

@@ -46,6 +46,11 @@ class _Known:
     host: HostProcess | None
     until: float  # looked at again then
     signature: _Signature | None = None
+    folder: str = ""  # its name in /proc
+
+
+def _gone(now: float) -> "_Known":
+    return _Known(None, now + _GONE_SECONDS)
 
 
 _NEW = _Known(None, float("-inf"))
@@ -66,10 +71,22 @@ class ProcessTable:
         self._read_users()
         now = self._monotonic()
         known: dict[int, _Known] = {}
+        earlier, stat = self._known, os.stat
         with _opened(self._proc) as proc:
             for pid in pids:
-                if pid not in known:
-                    known[pid] = self._look_up(proc, pid, self._known.get(pid, _NEW), now)
+                if pid in known:
+                    continue
+                entry = earlier.get(pid, _NEW)
+                if now < entry.until and entry.host is not None:
+                    try:
+                        status = stat(entry.folder, dir_fd=proc)
+                    except OSError:
+                        known[pid] = _gone(now)
+                        continue
+                    if entry.signature == (status.st_ino, status.st_ctime_ns):
+                        known[pid] = entry  # the way of nearly all: the less is done here, the better
+                        continue
+                known[pid] = self._look_up(proc, pid, entry, now)
         if known != self._known:
             hosts = {pid: entry.host for pid, entry in known.items() if entry.host is not None}
             if hosts != self._hosts:
@@ -78,23 +95,23 @@ class ProcessTable:
         return self._hosts
 
     def _look_up(self, proc: int, pid: int, known: _Known, now: float) -> _Known:
+        """Of one that is new, or perhaps another than before."""
         current = now < known.until
         if current and known.host is None:
             return known
+        folder = f"{pid}"
         try:
-            status = os.stat(f"{pid}", dir_fd=proc)
+            status = os.stat(folder, dir_fd=proc)
         except OSError:
-            return _Known(None, now + _GONE_SECONDS)
+            return _gone(now)
         signature = (status.st_ino, status.st_ctime_ns)
-        if current and known.signature == signature:
-            return known
         host = self._read(proc, pid, known.host if current else None)
         if host is None:
-            return _Known(None, now + _GONE_SECONDS)
+            return _gone(now)
         if host is known.host:
-            return _Known(host, known.until, signature)
+            return _Known(host, known.until, signature, folder)
         until = now + _NOT_IN_A_POD_SECONDS if host.place.pod_uid is None else float("inf")
-        return _Known(host, until, signature)
+        return _Known(host, until, signature, folder)
 
     def _read(self, proc: int, pid: int, known: HostProcess | None) -> HostProcess | None:
         """All files through one descriptor of the folder: it stays that of this very process, even if the pid

@@ -43,6 +43,11 @@ class Claims:
             self._slices.start()
         return device_for(device, self._slices.table(), index)
 
+    @property
+    def asked(self) -> bool:
+        """A pod holds or held a claim."""
+        return self._slices is not None
+
     def state(self) -> AttributionSourceState | None:
         return None if self._slices is None else self._slices.state()
 

@@ -13,12 +13,20 @@ _REASONS = {
     413: Reason.TOO_LARGE,
     429: Reason.THROTTLED,
 }
+_UNPROCESSABLE = 422
 
 
 def reason_of(status: int) -> Reason:
     if 500 <= status < 600:
         return Reason.SERVER_ERROR
     return _REASONS.get(status, Reason.BAD_ANSWER)
+
+
+def _reason(status: int, message: str) -> Reason:
+    # A ValidatingAdmissionPolicy forbids with the status of what is invalid, unless it names another reason.
+    if status == _UNPROCESSABLE and " is forbidden: " in message:
+        return Reason.FORBIDDEN
+    return reason_of(status)
 
 
 def refusal(
@@ -29,7 +37,7 @@ def refusal(
     text = f"{url}: {status} {message}" if message else f"{url}: answered {status}"
     if secret:
         text = text.replace(secret, "[token]")
-    return KubeError(reason_of(status), text, retry_after=_retry_after(headers), status=status)
+    return KubeError(_reason(status, message), text, retry_after=_retry_after(headers), status=status)
 
 
 def _message(body: bytes) -> str:

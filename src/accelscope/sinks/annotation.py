@@ -77,7 +77,8 @@ class AnnotationSink(Sink[Documents]):
         try:
             annotate(self._api_server, self._node, forms)
         except KubeError as error:
-            if error.status != _UNPROCESSABLE or self._budget_bytes <= _SMALLEST_BUDGET_BYTES:
+            invalid = error.status == _UNPROCESSABLE and error.reason is not Reason.FORBIDDEN
+            if not invalid or self._budget_bytes <= _SMALLEST_BUDGET_BYTES:
                 raise
             # The server looks at all annotations together, and ours are what can be made smaller.
             self._budget_bytes = max(self._budget_bytes // 2, _SMALLEST_BUDGET_BYTES)

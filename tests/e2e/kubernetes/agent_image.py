@@ -1,4 +1,4 @@
-"""The agent's image, made from deploy/image/Dockerfile as docs/install.md makes it where a build has no network."""
+"""The agent's image, from deploy/image/Dockerfile, as docs/install.md makes it where a build has no network."""
 
 import shutil
 import sys
@@ -17,7 +17,8 @@ TAG = f"{REGISTRY}/accelscope:{accelscope.__version__}"
 
 _COLLECT_SECONDS = 600.0
 # What .dockerignore lets through.
-_SOURCES = ("LICENSE", "README.md", "pyproject.toml", "requirements/agent.txt", "src", "deploy/image")
+_LOCKS = ("requirements/agent.txt", "requirements/device-plugin.txt")
+_SOURCES = ("LICENSE", "README.md", "pyproject.toml", *_LOCKS, "src", "deploy/image")
 _NOT_SOURCES = ("__pycache__", "*.egg-info", "wheels")
 
 
@@ -31,7 +32,7 @@ def agent_image(say: Say = to_stderr) -> images.Image:
 
 
 def _context(say: Say) -> Path:
-    """Kept while the sources are the same: a wheel made anew is another file, and with it the image another."""
+    """Kept while the sources are the same: a wheel made anew is another file, and the image with it."""
     sources = [path for path in _files() if path.is_file()]
     named = (f"{path.relative_to(REPOSITORY)} {path.stat().st_mode:o}" for path in sources)
     key = key_of([*named, *(path.read_bytes() for path in sources)])
@@ -43,8 +44,8 @@ def _context(say: Say) -> Path:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         image = folder / "deploy" / "image"
-        command = [sys.executable, REPOSITORY / "deploy" / "image" / "collect-wheels"]
-        run([*command, "--into", image / "wheels"], seconds=_COLLECT_SECONDS)
+        collector = REPOSITORY / "deploy" / "image" / "collect-wheels"
+        run([sys.executable, collector, "--into", image / "wheels"], seconds=_COLLECT_SECONDS)
 
     what = "the wheels of the agent's image"
     kept = made_once(contexts / key, collect, what, say=say, seconds=_COLLECT_SECONDS)

@@ -37,7 +37,7 @@ _MODULES = {
             "nfd-worker": "sigs.k8s.io/node-feature-discovery/cmd/nfd-worker",
         }
     ),
-    # Debian's finds nothing in Kubernetes. This one finds nothing in the clouds, whose libraries are most of it.
+    # Debian's finds no pods. This one finds nothing else: the clouds' libraries would be most of it.
     "prometheus": _Module(
         {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
         tags=("remove_all_sd", "enable_kubernetes_sd"),

@@ -65,6 +65,17 @@ def labelled(cluster: Cluster, *labels: str) -> Iterator[None]:
         cluster.kubectl("label", node, *(f"{label.partition('=')[0]}-" for label in labels))
 
 
+@contextmanager
+def runtime_class(cluster: Cluster, name: str) -> Iterator[None]:
+    """By which the node's ordinary runtime goes here."""
+    about = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    cluster.apply({**about, "handler": "runc"})
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "runtimeclass", name)
+
+
 class Deployed:
     """The DaemonSet of one agent of the chart, whoever applied it. One node: so it has one pod."""
 

@@ -1,0 +1,68 @@
+{{- define "accelscope.devicePlugin.name" -}}
+{{- include "accelscope.fullname" . }}-device-plugin
+{{- end -}}
+
+{{- define "accelscope.devicePlugin.selectorLabels" -}}
+{{- mergeOverwrite (include "accelscope.selectorLabels" . | fromYaml) (dict "app.kubernetes.io/component" "device-plugin") | toYaml -}}
+{{- end -}}
+
+{{- define "accelscope.devicePlugin.labels" -}}
+{{- mergeOverwrite (include "accelscope.labels" . | fromYaml) (dict "app.kubernetes.io/component" "device-plugin") | toYaml -}}
+{{- end -}}
+
+{{/* An account of its own, without any right: that of the agents may list pods. */}}
+{{- define "accelscope.devicePlugin.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- include "accelscope.devicePlugin.name" . -}}
+{{- else -}}
+{{- include "accelscope.serviceAccountName" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The same path on the node and in the container. */}}
+{{- define "accelscope.devicePlugin.folder" -}}
+{{- .Values.devicePlugin.config.pluginDir | default (printf "%s/device-plugins" .Values.attribution.kubeletFolder) -}}
+{{- end -}}
+
+{{/* How this vendor's driver is reached is what its agent has; what only the agent is for is left out. */}}
+{{- define "accelscope.devicePlugin.privileges" -}}
+{{- $plugin := .Values.devicePlugin -}}
+{{- $agent := deepCopy (index .Values.agents $plugin.vendor) -}}
+{{- if eq $plugin.vendor "amd" }}{{ $agent = mergeOverwrite $agent (dict "openFiles" false "tools" (dict "enabled" false)) }}{{ end -}}
+{{- $_ := set $agent "hostPaths" (concat $agent.hostPaths $plugin.hostPaths) -}}
+{{- $privileges := include "accelscope.privileges" (dict "root" . "name" $plugin.vendor "agent" $agent) | fromYaml -}}
+{{- $env := mergeOverwrite (omit $privileges.env "READERS" "NPU_ANNOTATION") (dict "DEV_ROOT" "/host/dev" "HOST_DEV_ROOT" "/dev") $plugin.env -}}
+{{- merge (dict "root" true "env" $env "resources" $plugin.resources) (omit $privileges "env" "resources") | toYaml -}}
+{{- end -}}
+
+{{/* Settings that a value of the chart stands for, because more depends on them. */}}
+{{- define "accelscope.devicePlugin.ownSettings" -}}
+vendor: devicePlugin.vendor
+exporterPort: devicePlugin.port
+podResourcesSocket: attribution.kubeletFolder
+{{- end -}}
+
+{{- define "accelscope.devicePlugin.config" -}}
+{{- $config := deepCopy .Values.devicePlugin.config -}}
+{{- range $key, $value := include "accelscope.devicePlugin.ownSettings" . | fromYaml -}}
+{{- if hasKey $config $key }}{{ fail (printf "devicePlugin.config.%s: set %s instead" $key $value) }}{{ end -}}
+{{- end -}}
+{{- $_ := set $config "vendor" .Values.devicePlugin.vendor -}}
+{{- $_ := set $config "pluginDir" (include "accelscope.devicePlugin.folder" .) -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/*
+Settings that the plugin takes up without a restart; a test compares them with its declarations. Not `partition`,
+which is a resource of another name.
+*/}}
+{{- define "accelscope.devicePlugin.reloadable" -}}
+logLevel logFormat defaultPe shares disabledDevices cdi interval unhealthyAfter healthyAfter unansweredAfter
+{{- end -}}
+
+{{/* Changes when the DaemonSet must be rolled for the new settings. */}}
+{{- define "accelscope.devicePlugin.restartChecksum" -}}
+{{- $config := include "accelscope.devicePlugin.config" . | fromYaml -}}
+{{- range splitList " " (include "accelscope.devicePlugin.reloadable" .) }}{{ $_ := unset $config . }}{{ end -}}
+{{- toYaml $config | sha256sum | trunc 16 -}}
+{{- end -}}

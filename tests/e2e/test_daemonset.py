@@ -1,0 +1,278 @@
+"""NVIDIA's agent as the chart runs it by default, on a node whose simulated GPUs real pods use: what it may
+do, whom it names, how a real Prometheus finds it, what it costs."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.agent_process import AgentProcess
+from tests.e2e.kubernetes import images
+from tests.e2e.kubernetes.agent_image import agent_image
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.deployment import (
+    CHART,
+    NAMESPACE,
+    PATIENCE_SECONDS,
+    Deployed,
+    Release,
+    labelled,
+    namespace,
+    on_simulated,
+    runtime_class,
+)
+from tests.e2e.kubernetes.errors import CommandFailed
+from tests.e2e.kubernetes.footprint import footprint
+from tests.e2e.kubernetes.offered import offering
+from tests.e2e.kubernetes.prometheus import discovering
+from tests.e2e.prometheus_server import PrometheusApi
+from tests.waiting import wait_until
+
+from accelscope.simulate import SimulatedNode
+from accelscope.simulate.description import read_node
+
+RESOURCE = "nvidia.com/gpu"
+WORKLOADS = "workloads"
+GPUS = {"node": "gpus", "nvidia": {"devices": [{"model": "a100-40gb", "count": 2}]}}
+
+
+def workload(name: str, *containers: str, gpus: int = 0, **labels: str) -> dict[str, Any]:
+    """A pod that does nothing; the first of its containers holds the GPUs."""
+    command = ["python3", "-c", "import signal; signal.pause()"]
+    image = {"image": images.base_image().tag, "imagePullPolicy": "Never", "command": command}
+    specified: list[dict[str, Any]] = [{"name": each, **image} for each in containers]
+    if gpus:
+        specified[0]["resources"] = {"limits": {RESOURCE: str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": WORKLOADS, "labels": labels},
+        "spec": {"containers": specified, "terminationGracePeriodSeconds": 0},
+    }
+
+
+def node_pid(cluster: Cluster, pod: str, container: str) -> int:
+    """The number that the node has for a container's process: the machine counts otherwise."""
+    [pid] = cluster.processes_of(pod, container, WORKLOADS)
+    [line] = [
+        text for text in Path(f"/proc/{pid}/status").read_text().splitlines() if text.startswith("NSpid:")
+    ]
+    return int(line.split()[2])
+
+
+@pytest.fixture(scope="module")
+def used_gpus(cluster: Cluster, folder: Path) -> Iterator[SimulatedNode]:
+    """`train` holds one GPU and computes on it; `idle` holds the other, on which `guest` computes."""
+    cluster.import_image(images.base_image())
+    node = SimulatedNode(read_node(yaml.safe_dump(GPUS)), folder / "gpus")
+    node.build()
+    with AgentProcess(node.agent_settings(), folder / "first") as first:
+        uuids = [device.uuid or "" for device in first.snapshot().devices]
+    with ExitStack() as stack:
+        stack.enter_context(offering(cluster.device_plugins_folder, folder, RESOURCE, uuids))
+        wait_until(
+            lambda: cluster.get(f"node/{cluster.node_name}")["status"]["allocatable"].get(RESOURCE) == "2",
+            "the kubelet offers two GPUs",
+            PATIENCE_SECONDS,
+        )
+        stack.enter_context(namespace(cluster, WORKLOADS, "baseline"))
+        pods = [
+            workload("train", "main", "sidecar", gpus=1, team="research"),
+            workload("idle", "main", gpus=1),
+            workload("guest", "peek"),
+        ]
+        cluster.apply(*pods)
+        for each in pods:
+            name = each["metadata"]["name"]
+            cluster.wait_for(f"pod/{name}", "condition=Ready", namespace=WORKLOADS, seconds=PATIENCE_SECONDS)
+        held = {name: uuids.index(held_by(cluster, name)) for name in ("train", "idle")}
+        processes = [
+            {"name": "train", "device": held["train"], "pid": node_pid(cluster, "train", "main")},
+            {"name": "peek", "device": held["idle"], "pid": node_pid(cluster, "guest", "peek")},
+        ]
+        node = SimulatedNode(read_node(yaml.safe_dump({**GPUS, "processes": processes})), folder / "used")
+        node.build(at=1000.0)
+        yield node
+
+
+def held_by(cluster: Cluster, pod: str) -> str:
+    command = ("python3", "-c", "import os; print(os.environ['OFFERED'])")
+    return cluster.exec(pod, *command, namespace=WORKLOADS, container="main").strip()
+
+
+@pytest.fixture(scope="module")
+def agent(cluster: Cluster, used_gpus: SimulatedNode, folder: Path) -> Iterator[Deployed]:
+    cluster.import_image(agent_image())
+    with ExitStack() as stack:
+        stack.enter_context(namespace(cluster))
+        stack.enter_context(labelled(cluster, "agents.accelscope.io/nvidia=true"))
+        stack.enter_context(runtime_class(cluster, "nvidia"))
+        release = Release(cluster, folder)
+        stack.callback(release.remove)
+        release.put(
+            {
+                "agents": {"nvidia": on_simulated(used_gpus)},
+                "attribution": {"podLabels": ["team"]},
+                "config": {"collectionInterval": "1s"},
+            }
+        )
+        deployed = release.agent("nvidia")
+        deployed.until_rolled_out()
+        deployed.until(
+            lambda s: len(s.allocations) == 2 and all(state.up for state in s.attribution), "all sources tell"
+        )
+        yield deployed
+
+
+@pytest.fixture(scope="module")
+def prometheus(cluster: Cluster, agent: Deployed, folder: Path) -> Iterator[PrometheusApi]:
+    example = yaml.safe_load((CHART / "examples" / "scrape-config.yaml").read_text())
+    assert "static_configs" not in str(example)
+    config = {"global": {"scrape_interval": "1s"}, **example}
+    with discovering(cluster, folder / "prometheus", config, NAMESPACE) as running:
+        wait_until(
+            lambda: running.holds('up{job="accelscope"}', 1), "it has found the agent", PATIENCE_SECONDS
+        )
+        yield running
+
+
+# --- what it may do -------------------------------------------------------------------------------------
+
+
+def test_it_runs_with_no_capability_and_no_way_to_more(agent: Deployed) -> None:
+    lines = agent.exec("cat", "/proc/self/status").splitlines()
+    status = {name: text.split() for name, _, text in (line.partition(":") for line in lines)}
+    assert {int(status[name][0], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == (["1"], ["2"])
+    assert set(status["Uid"]) == {"0"}, "the kubelet's socket is root's"
+
+
+def test_it_can_write_nowhere(agent: Deployed) -> None:
+    for path in (
+        "/",
+        "/tmp",
+        "/opt/accelscope",
+        "/var/lib/kubelet/pod-resources",
+        "/etc/accelscope/settings",
+    ):
+        with pytest.raises(CommandFailed, match="Read-only file system"):
+            agent.exec("touch", f"{path}/file")
+
+
+def test_its_token_ends_within_the_hour_or_so_and_names_its_node(agent: Deployed) -> None:
+    token = agent.exec("cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
+    review = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": token.strip()},
+    }
+    reply = agent.cluster.api.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    user = reply.json()["status"]["user"]
+    assert user["username"] == f"system:serviceaccount:{NAMESPACE}:accelscope"
+    assert user["extra"]["authentication.kubernetes.io/node-name"] == [agent.cluster.node_name]
+    [sources] = [
+        volume["projected"]["sources"]
+        for volume in agent.pod()["spec"]["volumes"]
+        if volume["name"] == "api-token"
+    ]
+    assert sources[0]["serviceAccountToken"]["expirationSeconds"] <= 3600
+
+
+# --- whom it names --------------------------------------------------------------------------------------
+
+
+def test_processes_are_put_down_to_containers(agent: Deployed) -> None:
+    snapshot = agent.snapshot()
+    named = {(p.owner.namespace, p.owner.pod, p.owner.container) for p in snapshot.processes if p.owner}
+    assert named == {(WORKLOADS, "train", "main"), (WORKLOADS, "guest", "peek")}
+
+
+def test_the_kubelet_tells_who_holds_what(agent: Deployed) -> None:
+    snapshot = agent.snapshot()
+    held = {(a.namespace, a.pod, a.container) for a in snapshot.allocations}
+    assert held == {(WORKLOADS, "train", "main"), (WORKLOADS, "idle", "main")}
+    usages = {(u.pod, u.container): (u.allocated, u.processes) for u in snapshot.pod_usages}
+    assert usages == {("train", "main"): (1, 1), ("idle", "main"): (1, 0), ("guest", "peek"): (0, 1)}
+    assert {pod.labels for pod in snapshot.pods} == {(("team", "research"),), ()}
+
+
+def test_sources_are_up(agent: Deployed) -> None:
+    states = {state.source: (state.up, state.error) for state in agent.snapshot().attribution}
+    assert states == dict.fromkeys(("processes", "pods", "pod-resources", "resource-slices"), (True, None))
+
+
+def test_doctor_has_no_complaint_about_kubernetes(agent: Deployed) -> None:
+    """The exit code is not asked for: a simulated driver has no kernel module, which doctor remarks upon."""
+    said = agent.exec("sh", "-c", "accelscope doctor --json || true")
+    checks = yaml.safe_load(said)["checks"]
+    about = [check for check in checks if check["area"] in ("attribution", "kubernetes", "processes", "pods")]
+    assert [check for check in about if check["severity"] in ("warning", "error")] == []
+
+
+# --- how Prometheus finds it ----------------------------------------------------------------------------
+
+
+def test_prometheus_finds_it_through_the_api_server(agent: Deployed, prometheus: PrometheusApi) -> None:
+    target = prometheus.targets()["accelscope"]
+    pod = agent.pod()
+    assert target["health"] == "up"
+    assert target["discoveredLabels"]["__meta_kubernetes_pod_name"] == pod["metadata"]["name"]
+    assert target["labels"]["instance"] == f"{pod['status']['podIP']}:9400"
+    assert target["labels"]["node"] == agent.cluster.node_name
+
+
+def test_pod_is_the_workload_and_not_the_agent(prometheus: PrometheusApi) -> None:
+    everything = prometheus.series('{__name__=~"accelerator_pod_processes"}', 3)
+    assert {
+        (each.labels["namespace"], each.labels["pod"], each.labels["container"]) for each in everything
+    } == {
+        (WORKLOADS, "train", "main"),
+        (WORKLOADS, "idle", "main"),
+        (WORKLOADS, "guest", "peek"),
+    }
+    named = prometheus.query('count by (namespace) ({job="accelscope", namespace!=""})')
+    assert {each.labels["namespace"] for each in named} == {WORKLOADS}
+    assert prometheus.query('{exported_pod!=""}') == []
+
+
+def test_what_nobody_holds_is_nobodys(prometheus: PrometheusApi) -> None:
+    for device in prometheus.series("accelerator_up", 2):
+        assert not {"pod", "namespace", "container"} & device.labels.keys()
+
+
+# --- what it costs --------------------------------------------------------------------------------------
+
+
+def test_it_stays_small_as_the_kubelet_sees_it(agent: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    cost = footprint(agent.cluster, NAMESPACE, agent.pod()["metadata"]["name"])
+    page = agent.page()
+    told = [
+        line
+        for line in page
+        if line.startswith(("accelscope_collection_overruns_total", "accelscope_resident"))
+    ]
+    with capsys.disabled():
+        print(
+            f"\ne2e: the agent's pod at an interval of 1 s and a limit of 100m: working set "
+            f"{cost.working_set_bytes / 2**20:.1f} MiB, anonymous {cost.resident_bytes / 2**20:.1f} MiB, "
+            f"{cost.cores * 1000:.1f} m of CPU; {'; '.join(told)}"
+        )
+    assert cost.working_set_bytes < 64 << 20
+    assert cost.cores < 0.1
+    assert agent.restarts() == 0
+
+
+# --- when it moves --------------------------------------------------------------------------------------
+
+
+def test_prometheus_follows_it_to_another_pod(agent: Deployed, prometheus: PrometheusApi) -> None:
+    """Last, since it ends the pod."""
+    agent.restart_pod()
+    instance = f"{agent.pod()['status']['podIP']}:9400"
+    wait_until(
+        lambda: prometheus.holds(f'up{{job="accelscope", instance="{instance}"}}', 1),
+        "the new pod is scraped",
+        PATIENCE_SECONDS,
+    )

@@ -1,0 +1,200 @@
+"""The chart's ValidatingAdmissionPolicy in a real API server: of the right to patch nodes it leaves an agent
+the Node that its token names, and the keys that are switched on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.conftest import CHART
+from tests.e2e.agent_process import AgentProcess
+from tests.e2e.kubernetes.accounts import Account, start_pod
+from tests.e2e.kubernetes.api import Reply
+from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
+from tests.waiting import wait_until
+
+from accelscope.simulate import SimulatedNode
+from accelscope.simulate.description import read_node
+from accelscope.sinks.documents import DEVICES, NPU_METRICS
+
+OTHER_NODE = "another"
+RELEASE = "own-node"
+VALUES = {
+    "image": {"registry": "registry.test"},
+    "attribution": {"hostPID": False, "pods": "off", "podResources": False},
+    "nodeObject": {
+        "npuAnnotation": True,
+        "featureLabels": "node",
+        "featureDomains": ["accelscope.io", "beta.furiosa.ai"],
+    },
+}
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+POLICY = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+MIXED = {
+    "node": "mixed",
+    "ascend": {"devices": [{"model": "910b3", "count": 2}]},
+    "furiosa": {"furiosactl": "0.10", "devices": [{"model": "warboy"}]},
+}
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+def annotation(name: str, value: str | None = "x") -> dict[str, Any]:
+    return {"metadata": {"annotations": {name: value}}}
+
+
+def label(name: str, value: str | None = "x") -> dict[str, Any]:
+    return {"metadata": {"labels": {name: value}}}
+
+
+@pytest.fixture(scope="module")
+def agents(cluster: Cluster, folder: Path) -> Iterator[Account]:
+    """The chart's own account, with its rights and its policy, and a second Node beside the real one."""
+    values = folder / "values.yaml"
+    values.write_text(yaml.safe_dump(VALUES))
+    rendered = cluster.helm("template", RELEASE, str(CHART), "--validate", f"--values={values}")
+    objects = [each for each in yaml.safe_load_all(rendered) if each is not None]
+    kept = [each for each in objects if each["kind"] in (*RIGHTS, *POLICY)]
+    assert {each["kind"] for each in kept} == {*RIGHTS, *POLICY}
+    [name] = [each["metadata"]["name"] for each in kept if each["kind"] == "ServiceAccount"]
+    cluster.apply(*kept, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": OTHER_NODE}})
+    made = Account(cluster, name)
+    try:
+        start_pod(made)
+        wait_until(
+            lambda: write(made, OTHER_NODE, annotation(NPU_METRICS)).status != 200,
+            "the policy is in force",
+            PATIENCE_SECONDS,
+        )
+        yield made
+    finally:
+        made.remove()
+        texts = "\n---\n".join(yaml.safe_dump(each) for each in kept)
+        cluster.kubectl("delete", "--filename=-", "--ignore-not-found", input=texts)
+        cluster.kubectl("delete", f"node/{OTHER_NODE}")
+        cluster.kubectl("annotate", f"node/{cluster.node_name}", f"{NPU_METRICS}-", "example.com/theirs-")
+
+
+def write(by: Account, node: str, change: dict[str, Any], *, token: str | None = None) -> Reply:
+    path = f"/api/v1/nodes/{node}"
+    return by.cluster.api.request("PATCH", path, change, token=token or by.token(), content_type=MERGE_PATCH)
+
+
+def test_the_agent_writes_all_that_it_has_to(cluster: Cluster, agents: Account, tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(yaml.safe_dump(MIXED)), tmp_path / "node")
+    node.build(at=100.0)
+    file = tmp_path / "agent.yaml"
+    file.write_text("npuAnnotation: true\n")
+    settings = {
+        **node.agent_settings(),
+        **agents.settings(tmp_path / "token"),
+        "config_file": str(file),
+        "feature_labels": "node",
+        "feature_domains": "accelscope.io,beta.furiosa.ai",
+    }
+    expected = {"accelscope.io/ascend.count": "2", "beta.furiosa.ai/npu.count": "1"}
+    with AgentProcess(settings, tmp_path / "agent") as agent:
+
+        def stands_there() -> bool:
+            metadata = cluster.get(f"node/{cluster.node_name}")["metadata"]
+            return NPU_METRICS in metadata["annotations"] and expected.items() <= metadata["labels"].items()
+
+        wait_until(stands_there, "annotation and labels are there", PATIENCE_SECONDS)
+        wait_until(lambda: all(sink.up for sink in agent.snapshot().sinks), "the page says so too")
+        assert {(sink.sink, sink.errors) for sink in agent.snapshot().sinks} == {
+            ("annotation", ()),
+            ("labels", ()),
+        }
+    # And takes them away again.
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.node_name, "labels": {}}}
+    path = f"/api/v1/nodes/{cluster.node_name}?fieldManager=accelscope&force=true"
+    reply = cluster.api.request("PATCH", path, bare, token=agents.token(), content_type=APPLY_PATCH)
+    assert reply.status == 200, reply
+    assert not expected.keys() & cluster.get(f"node/{cluster.node_name}")["metadata"]["labels"].keys()
+    assert write(agents, cluster.node_name, annotation(NPU_METRICS, None)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (annotation("example.com/other"), "its own annotations only"),
+        (annotation(DEVICES), "its own annotations only"),  # a feature that is off
+        (annotation("node.alpha.kubernetes.io/ttl", None), "its own annotations only"),
+        (annotation("example.com/theirs", "changed"), "its own annotations only"),
+        (label("example.com/other"), "its own labels only"),
+        (label("furiosa.ai/npu.count"), "its own labels only"),  # a domain that is off
+        (label("node-role.kubernetes.io/control-plane"), "its own labels only"),
+        (label("kubernetes.io/hostname", "elsewhere"), "its own labels only"),
+        (label("kubernetes.io/hostname", None), "its own labels only"),
+        ({"spec": {"unschedulable": True}}, "annotations and labels only"),
+        (
+            {"spec": {"taints": [{"key": "example.com/t", "effect": "NoExecute"}]}},
+            "annotations and labels only",
+        ),
+        ({"metadata": {"finalizers": ["example.com/held"]}}, "annotations and labels only"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_another_change_of_its_own_node_is_refused(
+    cluster: Cluster, agents: Account, change: dict[str, Any], said: str
+) -> None:
+    cluster.kubectl("annotate", f"node/{cluster.node_name}", "example.com/theirs=kept", "--overwrite")
+    before = cluster.get(f"node/{cluster.node_name}")
+    reply = write(agents, cluster.node_name, change)
+    assert reply.status in (403, 422), reply
+    assert said in reply.json()["message"]
+    after = cluster.get(f"node/{cluster.node_name}")
+    for part in ("labels", "annotations", "finalizers"):
+        assert after["metadata"].get(part) == before["metadata"].get(part)
+    assert after["spec"] == before["spec"]
+
+
+def test_another_node_is_refused(cluster: Cluster, agents: Account) -> None:
+    reply = write(agents, OTHER_NODE, annotation(NPU_METRICS))
+    assert reply.status in (403, 422)
+    assert (
+        f"only the Node that its token names ({cluster.node_name}), not {OTHER_NODE}"
+        in reply.json()["message"]
+    )
+    assert write(agents, OTHER_NODE, label("accelscope.io/ascend.count")).status in (403, 422)
+
+
+def test_a_token_that_names_no_node_writes_nothing(cluster: Cluster, agents: Account) -> None:
+    loose = cluster.token_for(agents.name)
+    reply = write(agents, cluster.node_name, annotation(NPU_METRICS), token=loose)
+    assert reply.status in (403, 422)
+    assert "only the Node that its token names (none)" in reply.json()["message"]
+
+
+def test_an_agent_with_another_nodes_name_says_what_is_wrong(
+    cluster: Cluster, agents: Account, tmp_path: Path
+) -> None:
+    node = SimulatedNode(read_node(yaml.safe_dump(MIXED)), tmp_path / "node")
+    node.build(at=100.0)
+    file = tmp_path / "agent.yaml"
+    file.write_text("npuAnnotation: true\n")
+    settings = {
+        **node.agent_settings(),
+        **agents.settings(tmp_path / "token"),
+        "node_name": OTHER_NODE,
+        "config_file": str(file),
+        "feature_labels": "node",
+    }
+    with AgentProcess(settings, tmp_path / "agent") as agent:
+        wait_until(
+            lambda: all(sink.errors for sink in agent.snapshot().sinks), "both are refused", PATIENCE_SECONDS
+        )
+        sinks = agent.snapshot().sinks
+        assert agent.get("/readyz").status == 200
+    assert {(sink.sink, sink.up, sink.reason) for sink in sinks} == {
+        ("annotation", False, "forbidden"),
+        ("labels", False, "forbidden"),
+    }
+    assert all("only the Node that its token names" in (sink.error or "") for sink in sinks)
+
+
+def test_others_write_as_before(cluster: Cluster, agents: Account) -> None:
+    cluster.kubectl("annotate", f"node/{OTHER_NODE}", "example.com/free=1")
+    cluster.kubectl("label", f"node/{cluster.node_name}", "example.com/free=1")
+    cluster.kubectl("label", f"node/{cluster.node_name}", "example.com/free-")
