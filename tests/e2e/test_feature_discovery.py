@@ -19,8 +19,8 @@ from tests.e2e.kubernetes.programs import API_ADDRESS
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
+from accelscope.sinks.domains import DOMAINS
 from accelscope.sinks.feature_file import FILE, write_file
-from accelscope.sinks.features import DOMAINS
 
 NFD = "sigs.k8s.io/node-feature-discovery"
 NFD_NAMESPACE = "node-feature-discovery"
@@ -96,6 +96,10 @@ def owners(cluster: Cluster, label: str) -> set[tuple[str, str]]:
     }
 
 
+def vanish(node: SimulatedNode, *devices: int) -> None:
+    node.set_faults([node.checked_fault({"kind": "vanished", "device": device}) for device in devices])
+
+
 def applied(settings: dict[str, str], **more: str) -> None:
     done = discover({**settings, **more}, "--apply")
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,17 +119,13 @@ def test_labels_follow_the_devices_and_leave_others_alone(
             wait_until(lambda: WARBOYS.items() <= labels(cluster).items(), "the labels", PATIENCE_SECONDS)
             assert owners(cluster, "furiosa.ai/npu.count") == {("accelscope", "Apply")}
 
-            warboys.set_faults([warboys.checked_fault({"kind": "vanished", "device": 1})])
+            vanish(warboys, 1)
             wait_until(
                 lambda: labels(cluster).get("furiosa.ai/npu.count") == "1", "one is gone", PATIENCE_SECONDS
             )
-            warboys.set_faults(
-                [warboys.checked_fault({"kind": "vanished", "device": device}) for device in (0, 1)]
-            )
-            wait_until(
-                lambda: ours(cluster) == {"accelscope.io/note": "mine"}, "all are gone", PATIENCE_SECONDS
-            )
             assert agent.snapshot().sinks[0].up
+        vanish(warboys, 0, 1)
+        applied(to_the_node)
         assert labels(cluster) == {**before, "example.com/rack": "7", "accelscope.io/note": "mine"}
     finally:
         cluster.kubectl("label", node, "example.com/rack-", "accelscope.io/note-")
@@ -212,6 +212,7 @@ def features_folder(cluster: Cluster, folder: Path) -> Iterator[Path]:
     finally:
         worker.stop()
         master.stop()
+        cluster.node.run(binaries.program("nfd-master"), kubeconfig, "-prune")
         cluster.kubectl("delete", "--filename=-", "--wait=true", input=crds.read_text())
         cluster.kubectl("delete", "namespace", NFD_NAMESPACE, "--wait=false")
 
@@ -256,9 +257,7 @@ def test_nfd_labels_the_node_from_the_agents_file(
     with AgentProcess(settings, tmp_path / "agent") as agent:
         until_labels(cluster, expected, "NFD has labelled the node")
         assert "# +expiry-time=" in (features_folder / FILE).read_text()
-        warboys.set_faults(
-            [warboys.checked_fault({"kind": "vanished", "device": device}) for device in (0, 1)]
-        )
+        vanish(warboys, 0, 1)
         until_labels(cluster, {}, "the devices are gone, and so are the labels")
         assert agent.snapshot().sinks[0].up
     assert not (features_folder / FILE).exists()

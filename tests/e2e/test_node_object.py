@@ -413,5 +413,5 @@ def granted_late(cluster: Cluster, chips: SimulatedNode, folder: Path) -> Iterat
 
 
 def test_a_right_that_is_granted_later_is_used_later(cluster: Cluster, granted_late: AgentProcess) -> None:
-    assert errors_of(until_written(granted_late)).keys() == {"forbidden"}
+    assert errors_of(until_written(granted_late))["forbidden"] >= 1
     assert NPU_METRICS in metadata(cluster, "late")["annotations"]

@@ -52,8 +52,8 @@ def agent(reviewer: Account, frozen_node: SimulatedNode, folder: Path) -> Iterat
 
 
 def status(agent: AgentProcess, path: str, token: str | None) -> int:
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return agent.get(path, **headers).status
+    answer = agent.get(path) if token is None else agent.get(path, authorization=f"Bearer {token}")
+    return answer.status
 
 
 def until_status(agent: AgentProcess, path: str, token: str, wanted: int) -> None:

@@ -1,4 +1,4 @@
-"""The agent's image, from deploy/image/Dockerfile, as docs/install.md makes it where a build has no network."""
+"""The agent's image, from deploy/image/Dockerfile, built without a network as docs/install.md tells."""
 
 import shutil
 import sys

@@ -77,11 +77,13 @@ def runtime_class(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 class Deployed:
-    """The DaemonSet of one agent of the chart, whoever applied it. One node: so it has one pod."""
+    """The DaemonSet of one agent of the chart, or of its device plugin, whoever applied it. One node: so it
+    has one pod."""
 
-    def __init__(self, cluster: Cluster, agent: str, namespace: str = NAMESPACE) -> None:
+    def __init__(self, cluster: Cluster, agent: str, namespace: str = NAMESPACE, port: int = PORT) -> None:
         self.cluster = cluster
         self.namespace = namespace
+        self._port = port
         self.daemonset = f"{RELEASE}-{agent}"
 
     def until_rolled_out(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class Deployed:
     def ask(self, path: str) -> Answer:
         """Of its page, straight from the pod. Raises OSError or http.client.HTTPException."""
         name = self.pod()["metadata"]["name"]
-        with self.cluster.forward(f"pod/{name}", PORT, self.namespace) as forward:
+        with self.cluster.forward(f"pod/{name}", self._port, self.namespace) as forward:
             connection = http.client.HTTPConnection("127.0.0.1", forward.port, timeout=_PAGE_SECONDS)
             try:
                 connection.request("GET", path)

@@ -217,7 +217,9 @@ def kubelet(folder: Path, secrets: Secrets) -> list[str]:
         # It must find the kernel as it wants it (node.py sees to that); it is not to write there.
         "protectKernelDefaults": True,
         "makeIPTablesUtilChains": False,
-        "nodeStatusUpdateFrequency": "2s",  # tests wait for it
+        # Tests wait for these: what is known of the node, and changed ConfigMaps in pods.
+        "nodeStatusUpdateFrequency": "2s",
+        "syncFrequency": "10s",
     }
     config.write_text(yaml.safe_dump(document))
     return [

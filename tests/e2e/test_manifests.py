@@ -1,0 +1,174 @@
+"""The plain manifests on a real cluster: the API server takes them all, and what they describe runs."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY, agent_image
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.deployment import (
+    CHART,
+    NAMESPACE,
+    PATIENCE_SECONDS,
+    RELEASE,
+    Deployed,
+    labelled,
+    namespace,
+    objects_of_ours,
+    on_simulated,
+    runtime_class,
+)
+from tests.e2e.kubernetes.operator_kinds import monitor_kinds
+from tests.waiting import wait_until
+
+from accelscope.simulate import SimulatedNode, load_node
+
+MANIFESTS = REPOSITORY / "deploy" / "manifests"
+RESTRICTED = "accelscope-restricted"
+
+
+def text_of(manifest: str) -> str:
+    """As docs/install.md says to prepare it."""
+    return (MANIFESTS / f"{manifest}.yaml").read_text().replace("REGISTRY/", f"{REGISTRY}/")
+
+
+@pytest.fixture(scope="module")
+def ready(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster with image, namespaces, runtime class and labels; everything that manifests speak of."""
+    cluster.import_image(agent_image())
+    with ExitStack() as stack:
+        stack.enter_context(namespace(cluster))
+        stack.enter_context(namespace(cluster, RESTRICTED, "restricted"))
+        stack.enter_context(runtime_class(cluster, "nvidia"))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def monitors(cluster: Cluster) -> Iterator[None]:
+    with monitor_kinds(cluster):
+        yield
+
+
+@pytest.mark.parametrize("manifest", sorted(path.stem for path in MANIFESTS.glob("*.yaml")))
+def test_api_server_takes_it(ready: Cluster, manifest: str) -> None:
+    said = ready.kubectl("apply", "--dry-run=server", "--filename=-", input=text_of(manifest))
+    assert "daemonset.apps/accelscope-" in said
+    assert "Warning" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--set=scrape.by=serviceMonitor"], "servicemonitor.monitoring.coreos.com/accelscope"),
+        (["--set=scrape.by=podMonitor"], "podmonitor.monitoring.coreos.com/accelscope"),
+        (
+            [
+                "--set=scrape.by=serviceMonitor,scrape.interval=15s,http.tls.secretName=tls,config.dialect=dcgm"
+            ],
+            "servicemonitor.monitoring.coreos.com/accelscope",
+        ),
+        (["--set=networkPolicy.enabled=true"], "networkpolicy.networking.k8s.io/accelscope"),
+    ],
+)
+def test_api_server_takes_what_the_chart_can_add(
+    ready: Cluster, monitors: None, options: list[str], expected: str
+) -> None:
+    rendered = ready.helm(
+        "template",
+        RELEASE,
+        str(CHART),
+        f"--namespace={NAMESPACE}",
+        f"--set=image.registry={REGISTRY}",
+        *options,
+    )
+    said = ready.kubectl("apply", "--dry-run=server", "--filename=-", input=rendered)
+    assert f"{expected} created (server dry run)" in said
+
+
+def simulated(manifest: str, node: SimulatedNode) -> list[dict[str, Any]]:
+    """Its objects, with the simulated driver's folder and settings in every DaemonSet."""
+    entry = on_simulated(node)
+    objects = [each for each in yaml.safe_load_all(text_of(manifest)) if each is not None]
+    for each in objects:
+        if each["kind"] == "DaemonSet":
+            spec = each["spec"]["template"]["spec"]
+            [container] = spec["containers"]
+            container["env"] += [{"name": name, "value": value} for name, value in entry["env"].items()]
+            mount = {"name": "simulated", "mountPath": str(node.folder), "readOnly": True}
+            container["volumeMounts"].append(mount)
+            spec["volumes"].append({"name": "simulated", "hostPath": {"path": str(node.folder)}})
+    return objects
+
+
+def test_agents_of_two_vendors_run_until_they_are_deleted(ready: Cluster, tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("mixed"), tmp_path / "mixed")
+    node.build(at=1000.0)
+    before = objects_of_ours(ready)
+    objects = simulated("agent", node)
+    file = tmp_path / "agent.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    with labelled(ready, "agents.accelscope.io/nvidia=true", "agents.accelscope.io/furiosa=true"):
+        ready.kubectl("apply", f"--filename={file}")
+        for vendor in ("nvidia", "furiosa"):
+            agent = Deployed(ready, vendor)
+            agent.until_rolled_out()
+            snapshot = agent.until(lambda s: len(s.devices) == 2, f"{vendor}'s two devices are read")
+            assert {device.vendor.value for device in snapshot.devices} == {vendor}
+        unwanted = ready.get(f"daemonset/{RELEASE}-amd", NAMESPACE)
+        assert unwanted["status"]["desiredNumberScheduled"] == 0, "no label says that there is an AMD GPU"
+        ready.kubectl("delete", f"--filename={file}", "--wait=true")
+        wait_until(lambda: objects_of_ours(ready) == before, "nothing is left", PATIENCE_SECONDS)
+
+
+def test_restricted_agent_runs_where_nothing_is_allowed(ready: Cluster, tmp_path: Path) -> None:
+    """The driver is not simulated: a folder of the node is what level `restricted` forbids."""
+    with labelled(ready, "agents.accelscope.io/furiosa=true"):
+        ready.kubectl("apply", "--filename=-", input=text_of("agent-restricted"))
+        agent = Deployed(ready, "furiosa", RESTRICTED)
+        agent.until_rolled_out()
+        status = agent.exec("cat", "/proc/self/status").splitlines()
+        assert any(line.split() == ["Uid:", *["65532"] * 4] for line in status)
+        snapshot = agent.snapshot()
+        assert (snapshot.devices, [reader.found for reader in snapshot.readers]) == ((), [False])
+        ready.kubectl("delete", "--filename=-", "--wait=true", input=text_of("agent-restricted"))
+
+
+@contextmanager
+def installed(cluster: Cluster, node: SimulatedNode) -> Iterator[None]:
+    """An Ascend driver at the places that its installer uses, in the node alone. The tool looks for
+    its answers beside itself, where only the driver's own folder is in the pod."""
+    script = f"""
+        mount -t tmpfs tmpfs /usr/local
+        mkdir -p /usr/local/Ascend /usr/local/dcmi /usr/local/sbin
+        cp -r {node.folder}/opt/Ascend/driver /usr/local/Ascend/driver
+        cp -r {node.folder}/bin {node.folder}/state /usr/local/Ascend/driver/
+        printf '#!/bin/sh\\nexec /usr/local/Ascend/driver/bin/npu-smi "$@"\\n' >/usr/local/sbin/npu-smi
+        chmod 755 /usr/local/sbin/npu-smi
+    """
+    cluster.node.run("sh", "-ec", script)
+    try:
+        yield
+    finally:
+        cluster.node.run("umount", "--lazy", "/usr/local")
+
+
+def test_npu_annotation_comes_from_the_drivers_usual_places(ready: Cluster, tmp_path: Path) -> None:
+    """The manifest as it is: the simulated driver lies where the vendor's installer would put it."""
+    node = SimulatedNode(load_node("ascend-910b-x8"), tmp_path / "npus")
+    node.build(at=300.0)
+    with installed(ready, node), labelled(ready, "agents.accelscope.io/ascend=true"):
+        ready.kubectl("apply", "--filename=-", input=text_of("npu-annotation"))
+        agent = Deployed(ready, "ascend")
+        agent.until_rolled_out()
+        key = "k8s-monitor.io/npu-metrics"
+        about = f"node/{ready.node_name}"
+        wait_until(
+            lambda: '"npu":7' in ready.get(about)["metadata"]["annotations"].get(key, ""),
+            "eight chips stand on the Node",
+            PATIENCE_SECONDS,
+        )
+        ready.kubectl("delete", "--filename=-", "--wait=true", input=text_of("npu-annotation"))
+        ready.kubectl("annotate", about, f"{key}-")
