@@ -111,6 +111,20 @@ def test_single_cores(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: S
         assert all(mount.container_path.startswith("/npu/sys/") for mount in answer.mounts)
 
 
+def test_devices_are_named_in_their_own_order_whatever_the_kubelets_is(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    """A kubelet sends ids as they come out of a set."""
+    node = make_node(WARBOYS)
+    start_plugin(node, default_pe="single")
+    kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
+    ids = [f"{uuid}_cores_{core}" for uuid in uuids(node) for core in (0, 1)]
+    with kubelet.client(NPU) as client:
+        for order in ([3, 0, 2, 1], [0, 1, 2, 3], [2, 3, 1, 0]):
+            [answer] = client.allocate([ids[each] for each in order])
+            assert answer.envs["NPU_DEVNAME"] == "npu0pe0,npu0pe1,npu1pe0,npu1pe1"
+
+
 @pytest.mark.parametrize(
     ("partition", "resource", "spans", "files"),
     [

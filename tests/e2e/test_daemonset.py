@@ -200,7 +200,7 @@ def test_the_kubelet_tells_who_holds_what(agent: Deployed) -> None:
 
 def test_sources_are_up(agent: Deployed) -> None:
     states = {state.source: (state.up, state.error) for state in agent.snapshot().attribution}
-    assert states == dict.fromkeys(("processes", "pods", "pod-resources", "resource-slices"), (True, None))
+    assert states == dict.fromkeys(("processes", "pods", "pod-resources"), (True, None))
 
 
 def test_doctor_has_no_complaint_about_kubernetes(agent: Deployed) -> None:

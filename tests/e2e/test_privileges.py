@@ -161,7 +161,6 @@ class Missing(NamedTuple):
 MISSING = [
     Missing("processes", "hidden", "hostPID: true"),
     Missing("pods", "forbidden", "pods is forbidden"),
-    Missing("resource-slices", "forbidden", "resourceslices.resource.k8s.io is forbidden"),
     Missing("pod-resources", "no_socket", "/var/lib/kubelet/pod-resources"),
     Missing("annotation", "forbidden", "cannot patch resource"),
     Missing("labels", "forbidden", "cannot patch resource"),

@@ -124,7 +124,9 @@ class PluginService:
                 "unknown_id",
                 f"{what}: {len(offers)} ids are offered now, and this is none of them",
             )
-        given = [Given(offer.device, offer.cores) for offer in (offers[each] for each in ids)]
+        # Kubelets send them as they come out of a set: programs expect npu0 before npu1.
+        asked = set(ids)
+        given = [Given(offer.device, offer.cores) for each, offer in offers.items() if each in asked]
         try:
             edits = self._deadline.call(",".join(ids), lambda: self._made(given), _ALLOCATE_SECONDS)
         except ReaderError as error:
