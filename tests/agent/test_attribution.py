@@ -400,3 +400,24 @@ def test_outside_of_a_cluster_nobody_is_asked() -> None:
     inside = attribution_options(AgentSettings(), "n", {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
     assert inside.api_server is not None
     assert inside.api_server.url == "https://10.96.0.1:443"
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "name"),
+    [
+        ({}, "https://127.0.0.1:10250", "n"),
+        ({"node_ip": "192.0.2.7"}, "https://192.0.2.7:10250", None),
+        ({"node_ip": "fd00::1"}, "https://[fd00::1]:10250", None),
+        ({"node_ip": "192.0.2.7", "kubelet_url": "https://kubelet:1"}, "https://kubelet:1", None),
+    ],
+)
+def test_where_the_kubelet_is_asked(settings: dict[str, str], url: str, name: str | None) -> None:
+    chosen = AgentSettings(pod_source="kubelet", **settings)  # type: ignore[arg-type]
+    kubelet = attribution_options(chosen, "n", {}).kubelet
+    assert kubelet is not None
+    assert (kubelet.url, kubelet.server_name) == (url, name)
+
+
+def test_an_address_that_is_none_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="--node-ip"):
+        AgentSettings(node_ip="no address")

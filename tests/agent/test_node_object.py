@@ -188,13 +188,13 @@ def test_discover_writes_a_feature_file_that_stays(tmp_path: Path) -> None:
 
 
 def test_discover_on_a_node_without_accelerators_takes_the_labels_away(api: NodeApi, tmp_path: Path) -> None:
-    with_cards = pointed(api, simulated("furiosa-warboy", tmp_path))
+    with_cards = {**pointed(api, simulated("furiosa-warboy", tmp_path)), "readers": "furiosa"}
     discover(with_cards, "--apply")
     assert "furiosa.ai/npu.count" in api.labels
     for root in ("sys", "dev", "proc"):
         (tmp_path / "empty" / root).mkdir(parents=True)
         with_cards[f"{root}_root"] = str(tmp_path / "empty" / root)
-    none = {"furiosa_smi_path": "/none", "furiosactl_path": "/none", "readers": "furiosa"}
+    none = {"furiosa_smi_path": "/none", "furiosactl_path": "/none"}
     done = discover({**with_cards, **none}, "--apply")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert api.labels == {"kubernetes.io/arch": "amd64"}

@@ -107,7 +107,7 @@ def test_features_reach_the_agent(render: Render, tmp_path: Path) -> None:
     assert ascend.feature_labels == "nfd"
     assert ascend.token_review
     assert ascend.pod_source == "kubelet"
-    assert ascend.kubelet_url == "https://192.0.2.1:10250"
+    assert ascend.kubelet_address == "https://192.0.2.1:10250"
     assert not agent_settings(objects, "amd", str(file)).npu_annotation, "it has no Ascend chip to write of"
 
 

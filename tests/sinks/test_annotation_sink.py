@@ -363,3 +363,11 @@ def test_a_fault_of_ours_costs_a_write_and_not_the_sink(
     sink._not_before = 0.0
     sink.offer(replace(snapshot(chip(0)), taken_at=START + 1))
     until(lambda: sink.state.up)
+
+
+def test_another_objection_to_the_node_is_not_taken_for_one_of_size(lab: Lab) -> None:
+    lab.api.fail(refuse(422, "spec.podCIDRs: Invalid value"))
+    lab.collect(*(chip(n) for n in range(40)))
+    assert lab.errors() == {"bad_answer": 1}
+    lab.collect(*(chip(n) for n in range(40)), after=60)
+    assert "power" in lab.written()["chips"][-1]

@@ -10,11 +10,13 @@ from tests.kube.kube_server import refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 
+from accelscope.agent.settings import AgentSettings
+from accelscope.agent.sinks import writer_of
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
 from accelscope.sinks.features import feature_labels
 from accelscope.sinks.known import PATIENCE_SECONDS
-from accelscope.sinks.labels import LabelsSink
+from accelscope.sinks.labels import LabelsSink, apply_labels
 from accelscope.sinks.sink import Sink, SinkError
 
 LOST = Health(HealthState.LOST, "gone")
@@ -141,15 +143,16 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_text() == file_text({"a.example/x": "2"})
 
 
-def test_a_leftover_or_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
+def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     folder = tmp_path / "features.d"
     folder.mkdir()
-    (folder / ".accelscope.new").symlink_to(victim)
+    (folder / FILE).symlink_to(victim)
     write_file(folder, {"a.example/x": "1"})
     assert victim.read_text() == "mine"
     assert names(folder) == [FILE]
+    assert not (folder / FILE).is_symlink()
 
 
 def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> None:
@@ -175,3 +178,18 @@ def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
     with pytest.raises(SinkError) as failed:
         check_folder(tmp_path / "file")
     assert failed.value.reason == "no_folder"
+
+
+def test_two_agents_of_a_node_do_not_take_each_others_labels(node_api: NodeApi, tmp_path: Path) -> None:
+    """As an agent for each of two vendors has: what one applies is not the other's to take away."""
+    for vendor in ("amd", "nvidia"):
+        writer, label = f"accelscope-{vendor}", f"accelscope.io/{vendor}.count"
+        apply_labels(node_api.client(), "node-1", {label: "1"}, writer=writer)
+        write_file(tmp_path, {label: "1"}, writer=writer)
+    assert {"accelscope.io/amd.count", "accelscope.io/nvidia.count"} <= node_api.labels.keys()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accelscope-amd", "accelscope-nvidia"]
+
+
+def test_a_writer_is_named_by_its_vendors() -> None:
+    assert writer_of(AgentSettings()) == "accelscope"
+    assert writer_of(AgentSettings(readers=("nvidia", "amd"))) == "accelscope-amd-nvidia"

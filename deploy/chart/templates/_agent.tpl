@@ -49,7 +49,8 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 
 {{- if $scratch }}{{ $_ := set $env "HOME" "/tmp" }}{{ end -}}
 {{- $resources := deepCopy $values.resources -}}
-{{- if $memory }}{{ $_ := set $resources "limits" (merge (dict "memory" $memory) ($resources.limits | default dict)) }}{{ end -}}
+{{- /* Tools need more than the usual limit; a limit that somebody set stays. */ -}}
+{{- if and $memory (eq (dig "limits" "memory" "64Mi" $resources) "64Mi") }}{{ $_ := set $resources "limits" (merge (dict "memory" $memory) ($resources.limits | default dict)) }}{{ end -}}
 {{- $nfd := eq (include "accelscope.featureLabels" .root) "nfd" -}}
 {{- dict
   "privileged" $privileged

@@ -55,9 +55,9 @@ def _api_server(settings: AgentSettings, environ: Mapping[str, str]) -> Endpoint
 
 def _kubelet(settings: AgentSettings, node: str) -> Endpoint:
     """A kubelet's certificate names the node, and hardly ever the loopback address."""
-    on_this_machine = is_loopback(Endpoint(settings.kubelet_url).host)
+    on_this_machine = is_loopback(Endpoint(settings.kubelet_address).host)
     return Endpoint(
-        settings.kubelet_url,
+        settings.kubelet_address,
         server_name=node if on_this_machine else None,
         token_file=settings.kube_token_file or None,
         ca_file=settings.kubelet_ca_file or settings.kube_ca_file or None,

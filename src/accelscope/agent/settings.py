@@ -232,10 +232,18 @@ class AgentSettings:
         group="Kubernetes",
         reloadable=False,
     )
-    kubelet_url: str = setting(
-        "https://127.0.0.1:10250",
+    node_ip: str = setting(
+        "",
         TEXT,
-        "URL of the kubelet, for --pod-source kubelet.",
+        "Address of this node, at which its kubelet is asked; 127.0.0.1 if not given.",
+        group="Kubernetes",
+        reloadable=False,
+        metavar="ADDRESS",
+    )
+    kubelet_url: str = setting(
+        "",
+        TEXT,
+        "URL of the kubelet, for --pod-source kubelet; port 10250 of --node-ip if not given.",
         group="Kubernetes",
         reloadable=False,
         metavar="URL",
@@ -450,9 +458,13 @@ class AgentSettings:
         self._check_node_object()
 
     def _check_kubernetes(self) -> None:
-        for flag, url in (("--kube-api-url", self.kube_api_url), ("--kubelet-url", self.kubelet_url)):
+        given = (
+            ("--kube-api-url", self.kube_api_url),
+            ("--kubelet-url" if self.kubelet_url else "--node-ip", self.kubelet_address),
+        )
+        for flag, url in given:
             try:
-                if url or flag == "--kubelet-url":
+                if url:
                     Endpoint(url)
             except EndpointError as error:
                 raise ConfigError(f"{flag}: {error}") from None
@@ -471,6 +483,13 @@ class AgentSettings:
             raise ConfigError("--annotation-heartbeat: must not be shorter than --annotation-interval")
         if not self.feature_domains and self.feature_labels != "off":
             raise ConfigError(f"--feature-domains: name at least one of {', '.join(DOMAINS)}")
+
+    @property
+    def kubelet_address(self) -> str:
+        if self.kubelet_url:
+            return self.kubelet_url
+        host = self.node_ip or "127.0.0.1"
+        return f"https://[{host}]:10250" if ":" in host else f"https://{host}:10250"
 
     @property
     def paths(self) -> Paths:

@@ -9,6 +9,7 @@ from accelscope.config import ConfigError
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
 from accelscope.model import Snapshot
+from accelscope.readers.registry import VENDORS
 from accelscope.sinks.annotation import AnnotationSink
 from accelscope.sinks.documents import DEVICES, NPU_METRICS
 from accelscope.sinks.feature_file import FeatureFileSink
@@ -30,10 +31,18 @@ def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) 
         pace = Pace(settings.annotation_interval, settings.annotation_heartbeat)
         sinks.append(AnnotationSink(client, node, annotations, pace))
     if settings.feature_labels == "node" and client is not None:
-        sinks.append(LabelsSink(client, node, features(settings)))
+        sinks.append(LabelsSink(client, node, features(settings), writer=writer_of(settings)))
     if settings.feature_labels == "nfd":
-        sinks.append(FeatureFileSink(Path(settings.feature_file_folder), features(settings)))
+        folder = Path(settings.feature_file_folder)
+        sinks.append(FeatureFileSink(folder, features(settings), writer=writer_of(settings)))
     return tuple(sinks)
+
+
+def writer_of(settings: AgentSettings) -> str:
+    """Whose labels these are. An agent for some vendors only may have another one beside it on the node."""
+    if set(settings.readers) == {vendor.value for vendor in VENDORS}:
+        return "accelscope"
+    return "-".join(("accelscope", *sorted(settings.readers)))
 
 
 def chosen_annotations(settings: AgentSettings) -> tuple[str, ...]:

@@ -95,9 +95,11 @@ class _Writer:
 
     def __init__(self, loaded: Loaded[AgentSettings]) -> None:
         from accelscope.agent.attribution_options import attribution_options  # noqa: PLC0415
+        from accelscope.agent.sinks import writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings
+        self._writer = writer_of(settings)
         self._node = settings.node_name or socket.gethostname()
         self._folder = Path(settings.feature_file_folder) if settings.feature_labels == "nfd" else None
         self._client: Client | None = None
@@ -116,9 +118,9 @@ class _Writer:
 
         try:
             if self._folder is not None:
-                write_file(self._folder, labels)  # without an end: nobody renews it
+                write_file(self._folder, labels, writer=self._writer)  # without an end: nobody renews it
             elif self._client is not None:
-                apply_labels(self._client, self._node, labels)
+                apply_labels(self._client, self._node, labels, writer=self._writer)
         except (KubeError, SinkError) as error:
             print(f"accelscope discover: {error.reason}: {error}", file=sys.stderr)
             return _FAILED

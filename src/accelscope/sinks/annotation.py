@@ -23,6 +23,7 @@ from accelscope.sinks.sink import Pace, Sink, Timing
 
 NAME = "annotation"
 _SMALLEST_BUDGET_BYTES = 4 << 10
+_ANNOTATIONS_FIELD = "metadata.annotations"  # what the server names when they are too long together
 _UNPROCESSABLE = 422
 
 # Of each annotation: how it is made, and whose devices it needs to know (None: everybody's).
@@ -59,12 +60,14 @@ class AnnotationSink(Sink[Documents]):
             if document.entries:
                 self._had.add(annotation)
             elif not self._known[annotation].is_enough(snapshot, vendor):
-                return None
+                continue  # what is not known of one says nothing of the other
             content[annotation] = document if annotation in self._had else None
-        return content
+        return content or None
 
     def _differs(self, content: Documents, written: Documents) -> bool:
-        return any(_changed(document, written[name]) for name, document in content.items())
+        return any(
+            name not in written or _changed(document, written[name]) for name, document in content.items()
+        )
 
     def _renews(self, content: Documents) -> bool:
         return any(document is not None for document in content.values())
@@ -77,8 +80,8 @@ class AnnotationSink(Sink[Documents]):
         try:
             annotate(self._api_server, self._node, forms)
         except KubeError as error:
-            invalid = error.status == _UNPROCESSABLE and error.reason is not Reason.FORBIDDEN
-            if not invalid or self._budget_bytes <= _SMALLEST_BUDGET_BYTES:
+            too_large = error.status == _UNPROCESSABLE and _ANNOTATIONS_FIELD in error.text
+            if not too_large or self._budget_bytes <= _SMALLEST_BUDGET_BYTES:
                 raise
             # The server looks at all annotations together, and ours are what can be made smaller.
             self._budget_bytes = max(self._budget_bytes // 2, _SMALLEST_BUDGET_BYTES)

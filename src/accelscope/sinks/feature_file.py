@@ -16,7 +16,6 @@ NAME = "feature-file"
 FILE = "accelscope"
 # After it NFD takes the labels away: a file outlives the agent that wrote it. Several renewals fit into it.
 LIFETIME_SECONDS = 3600.0
-_TEMPORARY = f".{FILE}.new"
 _HEAD = "# Written by AccelScope, which overwrites changes.\n"
 _REASONS = {
     errno.ENOENT: "no_folder",
@@ -31,10 +30,18 @@ _REASONS = {
 
 class FeatureFileSink(Sink[Labels]):
     def __init__(
-        self, folder: Path, features: Features, *, pace: Pace = PACE, timing: Timing | None = None
+        self,
+        folder: Path,
+        features: Features,
+        *,
+        writer: str = FILE,
+        pace: Pace = PACE,
+        timing: Timing | None = None,
     ) -> None:
+        """`writer` is the name of the file: each agent of a node has its own."""
         super().__init__(NAME, pace, timing=timing)
         self._folder = folder
+        self._writer = writer
         self._settled = Settled(features, self._timing.monotonic)
 
     def _content(self, snapshot: Snapshot) -> Labels | None:
@@ -44,7 +51,8 @@ class FeatureFileSink(Sink[Labels]):
         return content != written
 
     def _write(self, content: Labels) -> None:
-        write_file(self._folder, content, expires_at=self._timing.clock() + LIFETIME_SECONDS)
+        expires_at = self._timing.clock() + LIFETIME_SECONDS
+        write_file(self._folder, content, writer=self._writer, expires_at=expires_at)
 
 
 def file_text(labels: Labels, expires_at: float | None = None) -> str:
@@ -57,15 +65,14 @@ def label_lines(labels: Labels) -> str:
     return "".join(f"{name}={value}\n" for name, value in labels.items())
 
 
-def write_file(folder: Path, labels: Labels, *, expires_at: float | None = None) -> None:
+def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: float | None = None) -> None:
     """Without labels the file is taken away. Raises SinkError."""
-    path, temporary = folder / FILE, folder / _TEMPORARY
+    path, temporary = folder / writer, folder / f".{writer}.{os.urandom(4).hex()}"
     try:
         if not labels:
             check_folder(folder)
             path.unlink(missing_ok=True)
             return
-        temporary.unlink(missing_ok=True)  # of a process that was killed while it wrote
         # Not through a link that somebody else put there.
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         with os.fdopen(file, "w", encoding="ascii") as opened:

@@ -41,11 +41,15 @@ class LabelsSink(Sink[Labels]):
         node: str,
         features: Features,
         *,
+        writer: str = FIELD_MANAGER,
         pace: Pace = PACE,
         timing: Timing | None = None,
     ) -> None:
+        """`writer` is the field manager: each agent of a node has its own, for applying takes away what the
+        same manager applied before."""
         super().__init__(NAME, pace, client=client, timing=timing)
         self._api_server = client
+        self._writer = writer
         self._node = node
         self._settled = Settled(features, self._timing.monotonic)
 
@@ -56,9 +60,11 @@ class LabelsSink(Sink[Labels]):
         return content != written
 
     def _write(self, content: Labels) -> None:
-        apply_labels(self._api_server, self._node, content)
+        apply_labels(self._api_server, self._node, content, writer=self._writer)
 
 
-def apply_labels(client: Client, node: str, labels: Labels, *, dry_run: bool = False) -> None:
+def apply_labels(
+    client: Client, node: str, labels: Labels, *, writer: str = FIELD_MANAGER, dry_run: bool = False
+) -> None:
     """Raises KubeError."""
-    send(client, labels_patch(node, labels, manager=FIELD_MANAGER, dry_run=dry_run))
+    send(client, labels_patch(node, labels, manager=writer, dry_run=dry_run))

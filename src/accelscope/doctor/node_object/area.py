@@ -9,7 +9,7 @@ from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
-from accelscope.agent.sinks import chosen_annotations, features
+from accelscope.agent.sinks import chosen_annotations, features, writer_of
 from accelscope.config import ConfigError
 from accelscope.doctor.check import Area, Check
 from accelscope.doctor.finding import Finding, counted, error, ok, warning
@@ -68,7 +68,7 @@ def _annotation(annotations: tuple[str, ...], snapshot: Snapshot, subject: Subje
 def _labels(snapshot: Snapshot, subject: Subject) -> str:
     found = features(subject.settings)(snapshot)
     with _client(subject) as client:
-        labels.apply_labels(client, subject.node, found, dry_run=True)
+        labels.apply_labels(client, subject.node, found, writer=writer_of(subject.settings), dry_run=True)
     return f"the API server would take {_counted(found)} for the Node {subject.node}"
 
 
