@@ -9,11 +9,14 @@ import json
 import os
 import threading
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from tests.costless import costless
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
@@ -55,6 +58,13 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
         return collect_with(settings, node)
 
 
+@cache
+def collected(name: str) -> Snapshot:
+    """That snapshot, made once for all tests."""
+    with TemporaryDirectory() as folder:
+        return collect(name, Path(folder))
+
+
 def collect_with(settings: AgentSettings, node: SimulatedNode) -> Snapshot:
     changed = threading.Condition()
     simulated = [0.0]
@@ -91,7 +101,7 @@ def collect_with(settings: AgentSettings, node: SimulatedNode) -> Snapshot:
     collector.labels = (("rack", "7"),)
     try:
         attributor.start()
-        assert attributor.wait_for_first_lists(30)
+        assert attributor.wait_for_first_lists(PATIENCE_SECONDS)
         for at in SIMULATED_TIMES:
             node.write(at)
             simulated[0] = at
@@ -110,9 +120,9 @@ def compare(page: str, golden: Path) -> None:
 
 
 @nodes
-def test_page(name: str, tmp_path: Path) -> None:
-    snapshot = collect(name, tmp_path)
-    compare(Exposition(deny=("accelscope_*",)).render(snapshot).text.decode(), PAGES / f"{name}.prom")
+def test_page(name: str) -> None:
+    page = Exposition(deny=("accelscope_*",)).render(collected(name))
+    compare(page.text.decode(), PAGES / f"{name}.prom")
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
@@ -125,12 +135,12 @@ def test_page_through_the_tool(name: str, tmp_path: Path) -> None:
 
 
 @nodes
-def test_a_snapshot_of_this_version_is_stored(name: str, tmp_path: Path) -> None:
+def test_a_snapshot_of_this_version_is_stored(name: str) -> None:
     """Stored snapshots are never changed: they are what agents of that version sent."""
     stored = SNAPSHOTS / SCHEMA_VERSION / f"{name}.json"
     if UPDATE and not stored.exists():
         stored.parent.mkdir(parents=True, exist_ok=True)
-        document = snapshot_document(collect(name, tmp_path))
+        document = snapshot_document(collected(name))
         stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     assert stored.exists(), "run with UPDATE_GOLDEN=1 to store it"
 

@@ -35,6 +35,7 @@ from tests.e2e.kubernetes.npus import (
 )
 from tests.waiting import wait_until
 
+from accelscope.deviceplugin.kubelet import KubeletError, served_ids
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.furiosa.driver import FuriosaDriver
 
@@ -116,6 +117,19 @@ def until_offered(plugin: Deployed, capacity: int, allocatable: int) -> float:
     except AssertionError as error:
         raise AssertionError(f"{error}; the Node has {seen}\n{said(plugin)}") from None
     return time.monotonic() - started
+
+
+def until_kubelet_has(cluster: Cluster, count: int) -> None:
+    """By the kubelet's own word: after a restart the Node shows for a while what it was before, and a pod that
+    comes to a kubelet without devices has failed for good."""
+
+    def has() -> bool:
+        try:
+            return len(served_ids(cluster.pod_resources_socket, NPU, PATIENCE_SECONDS)) == count
+        except KubeletError:
+            return False  # it is just starting
+
+    wait_until(has, f"the kubelet has {count} of {NPU}", PATIENCE_SECONDS)
 
 
 def until_said(plugin: Deployed, *texts: str) -> None:
@@ -300,6 +314,7 @@ def test_pods_keep_running_when_the_plugin_restarts(
 ) -> None:
     before = alive_since(cluster, "npu-pod")
     plugin.restart_pod()
+    until_kubelet_has(cluster, 2)
     took = until_offered(plugin, 2, 2)
     assert alive_since(cluster, "npu-pod") == before
     assert first("echo $NPU_DEVNAME") == "npu0pe0-1"
@@ -319,6 +334,7 @@ def test_registers_again_when_the_kubelet_restarts(cluster: Cluster, plugin: Dep
         PATIENCE_SECONDS,
     )
     took = time.monotonic() - started
+    until_kubelet_has(cluster, 2)
     until_offered(plugin, 2, 2)
     assert alive_since(cluster, "npu-pod") == before
     with running(cluster, asking("second")) as shell:

@@ -1,19 +1,21 @@
-"""The pages of the ready-made nodes, as an agent serves them, read by programs that nobody here wrote."""
+"""The pages of the ready-made nodes, read by programs that nobody here wrote."""
 
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client import parser as text_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
+from tests.agent.test_golden_pages import collected
 from tests.costless import costless
 from tests.e2e.agent_process import AgentProcess
 
-from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE
+from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition
 from accelscope.model import Device, Snapshot, Vendor
 from accelscope.simulate import SimulatedNode, ready_made
 
@@ -43,22 +45,10 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=ready_made())
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    folder = tmp_path_factory.mktemp(request.param)
-    node = SimulatedNode(costless(request.param), folder / "node")
-    node.build()
-    node.write(at=FROZEN_AT)
-    with AgentProcess(node.agent_settings(), folder) as agent:
-        agent.settled()
-        for _ in range(MANY_TRIES):
-            before = agent.snapshot()
-            text, openmetrics = (
-                agent.get("/metrics", accept=kind).body.decode() for kind in (TEXT_TYPE, OPENMETRICS_TYPE)
-            )
-            after = agent.snapshot()
-            if before.agent.collections == after.agent.collections:
-                return Served(text, openmetrics, after)
-    pytest.fail("no two requests met the same collection")
+def served(request: pytest.FixtureRequest) -> Served:
+    snapshot = collected(request.param)
+    page = Exposition().render(snapshot)
+    return Served(page.text.decode(), page.openmetrics.decode(), snapshot)
 
 
 def series(families: Iterable[Metric]) -> Series:
@@ -89,6 +79,23 @@ def test_promtool_finds_nothing(served: Served) -> None:
 def test_both_forms_hold_the_same_numbers(served: Served) -> None:
     assert len(served.in_text) == sum(not line.startswith("#") for line in served.text.splitlines())
     assert served.in_openmetrics == served.in_text
+
+
+def test_both_forms_hold_the_same_numbers_where_an_agent_serves_them(tmp_path: Path) -> None:
+    node = SimulatedNode(costless("mixed"), tmp_path / "node")
+    node.build(FROZEN_AT)
+    with AgentProcess(node.agent_settings(), tmp_path) as agent:
+        agent.settled()
+        for _ in range(MANY_TRIES):
+            before = agent.snapshot().agent.collections
+            text, openmetrics = (
+                agent.get("/metrics", accept=kind).body.decode() for kind in (TEXT_TYPE, OPENMETRICS_TYPE)
+            )
+            if before == agent.snapshot().agent.collections:
+                break
+        else:
+            pytest.fail("no two requests met the same collection")
+    assert series(read_openmetrics(openmetrics)) == series(read_text(text))
 
 
 def test_both_forms_declare_the_same_families(served: Served) -> None:

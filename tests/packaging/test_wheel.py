@@ -77,7 +77,7 @@ def test_licence_is_in_it(wheel: Path) -> None:
 def test_bare_install_asks_for_what_the_agent_needs_and_no_more(wheel: Path) -> None:
     requirements = email.message_from_string(metadata(wheel, "METADATA")).get_all("Requires-Dist", [])
     bare = {found.name for found in map(Requirement, requirements) if found.marker is None}
-    assert bare == {"nvidia-ml-py", "PyYAML"}
+    assert bare == {"h2", "nvidia-ml-py", "PyYAML"}
 
 
 def test_command_runs_from_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""The programs that are built from Go modules: each module folder under go/ is built once and kept.
+"""The programs that are built from Go modules under go/: each is built once and kept.
 
+Programs of one module have the same versions of what they share, which Go compiles once for all of them.
 Go's own caches make a second build cheap, but a machine that has only our cache folder needs none of them.
 """
 
@@ -25,12 +26,13 @@ class _Module:
     links: tuple[str, ...] = ()  # other names of the one program
     version_of: str | None = None  # the module whose version the program must be told
     tags: tuple[str, ...] = ()  # of the build, beside those of all
+    folder: str | None = None  # under go/, where it is not the name
 
 
 _KUBERNETES = _Module({"kubernetes": "."}, _KUBERNETES_LINKS, "k8s.io/kubernetes")
 _MODULES = {
     "cluster": _KUBERNETES,
-    "helm": _Module({"helm": "helm.sh/helm/v3/cmd/helm"}),
+    "helm": _Module({"helm": "helm.sh/helm/v3/cmd/helm"}, folder="cluster"),
     "nfd": _Module(
         {
             "nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master",
@@ -41,6 +43,7 @@ _MODULES = {
     "prometheus": _Module(
         {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
         tags=("remove_all_sd", "enable_kubernetes_sd"),
+        folder="cluster",
     ),
 }
 
@@ -48,9 +51,9 @@ _MODULES = {
 def program(name: str, say: Say = to_stderr) -> Path:
     """A program by its name (kubectl, kubelet, helm, nfd-worker ...), built if it has not been.
     Raises ClusterError."""
-    for folder, module in _MODULES.items():
+    for which, module in _MODULES.items():
         if name in module.packages or name in module.links:
-            return _built(folder, module, say) / name
+            return _built(which, module, say) / name
     known = sorted(n for m in _MODULES.values() for n in (*m.packages, *m.links))
     raise ValueError(f"no Go module here makes {name}; they make {', '.join(known)}")
 
@@ -68,7 +71,7 @@ def module_files(module: str, version: str, checksum: str, say: Say = to_stderr)
 
 
 def _built(name: str, module: _Module, say: Say) -> Path:
-    source = MODULES / name
+    source = MODULES / (module.folder or name)
     go = find_go(say)
     tags = ",".join(("grpcnotrace", *module.tags))
     flags = ["-mod=readonly", "-buildvcs=false", "-trimpath", f"-tags={tags}"]

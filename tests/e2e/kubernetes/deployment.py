@@ -51,7 +51,7 @@ def namespace(cluster: Cluster, name: str = NAMESPACE, level: str = "privileged"
         cluster.kubectl("label", "namespace", name, f"pod-security.kubernetes.io/enforce={level}")
         yield name
     finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=true", seconds=PATIENCE_SECONDS)
+        cluster.kubectl("delete", "namespace", name, "--ignore-not-found", seconds=PATIENCE_SECONDS)
 
 
 @contextmanager

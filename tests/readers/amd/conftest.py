@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,9 @@ class Watched:
 
     def __post_init__(self) -> None:
         self.reader = AmdReader(
-            self.settings.reader_options, clock=lambda: self.now, monotonic=lambda: self.now
+            replace(self.settings.reader_options, tool_interval_seconds=0.5),
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
         )
         self._changed = threading.Condition()
         self._runner = Runner(
@@ -91,13 +93,13 @@ Watch = Callable[..., Watched]
 @pytest.fixture
 def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     """`watch("amd-mi250")` or `watch(yaml text)`: a reader on a simulated node whose tools cost nothing and
-    are asked every second, which is as often as can be set."""
+    are asked twice a second."""
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, device_seconds: float = 60.0, **settings: str) -> Watched:
         made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
-        given = {**made.agent_settings(), "tool_interval": "1", **settings}
+        given = {**made.agent_settings(), **settings}
         watched.append(Watched(load(AgentSettings, given, {}).settings, made, device_seconds))
         return watched[-1]
 
@@ -120,7 +122,7 @@ def watch_folder(tmp_path: Path) -> Iterator[Watch]:
             if name in scripts:
                 (tmp_path / name).write_text(f"#!/bin/sh\n{scripts[name]}\n")
                 (tmp_path / name).chmod(0o755)
-        loaded = load(AgentSettings, {**given, "tool_interval": "1", "reader_timeout": "30"}, {})
+        loaded = load(AgentSettings, {**given, "reader_timeout": "30"}, {})
         watched.append(Watched(loaded.settings))
         return watched[-1]
 

@@ -18,7 +18,7 @@ from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 LONG_SECONDS = 60.0  # how long a test waits for what must come
 # Time enough on a busy machine for a tool, of which a survey takes a share to find out who new chips are.
-PATIENT = {"tool_interval": "1", "reader_timeout": "60s"}
+PATIENT = {"reader_timeout": "60s"}
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Watched:
     reader: AscendReader = field(init=False)
 
     def __post_init__(self) -> None:
-        options = replace(self.settings.reader_options, clock=lambda: self.now)
+        options = replace(self.settings.reader_options, tool_interval_seconds=0.5, clock=lambda: self.now)
         self.reader = AscendReader(options)
         self._changed = threading.Condition()
         self._runner = Runner(
@@ -80,8 +80,8 @@ Watch = Callable[..., Watched]
 
 @pytest.fixture
 def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
-    """`watch("ascend-a3")` or `watch(yaml text)`: a reader on a simulated node. Details are asked for every
-    second, which is as often as can be set."""
+    """`watch("ascend-a3")` or `watch(yaml text)`: a reader on a simulated node. Details are asked for
+    twice a second."""
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, **settings: str) -> Watched:

@@ -120,7 +120,7 @@ def test_what_a_board_does_not_support_is_not_asked_again(watch_script: "Watch",
     watched = watch_script(script())
     watched.read()
     wait_for("info -t common -i 5", tmp_path)
-    time.sleep(1.2)  # another round
+    time.sleep(0.8)  # another round
     result = watched.read()
     assert asked(tmp_path).count("info -t usages -i 2") == 1
     assert {c.reason for c in result.state.errors} <= {"not_supported"}
