@@ -18,7 +18,7 @@ SCRIPTS := scripts/demo scripts/docs scripts/manifests scripts/protobuf deploy/i
 
 .PHONY: help
 help: ## show the targets
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1|/' | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 .PHONY: setup
 setup: ## make .venv from the locked versions
@@ -38,7 +38,12 @@ test: ## run all tests but the end-to-end ones, with coverage
 .PHONY: e2e
 e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
 	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need cluster
-	$(BIN)/python -m pytest tests/e2e tests/deploy $(ARGS)
+	$(BIN)/python -m pytest -m 'not deployment' tests/e2e tests/deploy $(ARGS)
+
+.PHONY: e2e-deployment
+e2e-deployment: ## run the end-to-end tests of chart, manifests and device plugin, which take a quarter of an hour more
+	@scripts/setup --need compiler --need openssl --need cluster
+	$(BIN)/python -m pytest -m deployment tests/e2e $(ARGS)
 
 .PHONY: bench
 bench: ## measure the agent beside other exporters

@@ -25,6 +25,8 @@ from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
+pytestmark = pytest.mark.deployment
+
 VENDORS = ("nvidia", "amd", "ascend", "furiosa")
 ONLY_ANY: dict[str, Any] = {vendor: {"enabled": False} for vendor in VENDORS}
 NEEDS_NO_RESTART = {"config": {"labels": {"rack": "7"}}}

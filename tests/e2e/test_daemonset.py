@@ -33,6 +33,8 @@ from tests.waiting import wait_until
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
 
+pytestmark = pytest.mark.deployment
+
 RESOURCE = "nvidia.com/gpu"
 WORKLOADS = "workloads"
 GPUS = {"node": "gpus", "nvidia": {"devices": [{"model": "a100-40gb", "count": 2}]}}

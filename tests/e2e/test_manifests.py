@@ -26,6 +26,8 @@ from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
+pytestmark = pytest.mark.deployment
+
 MANIFESTS = REPOSITORY / "deploy" / "manifests"
 RESTRICTED = "accelscope-restricted"
 

@@ -26,6 +26,8 @@ from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
 
+pytestmark = pytest.mark.deployment
+
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:accelscope"
 NO_AGENTS = {name: {"enabled": False} for name in ("nvidia", "amd", "ascend", "furiosa")}
 NOWHERE = {**NO_AGENTS, "furiosa": {"enabled": True}}  # no label says that there is such a card
