@@ -122,8 +122,8 @@ def until_offered(plugin: Deployed, capacity: int, allocatable: int) -> float:
 
 
 def until_kubelet_has(cluster: Cluster, count: int) -> None:
-    """By the kubelet's own word: after a restart the Node shows for a while what it was before, and a pod that
-    comes to a kubelet without devices has failed for good."""
+    """By the kubelet's own word: after a restart the Node shows for a while what it was before, and a pod
+    that comes to a kubelet without devices has failed for good."""
 
     def has() -> bool:
         try:
