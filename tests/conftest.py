@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples each time, however long a busy machine takes for one: what is red is red because of a
-# change. To look for more: make test ARGS="--hypothesis-profile=search tests/readers"
+# change. To look for more: make test ARGS="--hypothesis-profile=search -k any_text"
 settings.register_profile(
     "steady",
     derandomize=True,
