@@ -194,3 +194,26 @@ def test_library_has_the_name_that_programs_look_for(make_node: MakeNode) -> Non
     content = Path(node.agent_settings()["nvml_library"]).read_bytes()
     assert b"libnvidia-ml.so.1\0" in content
     assert os.access(node.agent_settings()["nvidia_smi_path"], os.X_OK)
+
+
+def test_who_asks_whether_it_runs_does_not_keep_it_from_running(tmp_path: Path) -> None:
+    """To ask is to hold its lock for a moment."""
+    node = SimulatedNode(load_node("furiosa-warboy"), tmp_path / "node")
+    node.build()
+    stop, asked_enough = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        while not asked_enough.is_set():
+            node.is_running()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    mover = threading.Thread(target=node.run, args=(stop, 0.05))
+    mover.start()
+    try:
+        wait_until(node.is_running, "the node moves")
+    finally:
+        asked_enough.set()
+        asking.join()
+        stop.set()
+        mover.join()

@@ -37,6 +37,10 @@ Shown = TypeVar("Shown")
 _STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
+# Whoever asks whether a node runs holds its lock for a moment: who is to run it waits so long for that.
+_ASKED_SECONDS = 2.0
+_LOCK_POLL_SECONDS = 0.01
+
 _log = logging.getLogger(__name__)
 
 
@@ -189,7 +193,7 @@ class SimulatedNode:
 
     def run(self, stop: Event, period: float = 1.0) -> None:
         """Move with the wall clock until `stop` is set. Raises NodeRunning."""
-        with self._running():
+        with self._running(patience_seconds=_ASKED_SECONDS):
             started = time.monotonic() - self._at
             self._epoch = time.time() - self._at
             while not stop.is_set():
@@ -197,12 +201,18 @@ class SimulatedNode:
                 stop.wait(period)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, patience_seconds: float = 0.0) -> Iterator[None]:
+        end = time.monotonic() + patience_seconds
         with self._lock_file.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise NodeRunning(f"{self.folder} is kept moving by another process") from None
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        raise NodeRunning(f"{self.folder} is kept moving by another process") from None
+                    time.sleep(_LOCK_POLL_SECONDS)
+                else:
+                    break
             yield
 
     def is_running(self) -> bool:
