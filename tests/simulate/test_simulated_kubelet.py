@@ -32,14 +32,17 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         sys.path.remove(str(folder))
 
 
-def ask(cluster: SimulatedCluster, messages: ModuleType, method: str = LIST) -> Any:
-    with grpc.insecure_channel(f"unix:{cluster.agent_settings()['pod_resources_socket']}") as channel:
+def ask(
+    cluster: SimulatedCluster, messages: ModuleType, method: str = LIST, *, wait_for_ready: bool = False
+) -> Any:
+    address = f"unix:{cluster.agent_settings()['pod_resources_socket']}"
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         call = channel.unary_unary(
             method,
             request_serializer=messages.Request.SerializeToString,
             response_deserializer=messages.Response.FromString,
         )
-        return call(messages.Request(), timeout=PATIENCE_SECONDS)
+        return call(messages.Request(), timeout=PATIENCE_SECONDS, wait_for_ready=wait_for_ready)
 
 
 def table(answer: Any) -> dict[str, list[tuple[str, list[str], list[int]]]]:
@@ -140,7 +143,7 @@ def test_a_kubelet_that_restarts_has_a_new_socket(tmp_path: Path, messages: Modu
             ask(cluster, messages)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         cluster.kubelet_up()
-        assert len(ask(cluster, messages).pods) == len(node.pods)
+        assert len(ask(cluster, messages, wait_for_ready=True).pods) == len(node.pods)
     assert not path.exists()
     assert [thread.name for thread in threading.enumerate() if "simulated" in thread.name] == []
 
