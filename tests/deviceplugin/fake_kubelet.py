@@ -29,7 +29,8 @@ class PluginClient:
     """Calls a plugin on its socket."""
 
     def __init__(self, socket: Path) -> None:
-        self._channel = grpc.insecure_channel(f"unix:{socket}")
+        # A connection of its own: another client's failed one would make this one wait for its turn.
+        self._channel = grpc.insecure_channel(f"unix:{socket}", [("grpc.use_local_subchannel_pool", 1)])
 
     def __enter__(self) -> "PluginClient":
         return self
