@@ -84,6 +84,19 @@ def test_snapshot_is_the_whole_reading_with_its_schema(site: Site) -> None:
     assert read_snapshot(document) == SNAPSHOT
 
 
+def test_a_snapshot_that_is_known_is_not_sent_again(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    site.now += 2.5
+    tag = dict(site.get("/snapshot").headers)["ETag"]
+    again = site.get("/snapshot", if_none_match=f'"other", {tag}')
+    assert (again.status, again.bodies["identity"]) == (304, b"")
+    assert dict(again.headers) == {"ETag": tag, "X-AccelScope-Age": "2.500"}
+    site.pages.publish(replace(SNAPSHOT, agent=replace(SNAPSHOT.agent, collections=1)))
+    anew = site.get("/snapshot", if_none_match=tag)
+    assert anew.status == 200
+    assert dict(anew.headers)["X-AccelScope-Age"] == "0.000"
+
+
 def test_the_small_page_escapes_what_drivers_say(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     _, page = site.text("/")

@@ -164,6 +164,12 @@ PAGE = Response({"identity": b"hello", "gzip": b"zip"}, content_type="text/x", h
             b"HTTP/1.1 299 Status\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 0\r\n"
             b"Connection: close\r\n\r\n",
         ),
+        (
+            Response.not_modified(("ETag", '"a"')),
+            GET,
+            False,
+            b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\n\r\n',
+        ),
     ],
 )
 def test_responses_as_bytes(

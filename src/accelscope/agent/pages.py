@@ -14,6 +14,9 @@ from accelscope.serve.negotiation import choose_encoding
 
 _LOOP_IS_STUCK_SECONDS = 30.0
 
+# How old the snapshot is, in seconds: whoever asks need not trust this machine's clock, nor have the same.
+AGE_HEADER = "X-AccelScope-Age"
+
 
 class Collection:
     """A snapshot with the forms of it that are sent; each is made once."""
@@ -21,6 +24,12 @@ class Collection:
     def __init__(self, snapshot: Snapshot, page: Page) -> None:
         self.snapshot = snapshot
         self.page = page
+
+    @property
+    def tag(self) -> str:
+        """Weak, since it stands for the plain and the compressed form."""
+        agent = self.snapshot.agent
+        return f'W/"{agent.started_at:.6f}-{agent.collections}"'
 
     @cached_property
     def document(self) -> bytes:
@@ -75,7 +84,11 @@ class Pages:
         last = self._last
         if last is None:
             return Response.text(503, "the first collection is not done yet")
-        return _coded(request, lambda: last.document, lambda: last.document_gzip, "application/json")
+        tag = last.tag
+        headers = ("ETag", tag), (AGE_HEADER, f"{max(0.0, self._monotonic() - self._last_at):.3f}")
+        if tag in (known.strip() for known in request.headers.get("if-none-match", "").split(",")):
+            return Response.not_modified(*headers)
+        return _coded(request, lambda: last.document, lambda: last.document_gzip, "application/json", headers)
 
     def _healthz(self, _: Request) -> Response:
         still = self._monotonic() - self._moved_at()
@@ -123,13 +136,17 @@ class Pages:
 
 
 def _coded(
-    request: Request, plain: Callable[[], bytes], compressed: Callable[[], bytes], kind: str
+    request: Request,
+    plain: Callable[[], bytes],
+    compressed: Callable[[], bytes],
+    kind: str,
+    headers: tuple[tuple[str, str], ...] = (),
 ) -> Response:
     """Compress only for a client that can take it."""
     bodies = {"identity": plain()}
     if choose_encoding(request.headers.get("accept-encoding"), ("gzip",)) == "gzip":
         bodies["gzip"] = compressed()
-    return Response(bodies, content_type=kind)
+    return Response(bodies, content_type=kind, headers=headers)
 
 
 def _escaped(text: str) -> str:

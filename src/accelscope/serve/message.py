@@ -9,6 +9,7 @@ from accelscope.serve.negotiation import choose_encoding
 
 _REASONS = {
     200: "OK",
+    304: "Not Modified",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -20,6 +21,7 @@ _REASONS = {
     413: "Content Too Large",
     414: "URI Too Long",
     417: "Expectation Failed",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
@@ -55,6 +57,10 @@ class Response:
                 raise ValueError("a header with a line break")
 
     @classmethod
+    def not_modified(cls, *headers: tuple[str, str]) -> "Response":
+        return cls({"identity": b""}, 304, headers=headers)
+
+    @classmethod
     def text(cls, status: int, text: str, *headers: tuple[str, str]) -> "Response":
         """A short plain answer; a newline is added."""
         return cls({"identity": f"{text}\n".encode()}, status, headers=headers)
@@ -65,11 +71,9 @@ class Response:
         if request is not None and len(self.bodies) > 1:
             coding = choose_encoding(request.headers.get("accept-encoding"), self.bodies)
         body = self.bodies[coding]
-        lines = [
-            f"HTTP/1.1 {self.status} {_REASONS.get(self.status, 'Status')}",
-            f"Content-Type: {self.content_type}",
-            f"Content-Length: {len(body)}",
-        ]
+        lines = [f"HTTP/1.1 {self.status} {_REASONS.get(self.status, 'Status')}"]
+        if self.status != 304:  # which has no content: what is said of it would be said of what is not sent
+            lines += [f"Content-Type: {self.content_type}", f"Content-Length: {len(body)}"]
         if coding != "identity":
             lines.append(f"Content-Encoding: {coding}")
         if len(self.bodies) > 1:
