@@ -3,29 +3,37 @@ have pip. Runs in the image's build, in the repository's root.
 
     install.py --lock FILE --wheels FOLDER --into FOLDER
 
-Where the folder holds no wheels, pip fetches those of the lock by their hashes and makes ours.
+Where the folder holds no wheels, pip fetches those of the lock by their hashes, and makes ours with what
+build.txt beside this file locks.
 """
 
 import argparse
 import compileall
+import os
 import platform
 import py_compile
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 OURS = "accelscope"
 COMPILE_LIBRARY = Path(__file__).with_name("compile_library.py")
+BUILD_LOCK = Path(__file__).with_name("build.txt")
 
 
 def fetch(lock: Path, wheels: Path) -> None:
     wheels.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(lock)]
-    subprocess.run([*pip, "download", "--dest", str(wheels), *locked], check=True)
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), "."], check=True)
+    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
+    subprocess.run([*pip, "download", "--dest", str(wheels), *locked, str(lock)], check=True)
+    # In an environment of its own pip would build with the newest setuptools that there is.
+    with tempfile.TemporaryDirectory() as tools:
+        subprocess.run([*pip, "install", "--target", tools, *locked, str(BUILD_LOCK)], check=True)
+        built = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(wheels), "."]
+        subprocess.run([*pip, "wheel", *built], check=True, env={**os.environ, "PYTHONPATH": tools})
 
 
 def fits(wheel: Path, machine: str, interpreter: str) -> bool:

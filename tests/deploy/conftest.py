@@ -15,6 +15,7 @@ CHART = REPOSITORY / "deploy" / "chart"
 
 Objects = list[dict[str, Any]]
 Render = Callable[..., Objects]
+Template = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
@@ -28,22 +29,32 @@ def helm() -> str:
 
 
 @pytest.fixture
-def template(helm: str, tmp_path: Path) -> Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]:
+def template(helm: str, tmp_path: Path) -> Template:
     """What helm says to these values; the image's registry is set, unless they say otherwise."""
 
-    def run(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    def run(
+        values: dict[str, Any],
+        *,
+        release: str = "accelscope",
+        chart: Path = CHART,
+        kubernetes: str = "1.34.0",
+    ) -> subprocess.CompletedProcess[str]:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump({"image": {"registry": "registry.test"}, **values}))
-        command = [helm, "template", "accelscope", str(CHART), "--namespace=metrics", f"--values={file}"]
+        command = [helm, "template", release, str(chart), "--namespace=metrics", f"--values={file}"]
         return subprocess.run(
-            [*command, "--kube-version=1.34.0"], capture_output=True, text=True, check=False, timeout=60
+            [*command, f"--kube-version={kubernetes}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
 
     return run
 
 
 @pytest.fixture
-def render(template: Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]) -> Render:
+def render(template: Template) -> Render:
     def run(**values: Any) -> Objects:
         done = template(values)
         assert done.returncode == 0, done.stderr

@@ -90,9 +90,13 @@ def plugin_settings(objects: Objects, file: Path) -> PluginSettings:
     return load_settings({**given, "config_file": str(file)}, environment(pod)).settings
 
 
-def rights(objects: Objects) -> set[tuple[str, str, str]]:
-    """(API group, resource, verb) of every rule that is bound to the agents."""
-    bound = {each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding", "RoleBinding")}
+def rights(objects: Objects, account: str | None = None) -> set[tuple[str, str, str]]:
+    """(API group, resource, verb) of every rule that is bound to this account; None: to anybody."""
+    bound = {
+        each["roleRef"]["name"]
+        for each in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
+        if account in (None, *(subject["name"] for subject in each["subjects"]))
+    }
     return {
         (group, resource, verb)
         for role in of_kind(objects, "ClusterRole", "Role")

@@ -1,14 +1,13 @@
-"""The chart: every feature brings its own privilege and no other; the agent understands what it is told."""
+"""The chart: the agent understands what it is told, runs where it should, and is found by who scrapes it."""
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, Render
+from tests.deploy.conftest import CHART, Render, Template
 from tests.deploy.objects import (
     FOREIGN_ENVIRONMENT,
     agent_settings,
@@ -17,7 +16,6 @@ from tests.deploy.objects import (
     environment,
     host_paths,
     of_kind,
-    rights,
     settings_text,
 )
 
@@ -25,16 +23,8 @@ import accelscope
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.declaration import environment_name, key_name, settings_of
 
-Template = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
-
 VENDORS = ["nvidia", "amd", "ascend", "furiosa"]
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
-LIST_PODS = {("", "pods", "list"), ("", "pods", "watch")}
-LIST_SLICES = {
-    ("resource.k8s.io", "resourceslices", "list"),
-    ("resource.k8s.io", "resourceslices", "watch"),
-}
-PATCH_NODES = {("", "nodes", "patch")}
 
 # Values that switch on all that they can, to see that the agent takes what the chart writes.
 EVERYTHING: dict[str, Any] = {
@@ -142,168 +132,6 @@ def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
     assert stamp() != stamp(toolInterval="30s")
 
 
-# --- who may do what ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({}, LIST_PODS | LIST_SLICES),
-        ({"attribution": {"resourceSlices": False}}, LIST_PODS),
-        ({"attribution": {"podResources": False}}, LIST_PODS),
-        ({"attribution": {**QUIET, "podResources": True}}, LIST_SLICES),
-        ({"attribution": QUIET}, set()),
-        ({"attribution": {**QUIET, "pods": False}}, set()),
-        ({"attribution": {**QUIET, "pods": "kubelet"}}, {("", "nodes/pods", "get")}),
-        ({"attribution": {**QUIET, "nodeLabels": ["zone"]}}, {("", "nodes", "list"), ("", "nodes", "watch")}),
-        ({"attribution": QUIET, "nodeObject": {"npuAnnotation": True}}, PATCH_NODES),
-        ({"attribution": QUIET, "nodeObject": {"devicesAnnotation": True}}, PATCH_NODES),
-        ({"attribution": QUIET, "nodeObject": {"featureLabels": "node"}}, PATCH_NODES),
-        ({"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}}, set()),
-        (
-            {"attribution": QUIET, "http": {"tokenReview": True}},
-            {
-                ("authentication.k8s.io", "tokenreviews", "create"),
-                ("authorization.k8s.io", "subjectaccessreviews", "create"),
-            },
-        ),
-    ],
-)
-def test_every_right_belongs_to_a_feature(
-    render: Render, values: dict[str, Any], expected: set[tuple[str, str, str]]
-) -> None:
-    objects = render(**values)
-    assert rights(objects) == expected
-    for pod in agents(objects).values():
-        assert pod["automountServiceAccountToken"] is False
-        tokens = [volume for volume in pod["volumes"] if volume["name"] == "api-token"]
-        assert bool(tokens) == bool(expected), "a token only for who may do something with it"
-
-
-@pytest.mark.parametrize(
-    ("values", "vendor", "user", "extra"),
-    [
-        ({}, "nvidia", 0, {}),
-        ({"attribution": {"podResources": False}}, "nvidia", 65532, {}),
-        ({"attribution": {"podResources": False}}, "furiosa", 65532, {}),
-        ({"attribution": {"podResources": False}}, "ascend", 0, {"privileged": True}),
-        ({"attribution": QUIET, "agents": {"ascend": {"privileged": False}}}, "ascend", 65532, {}),
-        ({"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}}, "furiosa", 0, {}),
-        ({"attribution": QUIET, "nodeObject": {"featureLabels": "node"}}, "furiosa", 65532, {}),
-        ({"attribution": QUIET, "agents": {"amd": {"openFiles": True}}}, "amd", 0, {"add": ["SYS_PTRACE"]}),
-        ({"attribution": QUIET, "agents": {"amd": {"openFiles": True}}}, "nvidia", 65532, {}),
-        ({"agents": {"amd": {"tools": {"enabled": True}}}}, "amd", 0, {"privileged": True}),
-        ({"agents": {"amd": {"tools": {"enabled": True}}}}, "furiosa", 0, {}),
-        ({"agents": {"nvidia": {"driverRoot": "/run/nvidia/driver"}}}, "nvidia", 0, {"privileged": True}),
-    ],
-)
-def test_least_privilege(
-    render: Render, values: dict[str, Any], vendor: str, user: int, extra: dict[str, Any]
-) -> None:
-    pod = agents(render(**values))[vendor]
-    assert pod["securityContext"]["runAsUser"] == user
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["securityContext"].get("runAsNonRoot", False) == (user != 0)
-    context = container(pod)["securityContext"]
-    assert context["readOnlyRootFilesystem"] is True
-    if "privileged" in extra:
-        assert context["privileged"] is True
-        assert "allowPrivilegeEscalation" not in context, "the API server refuses both"
-    else:
-        assert context["capabilities"] == {"drop": ["ALL"], **extra}
-        assert context["allowPrivilegeEscalation"] is False
-        assert "privileged" not in context
-
-
-@pytest.mark.parametrize(
-    ("values", "vendor", "expected"),
-    [
-        ({}, "nvidia", {"/var/lib/kubelet/pod-resources"}),
-        ({"attribution": {"kubeletFolder": "/data/kubelet"}}, "amd", {"/data/kubelet/pod-resources"}),
-        ({"attribution": QUIET}, "furiosa", set()),
-        (
-            {"attribution": QUIET},
-            "ascend",
-            {"/usr/local/Ascend/driver", "/usr/local/sbin/npu-smi", "/usr/local/dcmi"},
-        ),
-        ({"attribution": QUIET, "agents": {"amd": {"tools": {"enabled": True}}}}, "amd", {"/opt/rocm"}),
-        ({"attribution": {**QUIET, "userNames": True}}, "amd", {"/etc/passwd"}),
-        (
-            {"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}},
-            "amd",
-            {"/etc/kubernetes/node-feature-discovery/features.d"},
-        ),
-    ],
-)
-def test_only_these_folders_of_the_node(
-    render: Render, values: dict[str, Any], vendor: str, expected: set[str]
-) -> None:
-    pod = agents(render(**values))[vendor]
-    assert host_paths(pod) == expected
-    writable = [mount["name"] for mount in container(pod)["volumeMounts"] if not mount.get("readOnly")]
-    assert set(writable) <= {"features", "scratch"}
-
-
-def test_host_processes_by_default_and_off_by_value(render: Render) -> None:
-    assert all(pod["hostPID"] for pod in agents(render()).values())
-    assert not any("hostPID" in pod for pod in agents(render(attribution={"hostPID": False})).values())
-
-
-def test_nothing_writes_to_nodes_by_default(render: Render) -> None:
-    assert not of_kind(render(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-
-
-@pytest.mark.parametrize(
-    ("node_object", "contained", "missing"),
-    [
-        ({"npuAnnotation": True}, ["'k8s-monitor.io/npu-metrics'"], ["accelscope.io/devices", "matches"]),
-        ({"devicesAnnotation": True}, ["'accelscope.io/devices'"], ["npu-metrics", "matches"]),
-        (
-            {"featureLabels": "node", "featureDomains": ["furiosa.ai"]},
-            ["matches('^(furiosa[.]ai/(npu|driver|firmware)[.])')"],
-            ["accelscope[.]io", "beta", "npu-metrics"],
-        ),
-    ],
-)
-def test_policy_allows_only_what_is_switched_on(
-    render: Render, node_object: dict[str, Any], contained: list[str], missing: list[str]
-) -> None:
-    objects = render(nodeObject=node_object)
-    [policy] = of_kind(objects, "ValidatingAdmissionPolicy")
-    [binding] = of_kind(objects, "ValidatingAdmissionPolicyBinding")
-    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-    assert binding["spec"]["validationActions"] == ["Deny"]
-    [condition] = policy["spec"]["matchConditions"]
-    assert "'system:serviceaccount:metrics:accelscope'" in condition["expression"]
-    expressions = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    assert all(text in expressions for text in contained)
-    assert not any(text in expressions for text in missing)
-
-
-@pytest.mark.parametrize(
-    ("label", "allowed"),
-    [
-        ("accelscope.io/nvidia.count", True),
-        ("accelscope.io/machine.vendor", True),
-        ("beta.furiosa.ai/npu.family", True),
-        ("beta.furiosa.ai/machine.name", True),
-        ("beta.furiosa.ai/driver.version.major", True),
-        ("furiosa.ai/npu.driver.version", True),
-        ("furiosa.ai/driver.version.metadata", True),
-        ("furiosa.ai/firmware.version", True),
-        ("furiosa.ai/pool", False),
-        ("agents.accelscope.io/amd", False),
-        ("kubernetes.io/hostname", False),
-        ("accelscopeXio/nvidia.count", False),
-    ],
-)
-def test_policy_knows_our_labels(render: Render, label: str, allowed: bool) -> None:
-    [policy] = of_kind(render(nodeObject={"featureLabels": "node"}), "ValidatingAdmissionPolicy")
-    patterns = re.findall(r"matches\('(.+?)'\)", policy["spec"]["validations"][-1]["expression"])
-    assert len(patterns) == 2
-    assert {bool(re.search(pattern, label)) for pattern in patterns} == {allowed}
-
-
 # --- where it runs -------------------------------------------------------------------------------------
 
 
@@ -344,11 +172,40 @@ def test_nodes_are_replaced_and_emptied(render: Render) -> None:
 
 def test_vendors_agents_stay_off_the_nodes_of_the_one_for_all(render: Render) -> None:
     pods = agents(render(agents={"any": {"enabled": True}, "amd": {"nodes": []}}))
-    kept = {"key": "agents.accelscope.io/any", "operator": "NotIn", "values": ["true"]}
     assert list(pods) == ["amd", "any", "ascend", "furiosa", "nvidia"]
-    assert all(kept in term["matchExpressions"] for name in VENDORS for term in terms(pods[name]))
-    assert terms(pods["amd"]) == [{"matchExpressions": [kept]}]
+    assert all(KEPT in term["matchExpressions"] for name in VENDORS for term in terms(pods[name]))
+    assert terms(pods["amd"]) == [{"matchExpressions": [KEPT]}]
     assert "NotIn" not in str(terms(pods["any"]))
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+KEPT = {"key": "agents.accelscope.io/any", "operator": "NotIn", "values": ["true"]}
+RACK = {"key": "rack", "operator": "In", "values": ["7"]}
+BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+APART = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}}
+
+
+@pytest.mark.parametrize(
+    ("own", "fenced"),
+    [
+        ([{"matchExpressions": [RACK]}], [{"matchExpressions": [RACK, KEPT]}]),
+        (
+            [{"matchExpressions": [RACK]}, BY_NAME],
+            [{"matchExpressions": [RACK, KEPT]}, {**BY_NAME, "matchExpressions": [KEPT]}],
+        ),
+        ([], [{"matchExpressions": [KEPT]}]),
+    ],
+    ids=["one term", "two terms", "of pods only"],
+)
+def test_affinity_of_ones_own_keeps_off_them_too(
+    render: Render, own: list[dict[str, Any]], fenced: list[dict[str, Any]]
+) -> None:
+    affinity = {**APART, **({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": own}}} if own else {})}
+    alone = agents(render(agents={"amd": {"affinity": affinity}}))["amd"]
+    assert alone["affinity"] == affinity
+    beside = agents(render(agents={"any": {"enabled": True}, "amd": {"affinity": affinity}}))["amd"]
+    assert terms(beside) == fenced
+    assert beside["affinity"]["podAntiAffinity"] == APART["podAntiAffinity"]
 
 
 # --- resources, page, scraping --------------------------------------------------------------------------
@@ -400,6 +257,15 @@ def test_scraped_one_way_only(render: Render, by: str, annotated: bool, kinds: s
         (["dcgm"], ["exported_namespace", "exported_pod", "exported_container"]),
         (["npu-exporter"], ["exported_namespace"]),
         ("dcgm,vgpu", ["exported_namespace", "exported_pod", "exported_container"]),
+        (" vgpu , dcgm ", ["exported_namespace", "exported_pod", "exported_container"]),
+        (
+            "dcgm, npu-exporter",
+            ["exported_namespace", "exported_pod", "exported_container", "exported_namespace"],
+        ),
+        (
+            ["npu-exporter", "dcgm"],
+            ["exported_namespace", "exported_pod", "exported_container", "exported_namespace"],
+        ),
     ],
 )
 def test_exported_copies_only_for_dialects_that_had_them(
@@ -417,6 +283,22 @@ def test_exported_copies_only_for_dialects_that_had_them(
         name = "DCGM_FI_DEV_GPU_UTIL" if "DCGM" in rule["regex"] else "npu_chip_info_power"
         assert re.fullmatch(rule["regex"], f"{name};team-a")
         assert not re.fullmatch(rule["regex"], f"{name};"), "a device that nobody holds has no copy"
+
+
+def test_example_scrapes_the_agents_of_its_release_only(template: Template) -> None:
+    example = yaml.safe_load((CHART / "examples" / "scrape-config.yaml").read_text())
+    [job] = example["scrape_configs"]
+    [discovery] = job["kubernetes_sd_configs"]
+    assert discovery["namespaces"] == {"names": ["accelscope-system"]}, "that of docs/install.md"
+    [selector] = discovery["selectors"]
+    wanted = dict(pair.split("=") for pair in selector["label"].split(","))
+    chosen = []
+    for release in ("accelscope", "accelscope-two"):
+        done = template({"devicePlugin": {"enabled": True}}, release=release)
+        for daemonset in of_kind([each for each in yaml.safe_load_all(done.stdout) if each], "DaemonSet"):
+            if wanted.items() <= daemonset["spec"]["template"]["metadata"]["labels"].items():
+                chosen.append(daemonset["metadata"]["name"])
+    assert chosen == [f"accelscope-{vendor}" for vendor in sorted(VENDORS)]
 
 
 def test_network_policy_opens_what_features_need(render: Render) -> None:
@@ -449,32 +331,7 @@ def test_a_simulated_driver_can_be_mounted(render: Render) -> None:
     assert "/srv/node" in host_paths(pod)
 
 
-# --- bad values ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"image": {}}, "image.registry"),
-        ({"hostPID": False}, "hostPID"),
-        ({"agents": {"intel": {"enabled": True}}}, "intel"),
-        ({"agents": {"amd": {"driverRoot": "/x"}}}, "driverRoot"),
-        ({"attribution": {"pods": "docker"}}, "pods"),
-        ({"nodeObject": {"featureLabels": "yes"}}, "featureLabels"),
-        ({"nodeObject": {"featureDomains": ["example.org"]}}, "featureDomains"),
-        ({"http": {"port": "9400"}}, "port"),
-        ({"config": {"npuAnnotation": True}}, "set nodeObject.npuAnnotation instead"),
-        ({"config": {"tokenFile": "/x"}}, "set http.tokenSecretName instead"),
-        ({"scrape": {"by": "magic"}}, "by"),
-        ({"scrape": {"by": "serviceMonitor"}, "service": {"enabled": False}}, "service.enabled"),
-        ({"http": {"tls": {"clientCASecretName": "ca"}}}, "http.tls.secretName"),
-        ({"agents": {"any": {"enabled": True, "nodes": []}}}, "agents.any.nodes"),
-    ],
-)
-def test_bad_values_are_refused_by_name(template: Template, values: dict[str, Any], complaint: str) -> None:
-    done = template(values)
-    assert done.returncode != 0
-    assert complaint in done.stderr
+# --- settings that values stand for -------------------------------------------------------------------
 
 
 def test_every_value_that_stands_for_a_setting_is_there() -> None:

@@ -1,14 +1,12 @@
 """The chart's device plugin: what it may do, what it is told, and where it runs."""
 
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, REPOSITORY, Render
+from tests.deploy.conftest import CHART, REPOSITORY, Render, Template
 from tests.deploy.objects import (
     FOREIGN_ENVIRONMENT,
     container,
@@ -22,8 +20,6 @@ from tests.deploy.objects import (
 
 from accelscope.config.declaration import environment_name, key_name, settings_of
 from accelscope.deviceplugin.settings import PluginSettings
-
-Template = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
 
 ON = {"enabled": True}
 NO_AGENTS = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
@@ -236,19 +232,9 @@ def test_bad_values_are_refused_by_name(template: Template, plugin: dict[str, An
     assert complaint in done.stderr
 
 
-def test_older_clusters_are_not_sent_a_field_that_they_refuse(helm: str) -> None:
-    def rendered(version: str) -> str:
-        words = ["--set=image.registry=registry.test,devicePlugin.enabled=true", f"--kube-version={version}"]
-        return subprocess.run(
-            [helm, "template", "accelscope", str(CHART), *words],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
-
-    assert "recursiveReadOnly" not in rendered("1.29.4")
-    assert "recursiveReadOnly: IfPossible" in rendered("1.30.0")
+def test_older_clusters_are_not_sent_a_field_that_they_refuse(template: Template) -> None:
+    assert "recursiveReadOnly" not in template({"devicePlugin": ON}, kubernetes="1.29.4").stdout
+    assert "recursiveReadOnly: IfPossible" in template({"devicePlugin": ON}, kubernetes="1.30.0").stdout
 
 
 def test_example_pod_asks_for_what_is_offered() -> None:

@@ -1,8 +1,10 @@
 """The image's build: what goes into it, chosen and put together without pip."""
 
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -82,6 +84,31 @@ def test_installs_a_command_with_bytecode(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert Path(done.stdout.strip()).exists(), "compiled: a read-only root keeps no bytecode"
+
+
+def locked(file: Path) -> dict[str, set[str]]:
+    """By name and version: the hashes."""
+    pinned = re.compile(r"^(\S+==\S+).*\n((?: +--hash=.+\n)+)", re.MULTILINE)
+    return {pin: set(re.findall(r"sha256:\w+", hashes)) for pin, hashes in pinned.findall(file.read_text())}
+
+
+def test_built_with_the_setuptools_that_is_tested() -> None:
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
+    build = locked(IMAGE / "build.txt")
+    assert {pin.partition("==")[0] for pin in build} == {re.split(r"[<>=~!]", each)[0] for each in wanted}
+    assert build.items() <= locked(REPOSITORY / "requirements" / "dev.txt").items()
+    assert all(build.values())
+
+
+def test_nothing_is_fetched_but_by_its_hash(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    install.fetch(Path("lock.txt"), tmp_path / "wheels")
+    assert len(commands) == 3
+    for command in commands:
+        assert "--require-hashes" in command or {"--no-index", "--no-build-isolation"} <= set(command)
 
 
 def test_base_is_an_argument_by_tag() -> None:

@@ -9,11 +9,11 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- $runtimeClassName := $agent.runtimeClassName -}}
 {{- $capabilities := list -}}
 {{- $env := dict -}}
-{{- $paths := $agent.hostPaths -}}
+{{- $paths := $agent.hostPaths | default list -}}
 {{- $scratch := false -}}
 {{- $memory := "" -}}
 {{- if ne .name "any" }}{{ $_ := set $env "READERS" .name }}{{ end -}}
-{{- if and $values.nodeObject.npuAnnotation (has .name (list "ascend" "any")) }}{{ $_ := set $env "NPU_ANNOTATION" "true" }}{{ end -}}
+{{- if include "accelscope.writesNpuAnnotation" . }}{{ $_ := set $env "NPU_ANNOTATION" "true" }}{{ end -}}
 
 {{- if and (eq .name "nvidia") $agent.driverRoot -}}
 {{- $privileged = true -}}
@@ -48,7 +48,7 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- end -}}
 
 {{- if $scratch }}{{ $_ := set $env "HOME" "/tmp" }}{{ end -}}
-{{- $resources := deepCopy $values.resources -}}
+{{- $resources := deepCopy ($values.resources | default dict) -}}
 {{- /* Tools need more than the usual limit; a limit that somebody set stays. */ -}}
 {{- if and $memory (eq (dig "limits" "memory" "64Mi" $resources) "64Mi") }}{{ $_ := set $resources "limits" (merge (dict "memory" $memory) ($resources.limits | default dict)) }}{{ end -}}
 {{- $nfd := eq (include "accelscope.featureLabels" .root) "nfd" -}}
@@ -56,49 +56,57 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
   "privileged" $privileged
   "capabilities" $capabilities
   "root" (or $privileged $values.attribution.podResources $nfd (gt (len $capabilities) 0))
-  "env" (mergeOverwrite $env $agent.env)
+  "env" (mergeOverwrite $env ($agent.env | default dict))
   "hostPaths" $paths
   "scratch" $scratch
-  "resources" (mergeOverwrite $resources $agent.resources)
+  "resources" (mergeOverwrite $resources ($agent.resources | default dict))
   "runtimeClassName" $runtimeClassName
   | toYaml -}}
 {{- end -}}
 
-{{/* Any of the labels is enough; a node that agents.any has is not ours. */}}
+{{/* Of a node's labels, "key=value" or "key", from (label, with, without): the operators for it. */}}
+{{- define "accelscope.expression" -}}
+{{- $pair := splitn "=" 2 .label -}}
+{{- if contains "=" .label -}}
+{{- dict "key" $pair._0 "operator" .with "values" (list $pair._1) | toYaml -}}
+{{- else -}}
+{{- dict "key" .label "operator" .without | toYaml -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Any of the labels is enough, or the user's own affinity says where; a node that agents.any has is in no case ours.
+Terms are alternatives, so each of them must say so.
+*/}}
 {{- define "accelscope.affinity" -}}
-{{- $any := .root.Values.agents.any -}}
-{{- $kept := and $any.enabled (ne .name "any") -}}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $affinity := deepCopy (.agent.affinity | default dict) -}}
 {{- $terms := list -}}
-{{- range (.agent.nodes | default (list "")) -}}
-{{- $expressions := list -}}
-{{- if . -}}
-{{- $pair := splitn "=" 2 . -}}
-{{- if contains "=" . -}}
-{{- $expressions = append $expressions (dict "key" $pair._0 "operator" "In" "values" (list $pair._1)) -}}
+{{- if $affinity -}}
+{{- $terms = dig "nodeAffinity" $required "nodeSelectorTerms" list $affinity -}}
 {{- else -}}
-{{- $expressions = append $expressions (dict "key" . "operator" "Exists") -}}
+{{- range .agent.nodes -}}
+{{- $expression := include "accelscope.expression" (dict "label" . "with" "In" "without" "Exists") | fromYaml -}}
+{{- $terms = append $terms (dict "matchExpressions" (list $expression)) -}}
 {{- end -}}
 {{- end -}}
-{{- if $kept -}}
-{{- range $any.nodes -}}
-{{- $pair := splitn "=" 2 . -}}
-{{- if contains "=" . -}}
-{{- $expressions = append $expressions (dict "key" $pair._0 "operator" "NotIn" "values" (list $pair._1)) -}}
-{{- else -}}
-{{- $expressions = append $expressions (dict "key" . "operator" "DoesNotExist") -}}
+{{- $others := list -}}
+{{- if and .root.Values.agents.any.enabled (ne .name "any") -}}
+{{- range .root.Values.agents.any.nodes -}}
+{{- $others = append $others (include "accelscope.expression" (dict "label" . "with" "NotIn" "without" "DoesNotExist") | fromYaml) -}}
 {{- end -}}
 {{- end -}}
+{{- $fenced := list -}}
+{{- range ($terms | default (list dict)) -}}
+{{- $expressions := concat (.matchExpressions | default list) $others -}}
+{{- $term := omit . "matchExpressions" -}}
+{{- if $expressions }}{{ $_ := set $term "matchExpressions" $expressions }}{{ end -}}
+{{- if $term }}{{ $fenced = append $fenced $term }}{{ end -}}
 {{- end -}}
-{{- if $expressions }}{{ $terms = append $terms (dict "matchExpressions" $expressions) }}{{ end -}}
+{{- if $fenced -}}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" (dict $required (dict "nodeSelectorTerms" $fenced))) -}}
 {{- end -}}
-{{- if .agent.affinity -}}
-{{- toYaml .agent.affinity -}}
-{{- else if $terms -}}
-nodeAffinity:
-  requiredDuringSchedulingIgnoredDuringExecution:
-    nodeSelectorTerms:
-      {{- toYaml $terms | nindent 6 }}
-{{- end -}}
+{{- if $affinity }}{{ toYaml $affinity }}{{ end -}}
 {{- end -}}
 
 {{- define "accelscope.securityContext" -}}
@@ -111,7 +119,7 @@ nodeAffinity:
 {{- with .privileges.capabilities }}{{ $_ := set $capabilities "add" . }}{{ end -}}
 {{- $_ := set $context "capabilities" $capabilities -}}
 {{- end -}}
-{{- mergeOverwrite $context .root.Values.securityContext | toYaml -}}
+{{- mergeOverwrite $context (.root.Values.securityContext | default dict) | toYaml -}}
 {{- end -}}
 
 {{- define "accelscope.podSecurityContext" -}}
@@ -121,5 +129,5 @@ nodeAffinity:
 {{- else -}}
 {{- $context = merge (dict "runAsUser" 65532 "runAsGroup" 65532 "runAsNonRoot" true "fsGroup" 65532) $context -}}
 {{- end -}}
-{{- mergeOverwrite $context .root.Values.podSecurityContext | toYaml -}}
+{{- mergeOverwrite $context (.root.Values.podSecurityContext | default dict) | toYaml -}}
 {{- end -}}

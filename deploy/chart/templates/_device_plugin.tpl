@@ -21,7 +21,7 @@
 
 {{/* The same path on the node and in the container. */}}
 {{- define "accelscope.devicePlugin.folder" -}}
-{{- .Values.devicePlugin.config.pluginDir | default (printf "%s/device-plugins" .Values.attribution.kubeletFolder) -}}
+{{- (.Values.devicePlugin.config | default dict).pluginDir | default (printf "%s/device-plugins" .Values.attribution.kubeletFolder) -}}
 {{- end -}}
 
 {{/* How this vendor's driver is reached is what its agent has; what only the agent is for is left out. */}}
@@ -29,10 +29,10 @@
 {{- $plugin := .Values.devicePlugin -}}
 {{- $agent := deepCopy (index .Values.agents $plugin.vendor) -}}
 {{- if eq $plugin.vendor "amd" }}{{ $agent = mergeOverwrite $agent (dict "openFiles" false "tools" (dict "enabled" false)) }}{{ end -}}
-{{- $_ := set $agent "hostPaths" (concat $agent.hostPaths $plugin.hostPaths) -}}
+{{- $_ := set $agent "hostPaths" (concat ($agent.hostPaths | default list) ($plugin.hostPaths | default list)) -}}
 {{- $privileges := include "accelscope.privileges" (dict "root" . "name" $plugin.vendor "agent" $agent) | fromYaml -}}
-{{- $env := mergeOverwrite (omit $privileges.env "READERS" "NPU_ANNOTATION") (dict "DEV_ROOT" "/host/dev" "HOST_DEV_ROOT" "/dev") $plugin.env -}}
-{{- merge (dict "root" true "env" $env "resources" $plugin.resources) (omit $privileges "env" "resources") | toYaml -}}
+{{- $env := mergeOverwrite (omit $privileges.env "READERS" "NPU_ANNOTATION") (dict "DEV_ROOT" "/host/dev" "HOST_DEV_ROOT" "/dev") ($plugin.env | default dict) -}}
+{{- merge (dict "root" true "env" $env "resources" ($plugin.resources | default dict)) (omit $privileges "env" "resources") | toYaml -}}
 {{- end -}}
 
 {{/* Settings that a value of the chart stands for, because more depends on them. */}}
@@ -43,7 +43,7 @@ podResourcesSocket: attribution.kubeletFolder
 {{- end -}}
 
 {{- define "accelscope.devicePlugin.config" -}}
-{{- $config := deepCopy .Values.devicePlugin.config -}}
+{{- $config := deepCopy (.Values.devicePlugin.config | default dict) -}}
 {{- range $key, $value := include "accelscope.devicePlugin.ownSettings" . | fromYaml -}}
 {{- if hasKey $config $key }}{{ fail (printf "devicePlugin.config.%s: set %s instead" $key $value) }}{{ end -}}
 {{- end -}}

@@ -1,3 +1,7 @@
+{{- define "accelscope.metricsPath" -}}
+{{- (.Values.config | default dict).metricsPath | default "/metrics" -}}
+{{- end -}}
+
 {{/*
 `namespace`, `pod` and `container` of the page name the workload. honorLabels keeps them; the target's own, which
 name the agent, are dropped, so that a device that nobody holds is not put down to the agent.
@@ -5,7 +9,7 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- define "accelscope.endpoint" -}}
 {{- $endpoint := dict
   "port" "metrics"
-  "path" (.Values.config.metricsPath | default "/metrics")
+  "path" (include "accelscope.metricsPath" .)
   "honorLabels" true
   "relabelings" (list
     (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" "node")
@@ -15,8 +19,8 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- with .Values.scrape.interval }}{{ $_ := set $endpoint "interval" . }}{{ end -}}
 {{- with .Values.scrape.timeout }}{{ $_ := set $endpoint "scrapeTimeout" . }}{{ end -}}
 {{- $copies := list -}}
-{{- $dialects := .Values.config.dialect | default list -}}
-{{- if kindIs "string" $dialects }}{{ $dialects = splitList "," $dialects }}{{ end -}}
+{{- $dialects := (.Values.config | default dict).dialect | default list -}}
+{{- if kindIs "string" $dialects }}{{ $dialects = regexSplit "\\s*,\\s*" (trim $dialects) -1 }}{{ end -}}
 {{- if has "dcgm" $dialects -}}
 {{- range list "namespace" "pod" "container" -}}
 {{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" "DCGM_FI_.+" "label" .) | fromYaml) -}}
@@ -27,7 +31,7 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" $names "label" "namespace") | fromYaml) -}}
 {{- end -}}
 {{- if $copies }}{{ $_ := set $endpoint "metricRelabelings" $copies }}{{ end -}}
-{{- mergeOverwrite $endpoint .Values.scrape.endpoint | toYaml -}}
+{{- mergeOverwrite $endpoint (.Values.scrape.endpoint | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Those exporters are scraped without honorLabels, and their dashboards use what Prometheus made of it. */}}

@@ -19,20 +19,24 @@
 {{- if and .Values.attribution.resourceSlices .Values.attribution.podResources -}}true{{- end -}}
 {{- end -}}
 
-{{- define "accelscope.patchesNode" -}}
-{{- if or .Values.nodeObject.npuAnnotation .Values.nodeObject.devicesAnnotation (eq (include "accelscope.featureLabels" .) "node") -}}true{{- end -}}
+{{/* Does this agent, of (root, name), write what the old NPU collectors wrote? Only one with such chips has it. */}}
+{{- define "accelscope.writesNpuAnnotation" -}}
+{{- if and .root.Values.nodeObject.npuAnnotation (has .name (list "ascend" "any")) -}}true{{- end -}}
 {{- end -}}
 
 {{- define "accelscope.asksKubelet" -}}
 {{- if eq (include "accelscope.podSource" .) "kubelet" -}}true{{- end -}}
 {{- end -}}
 
-{{- define "accelscope.asksApiServer" -}}
-{{- if or (eq (include "accelscope.podSource" .) "api-server") (include "accelscope.resourceSlices" .) .Values.attribution.nodeLabels (include "accelscope.patchesNode" .) .Values.http.tokenReview -}}true{{- end -}}
+{{/* What all agents ask, whatever their vendor. */}}
+{{- define "accelscope.readsApiServer" -}}
+{{- if or (eq (include "accelscope.podSource" .) "api-server") (include "accelscope.resourceSlices" .) .Values.attribution.nodeLabels .Values.http.tokenReview -}}true{{- end -}}
 {{- end -}}
 
+{{/* Of this agent, from (root, name). */}}
 {{- define "accelscope.needsToken" -}}
-{{- if and (include "accelscope.runsAgents" .) (or (include "accelscope.asksApiServer" .) (include "accelscope.asksKubelet" .)) -}}true{{- end -}}
+{{- $writes := has (include "accelscope.account" .) (include "accelscope.writers" .root | fromYamlArray) -}}
+{{- if or (include "accelscope.readsApiServer" .root) (include "accelscope.asksKubelet" .root) $writes -}}true{{- end -}}
 {{- end -}}
 
 {{/*
@@ -64,7 +68,7 @@ featureFileFolder: nodeObject.featureFileFolder
 
 {{/* The file of settings: those of the user, and those that follow from features. */}}
 {{- define "accelscope.config" -}}
-{{- $config := deepCopy .Values.config -}}
+{{- $config := deepCopy (.Values.config | default dict) -}}
 {{- range $key, $value := include "accelscope.ownSettings" . | fromYaml -}}
 {{- if hasKey $config $key }}{{ fail (printf "config.%s: set %s instead, which also brings what it needs" $key $value) }}{{ end -}}
 {{- end -}}

@@ -19,14 +19,6 @@
 {{- printf "%s.%s" (include "accelscope.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
-{{- define "accelscope.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "accelscope.fullname" .) .Values.serviceAccount.name -}}
-{{- else -}}
-{{- required "serviceAccount.name: name the account to use, since serviceAccount.create is false" .Values.serviceAccount.name -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "accelscope.image" -}}
 {{- $image := .Values.image -}}
 {{- $registry := required "image.registry: name the registry that you pushed the image to; docs/install.md tells how to build it" $image.registry -}}

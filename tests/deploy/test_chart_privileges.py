@@ -1,0 +1,279 @@
+"""The chart: every feature brings its own privilege and no other."""
+
+import re
+from typing import Any
+
+import pytest
+from tests.deploy.conftest import Render, Template
+from tests.deploy.objects import agents, container, host_paths, of_kind, rights
+
+VENDORS = ["nvidia", "amd", "ascend", "furiosa"]
+QUIET = {"hostPID": False, "pods": "off", "podResources": False}
+LIST_PODS = {("", "pods", "list"), ("", "pods", "watch")}
+LIST_SLICES = {
+    ("resource.k8s.io", "resourceslices", "list"),
+    ("resource.k8s.io", "resourceslices", "watch"),
+}
+PATCH_NODES = {("", "nodes", "patch")}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, LIST_PODS | LIST_SLICES),
+        ({"attribution": {"resourceSlices": False}}, LIST_PODS),
+        ({"attribution": {"podResources": False}}, LIST_PODS),
+        ({"attribution": {**QUIET, "podResources": True}}, LIST_SLICES),
+        ({"attribution": QUIET}, set()),
+        ({"attribution": {**QUIET, "pods": False}}, set()),
+        ({"attribution": {**QUIET, "pods": "kubelet"}}, {("", "nodes/pods", "get")}),
+        ({"attribution": {**QUIET, "nodeLabels": ["zone"]}}, {("", "nodes", "list"), ("", "nodes", "watch")}),
+        ({"attribution": QUIET, "nodeObject": {"npuAnnotation": True}}, PATCH_NODES),
+        ({"attribution": QUIET, "nodeObject": {"devicesAnnotation": True}}, PATCH_NODES),
+        ({"attribution": QUIET, "nodeObject": {"featureLabels": "node"}}, PATCH_NODES),
+        ({"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}}, set()),
+        (
+            {"attribution": QUIET, "http": {"tokenReview": True}},
+            {
+                ("authentication.k8s.io", "tokenreviews", "create"),
+                ("authorization.k8s.io", "subjectaccessreviews", "create"),
+            },
+        ),
+    ],
+)
+def test_every_right_belongs_to_a_feature(
+    render: Render, values: dict[str, Any], expected: set[tuple[str, str, str]]
+) -> None:
+    objects = render(**values)
+    assert rights(objects) == expected
+    made = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
+    assert made == {pod["serviceAccountName"] for pod in agents(objects).values()}
+    for pod in agents(objects).values():
+        assert pod["automountServiceAccountToken"] is False
+        tokens = [volume for volume in pod["volumes"] if volume["name"] == "api-token"]
+        own = rights(objects, pod["serviceAccountName"])
+        assert bool(tokens) == bool(own), "a token only for who may do something with it"
+
+
+@pytest.mark.parametrize(
+    ("node_object", "writing"),
+    [
+        ({}, set()),
+        ({"npuAnnotation": True}, {"ascend", "any"}),
+        ({"devicesAnnotation": True}, {*VENDORS, "any"}),
+        ({"featureLabels": "node"}, {*VENDORS, "any"}),
+        ({"npuAnnotation": True, "featureLabels": "nfd"}, {"ascend", "any"}),
+        ({"npuAnnotation": True, "featureLabels": "node"}, {*VENDORS, "any"}),
+    ],
+)
+@pytest.mark.parametrize("attribution", [{}, QUIET], ids=["pods", "quiet"])
+def test_only_agents_that_write_to_nodes_may(
+    render: Render, attribution: dict[str, Any], node_object: dict[str, Any], writing: set[str]
+) -> None:
+    objects = render(
+        agents={"any": {"enabled": True}},
+        attribution=attribution,
+        nodeObject=node_object,
+        serviceAccount={"name": "watchers"},
+    )
+    reading = set() if attribution else LIST_PODS | LIST_SLICES
+    for vendor, pod in agents(objects).items():
+        expected = reading | (PATCH_NODES if vendor in writing else set())
+        assert rights(objects, pod["serviceAccountName"]) == expected, vendor
+
+
+def test_annotation_that_nobody_would_write_brings_no_right(render: Render) -> None:
+    objects = render(
+        agents={"ascend": {"enabled": False}}, attribution=QUIET, nodeObject={"npuAnnotation": True}
+    )
+    assert rights(objects) == set()
+    assert not of_kind(objects, "ValidatingAdmissionPolicy")
+
+
+def test_account_that_somebody_made_is_that_of_all(render: Render) -> None:
+    objects = render(serviceAccount={"create": False, "name": "theirs"}, nodeObject={"npuAnnotation": True})
+    assert {pod["serviceAccountName"] for pod in agents(objects).values()} == {"theirs"}
+    assert not of_kind(objects, "ServiceAccount")
+    assert rights(objects, "theirs") == rights(objects) == LIST_PODS | LIST_SLICES | PATCH_NODES
+    [policy] = of_kind(objects, "ValidatingAdmissionPolicy")
+    assert own_annotations(policy) == {"theirs": {"k8s-monitor.io/npu-metrics"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "vendor", "user", "extra"),
+    [
+        ({}, "nvidia", 0, {}),
+        ({"attribution": {"podResources": False}}, "nvidia", 65532, {}),
+        ({"attribution": {"podResources": False}}, "furiosa", 65532, {}),
+        ({"attribution": {"podResources": False}}, "ascend", 0, {"privileged": True}),
+        ({"attribution": QUIET, "agents": {"ascend": {"privileged": False}}}, "ascend", 65532, {}),
+        ({"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}}, "furiosa", 0, {}),
+        ({"attribution": QUIET, "nodeObject": {"featureLabels": "node"}}, "furiosa", 65532, {}),
+        ({"attribution": QUIET, "agents": {"amd": {"openFiles": True}}}, "amd", 0, {"add": ["SYS_PTRACE"]}),
+        ({"attribution": QUIET, "agents": {"amd": {"openFiles": True}}}, "nvidia", 65532, {}),
+        ({"agents": {"amd": {"tools": {"enabled": True}}}}, "amd", 0, {"privileged": True}),
+        ({"agents": {"amd": {"tools": {"enabled": True}}}}, "furiosa", 0, {}),
+        ({"agents": {"nvidia": {"driverRoot": "/run/nvidia/driver"}}}, "nvidia", 0, {"privileged": True}),
+    ],
+)
+def test_least_privilege(
+    render: Render, values: dict[str, Any], vendor: str, user: int, extra: dict[str, Any]
+) -> None:
+    pod = agents(render(**values))[vendor]
+    assert pod["securityContext"]["runAsUser"] == user
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["securityContext"].get("runAsNonRoot", False) == (user != 0)
+    context = container(pod)["securityContext"]
+    assert context["readOnlyRootFilesystem"] is True
+    if "privileged" in extra:
+        assert context["privileged"] is True
+        assert "allowPrivilegeEscalation" not in context, "the API server refuses both"
+    else:
+        assert context["capabilities"] == {"drop": ["ALL"], **extra}
+        assert context["allowPrivilegeEscalation"] is False
+        assert "privileged" not in context
+
+
+@pytest.mark.parametrize(
+    ("values", "vendor", "expected"),
+    [
+        ({}, "nvidia", {"/var/lib/kubelet/pod-resources"}),
+        ({"attribution": {"kubeletFolder": "/data/kubelet"}}, "amd", {"/data/kubelet/pod-resources"}),
+        ({"attribution": QUIET}, "furiosa", set()),
+        (
+            {"attribution": QUIET},
+            "ascend",
+            {"/usr/local/Ascend/driver", "/usr/local/sbin/npu-smi", "/usr/local/dcmi"},
+        ),
+        ({"attribution": QUIET, "agents": {"amd": {"tools": {"enabled": True}}}}, "amd", {"/opt/rocm"}),
+        ({"attribution": {**QUIET, "userNames": True}}, "amd", {"/etc/passwd"}),
+        (
+            {"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}},
+            "amd",
+            {"/etc/kubernetes/node-feature-discovery/features.d"},
+        ),
+    ],
+)
+def test_only_these_folders_of_the_node(
+    render: Render, values: dict[str, Any], vendor: str, expected: set[str]
+) -> None:
+    pod = agents(render(**values))[vendor]
+    assert host_paths(pod) == expected
+    writable = [mount["name"] for mount in container(pod)["volumeMounts"] if not mount.get("readOnly")]
+    assert set(writable) <= {"features", "scratch"}
+
+
+def test_host_processes_by_default_and_off_by_value(render: Render) -> None:
+    assert all(pod["hostPID"] for pod in agents(render()).values())
+    assert not any("hostPID" in pod for pod in agents(render(attribution={"hostPID": False})).values())
+
+
+def test_nothing_writes_to_nodes_by_default(render: Render) -> None:
+    assert not of_kind(render(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+def own_annotations(policy: dict[str, Any]) -> dict[str, set[str]]:
+    """Of each account that the policy is about, those that it may write."""
+    [condition] = policy["spec"]["matchConditions"]
+    account = r"'system:serviceaccount:metrics:(.+?)'"
+    [chosen] = [
+        each["expression"] for each in policy["spec"]["variables"] if each["name"] == "ownAnnotations"
+    ]
+    found = re.findall(rf"username == {account} \? \[(.*?)\] :", chosen)
+    assert [name for name, _ in found] == re.findall(account, condition["expression"])
+    return {name: set(re.findall(r"'(.+?)'", keys)) for name, keys in found}
+
+
+NPU_METRICS, DEVICES = "k8s-monitor.io/npu-metrics", "accelscope.io/devices"
+COMMON, OF_NPUS = "accelscope", "accelscope-npu-annotation"
+
+
+@pytest.mark.parametrize(
+    ("node_object", "annotations", "label_patterns"),
+    [
+        ({"npuAnnotation": True}, {OF_NPUS: {NPU_METRICS}}, set()),
+        (
+            {"devicesAnnotation": True},
+            {COMMON: {DEVICES, *(f"{DEVICES}.{vendor}" for vendor in VENDORS)}},
+            set(),
+        ),
+        (
+            {"npuAnnotation": True, "devicesAnnotation": True},
+            {
+                COMMON: {DEVICES, f"{DEVICES}.nvidia", f"{DEVICES}.amd", f"{DEVICES}.furiosa"},
+                OF_NPUS: {DEVICES, f"{DEVICES}.ascend", NPU_METRICS},
+            },
+            set(),
+        ),
+        (
+            {"npuAnnotation": True, "featureLabels": "node", "featureDomains": ["furiosa.ai"]},
+            {COMMON: set(), OF_NPUS: {NPU_METRICS}},
+            {"^(furiosa[.]ai/(npu|driver|firmware)[.])"},
+        ),
+    ],
+)
+def test_policy_allows_only_what_is_switched_on(
+    render: Render,
+    node_object: dict[str, Any],
+    annotations: dict[str, set[str]],
+    label_patterns: set[str],
+) -> None:
+    objects = render(nodeObject=node_object)
+    [policy] = of_kind(objects, "ValidatingAdmissionPolicy")
+    [binding] = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    assert own_annotations(policy) == annotations
+    expressions = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    assert set(re.findall(r"matches\('(.+?)'\)", expressions)) == label_patterns
+
+
+def test_policy_forbids_and_does_not_call_it_invalid(render: Render) -> None:
+    """Without a reason the API server answers 422, as to a Node that is badly written."""
+    [policy] = of_kind(render(nodeObject={"npuAnnotation": True}), "ValidatingAdmissionPolicy")
+    assert {each.get("reason") for each in policy["spec"]["validations"]} == {"Forbidden"}
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "node_object", "rendered"),
+    [
+        ("1.29.4", {"npuAnnotation": True}, False),
+        ("1.29.4", {"npuAnnotation": True, "admissionPolicy": False}, True),
+        ("1.29.4", {}, True),
+        ("1.29.4", {"featureLabels": "nfd"}, True),
+        ("1.30.0-gke.100", {"npuAnnotation": True}, True),
+    ],
+)
+def test_cluster_too_old_for_the_policy_is_told(
+    template: Template, kubernetes: str, node_object: dict[str, Any], rendered: bool
+) -> None:
+    done = template({"nodeObject": node_object}, kubernetes=kubernetes)
+    assert (done.returncode == 0) == rendered, done.stderr
+    if not rendered:
+        assert (
+            "nodeObject.admissionPolicy: needs Kubernetes 1.30 or newer, and this is v1.29.4" in done.stderr
+        )
+
+
+@pytest.mark.parametrize(
+    ("label", "allowed"),
+    [
+        ("accelscope.io/nvidia.count", True),
+        ("accelscope.io/machine.vendor", True),
+        ("beta.furiosa.ai/npu.family", True),
+        ("beta.furiosa.ai/machine.name", True),
+        ("beta.furiosa.ai/driver.version.major", True),
+        ("furiosa.ai/npu.driver.version", True),
+        ("furiosa.ai/driver.version.metadata", True),
+        ("furiosa.ai/firmware.version", True),
+        ("furiosa.ai/pool", False),
+        ("agents.accelscope.io/amd", False),
+        ("kubernetes.io/hostname", False),
+        ("accelscopeXio/nvidia.count", False),
+    ],
+)
+def test_policy_knows_our_labels(render: Render, label: str, allowed: bool) -> None:
+    [policy] = of_kind(render(nodeObject={"featureLabels": "node"}), "ValidatingAdmissionPolicy")
+    patterns = re.findall(r"matches\('(.+?)'\)", policy["spec"]["validations"][-1]["expression"])
+    assert len(patterns) == 2
+    assert {bool(re.search(pattern, label)) for pattern in patterns} == {allowed}

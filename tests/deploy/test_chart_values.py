@@ -1,0 +1,123 @@
+"""The chart's values: bad ones are refused by name, and so is a null where nothing cannot be meant."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.conftest import CHART, Render, Template
+
+Keys = tuple[str, ...]
+
+# By a null as by an empty value, somebody says that there shall be none.
+MAY_BE_NONE = {"priorityClassName", "resources", "runtimeClassName", "tolerations", "updateStrategy"}
+OF_THE_DRIVER = ("agents", "ascend", "driver")
+ON: dict[str, Any] = {
+    "agents": {"any": {"enabled": True}},
+    "nodeObject": {"npuAnnotation": True},
+    "devicePlugin": {"enabled": True},
+    "scrape": {"by": "serviceMonitor"},
+    "networkPolicy": {"enabled": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"image": {}}, "image.registry"),
+        ({"hostPID": False}, "hostPID"),
+        ({"agents": {"intel": {"enabled": True}}}, "intel"),
+        ({"agents": {"amd": {"driverRoot": "/x"}}}, "driverRoot"),
+        ({"attribution": {"pods": "docker"}}, "pods"),
+        ({"nodeObject": {"featureLabels": "yes"}}, "featureLabels"),
+        ({"nodeObject": {"featureDomains": ["example.org"]}}, "featureDomains"),
+        ({"http": {"port": "9400"}}, "port"),
+        ({"config": {"npuAnnotation": True}}, "set nodeObject.npuAnnotation instead"),
+        ({"config": {"tokenFile": "/x"}}, "set http.tokenSecretName instead"),
+        ({"scrape": {"by": "magic"}}, "by"),
+        ({"scrape": {"by": "serviceMonitor"}, "service": {"enabled": False}}, "service.enabled"),
+        ({"http": {"tls": {"clientCASecretName": "ca"}}}, "http.tls.secretName"),
+        ({"agents": {"any": {"enabled": True, "nodes": []}}}, "agents.any.nodes"),
+    ],
+)
+def test_bad_values_are_refused_by_name(template: Template, values: dict[str, Any], complaint: str) -> None:
+    done = template(values)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def named(values: dict[str, Any], schema: dict[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Every value that the schema knows by its name, with its default."""
+    for name, default in values.items():
+        yield (*above, name), default
+        inner = schema["properties"][name]
+        if isinstance(default, dict) and inner.get("additionalProperties") is False:
+            yield from named(default, inner, (*above, name))
+
+
+def declared() -> list[tuple[Keys, Any]]:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    return list(named(values, json.loads((CHART / "values.schema.json").read_text())))
+
+
+def may_be_none(path: Keys, default: Any) -> bool:
+    none = default is None or (default is not False and default != 0 and not default)
+    return none or path[-1] in MAY_BE_NONE or path[:-1] == OF_THE_DRIVER
+
+
+def test_null_is_refused_where_nothing_cannot_be_meant() -> None:
+    """Helm takes the default away, and templates would stumble over it in words of their own."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    for path, default in declared():
+        place = schema
+        for name in path[:-1]:
+            place = place["properties"][name]
+        assert (path[-1] in place.get("required", [])) != may_be_none(path, default), path
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("http.tls", "tls"),
+        ("agents.nvidia.nodes", "nodes"),
+        ("nodeObject.admissionPolicy", "admissionPolicy"),
+    ],
+)
+def test_refusal_of_a_null_names_it(template: Template, path: str, complaint: str) -> None:
+    value: Any = None
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    done = template(value)
+    assert done.returncode != 0
+    assert "don't meet the specifications of the schema" in done.stderr
+    assert complaint in done.stderr
+    assert "nil pointer" not in done.stderr
+
+
+def test_any_other_null_is_as_good_as_an_empty_value(render: Render) -> None:
+    def emptied(empty: Mapping[type, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = copy.deepcopy(ON)
+        for path, default in declared():
+            # Registry and account are asked for; an empty map leaves the defaults that are in it.
+            filled = isinstance(default, dict) and default
+            if path == ("image", "registry") or filled or not may_be_none(path, default):
+                continue
+            place = values
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = empty.get(type(default))
+        values.setdefault("image", {})["registry"] = "registry.test"
+        return values
+
+    nothing: dict[type, Any] = {str: "", list: [], dict: {}}
+    assert render(**emptied({})) == render(**emptied(nothing))
+
+
+def test_null_takes_defaults_away(render: Render) -> None:
+    objects = render(resources={"limits": {"cpu": None}}, updateStrategy=None)
+    [first, *_] = [each["spec"] for each in objects if each["kind"] == "DaemonSet"]
+    assert "updateStrategy" not in first
+    [container] = first["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "64Mi"}

@@ -1,0 +1,220 @@
+"""The commands and values that the pages tell people to use: the chart takes them, and what they name is
+there. Those of docs/install.md are also run, on a real cluster (tests/e2e/test_install_page.py)."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.conftest import CHART, REPOSITORY, Objects, Render
+from tests.deploy.objects import agent_settings, agents, settings_text
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.config.declaration import flag_name, key_name, settings_of
+from accelscope.deviceplugin.settings import PluginSettings
+
+DOCS = REPOSITORY / "docs"
+SWITCHING = sorted((DOCS / "switching").glob("*.md"))
+PAGES = [
+    *(DOCS / f"{name}.md" for name in ("install", "security", "node-object", "device-plugin")),
+    *SWITCHING,
+]
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+REGISTRY = "image.registry=registry.example.org/monitoring"
+# Words of helm that only matter where there is a release already.
+OF_UPGRADES = {"--install", "--reset-then-reuse-values"}
+
+# Other people's, which are turned off.
+THEIR_OBJECTS = {
+    "clusterpolicy/cluster-policy",
+    "configmap/npu-device-plugin of NAMESPACE",
+    "deviceconfig/NAME",
+}
+KINDS = {"clusterpolicy", "clusterrole", "configmap", "daemonset", "deviceconfig"}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Of its blocks and of its text, each as a list of words."""
+    text = page.read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`((?:helm|kubectl) [^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+def of_helm(page: Path) -> list[list[str]]:
+    """Those that put the chart somewhere: release and options."""
+    found = []
+    for words in commands(page):
+        if words[0] == "helm" and "deploy/chart" in words:
+            [release, *options] = [word for word in words[2:] if word not in OF_UPGRADES]
+            options.remove("deploy/chart")
+            found.append([release, *options])
+    return found
+
+
+HELM_COMMANDS = [(page.name, words) for page in PAGES for words in of_helm(page)]
+
+
+def rendered(helm: str, words: list[str], folder: Path) -> Objects:
+    [release, *options] = words
+    (folder / "my-values.yaml").write_text("{}")
+    command = [helm, "template", release, str(CHART), *options, "--kube-version=1.34.0"]
+    if not any(word.startswith("image.registry=") for word in options):
+        command += ["--set", REGISTRY]  # it was given to the release before, and is used again
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each is not None]
+
+
+def understood(objects: Objects, file: Path) -> None:
+    """The agents take what the chart tells them. Raises ConfigError."""
+    for vendor in agents(objects):
+        file.write_text(settings_text(objects))
+        agent_settings(objects, vendor, str(file))
+
+
+def identities(objects: Objects) -> set[str]:
+    return {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in objects}
+
+
+def test_there_is_something_to_try() -> None:
+    assert {page for page, _ in HELM_COMMANDS} >= {"furiosa.md", "npu-exporter.md", "device-plugin.md"}
+    assert len(HELM_COMMANDS) >= 14
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), HELM_COMMANDS, ids=[f"{page}-{words[0]}" for page, words in HELM_COMMANDS]
+)
+def test_the_chart_takes_it_and_it_changes_something(
+    helm: str, tmp_path: Path, page: str, words: list[str]
+) -> None:
+    made = rendered(helm, words, tmp_path)
+    understood(made, tmp_path / "agent.yaml")
+    settings = {at + 1 for at, word in enumerate(words) if word == "--set"}
+    plain = [word for at, word in enumerate(words) if word != "--set" and at not in settings]
+    if {words[at].partition(".")[0] for at in settings} - {"image"}:
+        assert made != rendered(helm, plain, tmp_path), "it is said to do something"
+
+
+def named_objects(words: list[str]) -> set[str]:
+    """kind/name of what a command of kubectl is about; Nodes and pods are the reader's own."""
+    found = {word for word in words if word.partition("/")[0] in KINDS and "/" in word}
+    match words:
+        case [_, verb, kind, name, *_] if verb != "create" and kind in KINDS:
+            found.add(f"{kind}/{name}")
+    found |= {f"clusterrole/{name}" for name in re.findall(r"--clusterrole=(\S+)", " ".join(words))}
+    return {f"{each} of NAMESPACE" for each in found} if "NAMESPACE" in words else found
+
+
+def test_what_kubectl_is_pointed_at_is_there(helm: str, tmp_path: Path) -> None:
+    there = set(THEIR_OBJECTS)
+    for _, words in HELM_COMMANDS:
+        there |= identities(rendered(helm, words, tmp_path))
+    asked = {
+        (page.name, each)
+        for page in PAGES
+        for words in commands(page)
+        if words[0] == "kubectl"
+        for each in named_objects(words)
+    }
+    assert {"daemonset/accelscope-device-plugin", "configmap/npu-device-plugin"} <= {
+        each for _, each in asked
+    }
+    assert not {(page, each) for page, each in asked if each not in there}
+
+
+# --- what the text names ----------------------------------------------------------------------------------
+
+
+def keys(settings: Any) -> set[str]:
+    return {key_name(each.name) for each in settings_of(settings)}
+
+
+def is_value(path: str) -> bool:
+    """Does values.yaml have it? Under `config` the settings of the programs do."""
+    place: Any = VALUES
+    parts = path.split(".")
+    for at, name in enumerate(parts):
+        if parts[:at] == ["config"]:
+            return name in keys(AgentSettings)
+        if parts[:at] == ["devicePlugin", "config"]:
+            return name in keys(PluginSettings)
+        if name == "<vendor>":
+            return all(
+                is_value(".".join(["agents", vendor, *parts[at + 1 :]])) for vendor in ("amd", "ascend")
+            )
+        if not isinstance(place, dict) or (place and name not in place):
+            return False
+        place = place.get(name, {})
+    return True
+
+
+NAMED = re.compile(rf"(?:--set )?'?((?:{'|'.join(VALUES)})(?:\.(?:<vendor>|\w+))+)(?:[=:].*)?")
+
+
+def named_values(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    found = (NAMED.fullmatch(code) for code in re.findall(r"`([^`\n]+)`", text))
+    files = {"config.yaml"}
+    return {match[1] for match in found if match} - files
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_values_that_the_text_names_are_there(page: Path) -> None:
+    unknown = {each for each in named_values(page) if not is_value(each)}
+    assert not unknown
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("agents.amd.tools.enabled", True),
+        ("agents.<vendor>.nodes", True),
+        ("config.dialect", True),
+        ("scrape.labels.release", True),
+        ("agents.amd.tool.enabled", False),
+        ("config.dialects", False),
+        ("nodeObject.npuAnnotations", False),
+    ],
+)
+def test_a_value_that_is_not_there_is_noticed(path: str, known: bool) -> None:
+    assert is_value(path) is known
+
+
+def value_blocks(page: Path) -> list[dict[str, Any]]:
+    """Blocks of YAML that are values of the chart."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    read = [yaml.safe_load(block) for block in blocks]
+    return [each for each in read if isinstance(each, dict) and set(each) <= set(VALUES)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_of_values_are_taken(render: Render, tmp_path: Path, page: Path) -> None:
+    for values in value_blocks(page):
+        understood(render(**values), tmp_path / "agent.yaml")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    named = set(re.findall(r"\bdeploy/[\w./-]+\w", page.read_text()))
+    made_by_the_reader = {"deploy/image/wheels"}
+    assert not {each for each in named - made_by_the_reader if not (REPOSITORY / each).exists()}
+
+
+@pytest.mark.parametrize(
+    ("page", "settings", "others"),
+    [
+        ("node-object", AgentSettings, {"--apply", "--show-managed-fields"}),
+        ("device-plugin", PluginSettings, set()),
+    ],
+)
+def test_flags_that_are_named_are_there(page: str, settings: Any, others: set[str]) -> None:
+    named = set(re.findall(r"`(--[a-z-]+)", (DOCS / f"{page}.md").read_text()))
+    known = {flag_name(each.name) for each in settings_of(settings)}
+    assert named
+    assert not named - known - others
