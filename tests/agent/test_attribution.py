@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
@@ -30,8 +31,7 @@ from accelscope.model import (
 )
 from accelscope.readers.registry import open_reader
 from accelscope.serve import Request, Response, Route, Server
-from accelscope.simulate import SimulatedNode, load_node
-from accelscope.simulate.description import read_node
+from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
 
 GIB = 1 << 30
@@ -41,7 +41,7 @@ class Lab:
     """A node, its cluster, and the agent's collector, moved by hand."""
 
     def __init__(self, folder: Path, description: str, **settings: object) -> None:
-        spec = read_node(description) if "\n" in description else load_node(description)
+        spec = costless(description)
         self._stack = ExitStack()
         self.folder = folder
         self.node = SimulatedNode(spec, folder / "node")

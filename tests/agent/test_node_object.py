@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 from tests.e2e.agent_process import AgentProcess
 from tests.kube.kube_server import refuse
+from tests.programs import script
 from tests.sinks.node_api import NodeApi
 from tests.sinks.test_documents import decode_chips
 from tests.waiting import wait_until
 
-from accelscope.simulate import SimulatedNode, load_node
+from accelscope.simulate import SimulatedNode
 
 NPU_METRICS = "k8s-monitor.io/npu-metrics"
 DEVICES = "accelscope.io/devices"
@@ -28,7 +30,7 @@ def api() -> Iterator[NodeApi]:
 
 
 def simulated(name: str, folder: Path) -> dict[str, str]:
-    node = SimulatedNode(load_node(name), folder / name)
+    node = SimulatedNode(costless(name), folder / name)
     node.build(100.0)
     return node.agent_settings()
 
@@ -103,6 +105,18 @@ def test_labels_of_a_node(api: NodeApi, tmp_path: Path, name: str, labels: dict[
     with AgentProcess(settings, tmp_path / "agent"):
         wait_until(lambda: labels.items() <= api.labels.items(), "the labels")
     assert api.labels["kubernetes.io/arch"] == "amd64"
+
+
+def test_an_agent_for_one_vendor_leaves_what_others_write(api: NodeApi, tmp_path: Path) -> None:
+    api.annotations |= {NPU_METRICS: "of the agent for Ascend", DEVICES: "of the agent for all"}
+    file = switched_on(tmp_path, "npuAnnotation", "devicesAnnotation")
+    settings = pointed(api, simulated("mixed", tmp_path), config_file=file, readers="nvidia")
+    with AgentProcess(settings, tmp_path / "agent") as agent:
+        agent.until(lambda s: bool(s.devices) and bool(s.sinks) and s.sinks[0].up, "the sink is up")
+    written = json.loads(api.annotations[f"{DEVICES}.nvidia"])["devices"]
+    assert {device["vendor"] for device in written} == {"nvidia"}
+    assert api.annotations[NPU_METRICS] == "of the agent for Ascend"
+    assert api.annotations[DEVICES] == "of the agent for all"
 
 
 def test_a_feature_file_needs_no_api_server(tmp_path: Path) -> None:
@@ -202,9 +216,7 @@ def test_discover_on_a_node_without_accelerators_takes_the_labels_away(api: Node
 
 def test_discover_applies_nothing_while_a_driver_cannot_be_read(api: NodeApi, tmp_path: Path) -> None:
     settings = pointed(api, simulated("ascend-910b-x8", tmp_path), readers="ascend")
-    broken = tmp_path / "npu-smi"
-    broken.write_text("#!/bin/sh\necho dcmi module initialize failed. ret is -8005\nexit 1\n")
-    broken.chmod(0o755)
+    broken = script(tmp_path / "npu-smi", "echo dcmi module initialize failed. ret is -8005\nexit 1")
     done = discover({**settings, "npu_smi_path": str(broken)}, "--apply")
     assert done.returncode == 1
     assert done.stderr.startswith("accelscope discover: ascend: ")

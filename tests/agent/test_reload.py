@@ -70,4 +70,6 @@ def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> Non
     swap(config, SETTINGS + "nodeName: other\n")
     wait_until(lambda: "nodeName" in agent.log(), "the log names it")
     assert "need a restart" in agent.log()
+    swap(config, SETTINGS)
+    wait_until(lambda: "no longer need a restart: nodeName" in agent.log(), "that it is taken back")
     assert agent.get("/healthz").status == 200

@@ -18,7 +18,8 @@ from tests.kube.kube_server import PATIENCE, Asked, KubeServer, Peer, Step, hang
 from tests.serve.conftest import Answer, Client
 
 from accelscope.agent import token_review
-from accelscope.agent.token_review import ApiServerReviewer, TokenReviewGuard
+from accelscope.agent.token_review import ReviewLimits, TokenReviewGuard
+from accelscope.agent.token_reviewer import ApiServerReviewer
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 from accelscope.serve import Handler, Response, Route, Server, TokenFile
@@ -31,6 +32,11 @@ ROUTES: dict[str, Handler | Route] = {
 OWN_TOKEN = "own-service-account-token"
 # Ann may read the page, Bob may read nothing.
 ANN, BOB, STRANGER = "ann.token.abcdefgh", "bob.token.abcdefgh", "stranger.token.abcdefgh"
+# Where they ask from: all of 127.0.0.0/8 is this machine.
+HOME, ELSEWHERE = "127.0.0.1", "127.0.0.2"
+UNLIMITED = ReviewLimits(
+    waiting=1000, waiting_of_peer=1000, per_second=1e6, burst=1000, peer_per_second=1e6, peer_burst=1000
+)
 
 
 def bearer(token: str) -> str:
@@ -55,14 +61,15 @@ class ApiServer:
     def reviews(self) -> int:
         return self.asked.count(TOKEN_REVIEWS)
 
-    def hold(self) -> Callable[[], None]:
-        """Nothing is answered before what this returns is called."""
+    def hold(self, *, strangers_only: bool = False) -> Callable[[], None]:
+        """Nothing is answered before what this returns is called; or nothing about tokens of nobody."""
         released = threading.Event()
 
         def held(peer: Peer, asked: Asked) -> None:
-            assert released.wait(PATIENCE)
-            self.trouble = None
-            self._answer(peer, asked)
+            known = asked.path == ACCESS_REVIEWS or json.loads(asked.body)["spec"]["token"] in self.users
+            if not (strangers_only and known):
+                assert released.wait(PATIENCE)
+            self._review(peer, asked)
 
         self.trouble = held
         return released.set
@@ -70,7 +77,10 @@ class ApiServer:
     def _answer(self, peer: Peer, asked: Asked) -> None:
         if self.trouble is not None:
             self.trouble(peer, asked)
-            return
+        else:
+            self._review(peer, asked)
+
+    def _review(self, peer: Peer, asked: Asked) -> None:
         if asked.headers.get("authorization") != f"Bearer {self.accepts}":
             refuse(401, "Unauthorized")(peer, asked)
             return
@@ -97,10 +107,16 @@ class Lab:
         self.api = ApiServer()
         self.stack.callback(self.api.server.close)
 
-    def serve(self, *, review_seconds: float = 20.0, auth: TokenFile | None = None) -> Server:
+    def serve(
+        self,
+        *,
+        review_seconds: float = 20.0,
+        auth: TokenFile | None = None,
+        limits: ReviewLimits | None = None,
+    ) -> Server:
         endpoint = Endpoint(self.api.server.url, str(self.own_token))
         reviewer = ApiServerReviewer(endpoint, review_seconds=review_seconds)
-        self.guard = TokenReviewGuard(reviewer, clock=lambda: self.now)
+        self.guard = TokenReviewGuard(reviewer, limits=limits, clock=lambda: self.now)
         self.server = Server(ROUTES, host="127.0.0.1", guard=self.guard, auth=auth)
         self.server.start()
         self.stack.callback(self.server.stop)
@@ -108,20 +124,32 @@ class Lab:
         self.stack.callback(self.guard.stop, 10.0)
         return self.server
 
-    def connect(self) -> Client:
-        sock = socket.create_connection(self.server.address[:2], timeout=20)
+    def connect(self, peer: str = HOME) -> Client:
+        sock = socket.create_connection(self.server.address[:2], timeout=20, source_address=(peer, 0))
         self.stack.callback(sock.close)
         return Client(sock)
 
-    def get(self, token: str, path: str = "/metrics") -> Answer:
-        return self.connect().get(path, bearer(token))
+    def get(self, token: str, path: str = "/metrics", *, peer: str = HOME) -> Answer:
+        return self.connect(peer).get(path, bearer(token))
 
-    def ask(self, token: str) -> Client:
+    def ask(self, token: str, peer: str = HOME) -> Client:
         """Without waiting for the answer."""
-        return self.connect().send(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer(token)}\r\n\r\n".encode())
+        request = f"GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer(token)}\r\n\r\n"
+        return self.connect(peer).send(request.encode())
 
-    def status(self, token: str, path: str = "/metrics") -> int:
-        return self.get(token, path).status
+    def queue(self, token: str, peer: str = HOME) -> Client:
+        """The same, and now it waits for its turn."""
+        before = len(self.guard._unseen)
+        client = self.ask(token, peer)
+        until(lambda: len(self.guard._unseen) == before + 1, "for it to wait")
+        return client
+
+    def status(self, token: str, path: str = "/metrics", *, peer: str = HOME) -> int:
+        return self.get(token, path, peer=peer).status
+
+    @property
+    def counted(self) -> dict[str, int]:
+        return {counted.reason: counted.count for counted in self.guard.reviews}
 
 
 @pytest.fixture
@@ -378,34 +406,117 @@ def test_our_own_token_is_rotated(lab: Lab, caplog: pytest.LogCaptureFixture) ->
     assert "rotated" not in caplog.text
 
 
-def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(guarded: Lab) -> None:
-    assert guarded.status(ANN) == 200
-    guarded.now += 55  # those that come now are fresher
-    client = guarded.connect()
+def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(lab: Lab) -> None:
+    lab.serve(limits=UNLIMITED)
+    assert lab.status(ANN) == 200
+    lab.now += 55  # those that come now are fresher
+    client = lab.connect()
     made_up = token_review.VERDICTS_LIMIT + 20
     for number in range(made_up):
         assert client.get("/metrics", bearer(f"made-up-{number}")).status == 401
-    assert len(guarded.guard._known) == token_review.VERDICTS_LIMIT
-    assert guarded.status(ANN) == 200
-    assert guarded.api.reviews == made_up + 1
+    assert len(lab.guard._known) == token_review.VERDICTS_LIMIT
+    assert lab.status(ANN) == 200
+    assert lab.api.reviews == made_up + 1
 
 
-def test_only_so_many_reviews_wait_and_known_tokens_go_first(guarded: Lab) -> None:
+def test_who_floods_keeps_nobody_out_and_does_not_reach_the_api_server(
+    guarded: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
     assert guarded.status(ANN) == 200
-    release = guarded.api.hold()
+    flooding = guarded.connect(ELSEWHERE)
+    answers = []
+    for number in range(300):
+        answers.append(flooding.get("/metrics", bearer(f"made-up-{number}")))
+        if number % 50 == 0:
+            guarded.now += 20
+            assert guarded.status(ANN) == 200  # also when it is time to review that one again
+    assert {answer.status for answer in answers} == {401, 429}
+    assert {answer.headers.get("retry-after") for answer in answers if answer.status == 429} == {"1"}
+    burst = ReviewLimits().peer_burst
+    denied = [answer.status for answer in answers].count(401)
+    assert denied <= 7 * burst  # as the clock has moved six times
+    assert guarded.api.reviews <= denied + 3
+    guarded.api.users["anns.new.token"] = "ann"
+    assert guarded.status("anns.new.token") == 200
+    assert guarded.counted == {
+        "allowed": guarded.api.asked.count(ACCESS_REVIEWS),
+        "denied": denied,
+        "error": 0,
+        "limited": 300 - denied,
+    }
+    said = [record for record in caplog.records if "turned away" in record.getMessage()]
+    assert [record.__dict__["fields"] for record in said] == [{"peer": ELSEWHERE}]
+
+
+def test_a_token_that_was_good_waits_for_no_other(guarded: Lab) -> None:
+    assert guarded.status(ANN) == 200
+    release = guarded.api.hold(strangers_only=True)
+    under_way = guarded.ask("made-up", ELSEWHERE)
+    until(lambda: guarded.api.reviews == 2, "for a review that gets no answer")
+    for number in range(4):
+        guarded.queue(f"made-up-{number}", ELSEWHERE)
     guarded.now += 61
-    under_way = guarded.ask("made-up")
-    until(lambda: guarded.api.reviews == 2, "for the first review to begin")
-    queued = [guarded.ask(f"made-up-{number}") for number in range(token_review.QUEUE_LIMIT)]
-    until(lambda: len(guarded.guard._queue) == token_review.QUEUE_LIMIT, "for the queue to be full")
-    assert guarded.status("one-too-many") == 503
-    known = guarded.ask(ANN)
-    until(lambda: len(guarded.guard._queue) == token_review.QUEUE_LIMIT + 1, "for the known one")
+    assert guarded.status(ANN) == 200
+    assert guarded.api.reviews == 3
     release()
-    assert known.answer().status == 200
-    assert [client.answer().status for client in (under_way, *queued)] == [401] * (len(queued) + 1)
-    tokens = [json.loads(a.body)["spec"].get("token") for a in guarded.api.server.asked[2:]]
-    assert tokens[:2] == ["made-up", ANN]
+    assert under_way.answer().status == 401
+
+
+def test_a_new_token_of_another_has_the_next_turn(guarded: Lab) -> None:
+    release = guarded.api.hold()
+    flood = [guarded.ask("made-up", ELSEWHERE)]
+    until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    flood += [guarded.queue(f"made-up-{number}", ELSEWHERE) for number in range(5)]
+    ann = guarded.queue(ANN)
+    release()
+    assert ann.answer().status == 200
+    assert [client.answer().status for client in flood] == [401] * 6
+    tokens = [json.loads(asked.body)["spec"].get("token") for asked in guarded.api.server.asked]
+    assert tokens.index(ANN) <= 2
+
+
+def test_only_so_many_of_one_address_wait(guarded: Lab) -> None:
+    release = guarded.api.hold()
+    under_way = guarded.ask("made-up")
+    until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    guarded.now += 3
+    limit = ReviewLimits().waiting_of_peer
+    waiting = [guarded.queue(f"made-up-{number}") for number in range(limit)]
+    answer = guarded.get("one-too-many")
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+    release()
+    assert [client.answer().status for client in (under_way, *waiting)] == [401] * (limit + 1)
+
+
+def test_who_has_many_addresses_leaves_room_for_another(lab: Lab) -> None:
+    lab.serve(limits=ReviewLimits(waiting=4))
+    release = lab.api.hold()
+    lab.ask("made-up", "127.0.1.0")
+    until(lambda: lab.api.reviews == 1, "for the first review to begin")
+    crowd = [lab.queue(f"made-up-{number}", f"127.0.1.{number // 2}") for number in range(4)]
+    assert lab.status("one-more", peer="127.0.1.1") == 503  # who has a place already
+    ann = lab.ask(ANN)
+    assert crowd[1].answer().status == 503
+    lab.ask("another", "127.0.2.1")
+    assert crowd[3].answer().status == 503
+    answer = lab.get("too-many", peer="127.0.2.2")  # all have one
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    release()
+    assert ann.answer().status == 200
+    assert lab.counted["limited"] == 4
+
+
+def test_reviews_of_unknown_tokens_have_a_pace(lab: Lab) -> None:
+    lab.serve(limits=ReviewLimits(per_second=2.0, burst=3))
+    assert [lab.status(f"at-once-{number}", peer=f"127.0.1.{number}") for number in range(3)] == [401] * 3
+    waiting = [lab.queue(f"later-{number}", f"127.0.2.{number}") for number in range(3)]
+    assert lab.api.reviews == 3
+    lab.now += 1.1
+    assert [client.answer().status for client in waiting[:2]] == [401] * 2
+    assert lab.api.reviews == 5
+    lab.now += 5
+    assert waiting[2].answer().status == 503  # its turn came too late
+    assert lab.api.reviews == 5
 
 
 def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
@@ -416,6 +527,7 @@ def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
     release()
     assert sorted(client.answer().status for client in clients) in ([200, 503], [401, 503])
     assert guarded.api.reviews == 1
+    assert guarded.counted["limited"] == 1
 
 
 def test_either_token_is_enough_and_the_files_asks_nobody(lab: Lab, tmp_path: Path) -> None:
@@ -446,9 +558,12 @@ def test_tokens_are_forgotten_and_never_told(
     lab.api.trouble = None
     lab.now += 2
     assert lab.status(secret) == 401
-    gc.collect()
-    held = [found for found in gc.get_objects() if isinstance(found, token_review._Review)]
-    assert held == []
+
+    def forgotten() -> bool:
+        gc.collect()
+        return not any(isinstance(found, token_review._Review) for found in gc.get_objects())
+
+    until(forgotten, "for the thread that reviewed it to let go of it")
     assert all(secret.encode() not in key for key in lab.guard._known)
 
 
@@ -502,6 +617,13 @@ class TestTheAgent:
             assert [status(path, ANN) for path in ("/metrics", "/", "/snapshot")] == [200, 200, 403]
             assert status("/metrics", STRANGER) == 401
             assert agent.get("/healthz").status == 200
+
+            def page() -> list[str]:
+                return agent.get("/metrics", authorization=f"Bearer {ANN}").body.decode().splitlines()
+
+            counted = {"allowed": 2, "denied": 2, "error": 0, "limited": 0}
+            shown = {f'accelscope_token_reviews_total{{result="{r}"}} {n}' for r, n in counted.items()}
+            until(lambda: shown <= set(page()), "for the next collection")
             assert "unencrypted" in agent.log()
             assert "anybody" not in agent.log()
             assert "abcdefgh" not in agent.log()

@@ -155,7 +155,12 @@ def test_what_needs_a_restart_is_named_and_not_done(settings_file: Path) -> None
     assert watched.poll() == Change(Sample(interval=30), changed=("interval",)), "said before"
 
     replace(settings_file, "interval: 30\n")
-    assert watched.poll() is None, "what is in force is what the file says again"
+    assert watched.poll() == Change(Sample(interval=30), restart_withdrawn=("exporterPort",))
+    replace(settings_file, "interval: 30 # still\n")
+    assert watched.poll() is None, "said before"
+
+    replace(settings_file, "exporterPort: 9600\n")
+    assert watched.poll() == Change(Sample(), changed=("interval",), needs_restart=("exporterPort",))
 
 
 def test_a_change_that_only_goes_together_after_a_restart_is_refused(settings_file: Path) -> None:

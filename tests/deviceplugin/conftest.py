@@ -1,28 +1,20 @@
 """Simulated nodes, a kubelet, and plugins between them."""
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 from tests.deviceplugin.fake_kubelet import FakeKubelet
 
 from accelscope.deviceplugin.app import Plugin
 from accelscope.deviceplugin.registration import Patience
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
-from accelscope.simulate import SimulatedNode, load_node, read_node
+from accelscope.simulate import SimulatedNode
 
 MakeNode = Callable[..., SimulatedNode]
 StartPlugin = Callable[..., Plugin]
-
-
-@pytest.fixture(scope="session")
-def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled parts are made once for all tests."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler: the simulated tools cannot be built")
-    return tmp_path_factory.mktemp("cache") / "accelscope"
 
 
 @pytest.fixture
@@ -31,7 +23,7 @@ def make_node(tmp_path: Path, native_cache: Path) -> MakeNode:
     made: list[SimulatedNode] = []
 
     def make(node: str) -> SimulatedNode:
-        spec = read_node(node) if "\n" in node else load_node(node)
+        spec = costless(node)
         made.append(SimulatedNode(spec, tmp_path / f"node{len(made)}", cache=native_cache))
         made[-1].build(60.0)
         return made[-1]

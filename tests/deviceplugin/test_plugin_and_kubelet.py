@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from tests.deviceplugin.fake_kubelet import FakeKubelet, wait_until
+from tests.serve.conftest import put
 
 from accelscope.attribution.device_ids import DeviceIndex, resolve
 from accelscope.deviceplugin.app import Plugin
@@ -162,6 +163,16 @@ def test_partitions_of_rngd(
     assert "devices/virtual/rngd_mgmt/rngd!npu0mgmt" in answer.mounts[1].container_path
 
 
+def test_partitions_are_of_rngd_also_under_a_name_of_ones_own(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(BOTH)
+    [_, rngd] = uuids(node)
+    start_plugin(node, partition="single-core", resource_name="example.com/core")
+    kubelet.wait_for("example.com/core", len, "cores")
+    assert kubelet.ids("example.com/core") == [f"{rngd}_cores_{core}" for core in range(8)]
+
+
 def test_a_whole_rngd_has_the_fewest_names(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
@@ -171,6 +182,20 @@ def test_a_whole_rngd_has_the_fewest_names(
     kubelet.wait_for("furiosa.ai/rngd", lambda health: set(health) == {rngd}, "the RNGD alone")
     with kubelet.client("furiosa.ai/rngd") as client:
         assert client.allocate([rngd])[0].envs["NPU_DEVNAME"] == "npu0pe0-3,npu0pe4-7"
+
+
+def test_the_deprecated_annotation_names_warboys_only(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(BOTH)
+    start_plugin(node)
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    with kubelet.client(NPU) as client:
+        [answer] = client.allocate(uuids(node))
+        [rngd] = client.allocate(uuids(node)[1:])
+    assert sorted(answer.envs["NPU_DEVNAME"].split(",")) == ["npu0pe0-1", "npu0pe0-3", "npu0pe4-7"]
+    assert dict(answer.annotations) == {"alpha.furiosa.ai/npu.devname": "npu0pe0-1"}
+    assert dict(rngd.annotations) == {}
 
 
 def test_cdi_names_on_request(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
@@ -630,9 +655,63 @@ def test_a_partition_that_is_another_resource_waits_for_a_restart(
     file.write_text(f"interval: 0.1\npluginDir: {plugin_folder}\n")
     start_plugin(node, file=file)
     kubelet.wait_for(NPU, lambda health: len(health) == 1, "a card")
-    file.write_text(f"interval: 0.1\npluginDir: {plugin_folder}\npartition: dual-core\nshares: 2\n")
+    put(file, f"interval: 0.1\npluginDir: {plugin_folder}\npartition: dual-core\nshares: 2\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "shares of the whole card")
     wait_until(lambda: any("need a restart: partition" in line for line in said), "said")
+
+
+def test_a_new_interval_takes_effect_at_once(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, plugin_folder: Path, tmp_path: Path
+) -> None:
+    node = make_node(WARBOYS)
+    file = tmp_path / "config.yaml"
+    file.write_text(f"interval: 3600\npluginDir: {plugin_folder}\n")
+    start_plugin(node, file=file)
+    kubelet.wait_for(NPU, lambda health: set(health.values()) == {"Healthy"}, "cards")
+    node.set_faults([Fault(kind=FaultKind.RESET_REQUIRED, device=1)])
+    put(file, f"interval: 0.1\npluginDir: {plugin_folder}\n")
+    kubelet.wait_for(NPU, lambda health: "Unhealthy" in health.values(), "the second card unhealthy")
+
+
+def test_what_needs_a_restart_is_said_once_and_taken_back_once(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    plugin_folder: Path,
+    tmp_path: Path,
+    said: list[str],
+) -> None:
+    file = tmp_path / "config.yaml"
+    before = f"interval: 0.1\npluginDir: {plugin_folder}\n"
+    file.write_text(before)
+    plugin = start_plugin(make_node(RNGD), file=file)
+    kubelet.wait_for(NPU, len, "a card")
+
+    def edit(text: str) -> list[str]:
+        """What is said about restarts, and about other resources."""
+        done = metric(plugin, "accelscope_device_plugin_config_reloads_total", result="applied") or 0
+        start = len(said)
+        put(file, before + text)
+        wait_until(
+            lambda: (
+                metric(plugin, "accelscope_device_plugin_config_reloads_total", result="applied") == done + 1
+            ),
+            "the file taken up",
+        )
+        return [line for line in said[start:] if "restart" in line or "would be" in line]
+
+    other = "with the new settings this would be furiosa.ai/rngd-2core.12gb, not beta.furiosa.ai/npu"
+    assert edit("socketName: x\npartition: dual-core\n") == [
+        other,
+        "settings that need a restart: socketName, partition",
+    ]
+    assert edit("socketName: x\npartition: dual-core\nshares: 2\n") == []
+    assert edit("partition: dual-core\n") == ["settings that no longer need a restart: socketName"]
+    assert edit("shares: 3\n") == ["settings that no longer need a restart: partition"]
+    assert len(kubelet.health(NPU)) == 3
+    assert edit("partition: dual-core\n") == [other, "settings that need a restart: partition"]
+    assert edit("defaultPe: Single\n") == ["settings that no longer need a restart: partition"]
+    kubelet.wait_for(NPU, lambda health: len(health) == 8, "single cores")
 
 
 def test_a_stopped_plugin_leaves_no_socket(

@@ -61,6 +61,9 @@ EXCLUDED = [
     ("plugin_dir", "/x"),
     ("socket_name", "x"),
     ("resource_name", "a.b/c"),
+    ("vendor", "furiosa"),
+    ("shares", "1"),
+    ("partition", "none"),
 ]
 
 
@@ -125,6 +128,7 @@ def test_a_bad_option_is_one_line(flags: dict[str, str], says: str) -> None:
         ("disabledDevices: [{devName: a, node: b}]", '"node" is none of devName and nodeName'),
         ("disabledDevices: {devName: a}", "a mapping is not"),
         ("disabledDevices: [[a]]", "neither a name"),
+        ('disabledDevices: [{devName: a, nodeName: ""}]', 'nodeName of "a" is not a name'),
         ("default-pe: Single", "did you mean defaultPe"),
         ("interval: [1]", "interval"),
         ("a: b: c", "not valid YAML"),

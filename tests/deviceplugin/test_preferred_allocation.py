@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.deviceplugin.offers import Offer
@@ -40,7 +40,6 @@ def cost(ids: tuple[str, ...] | list[str], offers: dict[str, Offer]) -> tuple[in
     return len({offers[i].device.id for i in ids}), len({offers[i].numa_node for i in ids})
 
 
-@settings(max_examples=300, deadline=None)
 @given(requests())
 def test_no_choice_is_better(request: tuple[dict[str, Offer], list[str], list[str], int]) -> None:
     offers, available, must, size = request
@@ -51,7 +50,6 @@ def test_no_choice_is_better(request: tuple[dict[str, Offer], list[str], list[st
     assert cost(chosen, offers) == min(cost(ids, offers) for ids in possible)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=3)), st.lists(st.text(max_size=3)), st.integers(-5, 10), nodes())
 def test_whatever_is_asked_is_answered(
     available: list[str], must: list[str], size: int, offers: dict[str, Offer]

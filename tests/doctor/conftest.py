@@ -1,10 +1,6 @@
 """Nodes to examine, as folders that a test fills."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,8 +9,6 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Subject
 from accelscope.doctor.subject import User
-
-NOBODY = 65534
 
 
 class NodeFolder:
@@ -77,27 +71,5 @@ class NodeFolder:
 
 
 @pytest.fixture
-def node() -> Iterator[NodeFolder]:
-    """In a folder that other users may enter: some tests look with their eyes."""
-    folder = Path(tempfile.mkdtemp(prefix="doctor-"))
-    folder.chmod(0o755)
-    yield NodeFolder(folder)
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def ordinary_user() -> Callable[[], AbstractContextManager[None]]:
-    """Within it this process is not root: rights count."""
-
-    @contextmanager
-    def within() -> Iterator[None]:
-        if os.geteuid() != 0:
-            yield
-            return
-        os.seteuid(NOBODY)
-        try:
-            yield
-        finally:
-            os.seteuid(0)
-
-    return within
+def node(open_folder: Path) -> NodeFolder:
+    return NodeFolder(open_folder)

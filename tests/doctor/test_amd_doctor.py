@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import programs
+from tests.costless import costless
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
@@ -16,7 +18,7 @@ from accelscope.doctor.finding import Finding, Severity, error
 from accelscope.doctor.report import Report
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 if TYPE_CHECKING:
     from tests.doctor.conftest import NodeFolder
@@ -66,10 +68,7 @@ def card(node: "NodeFolder", **files: str) -> None:
 
 
 def script(node: "NodeFolder", name: str, lines: str) -> str:
-    tool = node.folder / name
-    tool.write_text(f"#!/bin/sh\n{lines}\n")
-    tool.chmod(0o755)
-    return str(tool)
+    return str(programs.script(node.folder / name, lines))
 
 
 def only(findings: Iterable[Finding]) -> Finding:
@@ -239,7 +238,7 @@ def examined(node: SimulatedNode, root: Path, timeouts: Mapping[str, str] = PATI
 
 @pytest.mark.parametrize("name", ["amd-mi300x8", "amd-mi250", "amd-radeon", "amd-mi300-cpx"])
 def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
-    node = SimulatedNode(load_node(name), tmp_path / "node")
+    node = SimulatedNode(costless(name), tmp_path / "node")
     node.build(60.0)
     found = examined(node, tmp_path)
     assert {f.severity for f in found.values()} <= {Severity.OK, Severity.NOTE}, found
@@ -249,7 +248,7 @@ def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
 
 
 def test_a_sick_node_names_each_trouble(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("amd-mi300x8"), tmp_path / "node")
+    node = SimulatedNode(costless("amd-mi300x8"), tmp_path / "node")
     node.build(60.0)
     node.set_faults(
         [

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import programs
+from tests.costless import costless
 
 from accelscope.doctor.ascend.advice import advice
 from accelscope.doctor.examination import run
@@ -15,7 +17,7 @@ from accelscope.doctor.report import Report, text
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 if TYPE_CHECKING:
     from tests.doctor.conftest import NodeFolder
@@ -60,8 +62,7 @@ class Ascend:
         )
 
     def tool(self, script: str = "") -> None:
-        self.node.write({"npu-smi": f"#!/bin/sh\n{script}\n"})
-        (self.node.folder / "npu-smi").chmod(0o755)
+        programs.script(self.node.folder / "npu-smi", script)
 
     def findings(self, environ: dict[str, str] | None = None) -> dict[str, Finding]:
         subject = self.node.subject(
@@ -186,7 +187,7 @@ def test_every_reason_has_advice_of_its_own_that_fits_the_page(
 def simulated(tmp_path: Path) -> SimulatedNode:
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("no C compiler: the simulated tool cannot be built")
-    node = SimulatedNode(load_node("ascend-910b-x8"), tmp_path / "node")
+    node = SimulatedNode(costless("ascend-910b-x8"), tmp_path / "node")
     node.build(60.0)
     return node
 

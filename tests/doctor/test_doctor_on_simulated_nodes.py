@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.costless import costless
 from tests.waiting import wait_until
 
 from accelscope.agent.settings import AgentSettings
@@ -15,7 +16,7 @@ from accelscope.config import load
 from accelscope.doctor import Report, Subject, areas_for, document, examine, text
 from accelscope.doctor.finding import Finding
 from accelscope.model import Vendor
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 # The port is any: an agent may run on the machine that runs the tests. Nobody is asked for the names of the
 # node's pods.
@@ -30,7 +31,7 @@ PATIENT = {
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
-    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path_factory.mktemp("node") / "mixed")
+    node = SimulatedNode(costless("nvidia-mixed"), tmp_path_factory.mktemp("node") / "mixed")
     node.build()
     return node
 
@@ -51,7 +52,7 @@ def of_vendor(report: Report) -> dict[str, Finding]:
 
 @pytest.mark.parametrize("name", ["nvidia-h100x8", "nvidia-mig", "nvidia-mixed"])
 def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
-    node = SimulatedNode(load_node(name), tmp_path / "node")
+    node = SimulatedNode(costless(name), tmp_path / "node")
     node.build()
     node.write(100.0)
     report = examined(node, tmp_path)
@@ -67,7 +68,7 @@ def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
 
 
 def test_a_sick_node_names_each_trouble(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("nvidia-sick"), tmp_path / "node")
+    node = SimulatedNode(costless("nvidia-sick"), tmp_path / "node")
     node.build()
     node.write(100.0)
     report = examined(node, tmp_path)

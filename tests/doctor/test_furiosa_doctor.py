@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import programs
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
@@ -49,9 +50,7 @@ def subject(node: "NodeFolder", **more: object) -> Subject:
 
 
 def tool(node: "NodeFolder", script: str) -> None:
-    path = node.folder / "furiosa-smi"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+    programs.script(node.folder / "furiosa-smi", script)
 
 
 def test_a_node_without_cards_is_no_fault(node: "NodeFolder") -> None:

@@ -4,6 +4,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.programs import script
 
 from accelscope.doctor.nvidia import library
 
@@ -32,9 +33,7 @@ def test_how_bad_a_missing_library_is_depends_on_what_else_there_is(
     if module:
         node.module()
     if tool:
-        node.write({"bin/nvidia-smi": "#!/bin/sh\n"})
-        (node.folder / "bin/nvidia-smi").chmod(0o755)
-        settings = {"nvidia_smi_path": str(node.folder / "bin/nvidia-smi")}
+        settings = {"nvidia_smi_path": str(script(node.folder / "bin/nvidia-smi", ""))}
     [finding] = library.library(node.subject(settings))
     assert finding.severity == severity
     assert "no-library" in finding.found
@@ -99,8 +98,7 @@ def test_without_a_library_nothing_is_started(node: "NodeFolder") -> None:
 def test_the_tool_is_looked_for(node: "NodeFolder", mode: int | None, severity: str) -> None:
     tool = node.folder / "nvidia-smi"
     if mode is not None:
-        tool.write_text("#!/bin/sh\n")
-        tool.chmod(mode)
+        script(tool, "").chmod(mode)
     [finding] = library.tool(node.subject({"nvidia_smi_path": str(tool)}))
     assert finding.severity == severity
     assert str(tool) in finding.found

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse, until
 from tests.sinks.node_api import NodeApi
-from tests.sinks.snapshots import START, Clock, card, chip, snapshot
+from tests.sinks.snapshots import START, Clock, card, chip, npu, snapshot
 
 from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks import annotation as annotation_module
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import DEVICES, NPU_METRICS
+from accelscope.sinks.documents import DEVICES, NPU_METRICS, devices_annotation
 from accelscope.sinks.known import PATIENCE_SECONDS
 from accelscope.sinks.sink import Pace
 
@@ -302,6 +302,19 @@ def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) 
 
 def test_every_annotation_has_a_maker() -> None:
     assert annotation_module.ANNOTATIONS.keys() == {NPU_METRICS, DEVICES}
+
+
+def test_agents_for_different_vendors_do_not_overwrite_each_other(node_api: NodeApi) -> None:
+    names = [devices_annotation(["nvidia"]), devices_annotation(["furiosa", "amd"]), devices_annotation(None)]
+    assert names == [f"{DEVICES}.nvidia", f"{DEVICES}.amd-furiosa", DEVICES]
+    gpus, others = Lab(node_api, names[0]), Lab(node_api, names[1])
+    gpus.collect(card(0))
+    others.collect(npu(0))
+    gpus.collect(card(0), after=61)
+    assert [device["id"] for device in gpus.written(names[0])["devices"]] == ["nvidia:card-0"]
+    assert [device["id"] for device in gpus.written(names[1])["devices"]] == ["furiosa:card-0"]
+    assert DEVICES not in node_api.annotations
+    assert (gpus.sink.state.writes, others.sink.state.writes) == (2, 1)
 
 
 # In its own thread

@@ -11,8 +11,9 @@ from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.agent.sinks import writer_of
+from accelscope.agent.sinks import chosen_annotations, writer_of
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
+from accelscope.readers.registry import VENDORS
 from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
 from accelscope.sinks.features import feature_labels
 from accelscope.sinks.known import PATIENCE_SECONDS
@@ -193,3 +194,19 @@ def test_two_agents_of_a_node_do_not_take_each_others_labels(node_api: NodeApi, 
 def test_a_writer_is_named_by_its_vendors() -> None:
     assert writer_of(AgentSettings()) == "accelscope"
     assert writer_of(AgentSettings(readers=("nvidia", "amd"))) == "accelscope-amd-nvidia"
+
+
+@pytest.mark.parametrize(
+    ("readers", "names"),
+    [
+        (tuple(VENDORS), ("k8s-monitor.io/npu-metrics", "accelscope.io/devices")),
+        (("ascend",), ("k8s-monitor.io/npu-metrics", "accelscope.io/devices.ascend")),
+        # What another agent of the node writes about Ascend's chips must not be taken away.
+        (("nvidia", "amd"), ("accelscope.io/devices.amd-nvidia",)),
+    ],
+)
+def test_each_agent_of_a_node_has_its_own_annotations(
+    readers: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    settings = AgentSettings(npu_annotation=True, devices_annotation=True, readers=readers)
+    assert chosen_annotations(settings) == names

@@ -58,6 +58,7 @@ class Agent:
         attribution = attribution_options(settings, node, environ)
         self._attributor = Attributor(attribution)
         self._sinks = _sinks(settings, node, attribution.api_server)
+        self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.collector = Collector(
             self._runners,
             self._attributor,
@@ -68,9 +69,9 @@ class Agent:
             publish=self._publish,
             between=self._take_up_changes,
             sinks=self._sink_states,
+            token_reviews=lambda: self._guard.reviews if self._guard is not None else (),
         )
         self.collector.labels = tuple(settings.labels.items())
-        self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.server = Server(
             self.pages.routes(),
             host=settings.exporter_host,
@@ -128,6 +129,8 @@ class Agent:
             runner.expected = settings.expected_devices
         if change.needs_restart:
             log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
+        if change.restart_withdrawn:
+            log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
         log.info(
             "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
         )
@@ -202,10 +205,9 @@ def _exposition(settings: AgentSettings) -> Exposition:
 def _token_review(api_server: "Endpoint | None") -> "TokenReviewGuard":
     if api_server is None:
         raise ConfigError("--token-review: not in a cluster; give --kube-api-url")
-    from accelscope.agent.token_review import (  # noqa: PLC0415 - where it is asked for
-        ApiServerReviewer,
-        TokenReviewGuard,
-    )
+    # Where it is asked for.
+    from accelscope.agent.token_review import TokenReviewGuard  # noqa: PLC0415
+    from accelscope.agent.token_reviewer import ApiServerReviewer  # noqa: PLC0415
 
     return TokenReviewGuard(ApiServerReviewer(api_server))
 

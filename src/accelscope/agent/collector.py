@@ -42,11 +42,12 @@ class Collector:
         publish: Callable[[Snapshot], None],
         between: Callable[[], None] = lambda: None,
         sinks: Callable[[], tuple[SinkState, ...]] = lambda: (),
+        token_reviews: Callable[[], tuple[Counted, ...]] = lambda: (),
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`changed` is the condition that the runners share. `between` is called about once a second between
-        collections, in the loop's thread; `sinks` tells how they are."""
+        collections, in the loop's thread; `sinks` tells how they are, `token_reviews` how many there were."""
         self.pace = pace
         self.labels: tuple[tuple[str, str], ...] = ()
         self._runners = runners
@@ -56,6 +57,7 @@ class Collector:
         self._publish = publish
         self._between = between
         self._sinks = sinks
+        self._token_reviews = token_reviews
         self._clock = clock
         self._monotonic = monotonic
         self._agent = AgentState(version=version, started_at=clock())
@@ -97,6 +99,7 @@ class Collector:
             self._agent,
             collections=self._agent.collections + 1,
             collection_seconds=self._monotonic() - started,
+            token_reviews=self._token_reviews(),
         )
         snapshot = Snapshot(
             node=self._node,

@@ -267,16 +267,16 @@ class AgentSettings:
     npu_annotation: bool = setting(
         False,
         BOOLEAN,
-        "Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics. Needs the right "
-        "to patch nodes.",
+        "Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics, where ascend is "
+        "among --readers. Needs the right to patch nodes.",
         group="Node object",
         reloadable=False,
     )
     devices_annotation: bool = setting(
         False,
         BOOLEAN,
-        "Write what the devices of every vendor do into the Node's annotation accelscope.io/devices. Needs "
-        "the right to patch nodes.",
+        "Write what the devices of every vendor do into the Node's annotation accelscope.io/devices; with "
+        "--readers of some vendors only, accelscope.io/devices.<vendors>. Needs the right to patch nodes.",
         group="Node object",
         reloadable=False,
     )

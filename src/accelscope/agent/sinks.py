@@ -8,10 +8,10 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
-from accelscope.model import Snapshot
+from accelscope.model import Snapshot, Vendor
 from accelscope.readers.registry import VENDORS
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import DEVICES, NPU_METRICS
+from accelscope.sinks.documents import NPU_METRICS, devices_annotation
 from accelscope.sinks.feature_file import FeatureFileSink
 from accelscope.sinks.features import feature_labels
 from accelscope.sinks.labels import Features, LabelsSink
@@ -40,14 +40,21 @@ def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) 
 
 def writer_of(settings: AgentSettings) -> str:
     """Whose labels these are. An agent for some vendors only may have another one beside it on the node."""
-    if set(settings.readers) == {vendor.value for vendor in VENDORS}:
-        return "accelscope"
-    return "-".join(("accelscope", *sorted(settings.readers)))
+    return "-".join(("accelscope", *sorted(_only_readers(settings) or ())))
 
 
 def chosen_annotations(settings: AgentSettings) -> tuple[str, ...]:
-    chosen = ((NPU_METRICS, settings.npu_annotation), (DEVICES, settings.devices_annotation))
+    """That of Ascend's chips only where they are read: another agent of the node may write it."""
+    chosen = (
+        (NPU_METRICS, settings.npu_annotation and Vendor.ASCEND in settings.readers),
+        (devices_annotation(_only_readers(settings)), settings.devices_annotation),
+    )
     return tuple(name for name, on in chosen if on)
+
+
+def _only_readers(settings: AgentSettings) -> tuple[str, ...] | None:
+    """None: all of them."""
+    return None if set(settings.readers) == set(VENDORS) else settings.readers
 
 
 def features(settings: AgentSettings) -> Features:

@@ -1,9 +1,12 @@
 """Guarded pages for those whom the API server vouches for: it must know the bearer's token (TokenReview) and
 let that user `get` the page's path (SubjectAccessReview).
 
-The server's thread only looks at verdicts that are known; a thread of its own asks for the others, one at a
-time, so that an API server that is slow or away costs nobody but those who wait for its word. While it cannot
-be asked, whom it let in a few minutes ago is still let in, and nobody else.
+The server's thread only looks at verdicts that are known; threads of their own ask for the others, so that
+an API server that is slow or away costs nobody but those who wait for its word. While it cannot be asked,
+whom it let in a few minutes ago is still let in, and nobody else.
+
+Anybody can make up tokens. One thread reviews those that were not seen before, one at a time, at a pace, and
+their senders in turn; another reviews anew those that were good, which therefore wait for nobody's.
 """
 
 import logging
@@ -15,92 +18,53 @@ import time
 # What hashlib.blake2b is; hashlib itself would load all of OpenSSL's digests for this one.
 from _blake2 import blake2b
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Protocol
+from enum import StrEnum
+from typing import Literal
 
+from accelscope.agent.token_reviewer import Reviewer, Verdict
 from accelscope.config.log import fields
-from accelscope.kube.client import JSON, Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import DecodeError, KubeError, Reason
-from accelscope.kube.token_review import (
-    ACCESS_REVIEWS,
-    TOKEN_REVIEWS,
-    access_review,
-    decode_access_review,
-    decode_token_review,
-    token_review,
-)
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.model import Counted
 from accelscope.serve import Continuation, Deferred, Request, Response, shown_tokens, unauthorized
+from accelscope.serve.allowance import Allowance, PeerAllowances
+from accelscope.serve.fair_queue import FairQueue
 
 log = logging.getLogger(__name__)
 
-REVIEW_SECONDS = 5.0  # for both questions together, and for the turn to come
+TURN_SECONDS = 5.0  # for the turn to come
 ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
 REFUSED_SECONDS = 10.0
 GRACE_SECONDS = 300.0  # since the last good review, while none can be had
 VERDICTS_LIMIT = 256
-QUEUE_LIMIT = 32  # tokens not seen before that wait for their review
 TOKEN_LIMIT = 8 * 1024  # bytes; with claims for many groups tokens grow to some KiB
 
+_QUIET_SECONDS = 60.0  # without anybody turned away: the next one is news
 _PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
-_ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
 
 # The server's words for these come before it looks at what was sent; any other's could repeat a token.
 _QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED, Reason.FORBIDDEN})
 
 
-class Verdict(Enum):
-    ADMITTED = auto()
-    UNKNOWN = auto()  # no token of this cluster, or one that has expired
-    FORBIDDEN = auto()  # a user whom no rule lets read this path
+@dataclass(frozen=True, slots=True)
+class ReviewLimits:
+    """Of tokens not seen before. A scraper brings one a page and, with a new token, one an hour."""
+
+    waiting: int = 32
+    waiting_of_peer: int = 8
+    per_second: float = 10.0
+    burst: int = 20
+    peer_per_second: float = 1.0
+    peer_burst: int = 8
 
 
-class Reviewer(Protocol):
-    """Used by one thread."""
-
-    def review(self, token: str, path: str) -> Verdict:
-        """Raises KubeError."""
-
-    def close(self) -> None:
-        """Nothing more will be asked."""
-
-
-class ApiServerReviewer:
-    def __init__(self, endpoint: Endpoint, *, review_seconds: float = REVIEW_SECONDS) -> None:
-        self._review_seconds = review_seconds
-        self._client = Client(endpoint)
-
-    def review(self, token: str, path: str) -> Verdict:
-        deadline = time.monotonic() + self._review_seconds
-        try:
-            user = decode_token_review(self._post(TOKEN_REVIEWS, token_review(token), deadline))
-            if user is None:
-                return Verdict.UNKNOWN
-            allowed = decode_access_review(self._post(ACCESS_REVIEWS, access_review(user, path), deadline))
-        except DecodeError as error:
-            raise KubeError(Reason.BAD_ANSWER, str(error)) from None
-        return Verdict.ADMITTED if allowed else Verdict.FORBIDDEN
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _post(self, path: str, body: bytes, deadline: float) -> bytes:
-        try:
-            return self._posted(path, body, deadline)
-        except KubeError as error:
-            if error.reason is not Reason.UNREACHABLE:
-                raise
-        # The kept connection may have been closed just now. A review creates nothing: it may be asked twice.
-        return self._posted(path, body, deadline)
-
-    def _posted(self, path: str, body: bytes, deadline: float) -> bytes:
-        self._client.timeout_seconds = deadline - time.monotonic()
-        return self._client.request(
-            "POST", path, body=body, content_type=JSON, limit_bytes=_ANSWER_LIMIT
-        ).body
+class Result(StrEnum):
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    ERROR = "error"  # the API server could not be asked
+    LIMITED = "limited"  # it was not asked: too many others were to be
 
 
 @dataclass(slots=True)
@@ -123,35 +87,58 @@ class _Review:
     token: str
     path: str
     asked_at: float
-    renewal: bool  # of a good verdict
     waiting: list[tuple[Deferred, Continuation]] = field(default_factory=list)
 
 
 class TokenReviewGuard:
     """A `serve.Guard`. `clock` tells seconds, from any beginning."""
 
-    def __init__(self, reviewer: Reviewer, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        *,
+        limits: ReviewLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        limits = limits or ReviewLimits()
         self._reviewer = reviewer
         self._clock = clock
         self._secret = os.urandom(32)  # so that a verdict's key tells nothing about its token
         self._changed = threading.Condition()  # guards all below
         self._known: dict[bytes, _Known] = {}
         self._pending: dict[bytes, _Review] = {}
-        self._queue: deque[_Review] = deque()
+        self._renewals: deque[_Review] = deque()  # no more than there are verdicts
+        self._unseen: FairQueue[_Review] = FairQueue(limits.waiting, limits.waiting_of_peer)
+        self._pace = Allowance(limits.per_second, limits.burst)
+        self._peers = PeerAllowances(limits.peer_per_second, limits.peer_burst)
+        self._counts = dict.fromkeys(Result, 0)
+        self._limited_at = float("-inf")  # when somebody was last turned away
         self._away: Reason | None = None  # why the last review failed
         self._paused_until = float("-inf")
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="token-review", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(take,), name=name, daemon=True)
+            for name, take in (("token-review", self._take_unseen), ("token-renewal", self._take_renewal))
+        ]
+
+    @property
+    def reviews(self) -> tuple[Counted, ...]:
+        """How many there were, by what came of them; verdicts that were known are none."""
+        with self._changed:
+            return tuple(Counted(result, count) for result, count in self._counts.items())
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout: float = 1.0) -> None:
         with self._changed:
             self._stopping = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+            self._changed.notify_all()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
         tokens = shown_tokens(request)
@@ -163,57 +150,100 @@ class TokenReviewGuard:
         if _BEARER_TOKEN.fullmatch(token) is None:
             return unauthorized("this is not a bearer token")
         with self._changed:
-            decided = self._decide(token, request.path, proceed)
-        if isinstance(decided, Deferred):
-            return decided
-        return proceed() if decided is Verdict.ADMITTED else self._refusal(decided)
+            decided = self._decide(token, request, proceed)
+        return proceed() if decided is Verdict.ADMITTED else decided
 
-    def _decide(self, token: str, path: str, proceed: Continuation) -> Verdict | Deferred | None:
-        """None: it cannot be known now."""
+    def _decide(
+        self, token: str, request: Request, proceed: Continuation
+    ) -> Literal[Verdict.ADMITTED] | Response | Deferred:
+        path = request.path
         key = blake2b(f"{path} {token}".encode(), key=self._secret, digest_size=16).digest()
         now = self._clock()
         known = self._known.get(key)
         if known is not None and now < known.fresh_until:
-            return known.verdict
+            return known.verdict if known.verdict is Verdict.ADMITTED else self._refusal(known.verdict)
         renewal = known is not None and known.verdict is Verdict.ADMITTED and now < known.usable_until
         review = self._pending.get(key)
         if review is None and now >= (known.ask_again_at if renewal and known else self._paused_until):
-            review = self._asked(_Review(key, token, path, now, renewal))
+            review = _Review(key, token, path, now)
+            if renewal:
+                self._renewals.append(review)
+            elif (refusal := self._turned_away(review, request.peer, now)) is not None:
+                return refusal
+            self._pending[key] = review
+            self._changed.notify_all()
         if renewal and self._away is not None:
             return Verdict.ADMITTED  # a review that is under way takes it back if need be
         if review is None:
-            return None
+            return self._refusal(None)
         deferred = Deferred()
         review.waiting.append((deferred, proceed))
         return deferred
 
-    def _asked(self, review: _Review) -> _Review | None:
-        """What was good before is reviewed first, and always: made-up tokens must not crowd it out."""
-        if review.renewal:
-            self._queue.appendleft(review)
-        elif len(self._queue) < QUEUE_LIMIT:
-            self._queue.append(review)
-        else:
+    def _turned_away(self, review: _Review, peer: str, now: float) -> Response | None:
+        """None: it waits for its turn from now on."""
+        wait = self._peers.take(peer, now) if self._unseen.has_room(peer) else 1.0
+        if wait:
+            self._limited(peer, now)
+            return _later(429, "too many unknown tokens come from this address", wait)
+        displaced = self._unseen.append(peer, review)
+        if displaced is None:
             return None
-        self._pending[review.key] = review
-        self._changed.notify()
-        return review
+        self._limited(peer, now)
+        refusal = _later(503, "too many unknown tokens wait for their review", 1.0)
+        if displaced is review:
+            return refusal
+        del self._pending[displaced.key]
+        _answer(displaced.waiting, refusal)
+        return None
 
-    def _run(self) -> None:
-        while self._review_next():
-            pass
+    def _limited(self, peer: str, now: float) -> None:
+        self._counts[Result.LIMITED] += 1
+        if now >= self._limited_at + _QUIET_SECONDS:
+            log.warning(
+                "more unknown tokens come than are reviewed: some are turned away", extra=fields(peer=peer)
+            )
+        self._limited_at = now
+
+    def _run(self, take: Callable[[], tuple[_Review, bool] | None]) -> None:
+        while self._review_next(take):
+            pass  # with nothing left of the last one: tokens are not kept while the next is waited for
         self._reviewer.close()
 
-    def _review_next(self) -> bool:
+    def _review_next(self, take: Callable[[], tuple[_Review, bool] | None]) -> bool:
         with self._changed:
-            while not self._queue and not self._stopping:
+            taken = take()
+        if taken is None:
+            return False
+        self._review(*taken)
+        return True
+
+    def _take_renewal(self) -> tuple[_Review, bool] | None:
+        """A review, and whether there is any use in it; None: it is time to end."""
+        while not self._renewals and not self._stopping:
+            self._changed.wait()
+        if self._stopping:
+            return None
+        review = self._renewals.popleft()
+        return review, self._clock() < review.asked_at + TURN_SECONDS
+
+    def _take_unseen(self) -> tuple[_Review, bool] | None:
+        while not self._stopping:
+            if not self._unseen:
                 self._changed.wait()
-            if self._stopping:
-                return False
-            review = self._queue.popleft()
+                continue
             now = self._clock()
-            paused = now < self._paused_until and not review.renewal
-            ask = not paused and now < review.asked_at + REVIEW_SECONDS
+            if now < self._paused_until:
+                return self._unseen.pop(), False
+            if now >= self._unseen.first().asked_at + TURN_SECONDS:
+                self._counts[Result.LIMITED] += 1
+                return self._unseen.pop(), False
+            if not (wait := self._pace.take(now)):
+                return self._unseen.pop(), True
+            self._changed.wait(wait)
+        return None
+
+    def _review(self, review: _Review, ask: bool) -> None:
         verdict, error = None, None
         if ask:
             try:
@@ -232,10 +262,8 @@ class TokenReviewGuard:
             if known is not None and self._clock() < known.usable_until:
                 verdict = known.verdict
             del self._pending[review.key]
-        answer = self._refusal(verdict)
-        for deferred, proceed in review.waiting:
-            deferred.complete(proceed if verdict is Verdict.ADMITTED else answer)
-        return True
+            refusal = None if verdict is Verdict.ADMITTED else self._refusal(verdict)
+        _answer(review.waiting, refusal)
 
     def _succeeded(self, review: _Review, verdict: Verdict) -> None:
         if self._away is not None:
@@ -244,6 +272,7 @@ class TokenReviewGuard:
             log.info("tokens can be reviewed again")
         now = self._clock()
         admitted = verdict is Verdict.ADMITTED
+        self._counts[Result.ALLOWED if admitted else Result.DENIED] += 1
         fresh_until = now + (ADMITTED_SECONDS if admitted else REFUSED_SECONDS)
         usable_until = now + GRACE_SECONDS if admitted else fresh_until
         self._known[review.key] = _Known(verdict, fresh_until, usable_until)
@@ -251,6 +280,7 @@ class TokenReviewGuard:
             del self._known[min(self._known, key=lambda key: self._known[key].worth(now))]
 
     def _failed(self, review: _Review, error: KubeError) -> None:
+        self._counts[Result.ERROR] += 1
         least, most = _PAUSE_SECONDS
         again_at = self._clock() + min(max(error.retry_after or least, least), most)
         self._paused_until = again_at
@@ -276,9 +306,15 @@ class TokenReviewGuard:
             )
         if verdict is Verdict.UNKNOWN:
             return unauthorized("the API server does not accept this token")
-        pause = max(1, round(self._paused_until - self._clock())) if self._away is not None else 1
-        return Response.text(
-            503,
-            "tokens cannot be reviewed at the moment; the agent's log says why",
-            ("Retry-After", str(pause)),
-        )
+        pause = self._paused_until - self._clock() if self._away is not None else 1.0
+        return _later(503, "tokens cannot be reviewed at the moment; the agent's log says why", pause)
+
+
+def _later(status: int, text: str, seconds: float) -> Response:
+    return Response.text(status, text, ("Retry-After", str(max(1, round(seconds)))))
+
+
+def _answer(waiting: Iterable[tuple[Deferred, Continuation]], refusal: Response | None) -> None:
+    """None: they are let in."""
+    for deferred, proceed in waiting:
+        deferred.complete(proceed if refusal is None else refusal)

@@ -14,12 +14,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[S]):
-    """What became of a new file. With `error` the old settings stay in force; with neither an error nor any
-    change, a file that was bad is good again."""
+    """What became of a new file. With `error` the old settings stay in force; with neither an error nor
+    anything else, a file that was bad is good again."""
 
     settings: S  # in force from now on
     changed: tuple[str, ...] = ()  # keys whose new value is in `settings`
     needs_restart: tuple[str, ...] = ()  # keys whose new value is not
+    restart_withdrawn: tuple[str, ...] = ()  # keys that waited for a restart and are back at what is in force
     error: str | None = None  # one line
 
 
@@ -66,20 +67,20 @@ class Reloader(Generic[S]):
     def _taken(self, wanted: S) -> Change[S] | None:
         changed: list[str] = []
         needs_restart: list[str] = []
+        withdrawn: list[str] = []
         values: dict[str, object] = {}
         for declared in settings_of(type(wanted)):
             new, old = getattr(wanted, declared.name), getattr(self._in_force, declared.name)
             values[declared.name] = new if declared.reloadable else old
-            if new == old:
-                continue
             if declared.reloadable:
-                changed.append(key_name(declared.name))
+                if new != old:
+                    changed.append(key_name(declared.name))
             elif new != getattr(self._wanted, declared.name):
-                needs_restart.append(key_name(declared.name))
+                (withdrawn if new == old else needs_restart).append(key_name(declared.name))
         # May raise ConfigError too: new values need not go with those that wait for a restart.
         in_force = type(wanted)(**values)
         recovered = self._error is not None
         self._in_force, self._wanted, self._error = in_force, wanted, None
-        if not (changed or needs_restart or recovered):
+        if not (changed or needs_restart or withdrawn or recovered):
             return None
-        return Change(in_force, tuple(changed), tuple(needs_restart))
+        return Change(in_force, tuple(changed), tuple(needs_restart), tuple(withdrawn))

@@ -62,7 +62,7 @@ class Plugin:
         self._ledger = HealthLedger(settings.health_rule)
         self._ledger_lock = threading.Lock()
         self._resource = settings.resource_name  # empty until the devices tell what is usual
-        self._cores_per_unit = settings.cores_per_unit
+        self._cut = self._wanted_cut = settings.cut  # in force; as the last good file says
         self._said_withheld: tuple[str, ...] = ()
         self._inventory = Inventory()
         self._tally = Tally()
@@ -76,6 +76,7 @@ class Plugin:
         )
         self._stopped = threading.Event()
         self._looked = threading.Event()
+        self._look_now = threading.Event()  # the time between looks may be another, or there is an end
         self._wake = threading.Event()  # there is something to register, or to end
         self._moved_at = time.monotonic()
         pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
@@ -91,6 +92,7 @@ class Plugin:
     def stop(self) -> None:
         self._stopped.set()
         self._wake.set()
+        self._look_now.set()
         self._inventory.close()
         self._registration.stop()
         self._watch.close()
@@ -119,18 +121,20 @@ class Plugin:
             if not self._looked.is_set():
                 self._looked.set()
                 self._wake.set()
-            self._stopped.wait(self._settings.interval)
+            self._look_now.wait(self._settings.interval)
+            self._look_now.clear()
 
     def _publish(self) -> None:
         """Holds the ledger's lock."""
         devices = tuple(self._ledger.listed())
         if not self._resource and devices:
             seen = [each.device for each in devices]
-            self._resource = self._part.usual_resource(seen, self._settings.partition_cores)
+            self._resource = self._part.usual_resource(seen, self._cut.partition_cores)
         policy = Policy(
             resource=self._resource,
             disabled=Disabled(self._settings.disabled_devices, self._node),
-            cores_per_unit=self._cores_per_unit,
+            cores_per_unit=self._cut.cores_per_unit,
+            partition_cores=self._cut.partition_cores,
             shares=self._settings.shares,
         )
         offers = make_offers(devices, self._part, policy, self._settings.roots.sys)
@@ -167,27 +171,38 @@ class Plugin:
     def _apply(self, change: Change[PluginSettings]) -> None:
         settings = change.settings
         configure(settings.log_level, settings.log_format)
-        needs_restart = list(change.needs_restart)
-        changed = list(change.changed)
         with self._ledger_lock:
             self._settings = settings
             self._ledger.rule = settings.health_rule
-            cores = settings.cores_per_unit
-            seen = [each.device for each in self._ledger.listed()]
-            usual = settings.resource_name or self._part.usual_resource(seen, settings.partition_cores)
-            if self._resource in ("", usual):
-                self._cores_per_unit = cores
-            elif cores != self._cores_per_unit:
-                # Whoever asks for a whole card must not be given a part of one.
-                needs_restart += [key for key in ("partition", "defaultPe") if key in changed]
-                changed = [key for key in changed if key not in needs_restart]
-                log.warning("with the new settings this would be %s, not %s", usual, self._resource)
+            waiting, withdrawn = self._take_cut(settings)
             if self._looked.is_set():
                 self._publish()
-        if needs_restart:
+        if "interval" in change.changed:
+            self._look_now.set()
+        if needs_restart := (*change.needs_restart, *waiting):
             log.warning("settings that need a restart: %s", ", ".join(needs_restart))
-        log.info("the settings file was taken up", extra=fields(changed=",".join(changed) or "nothing"))
+        if no_longer := (*change.restart_withdrawn, *withdrawn):
+            log.info("settings that no longer need a restart: %s", ", ".join(no_longer))
+        unchanged = {*withdrawn, *self._wanted_cut.keys_unlike(self._cut)}
+        changed = ",".join(key for key in change.changed if key not in unchanged)
+        log.info("the settings file was taken up", extra=fields(changed=changed or "nothing"))
         self._tally.count("reloads", "applied")
+
+    def _take_cut(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Keys that wait for a restart since now, and those that do no longer. Whoever asks for a whole card
+        must not be given a part of one: another cut that is another resource is not taken up."""
+        before, waited = self._cut, self._wanted_cut.keys_unlike(self._cut)
+        cut = settings.cut
+        seen = [each.device for each in self._ledger.listed()]
+        usual = settings.resource_name or self._part.usual_resource(seen, cut.partition_cores)
+        if self._resource in ("", usual):
+            self._cut = cut
+        news = cut.keys_unlike(self._wanted_cut)
+        self._wanted_cut = cut
+        waiting = tuple(key for key in cut.keys_unlike(self._cut) if key in news)
+        if waiting:
+            log.warning("with the new settings this would be %s, not %s", usual, self._resource)
+        return waiting, tuple(key for key in waited if key not in cut.keys_unlike(before))
 
     def _edits(self, given: list[Given]) -> Edits:
         return self._part.edits(given, cdi=self._settings.cdi)

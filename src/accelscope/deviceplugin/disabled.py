@@ -51,7 +51,7 @@ def _entry(item: Node) -> DisabledDevice:
     name, node = item.get("devName"), item.get("nodeName")
     if not isinstance(name, str) or not name.strip():
         raise BadValue("an entry has no devName")
-    if node is not None and not isinstance(node, str):
+    if node is not None and (not isinstance(node, str) or not node.strip()):
         raise BadValue(f"nodeName of {quoted(name)} is not a name")
     return DisabledDevice(name.strip(), node and node.strip())
 

@@ -31,6 +31,7 @@ class Policy:
     resource: str
     disabled: Disabled
     cores_per_unit: int = 0
+    partition_cores: int = 0
     shares: int = 1
 
 
@@ -46,7 +47,7 @@ class Offers:
 
 
 def make_offers(devices: Iterable[DeviceHealth], part: VendorPart, policy: Policy, sys: Path) -> Offers:
-    known = [each for each in devices if part.belongs(each.device, policy.resource, policy.cores_per_unit)]
+    known = [each for each in devices if part.belongs(each.device, policy.resource, policy.partition_cores)]
     uuids = Counter(each.device.uuid for each in known)
     offers: list[Offer] = []
     withheld: list[str] = []

@@ -33,8 +33,19 @@ WHOLE = "none"
 # Cores of one partition, by the words of Furiosa's own plugin.
 PARTITIONS = {WHOLE: 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
 
-# Those of the plugin that this one takes the place of: on the command line or in the file, never in both.
-OF_ONE_PLACE = ("default_pe", "interval", "disabled_devices", "plugin_dir", "socket_name", "resource_name")
+# On the command line or in the file, never in both: those of the plugin that this one takes the place of, and
+# what else says what is offered.
+OF_ONE_PLACE = (
+    "default_pe",
+    "interval",
+    "disabled_devices",
+    "plugin_dir",
+    "socket_name",
+    "resource_name",
+    "vendor",
+    "shares",
+    "partition",
+)
 
 _SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
 _SUFFIX = ".sock"
@@ -57,6 +68,29 @@ _RESOURCE_NAME = _ByVendor(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
     "beta.furiosa.ai/npu",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How devices are taken apart: the values of two settings."""
+
+    default_pe: str = FUSION
+    partition: str = WHOLE
+
+    @property
+    def cores_per_unit(self) -> int:
+        """0: a whole device."""
+        return 1 if self.default_pe == SINGLE else self.partition_cores
+
+    @property
+    def partition_cores(self) -> int:
+        """0: no partitions."""
+        return PARTITIONS[self.partition]
+
+    def keys_unlike(self, other: "Cut") -> tuple[str, ...]:
+        """Of the settings whose values differ."""
+        names = ("default_pe", "partition")
+        return tuple(key_name(name) for name in names if getattr(self, name) != getattr(other, name))
 
 
 def _path(default: str, text: str) -> str:
@@ -250,13 +284,8 @@ class PluginSettings:
         return (self.socket_name or usual).removesuffix(_SUFFIX) + _SUFFIX
 
     @property
-    def cores_per_unit(self) -> int:
-        """0: a whole device."""
-        return 1 if self.default_pe == SINGLE else self.partition_cores
-
-    @property
-    def partition_cores(self) -> int:
-        return PARTITIONS[self.partition]
+    def cut(self) -> Cut:
+        return Cut(self.default_pe, self.partition)
 
     @property
     def health_rule(self) -> HealthRule:

@@ -9,7 +9,7 @@ from accelscope.model import Counted
 
 
 class Tally:
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._clock = clock
         self._counts: Counter[tuple[str, str]] = Counter()

@@ -45,6 +45,7 @@ class AgentState:
     threads: int | None = None
     open_files: int | None = None
     config_reloads: tuple[Counted, ...] = ()
+    token_reviews: tuple[Counted, ...] = ()  # by what came of them; empty where tokens are not reviewed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,11 +27,17 @@ _ANNOTATIONS_FIELD = "metadata.annotations"  # what the server names when they a
 _UNPROCESSABLE = 422
 
 # Of each annotation: how it is made, and whose devices it needs to know (None: everybody's).
-ANNOTATIONS: Mapping[str, tuple[Callable[[Snapshot], Document], Vendor | None]] = MappingProxyType(
+Recipe = tuple[Callable[[Snapshot], Document], Vendor | None]
+ANNOTATIONS: Mapping[str, Recipe] = MappingProxyType(
     {NPU_METRICS: (npu_document, Vendor.ASCEND), DEVICES: (devices_document, None)}
 )
 
 Documents = Mapping[str, Document | None]  # by annotation; None: it should not be there
+
+
+def recipe_of(annotation: str) -> Recipe:
+    """Of one of ANNOTATIONS, or of a `devices_annotation`."""
+    return ANNOTATIONS[DEVICES if annotation.startswith(f"{DEVICES}.") else annotation]
 
 
 class AnnotationSink(Sink[Documents]):
@@ -55,7 +61,7 @@ class AnnotationSink(Sink[Documents]):
     def _content(self, snapshot: Snapshot) -> Documents | None:
         content: dict[str, Document | None] = {}
         for annotation in self._annotations:
-            make, vendor = ANNOTATIONS[annotation]
+            make, vendor = recipe_of(annotation)
             document = make(snapshot)
             if document.entries:
                 self._had.add(annotation)

@@ -48,6 +48,12 @@ class Fitted:
     left_out: int = 0  # entries that are missing
 
 
+def devices_annotation(readers: Iterable[str] | None) -> str:
+    """Its name. An agent with these readers only (None: with all) may have another one beside it on the node,
+    and each writes what it knows."""
+    return DEVICES if readers is None else f"{DEVICES}.{'-'.join(sorted(readers))}"
+
+
 def npu_metrics(snapshot: Snapshot) -> str:
     """The annotation `k8s-monitor.io/npu-metrics`."""
     return fitted(npu_document(snapshot)).text

@@ -20,7 +20,7 @@ class AmdPart:
     def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         return "amd.com/gpu"
 
-    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:  # noqa: ARG002
+    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
         return True
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002

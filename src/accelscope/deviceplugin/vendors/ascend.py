@@ -23,7 +23,7 @@ class AscendPart:
         kinds = [kind for kind in map(_kind, devices) if kind is not None]
         return f"{_DOMAIN}/{kinds[0] if kinds else 'Ascend910'}"
 
-    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:  # noqa: ARG002
+    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
         """A resource of one generation is not of another's chips; under a name of their own all are."""
         domain, _, name = resource.partition("/")
         known = domain == _DOMAIN and (name.startswith("Ascend") or name == "npu")

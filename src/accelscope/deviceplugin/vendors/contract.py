@@ -20,8 +20,8 @@ class VendorPart(Protocol):
     def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
         """The name that people ask for where the settings give none. `partition_cores` 0: no partitions."""
 
-    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:
-        """Whether such a device is what that resource stands for."""
+    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
+        """Whether such a device is what that resource stands for, cut like that."""
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
         """The parts of a device, each of so many cores (0: the whole). Empty: it cannot be handed out."""

@@ -37,11 +37,11 @@ class FuriosaPart:
     def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         return _PARTITION_RESOURCES.get(partition_cores, LEGACY)
 
-    def belongs(self, device: Device, resource: str, cores_per_unit: int) -> bool:
-        """A resource that names a family is of that family's cards; only RNGD is cut into several cores."""
+    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
+        """A resource that names a family is of that family's cards; only RNGD has partitions."""
         name = resource.partition("/")[2]
         family = next((family for family in _FAMILIES if name.startswith(family)), None)
-        if cores_per_unit > 1:
+        if partition_cores:
             return device.architecture == "rngd"
         return device.architecture in _FAMILIES and family in (None, device.architecture)
 
@@ -65,16 +65,19 @@ class FuriosaPart:
         nodes: dict[Node, None] = {}
         mounts: dict[Mount, None] = {}
         names: list[str] = []
+        warboys: list[str] = []
         for each, card in placed:
             files = self._files(card)
             own = [file for file in files.cores if _within(file, each.cores)]
             if not own:
                 raise NotAvailable(f"{card.device_name}: its device files are not in {self._folder(card)}")
-            names += _covering(own)
+            covering = _covering(own)
+            names += covering
+            if card.architecture == "warboy":
+                warboys += covering
             support = [name for name in files.support if _is_given(name, card)]
             nodes |= dict.fromkeys(self._node(name, card) for name in (*support, *(f.name for f in own)))
             mounts |= dict.fromkeys(self._mounts(card))
-        warboys = [name for name in names if any(c.architecture == "warboy" for _, c in placed)]
         return Edits(
             nodes=tuple(nodes),
             mounts=tuple(mounts),

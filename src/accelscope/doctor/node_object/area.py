@@ -19,7 +19,7 @@ from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError
 from accelscope.model import AgentState, Snapshot, Vendor
 from accelscope.sinks import annotation, feature_file, labels
-from accelscope.sinks.annotation import ANNOTATIONS
+from accelscope.sinks.annotation import recipe_of
 from accelscope.sinks.documents import fitted
 from accelscope.sinks.sink import SinkError
 
@@ -58,7 +58,7 @@ def _rehearsed(name: str, rehearse: Callable[[Subject], str], subject: Subject) 
 
 
 def _annotation(annotations: tuple[str, ...], snapshot: Snapshot, subject: Subject) -> str:
-    forms = {name: fitted(ANNOTATIONS[name][0](snapshot)) for name in annotations}
+    forms = {name: fitted(recipe_of(name)[0](snapshot)) for name in annotations}
     with _client(subject) as client:
         annotation.annotate(client, subject.node, forms, dry_run=True)
     sizes = ", ".join(f"{name} ({len(form.text)} bytes)" for name, form in forms.items())

@@ -196,6 +196,14 @@ AGENT: tuple[Family, ...] = (
         ("result",),
         lambda v: [((c.reason,), c.count) for c in v.agent.config_reloads],
     ),
+    agent.series(
+        "accelscope_token_reviews_total",
+        "",
+        "Reviews of bearer tokens by the API server, by result: allowed, denied, error (it could not be "
+        "asked), limited (it was not asked: too many unknown tokens came). Known verdicts do not count.",
+        ("result",),
+        lambda v: [((c.reason,), c.count) for c in v.agent.token_reviews],
+    ),
     agent(
         "accelscope_cpu_seconds_total",
         "seconds",
