@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ settings.register_profile("search", settings.get_profile("steady"), derandomize=
 settings.load_profile("steady")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+NOBODY = 65534
 
 
 def captures_folder() -> Path:
@@ -35,6 +39,15 @@ def pytest_report_header() -> str:
     return "captures: not found, tests that read them are skipped (set ACCELSCOPE_CAPTURES)"
 
 
+@pytest.hookimpl(trylast=True)  # hypothesis marks its own first
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Generated examples take thrice as long while coverage counts lines, and which lines they reach is luck:
+    tests that state a case are to cover them."""
+    for item in items:
+        if item.get_closest_marker("hypothesis"):
+            item.add_marker("no_cover")
+
+
 @pytest.fixture(scope="session")
 def captures() -> Path:
     """The folder of captures; a test that asks for it is skipped where there is none."""
@@ -46,7 +59,36 @@ def captures() -> Path:
 
 @pytest.fixture(scope="session")
 def native_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where simulated nodes keep what they compile: it is compiled once for all tests."""
+    """Where simulated nodes keep what they compile: it is compiled once for all tests, also where several
+    processes run them (each has a folder of its own in that of the run)."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("no C compiler: simulated libraries and tools cannot be built")
-    return tmp_path_factory.mktemp("cache") / "accelscope"
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cache"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that other users may enter, unlike tmp_path, for tests that look with their eyes."""
+    folder = Path(tempfile.mkdtemp(prefix="accelscope-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def ordinary_user() -> Callable[[], AbstractContextManager[None]]:
+    """Within it this process is not root: rights count."""
+
+    @contextmanager
+    def within() -> Iterator[None]:
+        if os.geteuid() != 0:
+            yield
+            return
+        os.seteuid(NOBODY)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return within

@@ -6,6 +6,8 @@ import os
 import tarfile
 from pathlib import Path
 
+from tests import programs
+
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
 from accelscope.capture.plans import PLANS, ascend
 from accelscope.model import Vendor
@@ -18,8 +20,7 @@ def options(folder: Path, script: str = "", *, seconds: float = 60.0) -> ReaderO
     for name in ("bin", "proc", "sys", "dev"):
         (folder / name).mkdir(exist_ok=True)
     if script:
-        tool.write_text(f"#!/bin/sh\n{script}\n")
-        tool.chmod(0o755)
+        programs.script(tool, script)
     nothing = str(folder / "none")
     paths = Paths(
         proc=folder / "proc",

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -182,18 +182,15 @@ def test_a_path_that_is_too_long_is_said_to_be(tmp_path: Path) -> None:
     assert "too long" in failure(f"{tmp_path}/{'x' * 200}").text
 
 
-def test_a_socket_that_may_not_be_opened(path: str) -> None:
+def test_a_socket_that_may_not_be_opened(
+    path: str, ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
         Path(path).chmod(0)
-        user = os.geteuid()
-        if user == 0:  # who may do everything
-            os.seteuid(65534)
-        try:
+        with ordinary_user():
             assert failure(path).reason is UnaryReason.NO_PERMISSION
-        finally:
-            os.seteuid(user)
 
 
 def test_a_server_whose_queue_is_full(path: str) -> None:

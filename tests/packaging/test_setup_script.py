@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BASICS = ["cat", "cksum", "dirname", "grep", "id", "ln", "mkdir", "mktemp", "rm", "sh", "tail"]
@@ -30,17 +31,15 @@ def machine(tmp_path: Path) -> Path:
         found = shutil.which(name)
         assert found is not None
         (commands / name).symlink_to(found)
-    for name in ("scripts/setup", "requirements/dev.txt", "pyproject.toml"):
+    program(tmp_path / "scripts/setup", (REPOSITORY / "scripts/setup").read_bytes())
+    for name in ("requirements/dev.txt", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
     return tmp_path
 
 
 def command(machine: Path, name: str, text: str) -> Path:
-    path = machine / "bin" / name
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
+    return program(machine / "bin" / name, text)
 
 
 def setup(machine: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import script
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "accelscope-agent.service"
 INSTALLED = "/usr/local/bin/accelscope"
@@ -26,9 +27,7 @@ def systemd_analyze() -> str:
 def unit(tmp_path: Path) -> Path:
     """The unit with a command that exists: systemd complains about one that does not, and a machine that
     runs tests need not have AccelScope installed."""
-    command = tmp_path / "accelscope"
-    command.write_text("#!/bin/sh\n")
-    command.chmod(0o755)
+    command = script(tmp_path / "accelscope", "")
     text = UNIT.read_text()
     assert text.count(INSTALLED) == 1
     rendered = tmp_path / UNIT.name

@@ -1,10 +1,10 @@
 """Running a driver's tool: whatever it does, the caller gets an answer or a reason, in time."""
 
-import stat
 import time
 from pathlib import Path
 
 import pytest
+from tests.programs import program, script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.readers.contract import ReaderError
@@ -21,11 +21,8 @@ def ended(pid: str) -> bool:
         return True
 
 
-def tool(folder: Path, script: str, *, timeout: float = PATIENCE_SECONDS, limit: int = 1000) -> Tool:
-    path = folder / "tool"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return Tool(str(path), timeout_seconds=timeout, limit_bytes=limit)
+def tool(folder: Path, lines: str, *, timeout: float = PATIENCE_SECONDS, limit: int = 1000) -> Tool:
+    return Tool(str(script(folder / "tool", lines)), timeout_seconds=timeout, limit_bytes=limit)
 
 
 def reason(tool: Tool) -> str:
@@ -83,9 +80,7 @@ def test_a_missing_tool(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_cannot_be_started(tmp_path: Path) -> None:
-    path = tmp_path / "tool"
-    path.write_bytes(b"\x7fELF nonsense")
-    path.chmod(0o755)
+    path = program(tmp_path / "tool", b"\x7fELF nonsense")
     assert reason(Tool(str(path), timeout_seconds=PATIENCE_SECONDS)) == "tool_not_started"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import (
@@ -178,9 +179,7 @@ def test_a_missing_compiler_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_compiler_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = tmp_path / "mycc"
-    compiler.write_text("#!/bin/sh\necho 'nvml.c:1: error: no such header' >&2\nexit 1\n")
-    compiler.chmod(0o755)
+    compiler = script(tmp_path / "mycc", "echo 'nvml.c:1: error: no such header' >&2\nexit 1")
     monkeypatch.setenv("CC", str(compiler))
     with pytest.raises(
         CompileError, match=r"could not build libnvidia-ml\.so\.1: nvml\.c:1: error: no such header"

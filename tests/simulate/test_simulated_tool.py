@@ -92,6 +92,27 @@ def test_a_run_costs_what_is_stated(tmp_path: Path, native_cache: Path) -> None:
     assert int(kibibytes) >= 48 << 10
 
 
+def test_a_tool_can_be_run_as_soon_as_it_is_there(tmp_path: Path, native_cache: Path) -> None:
+    """Also where other threads start children all the time, which for a moment have open what this process
+    has open: a program that anyone has open for writing cannot be executed."""
+    done = threading.Event()
+
+    def start_children() -> None:
+        while not done.is_set():
+            subprocess.run(["true"], check=True, timeout=60)
+
+    threads = [threading.Thread(target=start_children) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(100):
+            assert Probe(tmp_path / str(number), native_cache).run("--version").returncode == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_output_is_spoilt_by_faults(probe: Probe) -> None:
     def spoilt(kind: FaultKind) -> subprocess.CompletedProcess[bytes]:
         probe.say(ANSWERS, Fault(kind=kind))

@@ -9,6 +9,7 @@ hang, a Blocking one.
 
 import os
 import stat
+import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,16 +37,37 @@ class Folder:
 Content = str | bytes | Link | Blocking | Folder
 
 
-def write_bytes(path: Path, content: bytes, *, executable: bool = False) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+def write_bytes(path: Path, content: bytes) -> None:
+    scratch = _scratch(path)
     try:
         scratch.write_bytes(content)
     except FileNotFoundError:  # its folder: looking first would cost a node of many processes dearly
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_bytes(content)
-    if executable:
-        scratch.chmod(0o755)
     scratch.replace(path)
+
+
+def copy_program(source: Path, path: Path) -> None:
+    """By a child process: what this one had open for writing, a child that another thread starts meanwhile
+    would have open as well, and whoever executes the program would be told "text file busy".
+
+    Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = _scratch(path)
+    # The command is the system's, and the paths are our own, without a shell.
+    done = subprocess.run(  # noqa: S603
+        ["install", "-m", "755", str(source), str(scratch)],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise OSError(done.stderr.strip())
+    scratch.replace(path)
+
+
+def _scratch(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -62,7 +84,7 @@ def _put(path: Path, content: Content) -> None:
             path.mkdir(parents=True, exist_ok=True)
         case Link() | Blocking():
             path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = path.with_name(f".{path.name}.{os.getpid()}")
+            scratch = _scratch(path)
             if isinstance(content, Link):
                 scratch.symlink_to(content.target)
             else:

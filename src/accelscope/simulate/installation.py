@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accelscope.simulate.compiler import built
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.folder import write_bytes
+from accelscope.simulate.folder import copy_program
 from accelscope.simulate.vendor import InstalledPart
 
 _FOLDERS = ("bin", "lib")
@@ -37,9 +37,9 @@ class Installation:
         """A copy, not a link: a part finds its state from where it lies, and the loader takes two links to
         one file for the same library."""
         target = self._folder / part.path
-        content = built(part.part, self._cache).read_bytes()
-        if not target.exists() or target.read_bytes() != content:
-            write_bytes(target, content, executable=True)
+        source = built(part.part, self._cache)
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            copy_program(source, target)
 
     @property
     def paths(self) -> frozenset[Path]:

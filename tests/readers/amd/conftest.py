@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.costless import costless
+from tests.programs import script
 
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
@@ -120,8 +121,7 @@ def watch_folder(tmp_path: Path) -> Iterator[Watch]:
         for name in ("amd_smi", "rocm_smi"):
             given[f"{name}_path"] = str(tmp_path / name)
             if name in scripts:
-                (tmp_path / name).write_text(f"#!/bin/sh\n{scripts[name]}\n")
-                (tmp_path / name).chmod(0o755)
+                script(tmp_path / name, scripts[name])
         loaded = load(AgentSettings, {**given, "reader_timeout": "30"}, {})
         watched.append(Watched(loaded.settings))
         return watched[-1]

@@ -1,8 +1,8 @@
 """The driver's files, in folders made by hand."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ from accelscope.readers.amd import files, gpu, hwmon
 from accelscope.readers.amd.reader import AmdReader
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
 
-NOBODY = 65534
 MIB = 2**20
 SENSORS = {
     "hwmon/hwmon7/temp1_label": "edge",
@@ -57,18 +56,6 @@ def only_device(root: Path) -> Device:
 
 def reasons(device: Device) -> Mapping[str, AbsenceReason]:
     return {absence.field: absence.reason for absence in device.absent}
-
-
-@contextmanager
-def ordinary_user() -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_a_node_without_the_driver(tmp_path: Path) -> None:
@@ -153,14 +140,13 @@ def test_what_a_gpu_does_not_have_is_absent_with_its_reason(tmp_path: Path) -> N
     }
 
 
-def test_a_file_that_may_not_be_read_costs_itself(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o055)
-    device = lay_out_gpu(tmp_path, WELL)
+def test_a_file_that_may_not_be_read_costs_itself(
+    open_folder: Path, ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    device = lay_out_gpu(open_folder, WELL)
     (device / "gpu_busy_percent").chmod(0)
     with ordinary_user():
-        read = only_device(tmp_path)
+        read = only_device(open_folder)
     assert reasons(read)["utilization_ratio"] == "no_permission"
     assert read.temperature_celsius == 41.0
 

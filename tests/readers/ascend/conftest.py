@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.costless import costless
 
 from accelscope.agent.runner import Deadlines, Result, Runner
@@ -103,9 +104,7 @@ def watch_script(tmp_path: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(script: str, **settings: str) -> Watched:
-        tool = tmp_path / f"npu-smi-{len(watched)}"
-        tool.write_text(f"#!/bin/sh\n{script}\n")
-        tool.chmod(0o755)
+        tool = programs.script(tmp_path / f"npu-smi-{len(watched)}", script)
         (tmp_path / "dev").mkdir(exist_ok=True)
         given = {
             "npu_smi_path": str(tool),

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests import programs
+
 from accelscope.readers.contract import Paths, ReaderOptions
 
 ATR_ERROR = """AXI Post Error: {axi_post}
@@ -96,17 +98,14 @@ def drawn(*rows: str) -> str:
 
 def script(root: Path, name: str, answers: Mapping[str, str], *, otherwise: str = "") -> None:
     """A tool that prints the text for its command line; for others it fails, and says `otherwise`."""
-    path = root / "bin" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["#!/bin/sh", 'case "$*" in']
+    lines = ['case "$*" in']
     for number, (arguments, text) in enumerate(answers.items()):
         answer = root / "answers" / f"{name}.{number}"
         answer.parent.mkdir(exist_ok=True)
         answer.write_text(text)
         lines.append(f"'{arguments}') cat '{answer}' ;;")
-    lines += [f"*) echo '{otherwise}' >&2; exit 2 ;;", "esac", ""]
-    path.write_text("\n".join(lines))
-    path.chmod(0o755)
+    lines += [f"*) echo '{otherwise}' >&2; exit 2 ;;", "esac"]
+    programs.script(root / "bin" / name, "\n".join(lines))
 
 
 def options(

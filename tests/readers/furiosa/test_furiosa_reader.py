@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import program
 from tests.readers.furiosa.furiosa_tree import ATR_ERROR, hwmon, options, rngd, script, warboy, write
 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType, Rail
@@ -262,7 +263,7 @@ def test_the_form_that_worked_is_kept(tmp_path: Path) -> None:
     script(tmp_path, "furiosa-smi", SMI_2026, otherwise=NO_JSON)
     runs = tmp_path / "runs"
     tool = tmp_path / "bin/furiosa-smi"
-    tool.write_text(tool.read_text().replace("#!/bin/sh\n", f'#!/bin/sh\necho "$*" >> {runs}\n'))
+    program(tool, tool.read_text().replace("#!/bin/sh\n", f'#!/bin/sh\necho "$*" >> {runs}\n'))
     reader = FuriosaReader(options(tmp_path))
     for _ in range(2):
         for key in reader.survey().keys:
@@ -278,7 +279,7 @@ def remove_tool(root: Path) -> None:
 
 
 def hanging_tool(root: Path) -> None:
-    (root / "bin/furiosa-smi").write_text("#!/bin/sh\nexec sleep 60\n")
+    program(root / "bin/furiosa-smi", "#!/bin/sh\nexec sleep 60\n")
 
 
 def failing_tool(text: str) -> Callable[[Path], None]:
