@@ -33,17 +33,19 @@ demo: ## run the agent on a simulated node with eight GPUs and say where its pag
 test: ## run all tests but the end-to-end ones, with coverage
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
 
 .PHONY: e2e
-e2e: ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
-	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need cluster
-	$(BIN)/python -m pytest -m 'not deployment' tests/e2e tests/deploy $(ARGS)
+e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
+	$(BIN)/python -m pytest tests/e2e tests/deploy tests/sinks/test_annotation_sink.py $(ARGS)
 
-.PHONY: e2e-deployment
-e2e-deployment: ## run the end-to-end tests of chart, manifests and device plugin, which take a quarter of an hour more
-	@scripts/setup --need compiler --need openssl --need cluster
-	$(BIN)/python -m pytest -m deployment tests/e2e $(ARGS)
+.PHONY: e2e-prepare
+e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and others with Go, container images
+	$(BIN)/python -m tests.e2e.kubernetes prepare
+
+.PHONY: e2e-setup
+e2e-setup:
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need cluster
 
 .PHONY: bench
 bench: ## measure the agent beside other exporters

@@ -11,6 +11,7 @@ from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
     CHART,
+    ENOUGH_CPU,
     PATIENCE_SECONDS,
     RELEASE,
     Deployed,
@@ -24,8 +25,6 @@ from tests.e2e.kubernetes.errors import CommandFailed
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
-
-pytestmark = pytest.mark.deployment
 
 VENDORS = ("nvidia", "amd", "ascend", "furiosa")
 ONLY_ANY: dict[str, Any] = {vendor: {"enabled": False} for vendor in VENDORS}
@@ -43,6 +42,7 @@ def values(folder: Path) -> dict[str, Any]:
         "agents": {**ONLY_ANY, "any": {"enabled": True, **on_simulated(node)}},
         "nodeObject": {"devicesAnnotation": True, "annotationInterval": "1s"},
         "networkPolicy": {"enabled": True},
+        "resources": ENOUGH_CPU,
     }
 
 

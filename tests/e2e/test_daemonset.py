@@ -14,6 +14,7 @@ from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
     CHART,
+    ENOUGH_CPU,
     NAMESPACE,
     PATIENCE_SECONDS,
     Deployed,
@@ -30,10 +31,9 @@ from tests.e2e.kubernetes.prometheus import discovering
 from tests.e2e.prometheus_server import PrometheusApi
 from tests.waiting import wait_until
 
+from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
-
-pytestmark = pytest.mark.deployment
 
 RESOURCE = "nvidia.com/gpu"
 WORKLOADS = "workloads"
@@ -104,28 +104,38 @@ def held_by(cluster: Cluster, pod: str) -> str:
     return cluster.exec(pod, *command, namespace=WORKLOADS, container="main").strip()
 
 
+def values(gpus: SimulatedNode, **attribution: str) -> dict[str, Any]:
+    return {
+        "agents": {"nvidia": on_simulated(gpus)},
+        "attribution": {"podLabels": ["team"], **attribution},
+        "config": {"collectionInterval": "1s"},
+    }
+
+
 @pytest.fixture(scope="module")
-def agent(cluster: Cluster, used_gpus: SimulatedNode, folder: Path) -> Iterator[Deployed]:
+def release(cluster: Cluster, used_gpus: SimulatedNode, folder: Path) -> Iterator[Release]:
     cluster.import_image(agent_image())
     with ExitStack() as stack:
         stack.enter_context(namespace(cluster))
         stack.enter_context(labelled(cluster, "agents.accelscope.io/nvidia=true"))
         stack.enter_context(runtime_class(cluster, "nvidia"))
-        release = Release(cluster, folder)
-        stack.callback(release.remove)
-        release.put(
-            {
-                "agents": {"nvidia": on_simulated(used_gpus)},
-                "attribution": {"podLabels": ["team"]},
-                "config": {"collectionInterval": "1s"},
-            }
-        )
-        deployed = release.agent("nvidia")
-        deployed.until_rolled_out()
-        deployed.until(
-            lambda s: len(s.allocations) == 2 and all(state.up for state in s.attribution), "all sources tell"
-        )
-        yield deployed
+        made = Release(cluster, folder)
+        stack.callback(made.remove)
+        made.put(values(used_gpus))
+        until_told(made.agent("nvidia"))
+        yield made
+
+
+def until_told(agent: Deployed) -> None:
+    agent.until_rolled_out()
+    agent.until(
+        lambda s: len(s.allocations) == 2 and all(state.up for state in s.attribution), "all sources tell"
+    )
+
+
+@pytest.fixture(scope="module")
+def agent(release: Release) -> Deployed:
+    return release.agent("nvidia")
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +196,19 @@ def test_its_token_ends_within_the_hour_or_so_and_names_its_node(agent: Deployed
 
 
 def test_processes_are_put_down_to_containers(agent: Deployed) -> None:
-    snapshot = agent.snapshot()
+    check_owners(agent.snapshot())
+
+
+def check_owners(snapshot: Snapshot) -> None:
     named = {(p.owner.namespace, p.owner.pod, p.owner.container) for p in snapshot.processes if p.owner}
     assert named == {(WORKLOADS, "train", "main"), (WORKLOADS, "guest", "peek")}
 
 
 def test_the_kubelet_tells_who_holds_what(agent: Deployed) -> None:
-    snapshot = agent.snapshot()
+    check_holders(agent.snapshot())
+
+
+def check_holders(snapshot: Snapshot) -> None:
     held = {(a.namespace, a.pod, a.container) for a in snapshot.allocations}
     assert held == {(WORKLOADS, "train", "main"), (WORKLOADS, "idle", "main")}
     usages = {(u.pod, u.container): (u.allocated, u.processes) for u in snapshot.pod_usages}
@@ -270,7 +286,7 @@ def test_it_stays_small_as_the_kubelet_sees_it(agent: Deployed, capsys: pytest.C
 
 
 def test_prometheus_follows_it_to_another_pod(agent: Deployed, prometheus: PrometheusApi) -> None:
-    """Last, since it ends the pod."""
+    """After the others, since it ends the pod."""
     agent.restart_pod()
     instance = f"{agent.pod()['status']['podIP']}:9400"
     wait_until(
@@ -278,3 +294,21 @@ def test_prometheus_follows_it_to_another_pod(agent: Deployed, prometheus: Prome
         "the new pod is scraped",
         PATIENCE_SECONDS,
     )
+
+
+# --- when it asks the kubelet ---------------------------------------------------------------------------
+
+
+def test_kubelet_names_pods_where_the_api_server_is_not_asked(
+    cluster: Cluster, release: Release, agent: Deployed, used_gpus: SimulatedNode
+) -> None:
+    """Last, since it is another agent. Its account may not even list pods."""
+    release.put({**values(used_gpus, pods="kubelet"), "resources": ENOUGH_CPU})
+    until_told(agent)
+    snapshot = agent.until(
+        lambda s: len([p for p in s.processes if p.owner and p.owner.pod]) == 2, "both processes have a pod"
+    )
+    check_owners(snapshot)
+    check_holders(snapshot)
+    rules = cluster.get(f"clusterrole/accelscope.{NAMESPACE}")["rules"]
+    assert {each for rule in rules for each in rule["resources"]} == {"nodes/pods", "resourceslices"}

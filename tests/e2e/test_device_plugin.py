@@ -39,8 +39,6 @@ from accelscope.deviceplugin.kubelet import KubeletError, served_ids
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.furiosa.driver import FuriosaDriver
 
-pytestmark = pytest.mark.deployment
-
 NPU = "beta.furiosa.ai/npu"
 WORKLOADS = "npu-workloads"
 CONFIG_MAP = "configmap/npu-device-plugin"

@@ -13,7 +13,6 @@ from tests.e2e.agent_process import AgentProcess
 from tests.e2e.kubernetes import binaries
 from tests.e2e.kubernetes.accounts import PATCH_NODES, Account, account
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
-from tests.e2e.kubernetes.golang import MODULES
 from tests.e2e.kubernetes.pki import write_kubeconfig
 from tests.e2e.kubernetes.programs import API_ADDRESS
 from tests.waiting import wait_until
@@ -178,8 +177,9 @@ def features_folder(cluster: Cluster, folder: Path) -> Iterator[Path]:
     """Read by a real nfd-worker every second; a real nfd-master makes labels of it."""
     features = folder / "features.d"
     features.mkdir()
-    version, checksum = module_version(NFD)
-    crds = binaries.module_files(NFD, version, checksum) / "deployment/base/nfd-crds/nfd-api-crds.yaml"
+    crds = (
+        binaries.module_files(NFD, *binaries.version_of(NFD)) / "deployment/base/nfd-crds/nfd-api-crds.yaml"
+    )
     cluster.apply(
         crds.read_text(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NFD_NAMESPACE}}
     )
@@ -229,15 +229,6 @@ def in_its_own_etc(features: Path) -> list[str]:
     fixed = "/etc/kubernetes/node-feature-discovery/features.d"
     prepare = f'mount -t tmpfs tmpfs /etc && mkdir -p {fixed} && mount --bind "$0" {fixed} && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", prepare, str(features)]
-
-
-def module_version(module: str) -> tuple[str, str]:
-    """Version and checksum of what nfd-worker is built from."""
-    for line in (MODULES / "nfd" / "go.sum").read_text().splitlines():
-        name, version, checksum = line.split()
-        if name == module and not version.endswith("/go.mod"):
-            return version, checksum
-    raise LookupError(module)
 
 
 def to_a_file(node: SimulatedNode, features: Path) -> dict[str, str]:

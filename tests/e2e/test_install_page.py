@@ -22,8 +22,6 @@ from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 
 import accelscope
 
-pytestmark = pytest.mark.deployment
-
 PAGE = REPOSITORY / "docs" / "install.md"
 # Section and which of its blocks of commands, in the order in which somebody would come to them.
 STEPS = (

@@ -1,6 +1,6 @@
 """The plain manifests on a real cluster: the API server takes them all, and what they describe runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,18 @@ from tests.e2e.kubernetes.deployment import (
     on_simulated,
     runtime_class,
 )
+from tests.e2e.kubernetes.npus import make_device_nodes, on_simulated_npus
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
-pytestmark = pytest.mark.deployment
-
 MANIFESTS = REPOSITORY / "deploy" / "manifests"
 RESTRICTED = "accelscope-restricted"
+SERVICE_MONITOR = "servicemonitor.monitoring.coreos.com"
+NETWORK_POLICY = "networkpolicy.networking.k8s.io"
+PLUGIN = "accelscope-device-plugin"
+NPU = "beta.furiosa.ai/npu"
 
 
 def text_of(manifest: str) -> str:
@@ -65,19 +68,26 @@ def test_api_server_takes_it(ready: Cluster, manifest: str) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--set=scrape.by=serviceMonitor"], "servicemonitor.monitoring.coreos.com/accelscope"),
-        (["--set=scrape.by=podMonitor"], "podmonitor.monitoring.coreos.com/accelscope"),
+        ("scrape.by=serviceMonitor", [f"{SERVICE_MONITOR}/accelscope"]),
+        ("scrape.by=podMonitor", ["podmonitor.monitoring.coreos.com/accelscope"]),
         (
-            [
-                "--set=scrape.by=serviceMonitor,scrape.interval=15s,http.tls.secretName=tls,config.dialect=dcgm"
-            ],
-            "servicemonitor.monitoring.coreos.com/accelscope",
+            "scrape.by=serviceMonitor,scrape.interval=15s,http.tls.secretName=tls,config.dialect=dcgm",
+            [f"{SERVICE_MONITOR}/accelscope"],
         ),
-        (["--set=networkPolicy.enabled=true"], "networkpolicy.networking.k8s.io/accelscope"),
+        ("networkPolicy.enabled=true", [f"{NETWORK_POLICY}/accelscope"]),
+        (
+            "devicePlugin.enabled=true,scrape.by=serviceMonitor,networkPolicy.enabled=true",
+            [
+                f"{kind}/{name}"
+                for kind in ("daemonset.apps", "service", SERVICE_MONITOR, NETWORK_POLICY)
+                for name in ("accelscope-furiosa" if kind == "daemonset.apps" else "accelscope", PLUGIN)
+            ],
+        ),
     ],
+    ids=["service-monitor", "pod-monitor", "service-monitor-https", "network-policy", "device-plugin"],
 )
 def test_api_server_takes_what_the_chart_can_add(
-    ready: Cluster, monitors: None, options: list[str], expected: str
+    ready: Cluster, monitors: None, options: str, expected: list[str]
 ) -> None:
     rendered = ready.helm(
         "template",
@@ -86,21 +96,22 @@ def test_api_server_takes_what_the_chart_can_add(
         str(CHART),
         f"--namespace={NAMESPACE}",
         f"--set=image.registry={REGISTRY}",
-        *options,
+        f"--set={options}",
     )
     said = ready.kubectl("apply", "--dry-run=server", "--filename=-", input=rendered)
-    assert f"{expected} created (server dry run)" in said
+    for each in expected:
+        assert f"{each} created (server dry run)" in said
 
 
-def simulated(manifest: str, node: SimulatedNode) -> list[dict[str, Any]]:
+def simulated(manifest: str, node: SimulatedNode, environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """Its objects, with the simulated driver's folder and settings in every DaemonSet."""
-    entry = on_simulated(node)
     objects = [each for each in yaml.safe_load_all(text_of(manifest)) if each is not None]
     for each in objects:
         if each["kind"] == "DaemonSet":
             spec = each["spec"]["template"]["spec"]
             [container] = spec["containers"]
-            container["env"] += [{"name": name, "value": value} for name, value in entry["env"].items()]
+            kept = [each for each in container["env"] if each["name"] not in environment]
+            container["env"] = kept + [{"name": name, "value": value} for name, value in environment.items()]
             mount = {"name": "simulated", "mountPath": str(node.folder), "readOnly": True}
             container["volumeMounts"].append(mount)
             spec["volumes"].append({"name": "simulated", "hostPath": {"path": str(node.folder)}})
@@ -110,7 +121,7 @@ def simulated(manifest: str, node: SimulatedNode) -> list[dict[str, Any]]:
 def test_agents_of_two_vendors_run_until_they_are_deleted(ready: Cluster, tmp_path: Path) -> None:
     node = SimulatedNode(load_node("mixed"), tmp_path / "mixed")
     node.build(at=1000.0)
-    objects = simulated("agent", node)
+    objects = simulated("agent", node, on_simulated(node)["env"])
     file = tmp_path / "agent.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     with labelled(ready, "agents.accelscope.io/nvidia=true", "agents.accelscope.io/furiosa=true"):
@@ -138,6 +149,25 @@ def test_restricted_agent_runs_where_nothing_is_allowed(ready: Cluster, tmp_path
         snapshot = agent.snapshot()
         assert (snapshot.devices, [reader.found for reader in snapshot.readers]) == ((), [False])
         ready.kubectl("delete", "--filename=-", "--wait=true", input=text_of("agent-restricted"))
+
+
+def test_device_plugin_offers_npus_until_it_is_deleted(ready: Cluster, tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("furiosa-warboy"), tmp_path / "npus")
+    node.build(at=1000.0)
+    make_device_nodes(node)
+    file = tmp_path / "device-plugin.yaml"
+    file.write_text(yaml.safe_dump_all(simulated("device-plugin", node, on_simulated_npus(node)["env"])))
+
+    def allocatable() -> str:
+        status = ready.get(f"node/{ready.node_name}")["status"]
+        return str(status["allocatable"].get(NPU, "0"))
+
+    with labelled(ready, "agents.accelscope.io/furiosa=true"):
+        ready.kubectl("apply", f"--filename={file}")
+        Deployed(ready, "device-plugin", port=9401).until_rolled_out()
+        wait_until(lambda: allocatable() == "2", "two cards are offered", PATIENCE_SECONDS)
+        ready.kubectl("delete", f"--filename={file}", "--wait=true")
+        wait_until(lambda: allocatable() == "0", "none is offered", PATIENCE_SECONDS)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.deploy.conftest import CHART
 from tests.e2e.agent_process import AgentProcess
-from tests.e2e.kubernetes.accounts import Account, start_pod
+from tests.e2e.kubernetes.accounts import Account, Rule, start_pod
 from tests.e2e.kubernetes.api import Reply
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.waiting import wait_until
@@ -37,7 +37,17 @@ MIXED = {
     "furiosa": {"furiosactl": "0.10", "devices": [{"model": "warboy"}]},
 }
 MERGE_PATCH = "application/merge-patch+json"
+PATCH_STATUS: Rule = {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
 APPLY_PATCH = "application/apply-patch+yaml"
+
+
+# Whose end would be the Node's.
+OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "owner",
+    "uid": "00000000-0000-4000-8000-000000000000",
+}
 
 
 def annotation(name: str, value: str | None = "x") -> dict[str, Any]:
@@ -50,14 +60,18 @@ def label(name: str, value: str | None = "x") -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def agents(cluster: Cluster, folder: Path) -> Iterator[Account]:
-    """The chart's own account, with its rights and its policy, and a second Node beside the real one."""
+    """The account of the chart that may write most, that of agents of NPUs, with its rights and its policy;
+    and a second Node beside the real one."""
     values = folder / "values.yaml"
     values.write_text(yaml.safe_dump(VALUES))
     rendered = cluster.helm("template", RELEASE, str(CHART), "--validate", f"--values={values}")
     objects = [each for each in yaml.safe_load_all(rendered) if each is not None]
     kept = [each for each in objects if each["kind"] in (*RIGHTS, *POLICY)]
     assert {each["kind"] for each in kept} == {*RIGHTS, *POLICY}
-    [name] = [each["metadata"]["name"] for each in kept if each["kind"] == "ServiceAccount"]
+    name, others = sorted(
+        (each["metadata"]["name"] for each in kept if each["kind"] == "ServiceAccount"), key=len, reverse=True
+    )
+    assert name == f"{others}-npu-annotation"
     cluster.apply(*kept, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": OTHER_NODE}})
     made = Account(cluster, name)
     try:
@@ -76,8 +90,10 @@ def agents(cluster: Cluster, folder: Path) -> Iterator[Account]:
         cluster.kubectl("annotate", f"node/{cluster.node_name}", f"{NPU_METRICS}-", "example.com/theirs-")
 
 
-def write(by: Account, node: str, change: dict[str, Any], *, token: str | None = None) -> Reply:
-    path = f"/api/v1/nodes/{node}"
+def write(
+    by: Account, node: str, change: dict[str, Any], *, token: str | None = None, part: str = ""
+) -> Reply:
+    path = f"/api/v1/nodes/{node}{part}"
     return by.cluster.api.request("PATCH", path, change, token=token or by.token(), content_type=MERGE_PATCH)
 
 
@@ -133,6 +149,9 @@ def test_the_agent_writes_all_that_it_has_to(cluster: Cluster, agents: Account, 
             "annotations and labels only",
         ),
         ({"metadata": {"finalizers": ["example.com/held"]}}, "annotations and labels only"),
+        ({"metadata": {"ownerReferences": [OWNER]}}, "annotations and labels only"),
+        ({"metadata": {"annotations": None}}, "its own annotations only"),
+        ({"metadata": {"labels": None}}, "its own labels only"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -145,9 +164,46 @@ def test_another_change_of_its_own_node_is_refused(
     assert reply.status in (403, 422), reply
     assert said in reply.json()["message"]
     after = cluster.get(f"node/{cluster.node_name}")
-    for part in ("labels", "annotations", "finalizers"):
+    for part in ("labels", "annotations", "finalizers", "ownerReferences"):
         assert after["metadata"].get(part) == before["metadata"].get(part)
     assert after["spec"] == before["spec"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [annotation("example.com/other"), annotation(NPU_METRICS), label("example.com/other")],
+    ids=["foreign-annotation", "own-annotation", "foreign-label"],
+)
+def test_the_way_through_the_status_is_closed(
+    cluster: Cluster, agents: Account, change: dict[str, Any]
+) -> None:
+    """By RBAC, and by the policy where somebody gave the account that right: a write to the status of a Node
+    reaches its metadata."""
+    before = cluster.get(f"node/{cluster.node_name}")["metadata"]
+    refusal = write(agents, cluster.node_name, change, part="/status")
+    assert refusal.status == 403
+    agents.grant(PATCH_STATUS)
+    try:
+        wait_until(
+            lambda: (
+                "metadata of its Node and nothing else"
+                in write(agents, cluster.node_name, change, part="/status").json().get("message", "")
+            ),
+            "the policy refuses it",
+            PATIENCE_SECONDS,
+        )
+    finally:
+        agents.withdraw()
+    wait_until(
+        lambda: (
+            "cannot patch resource"
+            in write(agents, cluster.node_name, change, part="/status").json()["message"]
+        ),
+        "the right is gone",
+        PATIENCE_SECONDS,
+    )
+    after = cluster.get(f"node/{cluster.node_name}")["metadata"]
+    assert (after["annotations"], after["labels"]) == (before["annotations"], before["labels"])
 
 
 def test_another_node_is_refused(cluster: Cluster, agents: Account) -> None:

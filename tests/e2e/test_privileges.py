@@ -11,6 +11,7 @@ import yaml
 from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
+    ENOUGH_CPU,
     NAMESPACE,
     PATIENCE_SECONDS,
     Deployed,
@@ -26,11 +27,11 @@ from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
 
-pytestmark = pytest.mark.deployment
-
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:accelscope"
+ANNOTATORS = f"{ACCOUNT}-npu-annotation"  # of the agents that write the NPUs' annotation
 NO_AGENTS = {name: {"enabled": False} for name in ("nvidia", "amd", "ascend", "furiosa")}
-NOWHERE = {**NO_AGENTS, "furiosa": {"enabled": True}}  # no label says that there is such a card
+# No label says that there are such cards.
+NOWHERE = {**NO_AGENTS, "furiosa": {"enabled": True}, "ascend": {"enabled": True}}
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 LIST_PODS = {"list pods", "watch pods"}
 LIST_SLICES = {"list resourceslices.resource.k8s.io", "watch resourceslices.resource.k8s.io"}
@@ -79,12 +80,12 @@ def release(cluster: Cluster, folder: Path) -> Iterator[Release]:
         yield made
 
 
-def granted(cluster: Cluster) -> set[str]:
-    """Of what is asked about, what the API server would let the agents' account do."""
-    return {asked for asked in ASKED if _may(cluster, asked)}
+def granted(cluster: Cluster, account: str = ACCOUNT) -> set[str]:
+    """Of what is asked about, what the API server would let an account of agents do."""
+    return {asked for asked in ASKED if _may(cluster, account, asked)}
 
 
-def _may(cluster: Cluster, asked: str) -> bool:
+def _may(cluster: Cluster, account: str, asked: str) -> bool:
     verb, _, kind = asked.partition(" ")
     name, _, group = kind.partition(".")
     resource, _, subresource = name.partition("/")
@@ -92,7 +93,7 @@ def _may(cluster: Cluster, asked: str) -> bool:
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": ACCOUNT,
+            "user": account,
             "groups": [
                 "system:serviceaccounts",
                 f"system:serviceaccounts:{NAMESPACE}",
@@ -120,7 +121,7 @@ def _may(cluster: Cluster, asked: str) -> bool:
         ({"attribution": {**QUIET, "pods": "kubelet"}}, {"get nodes/pods"}),
         ({"attribution": {**QUIET, "podResources": True}}, LIST_SLICES),
         ({"attribution": {**QUIET, "nodeLabels": ["zone"]}}, LIST_NODES),
-        ({"attribution": QUIET, "nodeObject": {"npuAnnotation": True}}, {"patch nodes"}),
+        ({"attribution": QUIET, "nodeObject": {"devicesAnnotation": True}}, {"patch nodes"}),
         ({"attribution": QUIET, "nodeObject": {"featureLabels": "node"}}, {"patch nodes"}),
         ({"attribution": QUIET, "nodeObject": {"featureLabels": "nfd"}}, set()),
         ({"attribution": QUIET, "http": {"tokenReview": True}}, REVIEWS),
@@ -144,6 +145,15 @@ def test_rights_come_and_go_with_their_feature(
     release.put({"agents": NOWHERE, **values})
     # What is granted or taken away reaches the API server's authorizer a moment later.
     wait_until(lambda: granted(release.cluster) == expected, f"the account may {expected or 'nothing'}", 30)
+
+
+def test_only_agents_that_write_the_npu_annotation_may(release: Release) -> None:
+    release.put({"agents": NOWHERE, "nodeObject": {"npuAnnotation": True}})
+    reading = LIST_PODS | LIST_SLICES
+    wait_until(
+        lambda: granted(release.cluster, ANNOTATORS) == {"patch nodes", *reading}, "one account may write", 30
+    )
+    assert granted(release.cluster) == reading
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +195,7 @@ def wanted(gpus: SimulatedNode) -> dict[str, Any]:
         "agents": {**NO_AGENTS, "nvidia": nvidia},
         "nodeObject": {"devicesAnnotation": True, "featureLabels": "node"},
         "config": {"collectionInterval": "1s"},
+        "resources": ENOUGH_CPU,
     }
 
 
@@ -247,7 +258,8 @@ def test_a_right_that_is_taken_away_is_missed(release: Release, wanted: dict[str
     agent = release.agent("nvidia")
     agent.until_rolled_out()
     cluster = release.cluster
-    cluster.kubectl("delete", f"clusterrolebinding/accelscope.{NAMESPACE}")
+    bindings = (f"accelscope.{NAMESPACE}", f"own-node.accelscope.{NAMESPACE}")
+    cluster.kubectl("delete", "clusterrolebinding", *bindings)
     agent.restart_pod()
     snapshot = agent.until(
         lambda s: {"pods", "pod-resources", "annotation"} <= troubles(s).keys(), "it misses them"
@@ -262,7 +274,7 @@ def test_a_right_that_is_taken_away_is_missed(release: Release, wanted: dict[str
 def clear_node(cluster: Cluster) -> None:
     """As docs/install.md does it."""
     name = cluster.node_name
-    cluster.kubectl("annotate", f"node/{name}", "accelscope.io/devices-")
+    cluster.kubectl("annotate", f"node/{name}", "accelscope.io/devices.nvidia-")
     options = ("--server-side", "--field-manager=accelscope-nvidia", "--force-conflicts", "--filename=-")
     nothing = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     cluster.kubectl("apply", *options, input=yaml.safe_dump(nothing))
@@ -279,7 +291,8 @@ def test_a_heavy_tool_has_room_of_its_own(
     # What the chart itself points at the folder of ROCm.
     environment = {n: v for n, v in entry["env"].items() if n not in ("AMD_SMI_PATH", "ROCM_SMI_PATH")}
     amd = {"enabled": True, "env": environment, "tools": {"enabled": True, "rocmRoot": str(node.folder)}}
-    release.put({"agents": {**NO_AGENTS, "amd": amd}, "config": {"collectionInterval": "1s"}})
+    config = {"collectionInterval": "1s"}
+    release.put({"agents": {**NO_AGENTS, "amd": amd}, "config": config, "resources": ENOUGH_CPU})
     agent = release.agent("amd")
     pod = agent.until_rolled_out()
     [container] = pod["spec"]["containers"]

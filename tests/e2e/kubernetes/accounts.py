@@ -53,10 +53,14 @@ class Account:
         }
         self.cluster.apply({**role, "rules": list(rules)}, binding)
 
-    def remove(self) -> None:
+    def withdraw(self) -> None:
+        """What was granted."""
         self.cluster.kubectl(
             "delete", "clusterrole,clusterrolebinding", f"e2e-{self.name}", "--ignore-not-found"
         )
+
+    def remove(self) -> None:
+        self.withdraw()
         self.cluster.kubectl(
             "delete", "pod,serviceaccount", self.name, f"--namespace={self.namespace}", "--ignore-not-found"
         )

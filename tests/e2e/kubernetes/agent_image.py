@@ -1,5 +1,6 @@
 """The agent's image, from deploy/image/Dockerfile, built without a network as docs/install.md tells."""
 
+import functools
 import shutil
 import sys
 from collections.abc import Iterator
@@ -22,8 +23,10 @@ _SOURCES = ("LICENSE", "README.md", "pyproject.toml", *_LOCKS, "src", "deploy/im
 _NOT_SOURCES = ("__pycache__", "*.egg-info", "wheels")
 
 
+@functools.cache
 def agent_image(say: Say = to_stderr) -> images.Image:
-    """Of what the checkout holds now. Raises CommandFailed."""
+    """Of what the checkout holds when it is first asked for: all tests of a run have the same. Raises
+    CommandFailed."""
     base = images.base_image(say=say)
     context = _context(say)
     dockerfile = (REPOSITORY / "deploy" / "image" / "Dockerfile").read_text()

@@ -44,6 +44,7 @@ class Cluster:
         self.logs_folder = self.folder / "logs"
         self._own: dict[str, Program] = {}  # without which there is no cluster
         self._started: list[Program] = []
+        self._images: set[Path] = set()  # archives of those that it has
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
@@ -175,9 +176,12 @@ class Cluster:
         return sorted(cgroups.processes(ids[container].rpartition("//")[2]))
 
     def import_image(self, image: images.Image) -> None:
-        """Pods name it by its tag, with imagePullPolicy Never."""
+        """Pods name it by its tag, with imagePullPolicy Never. One that it has costs nothing."""
+        if image.archive in self._images:
+            return
         ctr = ["ctr", f"--address={programs.containerd_socket(self.folder)}", "--namespace=k8s.io"]
         self.node.run(*ctr, "images", "import", image.archive)
+        self._images.add(image.archive)
 
     def start_program(
         self, name: str, *command: str | Path, environment: dict[str, str] | None = None

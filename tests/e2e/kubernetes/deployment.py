@@ -24,6 +24,8 @@ NAMESPACE = "accelscope-system"
 RELEASE = "accelscope"
 PORT = 9400
 PATIENCE_SECONDS = 180.0  # a start within a tenth of a core takes seconds, on a busy machine many
+# In values, where nothing is to be seen of what an agent costs: it starts in one second and not in six.
+ENOUGH_CPU = {"limits": {"cpu": "1"}}
 
 _PAGE_SECONDS = 60.0
 # The node's own, which a pod of the chart has: the tests want to see that it is used.
@@ -45,13 +47,15 @@ def on_simulated(node: SimulatedNode, **settings: str) -> dict[str, Any]:
 
 @contextmanager
 def namespace(cluster: Cluster, name: str = NAMESPACE, level: str = "privileged") -> Iterator[str]:
-    """One that Pod Security guards at this level; gone afterwards, with all that is in it."""
+    """One that Pod Security guards at this level; it goes afterwards, with all that is in it. Nobody waits
+    for that but who wants another of the same name: Kubernetes lets five seconds pass before it begins."""
+    cluster.wait_for(f"namespace/{name}", "delete", seconds=PATIENCE_SECONDS)
     cluster.kubectl("create", "namespace", name)
     try:
         cluster.kubectl("label", "namespace", name, f"pod-security.kubernetes.io/enforce={level}")
         yield name
     finally:
-        cluster.kubectl("delete", "namespace", name, "--ignore-not-found", seconds=PATIENCE_SECONDS)
+        cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")
 
 
 @contextmanager

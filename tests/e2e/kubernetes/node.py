@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -133,7 +134,9 @@ class Node:
             Path(path).mkdir(parents=True, exist_ok=True)
             self.outside(path).mkdir(parents=True)
             self.run("mount", "--bind", self.outside(path), path)
-        self._put_over("/etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        # With the machine's own name: programs look it up, and no name server can be reached from here.
+        hosts = f"127.0.0.1 localhost {socket.gethostname()}\n{ADDRESS} {NAME}\n"
+        self._put_over("/etc/hosts", hosts)
         for name, value in _SYSCTLS.items():
             self._put_over(f"/proc/sys/{name}", f"{value}\n")
         for words in (

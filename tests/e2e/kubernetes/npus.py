@@ -15,6 +15,7 @@ from tests.e2e.agent_process import PATIENT, Answer
 from tests.e2e.kubernetes import binaries
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.commands import run
+from tests.e2e.kubernetes.deployment import ENOUGH_CPU
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.config.declaration import environment_name
@@ -44,7 +45,8 @@ def on_simulated_npus(node: SimulatedNode, **settings: str) -> dict[str, Any]:
     """`devicePlugin` of the chart's values, for one that finds this node's driver, not the machine's."""
     given = {**plugin_settings(node), "host_dev_root": f"{node.folder}/dev", **settings}
     environment = {environment_name(name): value for name, value in given.items()}
-    return {"enabled": True, "env": environment, "hostPaths": [{"path": str(node.folder)}]}
+    host = [{"path": str(node.folder)}]
+    return {"enabled": True, "env": environment, "hostPaths": host, "resources": ENOUGH_CPU}
 
 
 def edit(cluster: Cluster, resource: str, namespace: str, scratch: Path, *expressions: str) -> None:

@@ -218,8 +218,8 @@ def kubelet(folder: Path, secrets: Secrets) -> list[str]:
         "protectKernelDefaults": True,
         "makeIPTablesUtilChains": False,
         # Tests wait for these: what is known of the node, and changed ConfigMaps in pods.
-        "nodeStatusUpdateFrequency": "2s",
-        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "1s",
+        "syncFrequency": "1s",
     }
     config.write_text(yaml.safe_dump(document))
     return [

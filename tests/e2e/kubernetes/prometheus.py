@@ -37,6 +37,7 @@ def discovering(
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={_ADDRESS[0]}:{_ADDRESS[1]}",
+        "--scrape.discovery-reload-interval=1s",  # tests wait for what it finds
         environment={"KUBERNETES_SERVICE_HOST": API_SERVICE_ADDRESS, "KUBERNETES_SERVICE_PORT": "443"},
     )
 
