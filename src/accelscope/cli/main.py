@@ -15,6 +15,7 @@ COMMANDS = {
     "device-plugin": "offer this node's accelerators to its kubelet",
     "discover": "print or write the labels that say which accelerators this node has",
     "doctor": "say what was looked for on this node, what was found, and what to do",
+    "fleet": "serve the accelerators of many clusters as one",
     "parse": "print as JSON what is made of a tool's saved output",
     "simulate": "make a node with simulated accelerators",
 }

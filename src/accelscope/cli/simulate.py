@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from accelscope.cli import simulate_fleet
 from accelscope.config.declaration import key_name
 from accelscope.simulate import (
     CompileError,
@@ -36,6 +37,7 @@ examples:
   accelscope simulate fault /tmp/node hang --device 3 --clear     ... and mend it
   accelscope simulate show nvidia-h100x8 > mine.yaml   begin a description of your own
   accelscope simulate build mine.yaml /tmp/mine --at 60   one instant, standing still
+  accelscope simulate fleet /tmp/fleet --clusters 3 --nodes 40    whole clusters
 """
 _FAULT_NOTE = """\
 A vendor has only some of them; what it has not, and which codes, tools and errors it knows, is told when
@@ -46,7 +48,7 @@ something else is asked for.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "simulate",
-        help="nodes without hardware, for demos and tests",
+        help="nodes and clusters without hardware, for demos and tests",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -69,6 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--no-kubernetes", action="store_true", help="without the API server and the kubelet's socket"
     )
     _add_fault_parser(actions)
+    simulate_fleet.add_parsers(actions)
 
 
 def _node_parser(
@@ -134,8 +137,11 @@ def _kind(text: str) -> FaultKind:
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0, 2 for something wrong in what was given, 1 for the rest."""
     actions = {"list": _list, "show": _show, "build": _build, "run": _run, "fault": _fault}
+    if arguments.action in simulate_fleet.ACTIONS and (missing := simulate_fleet.needs_extra()):
+        print(f"accelscope simulate: {missing}", file=sys.stderr)
+        return 2
     try:
-        return actions[arguments.action](arguments)
+        return {**actions, **simulate_fleet.ACTIONS}[arguments.action](arguments)
     except DescriptionError as error:
         print(f"accelscope simulate: {error}", file=sys.stderr)
         return 2

@@ -13,6 +13,7 @@ class Collection:
 
     paths: tuple[str, ...]
     field_selector: str | None = None
+    label_selector: str | None = None
 
     def list_path(self, path: str, *, from_cache: bool = True, continue_token: str | None = None) -> str:
         """From the server's watch cache, which is cheap for it, or what its store has at this moment."""
@@ -30,6 +31,8 @@ class Collection:
         )
 
     def _query(self, path: str, *parameters: tuple[str, str]) -> str:
+        if self.label_selector is not None:
+            parameters = (("labelSelector", self.label_selector), *parameters)
         if self.field_selector is not None:
             parameters = (("fieldSelector", self.field_selector), *parameters)
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters)
@@ -38,6 +41,15 @@ class Collection:
 
 def pods_of(node: str) -> Collection:
     return Collection(("/api/v1/pods",), f"spec.nodeName={node}")
+
+
+def pods_in(namespace: str, label_selector: str | None = None) -> Collection:
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    return Collection((path,), label_selector=label_selector)
+
+
+def all_nodes() -> Collection:
+    return Collection(("/api/v1/nodes",))
 
 
 def one_node(name: str) -> Collection:

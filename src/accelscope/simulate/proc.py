@@ -58,16 +58,23 @@ def _status(process: SimulatedProcess, comm: str) -> str:
     )
 
 
+def docker_container(seed: int, process: SimulatedProcess) -> str:
+    return process.spec.cgroup.container_id or identity.hex_id(seed, "container", process.workload)
+
+
+def slurm_job(seed: int, process: SimulatedProcess) -> int:
+    return process.spec.cgroup.job or identity.whole(1000, 99999, seed, "job", process.workload)
+
+
 class _CgroupIds:
     """All processes of one workload live in one pod, container, job or unit."""
 
     def __init__(self, seed: int, process: SimulatedProcess, home: Home | None) -> None:
-        spec, number = process.spec.cgroup, process.workload
-        self._spec: CgroupSpec = spec
+        self._spec: CgroupSpec = process.spec.cgroup
         self._uid = process.spec.uid
         self._home = home  # there is one for every workload in a pod
-        self._container = spec.container_id or identity.hex_id(seed, "container", number)
-        self._job = spec.job or identity.whole(1000, 99999, seed, "job", number)
+        self._container = docker_container(seed, process)
+        self._job = slurm_job(seed, process)
 
     @property
     def path(self) -> str:

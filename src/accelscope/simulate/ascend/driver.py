@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from accelscope.simulate.ascend import smi_answers
-from accelscope.simulate.ascend.chip import chips_of
+from accelscope.simulate.ascend.chip import Chip, chips_of
 from accelscope.simulate.ascend.dynamics import ChipDynamics
 from accelscope.simulate.ascend.models import Layout
 from accelscope.simulate.ascend.readings import ChipReading
@@ -44,7 +44,7 @@ class AscendDriver:
         """By the logic id, which is the place among all chips while none has vanished."""
         chip = self._chips[device].chip
         kind = _plugin_name(chip.model.name)
-        return PluginDevice(f"huawei.com/{kind}", f"{kind}-{chip.slot}", chip.numa_node)
+        return PluginDevice(f"huawei.com/{kind}", plugin_device_name(chip), chip.numa_node)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
@@ -59,6 +59,10 @@ class AscendDriver:
             yield f"{ROOT}/lib64/common/libc_sec.so", ""
         answers = smi_answers.answers(self._spec, readings) if loaded else (smi_answers.NO_ACCESS,)
         yield self._tool.state_file(answers, instant.active)
+
+
+def plugin_device_name(chip: Chip) -> str:
+    return f"{_plugin_name(chip.model.name)}-{chip.slot}"
 
 
 def _plugin_name(model: str) -> str:

@@ -14,6 +14,8 @@ _FIRST_MAJOR = 511  # the kernel hands out major numbers from here downwards
 # The counters of Warboy's cores: nobody says at which clock they run. At this one 32 bits last 43 seconds, so
 # that readings of files that are written once a second can be told apart.
 _COUNTER_HERTZ = 100e6
+WARBOY_VOLTS = {"NE Core 48V Volt": 47.9, "NE Core Volt": 0.72}
+WARBOY_TOTAL = "PCI Total RMS PWR"  # what the whole card draws
 _POWER_LIMIT_MILLIWATTS = 300_000
 _POWER_MAX_MILLIWATTS = 675_000  # the driver shows it, and it limits nothing
 _THROTTLE_NAMES = (
@@ -164,28 +166,20 @@ def _hwmon(card: CardReading) -> Mapping[str, object]:
     """Files and values; sensors in the order of their labels, as the driver has them."""
     warboy = card.model.family is Family.WARBOY
     files: dict[str, object] = {"name": _DRIVERS[card.model.family]}
-    for number, (label, celsius) in enumerate(_temperatures(card).items(), 1):
+    for number, (label, celsius) in enumerate(temperatures(card).items(), 1):
         files |= {f"temp{number}_label": label, f"temp{number}_input": round(1000 * celsius)}
-    powers = _warboy_powers(card) if warboy else {"RMS_TOTAL": card.watts}
+    powers = warboy_powers(card) if warboy else {"RMS_TOTAL": card.watts}
     for number, (label, watts) in enumerate(powers.items(), 1):
         files |= {f"power{number}_label": label, f"power{number}_average": round(1e6 * watts)}
     if warboy:
-        core_watts = card.watts * card.model.core_power_share
-        volts = {"NE Core 48V Volt": 47.9, "NE Core Volt": 0.72}
-        amperes = {
-            "NE 12V Curr": card.watts * 0.5 / 12,
-            "NE Current": core_watts / 0.72,
-            "PCI 12V Curr": card.watts * 0.8 / 12,
-            "PCI 3.3V Curr": card.watts * 0.2 / 3.3,
-        }
-        for number, (label, value) in enumerate(volts.items()):
+        for number, (label, value) in enumerate(WARBOY_VOLTS.items()):
             files |= {f"in{number}_label": label, f"in{number}_input": round(1000 * value)}
-        for number, (label, value) in enumerate(amperes.items(), 1):
+        for number, (label, value) in enumerate(warboy_amperes(card).items(), 1):
             files |= {f"curr{number}_label": label, f"curr{number}_input": round(1000 * value)}
     return files
 
 
-def _temperatures(card: CardReading) -> Mapping[str, float]:
+def temperatures(card: CardReading) -> Mapping[str, float]:
     peak, coolest = card.peak_celsius, min(core.celsius for core in card.cores)
     if card.model.family is Family.RNGD:
         cores = {f"NPU_PE{index}": core.celsius for index, core in enumerate(card.cores)}
@@ -203,7 +197,7 @@ def _temperatures(card: CardReading) -> Mapping[str, float]:
     }
 
 
-def _warboy_powers(card: CardReading) -> Mapping[str, float]:
+def warboy_powers(card: CardReading) -> Mapping[str, float]:
     core = card.watts * card.model.core_power_share
     return {
         "NE 12V PWR": card.watts * 0.5,
@@ -211,5 +205,14 @@ def _warboy_powers(card: CardReading) -> Mapping[str, float]:
         "NE PWR": core * 1.1,
         "PCI 12V PWR": card.watts * 0.8,
         "PCI 3.3V PWR": card.watts * 0.2,
-        "PCI Total RMS PWR": card.watts,
+        WARBOY_TOTAL: card.watts,
+    }
+
+
+def warboy_amperes(card: CardReading) -> Mapping[str, float]:
+    return {
+        "NE 12V Curr": card.watts * 0.5 / 12,
+        "NE Current": card.watts * card.model.core_power_share / WARBOY_VOLTS["NE Core Volt"],
+        "PCI 12V Curr": card.watts * 0.8 / 12,
+        "PCI 3.3V Curr": card.watts * 0.2 / 3.3,
     }

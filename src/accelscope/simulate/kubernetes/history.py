@@ -36,7 +36,7 @@ class History:
         self._version = _FIRST_VERSION
         self._oldest = _FIRST_VERSION  # a watch may begin here
         self._changes: list[Change] = []
-        self._objects: dict[str, dict[str, tuple[Mapping[str, str], Mapping[str, Any], Stored]]] = {}
+        self._objects: dict[str, dict[str, Stored]] = {}
 
     @property
     def version(self) -> int:
@@ -49,9 +49,13 @@ class History:
 
     def remove(self, collection: str, key: str) -> None:
         with self.changed:
-            fields, document, _ = self._objects[collection][key]
-            self._note(collection, key, "DELETED", fields, document)
+            stored = self._objects[collection][key]
+            self._note(collection, key, "DELETED", stored.fields, json.loads(stored.text))
             del self._objects[collection][key]
+
+    def get(self, collection: str, key: str) -> Stored | None:
+        with self.changed:
+            return self._objects.get(collection, {}).get(key)
 
     def _note(
         self,
@@ -65,7 +69,7 @@ class History:
         metadata = {**document["metadata"], "resourceVersion": str(self._version)}
         text = json.dumps({**document, "metadata": metadata}, separators=(",", ":")).encode()
         stored = Stored(fields, text)
-        self._objects[collection][key] = (fields, document, stored)
+        self._objects[collection][key] = stored
         self._changes.append(Change(self._version, collection, kind, stored))
         if len(self._changes) > _KEPT_EVENTS:
             self._oldest = self._changes[_KEPT_EVENTS // 2 - 1].version
@@ -82,7 +86,7 @@ class History:
     def listed(self, collection: str) -> tuple[int, list[Stored]]:
         """The version of it all, and the objects."""
         with self.changed:
-            return self._version, [stored for *_, stored in self._objects.get(collection, {}).values()]
+            return self._version, list(self._objects.get(collection, {}).values())
 
     def check(self, version: int) -> None:
         """Whether a watch may begin there. Raises Expired."""

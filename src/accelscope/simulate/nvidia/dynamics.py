@@ -286,5 +286,7 @@ def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
                     for i in range(repeats)
                 ]
     events.sort(key=lambda event: event[0])
-    numbered = [XidEvent(number=number, code=code) for number, (_, code) in enumerate(events, start=1)]
+    numbered = [
+        XidEvent(number=number, code=code, at=begun) for number, (begun, code) in enumerate(events, start=1)
+    ]
     return tuple(numbered[-_REMEMBERED_XIDS:])

@@ -94,6 +94,7 @@ class Remapping:
 class XidEvent:
     number: int  # grows with every event of this GPU
     code: int
+    at: float  # simulated time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

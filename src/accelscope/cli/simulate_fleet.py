@@ -1,0 +1,182 @@
+"""`accelscope simulate fleet` and `fleet-fault`: clusters without hardware."""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accelscope.simulate import DescriptionError
+from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
+from accelscope.simulate.fleet.faults import (
+    DEVICE_FAULTS,
+    FleetFault,
+    Trouble,
+    read_faults,
+    read_trouble,
+    write_faults,
+)
+from accelscope.simulate.fleet.spec import FleetSpec
+from accelscope.simulate.section import Section
+
+if TYPE_CHECKING:
+    from accelscope.simulate.fleet.fleet import SimulatedFleet
+
+_FLEET = """\
+Answer for the API servers of several clusters, each with its nodes, their agents behind the pod proxy, and
+what collectors write on Node objects. DIR gets clusters.yaml, which `accelscope fleet` is pointed at.
+"""
+_FLEET_EXAMPLES = """\
+examples:
+  accelscope simulate fleet /tmp/fleet --clusters 3 --nodes 40 &
+  accelscope fleet --clusters-file /tmp/fleet/clusters.yaml
+  accelscope simulate fleet /tmp/fleet mine.yaml          from a description of your own
+  accelscope simulate fleet-fault /tmp/fleet hot --cluster berlin-1 --node nvidia-h100x8-0007 --device 2
+"""
+_FAULT_KEYS = ("cluster", "node", "vendor", "device", "code", "process", "seconds", "schema")
+
+
+def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    fleet = actions.add_parser(
+        "fleet",
+        help="clusters of nodes, answered by one process",
+        description=_FLEET,
+        epilog=_FLEET_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    fleet.add_argument("folder", metavar="DIR", type=Path, help="gets clusters.yaml, tokens and faults.yaml")
+    fleet.add_argument("description", metavar="FILE", nargs="?", type=Path, help="a description of the fleet")
+    fleet.add_argument("--clusters", type=_count, default=3, metavar="N", help="without a FILE (default 3)")
+    fleet.add_argument("--nodes", type=_count, default=40, metavar="N", help="of each cluster (default 40)")
+    fleet.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="a ready-made node or a YAML file; may be repeated (default: a mix of vendors)",
+    )
+    fleet.add_argument(
+        "--interval",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="between readings of an agent: who asks N times as often finds 1/N changed (default 10)",
+    )
+    fleet.add_argument("--seed", type=_count, default=1, metavar="N", help="what everything is derived from")
+    fleet.add_argument(
+        "--port",
+        type=int,
+        metavar="PORT",
+        help="of the first API server, the others follow (default: free ones)",
+    )
+    _add_fault_parser(actions)
+
+
+def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    meanings: dict[str, str] = {kind: kind.meaning for kind in FleetFault}
+    meanings |= {kind: kind.meaning for kind in DEVICE_FAULTS}
+    width = max(map(len, meanings))
+    kinds = "\n".join(f"  {kind:<{width}}  {meaning}" for kind, meaning in meanings.items())
+    fault = actions.add_parser(
+        "fleet-fault",
+        help="break something of a fleet that runs, or mend it",
+        description="Set a fault of a simulated fleet, or end it with --clear. Without a kind: what is set.",
+        epilog=f"kinds:\n{kinds}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    fault.add_argument("folder", metavar="DIR", type=Path, help="the fleet's folder")
+    fault.add_argument("kind", metavar="KIND", nargs="?", help="see below")
+    fault.add_argument("--cluster", metavar="ID", help="whose")
+    fault.add_argument("--node", metavar="NAME", help="which node; none: the cluster's API server")
+    fault.add_argument("--vendor", metavar="NAME", help="on a node of several vendors: whose device")
+    fault.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
+    fault.add_argument("--code", type=int, metavar="N", help="for errors that have a code: which")
+    fault.add_argument("--process", metavar="NAME", help="for idle: processes of this name")
+    fault.add_argument("--seconds", type=float, metavar="N", help="for what is slow: by how much")
+    fault.add_argument("--schema", metavar="VERSION", help="for agent_schema: which")
+    fault.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return value
+
+
+def needs_extra() -> str | None:
+    """What to say where the extra is not installed."""
+    if find_spec("aiohttp") is None:
+        return "aiohttp is not installed; install the extra: pip install 'accelscope[fleet]'"
+    return None
+
+
+def run_fleet(arguments: argparse.Namespace) -> int:
+    from accelscope.simulate.fleet.fleet import SimulatedFleet  # noqa: PLC0415 - needs the extra
+
+    fleet = SimulatedFleet(_spec(arguments), arguments.folder, first_port=arguments.port)
+    asyncio.run(_serve(fleet))
+    return 0
+
+
+def _spec(arguments: argparse.Namespace) -> FleetSpec:
+    if arguments.description is not None:
+        return load_fleet(arguments.description)
+    return made_fleet(
+        clusters=arguments.clusters,
+        nodes=arguments.nodes,
+        kinds=arguments.kind,
+        interval_seconds=arguments.interval,
+        seed=arguments.seed,
+    )
+
+
+async def _serve(fleet: "SimulatedFleet") -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with fleet.running():
+        for cluster_id, cluster in fleet.clusters.items():
+            print(f"{cluster_id}: {len(cluster.nodes)} nodes at {fleet.urls[cluster_id]}")
+        print(f"\nA fleet sees them with:\n\n  accelscope fleet --clusters-file {fleet.clusters_file}\n")
+        print("moving; Ctrl-C ends it", flush=True)
+        await stop.wait()
+
+
+def run_fault(arguments: argparse.Namespace) -> int:
+    nodes = load_fleet(arguments.folder / DESCRIPTION).nodes()
+    current = read_faults(arguments.folder, nodes)
+    if arguments.kind is None:
+        left = () if arguments.clear else current
+    else:
+        given = {key: getattr(arguments, key) for key in _FAULT_KEYS if getattr(arguments, key) is not None}
+        section = Section({"kind": arguments.kind, **given}, "")
+        wanted = read_trouble(section, nodes)
+        section.finish()
+        others = tuple(trouble for trouble in current if not trouble.same_as(wanted))
+        if arguments.clear and len(others) == len(current):
+            raise DescriptionError(f"{arguments.kind} is not set; set: {_named(current)}")
+        left = others if arguments.clear else (*others, wanted)
+    if left != current:
+        write_faults(arguments.folder, left)
+    print(f"set: {_named(left)}")
+    return 0
+
+
+def _named(troubles: tuple[Trouble, ...]) -> str:
+    return ", ".join(map(_name, troubles)) or "nothing"
+
+
+def _name(trouble: Trouble) -> str:
+    words = [trouble.cluster, trouble.node or "", trouble.process or ""]
+    if trouble.device is not None:
+        words.append(f"device {trouble.device}")
+    return f"{trouble.kind} of {' '.join(word for word in words if word)}"
+
+
+ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"fleet": run_fleet, "fleet-fault": run_fault}

@@ -1,0 +1,1 @@
+"""Simulated fleets: clusters of thousands of nodes, whose API servers one process answers for."""

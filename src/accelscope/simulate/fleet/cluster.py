@@ -1,0 +1,128 @@
+"""One cluster of a running fleet: its nodes, and what its API server knows of them."""
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from accelscope.simulate import identity
+from accelscope.simulate.fleet.annotation import at_time
+from accelscope.simulate.fleet.faults import FleetFault, Trouble
+from accelscope.simulate.fleet.fleet_node import FleetNode
+from accelscope.simulate.fleet.objects import NodeObjects, agent_pod_name, driver_pod_name
+from accelscope.simulate.fleet.spec import ClusterSpec
+from accelscope.simulate.kubernetes.history import History
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+LABEL = "label:"  # what a label is called among the fields of an object
+_ANNOTATION_SECONDS = 60.0  # how often a collector writes, at the least
+
+
+class FleetCluster:
+    def __init__(self, spec: ClusterSpec, nodes: Iterable[FleetNode], *, epoch: float) -> None:
+        self.spec = spec
+        self.token = secrets.token_urlsafe(32)
+        self.nodes = {node.name: node for node in nodes}
+        self.agents: dict[str, FleetNode] = {}  # by pod
+        self.drivers: dict[str, FleetNode] = {}
+        self.history = History()
+        self.troubles: tuple[Trouble, ...] = ()  # of its API server
+        self._epoch = epoch
+        self._objects: dict[str, NodeObjects] = {}
+        self._waiting: set[asyncio.Event] = set()
+        for node in self.nodes.values():
+            self._appear(node, 0.0)
+
+    def trouble(self, kind: FleetFault, at: float) -> Trouble | None:
+        return next((t for t in self.troubles if t.kind == kind and t.active(at)), None)
+
+    def step(self, at: float, since: float) -> None:
+        """Bring the objects to what they are at `at`, in seconds since the fleet started; the last step was
+        at `since`."""
+        before = self.history.version
+        for node in self.nodes.values():
+            gone = node.trouble(FleetFault.NODE_GONE, at) is not None
+            if gone and node.name in self._objects:
+                self._vanish(node)
+            elif not gone and node.name not in self._objects:
+                self._appear(node, at)
+            elif not gone and _is_due(node, at, since):
+                self._show(node, at)
+        if self.history.version != before:
+            for event in self._waiting:
+                event.set()
+
+    def watcher(self) -> "Watcher":
+        return Watcher(self._waiting)
+
+    def drop(self) -> None:
+        """Wake everybody who waits."""
+        for event in self._waiting:
+            event.set()
+
+    def _appear(self, node: FleetNode, at: float) -> None:
+        model, names = node.variant.model, node.names()
+        objects = NodeObjects(model, node.name, names, epoch=self._epoch)
+        self._objects[node.name] = objects
+        self._show(node, at)
+        if self.spec.agents:
+            name = agent_pod_name(names)
+            self._put(PODS, name, objects.agent_pod())
+            self.agents[name] = node
+        if self.spec.driver_pods and "nvidia" in model.spec.vendors:
+            name = driver_pod_name(names)
+            self._put(PODS, name, objects.driver_pod())
+            self.drivers[name] = node
+
+    def _vanish(self, node: FleetNode) -> None:
+        del self._objects[node.name]
+        self.history.remove(NODES, node.name)
+        for pods, name in (
+            (self.agents, agent_pod_name(node.names())),
+            (self.drivers, driver_pod_name(node.names())),
+        ):
+            if pods.pop(name, None) is not None:
+                self.history.remove(PODS, name)
+
+    def _show(self, node: FleetNode, at: float) -> None:
+        text = node.annotation(at) if "ascend" in node.variant.spec.vendors else None
+        annotation = None if text is None else at_time(text, node.taken_at(at))
+        self._put(NODES, node.name, self._objects[node.name].node(annotation))
+
+    def _put(self, collection: str, key: str, document: Mapping[str, Any]) -> None:
+        self.history.put(collection, key, dict(_fields(document)), document)
+
+
+class Watcher:
+    """Waits for changes until it is left."""
+
+    def __init__(self, waiting: set[asyncio.Event]) -> None:
+        self._waiting = waiting
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> asyncio.Event:
+        self._waiting.add(self._event)
+        return self._event
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.discard(self._event)
+
+
+def _is_due(node: FleetNode, at: float, since: float) -> bool:
+    """Whether the node's collector writes its annotation between the two."""
+    if "ascend" not in node.variant.spec.vendors:
+        return False
+    phase = identity.fraction(int(node.tag), "annotation") * _ANNOTATION_SECONDS
+    return (at + phase) // _ANNOTATION_SECONDS > (since + phase) // _ANNOTATION_SECONDS
+
+
+def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What it can be selected by."""
+    metadata = document["metadata"]
+    yield "metadata.name", metadata["name"]
+    for name, value in metadata["labels"].items():
+        yield f"{LABEL}{name}", value
+    if document["kind"] == "Pod":
+        yield "metadata.namespace", metadata["namespace"]
+        yield "spec.nodeName", document["spec"]["nodeName"]
+        yield "status.phase", document["status"]["phase"]

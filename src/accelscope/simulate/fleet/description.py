@@ -1,0 +1,168 @@
+"""From a YAML description, or from a few numbers, to a FleetSpec."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from accelscope.simulate.description import load_node, read_yaml
+from accelscope.simulate.fleet.faults import read_trouble, trouble_document
+from accelscope.simulate.fleet.names import MOST_NODES
+from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
+from accelscope.simulate.section import DescriptionError, Section
+
+DESCRIPTION = "fleet.yaml"  # of a fleet's folder
+_ID = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_NAME = "[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
+_MOST_CLUSTERS = 1000
+_CITIES = ("berlin", "oslo", "lisbon", "seoul", "austin", "pune", "tromso", "quito")
+# Shares of the nodes of a fleet that is made from numbers only.
+_MIX = {
+    "nvidia-h100x8": 8,
+    "nvidia-shared": 4,
+    "amd-mi300x8": 3,
+    "ascend-910b-x8": 2,
+    "furiosa-rngd": 2,
+    "nvidia-mig": 1,
+}
+
+
+def load_fleet(path: Path | str) -> FleetSpec:
+    """Raises DescriptionError."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DescriptionError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DescriptionError(f"{path}: not a text in UTF-8") from None
+    return read_fleet(text, folder=path.parent)
+
+
+def read_fleet(text: str, *, folder: Path | None = None) -> FleetSpec:
+    """Descriptions of nodes that are files lie in `folder`. Raises DescriptionError."""
+    root = Section(read_yaml(text), "")
+    usual = FleetSpec()
+    spec = FleetSpec(
+        seed=root.integer("seed", usual.seed, 0, 2**31 - 1),
+        interval_seconds=root.number("interval_seconds", usual.interval_seconds, 0.1, 86_400),
+        variants=root.integer("variants", usual.variants, 1, 1000),
+        clusters=root.sections("clusters", lambda section: _cluster(section, folder or Path())),
+    )
+    troubles = root.items("faults")
+    root.finish()
+    _check(spec)
+    nodes = spec.nodes()
+    found = []
+    for where, member in troubles:
+        section = Section(member, where)
+        found.append(read_trouble(section, nodes))
+        section.finish()
+    return replace(spec, troubles=tuple(found))
+
+
+def made_fleet(
+    *, clusters: int, nodes: int, kinds: Sequence[str] = (), interval_seconds: float = 10.0, seed: int = 1
+) -> FleetSpec:
+    """So many clusters of so many nodes each: of the kinds named, or of a mix. Raises DescriptionError."""
+    shares = dict.fromkeys(kinds, 1) if kinds else _MIX
+    specs = {kind: load_node(kind) for kind in shares}
+    spec = FleetSpec(
+        seed=seed,
+        interval_seconds=interval_seconds,
+        clusters=tuple(
+            ClusterSpec(
+                id=_city(number),
+                groups=tuple(
+                    NodeGroup(kind=kind, spec=specs[kind], count=count, prefix=specs[kind].name)
+                    for kind, count in _split(nodes, shares).items()
+                ),
+            )
+            for number in range(clusters)
+        ),
+    )
+    _check(spec)
+    return spec
+
+
+def fleet_text(spec: FleetSpec) -> str:
+    """A description of the fleet that can be read anywhere on this machine."""
+    clusters = [
+        {
+            "id": cluster.id,
+            **({"name": cluster.name} if cluster.name else {}),
+            "agents": cluster.agents,
+            "driver_pods": cluster.driver_pods,
+            "nodes": [{"node": g.kind, "count": g.count, "name": g.prefix} for g in cluster.groups],
+        }
+        for cluster in spec.clusters
+    ]
+    document = {
+        "seed": spec.seed,
+        "interval_seconds": spec.interval_seconds,
+        "variants": spec.variants,
+        "clusters": clusters,
+        "faults": [trouble_document(trouble, times=True) for trouble in spec.troubles],
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _city(number: int) -> str:
+    turn, place = divmod(number, len(_CITIES))
+    return f"{_CITIES[place]}-{turn + 1}"
+
+
+def _split(count: int, shares: Mapping[str, int]) -> dict[str, int]:
+    """What is left over goes to the first."""
+    total = sum(shares.values())
+    counts = {kind: count * share // total for kind, share in shares.items()}
+    counts[next(iter(shares))] += count - sum(counts.values())
+    return {kind: number for kind, number in counts.items() if number}
+
+
+def _cluster(section: Section, folder: Path) -> ClusterSpec:
+    known = section.optional_text("id", _ID, "an id such as berlin-1")
+    if known is None:
+        raise section.error("id", "every cluster needs one")
+    return ClusterSpec(
+        id=known,
+        name=section.optional_text("name", "[^\\n]+", "a text of one line"),
+        agents=section.flag("agents", default=True),
+        driver_pods=section.flag("driver_pods", default=False),
+        groups=section.sections("nodes", lambda member: _group(member, folder)),
+    )
+
+
+def _group(section: Section, folder: Path) -> NodeGroup:
+    kind: Any = section.take("node")
+    if not isinstance(kind, str):
+        raise section.error("node", f"expected a ready-made node or a YAML file, got {kind!r}")
+    path = folder / kind
+    kind = str(path.absolute()) if path.is_file() else kind
+    spec = load_node(kind)
+    return NodeGroup(
+        kind=kind,
+        spec=spec,
+        count=section.integer("count", 1, 1, MOST_NODES),
+        prefix=section.optional_text("name", _NAME, "a name in lower case such as h100") or spec.name,
+    )
+
+
+def _check(spec: FleetSpec) -> None:
+    if not 1 <= len(spec.clusters) <= _MOST_CLUSTERS:
+        raise DescriptionError(f"clusters: expected 1 to {_MOST_CLUSTERS} of them, got {len(spec.clusters)}")
+    _unique("clusters", (cluster.id for cluster in spec.clusters))
+    for cluster in spec.clusters:
+        _unique(cluster.id, (group.prefix for group in cluster.groups))
+    total = sum(cluster.node_count for cluster in spec.clusters)
+    if total > MOST_NODES:
+        raise DescriptionError(f"nodes: {total} of them; at most {MOST_NODES}")
+
+
+def _unique(where: str, names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise DescriptionError(f"{where}: {times} are called {name!r}; give each a name of its own")

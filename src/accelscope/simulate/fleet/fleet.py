@@ -1,0 +1,195 @@
+"""A running fleet: one process that answers for the API servers of all of its clusters.
+
+fleet = SimulatedFleet(load_fleet("mine.yaml"), "/tmp/fleet")
+async with fleet.running():
+    fleet.urls
+
+folder/fleet.yaml         the description that the fleet was made from
+folder/clusters.yaml      for `accelscope fleet --clusters-file`
+folder/tokens/            one for each cluster
+folder/faults.yaml        what is wrong just now: may be edited while the fleet runs
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from accelscope import __version__
+from accelscope.simulate.fleet.api_server import ClusterServer
+from accelscope.simulate.fleet.cluster import FleetCluster
+from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
+from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
+from accelscope.simulate.fleet.fleet_node import FleetNode
+from accelscope.simulate.fleet.frames import Variant
+from accelscope.simulate.fleet.node import Agent
+from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
+from accelscope.simulate.folder import write_text
+from accelscope.simulate.section import DescriptionError
+
+HOST = "127.0.0.1"
+_STEP_SECONDS = 1.0  # between looks at the faults and at what the API servers show
+
+_log = logging.getLogger(__name__)
+
+
+class SimulatedFleet:
+    """Nothing is written or bound before it runs. Ports are free ones, or count up from `first_port`."""
+
+    def __init__(
+        self,
+        spec: FleetSpec,
+        folder: Path | str,
+        *,
+        first_port: int | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.spec = spec
+        self.folder = Path(folder).absolute()
+        self._first_port = first_port
+        self._nodes = spec.nodes()
+        self._epoch = time.time()
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._numbers = itertools.count()
+        self._variants: dict[tuple[str, int], Variant] = {}
+        self._log = TroubleLog(spec.troubles)
+        self._bad_faults: str | None = None
+        self._stepped_at = 0.0
+        self.clusters = {cluster.id: self._cluster(cluster) for cluster in spec.clusters}
+        self.urls: dict[str, str] = {}
+
+    @property
+    def clusters_file(self) -> Path:
+        return self.folder / "clusters.yaml"
+
+    def clock(self) -> float:
+        """Seconds since the fleet was made."""
+        return self._monotonic() - self._started
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve and keep moving inside of this."""
+        runners = []
+        try:
+            for number, cluster in enumerate(self.clusters.values()):
+                server = web.Server(ClusterServer(cluster, self.clock).handle, access_log=None)
+                runner = web.ServerRunner(server, shutdown_timeout=0.1)
+                runners.append(runner)
+                await runner.setup()
+                port = 0 if self._first_port is None else self._first_port + number
+                await web.TCPSite(runner, HOST, port, backlog=1024).start()
+                self.urls[cluster.spec.id] = f"http://{HOST}:{runner.addresses[0][1]}"
+            self._write_files()
+            self.step()
+            stepping = asyncio.create_task(self._keep_stepping())
+            try:
+                yield
+            finally:
+                stepping.cancel()
+                await asyncio.wait([stepping])
+        finally:
+            for runner in runners:
+                await runner.cleanup()
+
+    def step(self) -> None:
+        """Take note of the faults that are set now, and let the clusters show what they are now."""
+        at = self.clock()
+        self._observe(at)
+        for (where, name), troubles in self._log.of_nodes().items():
+            begun = tuple(trouble for trouble in troubles if trouble.begin <= at)
+            if begun:
+                self.clusters[where].nodes[name].suffer(begun, at)
+        for cluster_id, cluster in self.clusters.items():
+            cluster.troubles = self._log.of_cluster(cluster_id)
+            cluster.step(at, self._stepped_at)
+            if any(trouble.active(at) for trouble in cluster.troubles):
+                cluster.drop()
+        self._stepped_at = at
+
+    def faults(self) -> tuple[Trouble, ...]:
+        """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
+        return read_faults(self.folder, self._nodes)
+
+    async def _keep_stepping(self) -> None:
+        while True:
+            await asyncio.sleep(_STEP_SECONDS)
+            self.step()
+
+    def _observe(self, at: float) -> None:
+        """A file that somebody is editing may be bad for a while: what was good before stays in force."""
+        try:
+            current = self.faults()
+        except DescriptionError as error:
+            if str(error) != self._bad_faults:
+                _log.warning("%s; the faults before it stay in force", error)
+            self._bad_faults = str(error)
+            return
+        self._bad_faults = None
+        self._log.observe(current, at)
+
+    def _cluster(self, spec: ClusterSpec) -> FleetCluster:
+        nodes = [node for group in spec.groups for node in self._group(group)]
+        return FleetCluster(spec, nodes, epoch=self._epoch)
+
+    def _group(self, group: NodeGroup) -> Iterable[FleetNode]:
+        for place, name in enumerate(group.names()):
+            number = next(self._numbers)
+            variant = self._variant(group, place)
+            yield FleetNode(name, number, variant, seed=self.spec.seed, epoch=self._epoch)
+
+    def _variant(self, group: NodeGroup, place: int) -> Variant:
+        """Groups of the same kind share them, in all clusters."""
+        number = place % self.spec.variants
+        key = group.kind, number
+        if key not in self._variants:
+            agent = Agent(
+                version=__version__, interval_seconds=self.spec.interval_seconds, started_at=self._epoch
+            )
+            seed = group.spec.seed + 1009 * number + 7919 * (self.spec.seed - 1)
+            self._variants[key] = Variant(group.spec, seed, agent)
+        return self._variants[key]
+
+    def _write_files(self) -> None:
+        tokens = self.folder / "tokens"
+        tokens.mkdir(parents=True, exist_ok=True)
+        entries = []
+        for cluster_id, cluster in self.clusters.items():
+            token_file = tokens / cluster_id
+            _write_secret(token_file, cluster.token)
+            entries.append(self._entry(cluster, token_file))
+        write_text(self.clusters_file, yaml.safe_dump({"clusters": entries}, sort_keys=False))
+        write_text(self.folder / DESCRIPTION, fleet_text(self.spec))
+        write_faults(self.folder, ())
+
+    def _entry(self, cluster: FleetCluster, token_file: Path) -> dict[str, Any]:
+        spec = cluster.spec
+        sources: dict[str, Any] = {"annotations": {}}
+        if spec.agents:
+            sources["agents"] = {"namespace": "accelscope"}
+        if spec.driver_pods:
+            sources["exec"] = {"namespaces": ["gpu-operator"]}
+        return {
+            "id": spec.id,
+            **({"name": spec.name} if spec.name else {}),
+            "simulated": True,
+            "server": {"url": self.urls[spec.id], "tokenFile": str(token_file)},
+            "sources": sources,
+        }
+
+
+def _write_secret(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}.new")
+    scratch.unlink(missing_ok=True)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)

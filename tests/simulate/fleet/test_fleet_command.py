@@ -1,0 +1,61 @@
+"""`accelscope simulate fleet` and `fleet-fault`."""
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
+from accelscope.cli import simulate
+
+
+def command(*words: object) -> int:
+    parser = argparse.ArgumentParser(prog="accelscope")
+    simulate.add_parser(parser.add_subparsers())
+    return simulate.run(parser.parse_args(["simulate", *map(str, words)]))
+
+
+def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", str(tmp_path), "--clusters", "2", "--nodes", "3", "--kind", "nvidia-shared"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "accelscope", "simulate", *words], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: (tmp_path / "faults.yaml").exists() or process.poll() is not None)
+        clusters = yaml.safe_load((tmp_path / "clusters.yaml").read_text())["clusters"]
+        assert [cluster["simulated"] for cluster in clusters] == [True, True]
+        where = ("--cluster", clusters[0]["id"], "--node", "nvidia-shared-0002")
+        assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1) == 0
+        assert capsys.readouterr().out == "set: hot of berlin-1 nvidia-shared-0002 device 1\n"
+        assert command("fleet-fault", tmp_path, "api_slow", "--cluster", "oslo-1", "--seconds", 2) == 0
+        assert "api_slow of oslo-1" in capsys.readouterr().out
+        assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
+        assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
+        assert command("fleet-fault", tmp_path, "--clear") == 0
+        assert command("fleet-fault", tmp_path) == 0
+        assert capsys.readouterr().out == "set: nothing\nset: nothing\n"
+        assert command("fleet-fault", tmp_path, "agent_down", *where, "--clear") == 2
+        assert "agent_down is not set; set: nothing" in capsys.readouterr().err
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0
+    assert f"accelscope fleet --clusters-file {tmp_path}/clusters.yaml" in output
+    assert "berlin-1: 3 nodes at http://127.0.0.1:" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("fleet", "x", "nowhere.yaml"), "nowhere.yaml: No such file or directory"),
+        (("fleet", "x", "--kind", "nothing"), "nothing: No such file or directory; ready-made nodes: "),
+        (("fleet-fault", "nowhere", "hot"), "nowhere/fleet.yaml: No such file or directory"),
+    ],
+)
+def test_mistakes_are_told(words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(*words) == 2
+    assert problem in capsys.readouterr().err
