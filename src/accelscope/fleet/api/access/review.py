@@ -1,0 +1,191 @@
+"""Callers whom a cluster vouches for: its API server must know the token (TokenReview) and let that user
+`get` a path that stands for the fleet (SubjectAccessReview).
+
+The paths are our own and not those of the API: every user of a cluster may `get` what begins with /api there
+(the role system:discovery), so that asking for those would let everybody in.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from accelscope.config.log import fields
+from accelscope.fleet.api.access.caller import Caller, Scope
+from accelscope.fleet.api.problem import ProblemKind, later
+from accelscope.fleet.api.rate import Allowances, Rate
+from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.kube.token_review import (
+    ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    KubeUser,
+    access_review,
+    decode_access_review,
+    decode_token_review,
+    token_review,
+)
+
+log = logging.getLogger(__name__)
+
+SCOPE_PATHS = {Scope.READ: "/accelscope/fleet/read", Scope.ADMIN: "/accelscope/fleet/admin"}
+
+REVIEW_SECONDS = 5.0  # of one question
+ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
+REFUSED_SECONDS = 10.0
+GRACE_SECONDS = 300.0  # since the last good review, while none can be had
+VERDICTS_LIMIT = 1024
+
+_RATE = Rate(per_second=10.0, burst=20)  # of tokens not seen before
+_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
+_ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
+_BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
+
+# The server's words for these come before it looks at what was sent; any other's could repeat a token.
+_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED, Reason.FORBIDDEN})
+
+
+class _Reply(Protocol):
+    @property
+    def body(self) -> bytes: ...
+
+
+class ReviewSession(Protocol):
+    """What is needed of a session with an API server. Raises KubeError."""
+
+    async def post(
+        self, path: str, body: bytes, *, limit_bytes: int, timeout_seconds: float | None = None
+    ) -> _Reply: ...
+
+
+@dataclass(slots=True)
+class _Verdict:
+    caller: Caller | None
+    fresh_until: float
+    usable_until: float
+
+
+class TokenReviews:
+    def __init__(
+        self,
+        session: ReviewSession,
+        *,
+        rate: Rate = _RATE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._pace = Allowances(rate)
+        self._secret = os.urandom(16)  # tokens are kept as hashes that mean nothing elsewhere
+        self._known: dict[bytes, _Verdict] = {}  # the last decided is last
+        self._pending: dict[bytes, asyncio.Task[Caller | None]] = {}
+        self._paused_until = float("-inf")
+        self._away: Reason | None = None
+
+    async def caller(self, token: str) -> Caller | None:
+        """None: not known there. A user whom no rule lets in has no scopes. Raises Problem where the API
+        server cannot be asked."""
+        if _BEARER_TOKEN.fullmatch(token) is None:
+            return None
+        key = hashlib.blake2b(token.encode(), key=self._secret, digest_size=16).digest()
+        now = self._clock()
+        known = self._known.get(key)
+        if known is not None and now < known.fresh_until:
+            return known.caller
+        try:
+            return await self._reviewed(key, token, now)
+        except KubeError:
+            if known is not None and _admitted(known.caller) and self._clock() < known.usable_until:
+                return known.caller
+            wait = max(1.0, self._paused_until - self._clock())
+            raise later(
+                ProblemKind.CANNOT_REVIEW, "the cluster that knows the tokens cannot be asked", wait
+            ) from None
+
+    async def close(self) -> None:
+        pending = list(self._pending.values())
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _reviewed(self, key: bytes, token: str, now: float) -> Caller | None:
+        """One review a token, however many requests wait for it; one that goes away stops nobody's."""
+        task = self._pending.get(key)
+        if task is None:
+            if now < self._paused_until:
+                raise KubeError(self._away or Reason.UNREACHABLE, "asked a moment ago")
+            if wait := self._pace.take("", now):
+                raise later(ProblemKind.BUSY, "too many unknown tokens wait for their review", wait)
+            task = asyncio.ensure_future(self._review(key, token))
+            self._pending[key] = task
+            task.add_done_callback(lambda done: self._ended(key, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, key: bytes, task: asyncio.Task[Caller | None]) -> None:
+        del self._pending[key]
+        if not task.cancelled():
+            task.exception()  # looked at, also where nobody waits any more
+
+    async def _review(self, key: bytes, token: str) -> Caller | None:
+        try:
+            caller = await self._ask(token)
+        except KubeError as error:
+            self._failed(error)
+            raise
+        if self._away is not None:
+            self._away = None
+            log.info("tokens can be reviewed again")
+        now = self._clock()
+        admitted = _admitted(caller)
+        fresh_until = now + (ADMITTED_SECONDS if admitted else REFUSED_SECONDS)
+        self._known.pop(key, None)
+        self._known[key] = _Verdict(caller, fresh_until, now + GRACE_SECONDS if admitted else fresh_until)
+        if len(self._known) > VERDICTS_LIMIT:
+            # Made-up tokens must not push out those that were good.
+            refused = next((known for known, was in self._known.items() if not _admitted(was.caller)), None)
+            del self._known[refused if refused is not None else next(iter(self._known))]
+        return caller
+
+    async def _ask(self, token: str) -> Caller | None:
+        try:
+            user = decode_token_review(await self._post(TOKEN_REVIEWS, token_review(token)))
+            if user is None:
+                return None
+            scopes = set[Scope]()
+            if await self._may(user, Scope.READ):
+                scopes.add(Scope.READ)
+                if await self._may(user, Scope.ADMIN):
+                    scopes.add(Scope.ADMIN)
+        except DecodeError as error:
+            raise KubeError(Reason.BAD_ANSWER, str(error)) from None
+        return Caller(name=user.name, scopes=frozenset(scopes))
+
+    async def _may(self, user: KubeUser, scope: Scope) -> bool:
+        answer = await self._post(ACCESS_REVIEWS, access_review(user, SCOPE_PATHS[scope]))
+        return decode_access_review(answer)
+
+    async def _post(self, path: str, body: bytes) -> bytes:
+        reply = await self._session.post(
+            path, body, limit_bytes=_ANSWER_LIMIT, timeout_seconds=REVIEW_SECONDS
+        )
+        return reply.body
+
+    def _failed(self, error: KubeError) -> None:
+        least, most = _PAUSE_SECONDS
+        self._paused_until = self._clock() + min(max(error.retry_after or least, least), most)
+        if self._away is not error.reason:
+            self._away = error.reason
+            said = {"error": error.text} if error.reason in _QUOTABLE else {}
+            log.warning(
+                "tokens cannot be reviewed: only those reviewed in the last %d minutes are let in",
+                GRACE_SECONDS // 60,
+                extra=fields(reason=error.reason.value, **said),
+            )
+
+
+def _admitted(caller: Caller | None) -> bool:
+    return caller is not None and bool(caller.scopes)

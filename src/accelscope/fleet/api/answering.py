@@ -1,0 +1,226 @@
+"""From a request to the bytes of its answer: limits, the door, parameters, ETag, gzip, problems.
+
+An ETag is of the data, not of its age: `age_seconds` and `at` move on by themselves, and an answer with them
+alone changed is not worth sending again. Whoever shows ages between two answers adds the time since.
+"""
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlencode
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from accelscope.fleet.api import parameter
+from accelscope.fleet.api.access import EVERYBODY, AccessControl, Caller
+from accelscope.fleet.api.fleet import Fleet
+from accelscope.fleet.api.limits import ApiLimits
+from accelscope.fleet.api.problem import MEDIA_TYPE, Problem, ProblemKind, later
+from accelscope.fleet.api.rate import Allowances
+from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.sending import Body, encoded, send, takes_gzip
+
+log = logging.getLogger(__name__)
+
+NO_FRAMES = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": f"default-src 'none'; {NO_FRAMES}",
+}
+_PARAMETERS_LIMIT = 256
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What is going on, and what was: for limits and metrics."""
+
+    requests: dict[tuple[str, int], int] = field(default_factory=dict)  # by route and status
+    seconds: dict[str, float] = field(default_factory=dict)  # by route, until the answer is ready
+    active: int = 0
+    unsent_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    status: int
+    headers: Mapping[str, str]
+    body: Body = Body()  # noqa: RUF009 - frozen, and empty
+
+
+class Answering:
+    def __init__(self, fleet: Fleet, access: AccessControl, limits: ApiLimits) -> None:
+        self.traffic = Traffic()
+        self._fleet = fleet
+        self._access = access
+        self._limits = limits
+        self._requests = Allowances(limits.requests)
+        self._large = asyncio.Semaphore(limits.large_answers)
+        self._secret = os.urandom(16)  # so that generations of another process are not taken for ours
+
+    def handler(self, route: Route) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._exchange(request, route)
+
+        return handle
+
+    async def _exchange(self, request: web.Request, route: Route) -> web.StreamResponse:
+        began = time.perf_counter()
+        if route.stream is not None:
+            response = await self._streamed(request, route)
+        else:
+            response = await self._bounded(request, route)
+        key = (route.path, response.status)
+        self.traffic.requests[key] = self.traffic.requests.get(key, 0) + 1
+        if route.stream is None:
+            spent = time.perf_counter() - began
+            self.traffic.seconds[route.path] = self.traffic.seconds.get(route.path, 0.0) + spent
+        return response
+
+    async def _bounded(self, request: web.Request, route: Route) -> web.StreamResponse:
+        if self.traffic.active >= self._limits.concurrent_requests:
+            return problem_response(
+                later(ProblemKind.BUSY, "too many requests at the same time", 1.0), request
+            )
+        self.traffic.active += 1
+        try:
+            return await self._send(request, await self._ready(request, route))
+        finally:
+            self.traffic.active -= 1
+
+    async def _streamed(self, request: web.Request, route: Route) -> web.StreamResponse:
+        assert route.stream is not None
+        try:
+            call = await self._admitted(request, route)
+            return await route.stream(call)
+        except Problem as problem:
+            return problem_response(problem, request)
+
+    async def _ready(self, request: web.Request, route: Route) -> _Ready:
+        try:
+            call = await self._admitted(request, route)
+            etag = self._etag(call, route)
+            if etag is not None and _confirms(request.headers.get("If-None-Match"), etag):
+                return _Ready(304, _headers(route, etag))
+            return await self._answered(call, route, etag)
+        except Problem as problem:
+            return _refusal(problem, request)
+        except Exception:
+            # Whatever it is, it costs this answer only, and the log has all of it.
+            log.exception("an answer could not be made: %s", route.path)
+            return _refusal(Problem(ProblemKind.INTERNAL, "the log of the fleet says more"), request)
+
+    async def _admitted(self, request: web.Request, route: Route) -> Call:
+        if request.body_exists and (request.content_length is None or request.content_length > 0):
+            raise Problem(
+                ProblemKind.BODY_TOO_LARGE, "no route takes a body", headers={"Connection": "close"}
+            )
+        peer = request.remote or ""
+        caller = EVERYBODY if route.scope is None else await self._access.admit(request.headers, peer)
+        counted_as = f"address {peer}" if caller is EVERYBODY else f"token {caller.name}"
+        if wait := self._requests.take(counted_as, time.monotonic()):
+            raise later(ProblemKind.TOO_MANY_REQUESTS, "more requests than are allowed", wait)
+        _check_rights(caller, route, request.headers)
+        try:
+            query = parse_qsl(
+                request.rel_url.raw_query_string,
+                keep_blank_values=True,
+                max_num_fields=_PARAMETERS_LIMIT,
+                errors="strict",
+            )
+        except ValueError:
+            raise Problem(ProblemKind.BAD_PARAMETER, "the query is no UTF-8, or has too many parts") from None
+        values = parameter.parse(route.parameters, request.match_info, query)
+        asked = urlencode(sorted(pair for pair in query if pair[0] not in ("cursor", "limit")))
+        return Call(
+            fleet=self._fleet,
+            caller=caller,
+            counted_as=counted_as,
+            values=values,
+            question=f"{request.rel_url.raw_path}?{asked}",
+            now=time.time(),
+            request=request,
+            admitted_again=lambda: self._access.admit(request.headers, peer),
+        )
+
+    def _etag(self, call: Call, route: Route) -> str | None:
+        if not route.cached:
+            return None
+        said = f"{self._fleet.store.generation} {call.caller.view} {call.request.raw_path}"
+        return f'W/"{hashlib.blake2b(said.encode(), key=self._secret, digest_size=12).hexdigest()}"'
+
+    async def _answered(self, call: Call, route: Route, etag: str | None) -> _Ready:
+        assert route.handle is not None
+        answer = route.handle(call)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        compressed = takes_gzip(call.request.headers.get("Accept-Encoding", ""))
+        body = await encoded(answer, compressed=compressed, threads=self._large)
+        headers = _headers(route, etag) | {"Content-Type": route.media_type}
+        if body.encoding is not None:
+            headers["Content-Encoding"] = body.encoding
+        return _Ready(route.status, headers, body)
+
+    async def _send(self, request: web.Request, ready: _Ready) -> web.StreamResponse:
+        """Here rather than left to the server, so that a reader who takes nothing is dropped in time."""
+        size = ready.body.size
+        if self.traffic.unsent_bytes + size > self._limits.unsent_bytes:
+            problem = later(ProblemKind.BUSY, "too many answers wait for their readers", 1.0)
+            return problem_response(problem, request)
+        self.traffic.unsent_bytes += size
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                return await send(request, ready.status, ready.headers, ready.body)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=ready.status)  # for the count; nobody gets it
+        finally:
+            self.traffic.unsent_bytes -= size
+
+
+def problem_response(problem: Problem, request: web.BaseRequest) -> web.Response:
+    refusal = _refusal(problem, request)
+    return web.Response(status=refusal.status, headers=refusal.headers, body=b"".join(refusal.body.pieces))
+
+
+def _refusal(problem: Problem, request: web.BaseRequest) -> _Ready:
+    headers = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": MEDIA_TYPE, **problem.headers}
+    return _Ready(problem.kind.status, headers, Body((problem.body(request.rel_url.raw_path),)))
+
+
+def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> None:
+    if route.scope is not None and not caller.may(route.scope):
+        raise Problem(ProblemKind.FORBIDDEN, f"the token does not have the scope {route.scope}")
+    if route.all_clusters and caller.clusters is not None:
+        raise Problem(ProblemKind.FORBIDDEN, "this is about all clusters, and the token is for some of them")
+    if route.method != "GET" and headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise Problem(ProblemKind.FORBIDDEN, "pages of another site may not have this done")
+
+
+def _headers(route: Route, etag: str | None) -> dict[str, str]:
+    headers = {**SECURITY_HEADERS, "Vary": "Accept-Encoding, Authorization"}
+    if etag is not None:
+        headers["ETag"] = etag
+        headers["Cache-Control"] = "private, no-cache"
+    else:
+        headers["Cache-Control"] = "no-store"
+    if route.content_security_policy is not None:
+        headers["Content-Security-Policy"] = route.content_security_policy
+    return headers
+
+
+def _confirms(if_none_match: str | None, etag: str) -> bool:
+    if if_none_match is None:
+        return False
+    opaque = etag.removeprefix("W/")
+    shown = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return opaque in shown

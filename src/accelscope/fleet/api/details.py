@@ -1,0 +1,222 @@
+"""One node, one device, one pod: its row, and all that the node's last snapshot holds of it."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from accelscope.fleet.api.problem import Problem, ProblemKind
+from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.tables import At, Generation
+from accelscope.fleet.api.visible import path_parameter, visible_cluster
+from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
+from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.table import R, Table
+from accelscope.model import (
+    AgentState,
+    Allocation,
+    AttributionSourceState,
+    Device,
+    DeviceBalance,
+    Pod,
+    ReaderState,
+    SinkState,
+    Snapshot,
+    Unattributed,
+)
+
+_ROWS_LIMIT = 10_000  # of one node or pod; nobody has so many, and nobody shall
+
+
+class NodeDetail(Struct, frozen=True, kw_only=True):
+    node: NodeRow
+    labels: Annotated[dict[str, str], Meta(description="of the Node object")]
+    devices: list[DeviceRow]
+    pods: list[PodRow]
+    processes: list[ProcessRow]
+    interval_seconds: Annotated[float | None, Meta(description="between two readings there")]
+    agent: Annotated[AgentState | None, Meta(description="null: no agent, or it was never heard")]
+    readers: list[ReaderState]
+    attribution: list[AttributionSourceState]
+    sinks: list[SinkState]
+    unattributed: Annotated[list[Unattributed], Meta(description="what is in use and no pod's")]
+    generation: Generation
+    at: At
+
+
+class DeviceDetail(Struct, frozen=True, kw_only=True):
+    device: DeviceRow
+    reading: Annotated[
+        Device | None, Meta(description="all that its driver gave, and why the rest is absent")
+    ]
+    balance: Annotated[DeviceBalance | None, Meta(description="what makes the parts add up to the whole")]
+    pods: list[PodRow]
+    processes: list[ProcessRow]
+    unattributed: list[Unattributed]
+    generation: Generation
+    at: At
+
+
+class PodDetail(Struct, frozen=True, kw_only=True):
+    cluster: str
+    namespace: str
+    pod: str
+    object: Annotated[Pod | None, Meta(description="what is known of the pod as such")]
+    containers: Annotated[list[PodRow], Meta(description="one for each container and device")]
+    devices: list[DeviceRow]
+    processes: list[ProcessRow]
+    allocations: Annotated[list[Allocation], Meta(description="device ids that it was given")]
+    generation: Generation
+    at: At
+
+
+def node_detail(call: Call) -> NodeDetail:
+    store = call.fleet.store
+    cluster, name = _named(call)
+    position = store.nodes.find(cluster=cluster, node=name)
+    if position is None:
+        raise _missing(f"cluster {cluster!r} has no node {name!r} with accelerators", cluster)
+    [node] = store.nodes.rows(np.array([position]), call.now)
+    snapshot = store.snapshot(cluster, name)
+    here = (Condition("cluster", "=", cluster), Condition("node", "=", name))
+    return NodeDetail(
+        node=node,
+        labels=dict(store.labels(cluster, name)),
+        devices=_rows(call, store.devices, *here),
+        pods=_rows(call, store.pods, *here),
+        processes=_rows(call, store.processes, *here),
+        interval_seconds=None if snapshot is None else snapshot.interval_seconds,
+        agent=None if snapshot is None or node.agent_version is None else snapshot.agent,
+        readers=[] if snapshot is None else list(snapshot.readers),
+        attribution=[] if snapshot is None else list(snapshot.attribution),
+        sinks=[] if snapshot is None else list(snapshot.sinks),
+        unattributed=[] if snapshot is None else list(snapshot.unattributed),
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+def device_detail(call: Call) -> DeviceDetail:
+    store = call.fleet.store
+    cluster, node = _named(call)
+    id_ = call.values["device"]
+    position = store.devices.find(cluster=cluster, node=node, id=id_)
+    if position is None:
+        raise _missing(f"node {node!r} of cluster {cluster!r} has no device {id_!r}", cluster)
+    [row] = store.devices.rows(np.array([position]), call.now)
+    snapshot = store.snapshot(cluster, node)
+    there = (
+        Condition("cluster", "=", cluster),
+        Condition("node", "=", node),
+        Condition("device", "=", id_),
+    )
+    devices: tuple[Device, ...] = () if snapshot is None else snapshot.devices
+    balances: tuple[DeviceBalance, ...] = () if snapshot is None else snapshot.balances
+    return DeviceDetail(
+        device=row,
+        reading=next((device for device in devices if device.id == id_), None),
+        balance=next((balance for balance in balances if balance.device == id_), None),
+        pods=_rows(call, store.pods, *there),
+        processes=_rows(call, store.processes, *there),
+        unattributed=[] if snapshot is None else [one for one in snapshot.unattributed if one.device == id_],
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+def pod_detail(call: Call) -> PodDetail:
+    store = call.fleet.store
+    cluster = visible_cluster(call, call.values["cluster"]).id
+    namespace, name = call.values["namespace"], call.values["pod"]
+    named = (
+        Condition("cluster", "=", cluster),
+        Condition("namespace", "=", namespace),
+        Condition("pod", "=", name),
+    )
+    containers = _rows(call, store.pods, *named)
+    if not containers:
+        raise _missing(f"no pod {namespace}/{name} of cluster {cluster!r} has a device", cluster)
+    snapshots = {row.node: store.snapshot(cluster, row.node) for row in containers}
+    positions = [
+        store.devices.find(cluster=cluster, node=row.node, id=row.device)
+        for row in {(row.node, row.device): row for row in containers}.values()
+    ]
+    known = np.array([position for position in positions if position is not None], dtype=np.intp)
+    return PodDetail(
+        cluster=cluster,
+        namespace=namespace,
+        pod=name,
+        object=_pod(snapshots.values(), namespace, name),
+        containers=containers,
+        devices=store.devices.rows(known, call.now),
+        processes=_rows(call, store.processes, *named),
+        allocations=[
+            allocation
+            for snapshot in snapshots.values()
+            if snapshot is not None
+            for allocation in snapshot.allocations
+            if (allocation.namespace, allocation.pod) == (namespace, name)
+        ],
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+def _pod(snapshots: Any, namespace: str, name: str) -> Pod | None:
+    found: list[Snapshot] = [snapshot for snapshot in snapshots if snapshot is not None]
+    pods = (pod for snapshot in found for pod in snapshot.pods)
+    return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
+
+
+def _rows(call: Call, table: Table[R], *where: Condition) -> list[R]:
+    found = table.select(Query(where=where, limit=_ROWS_LIMIT))
+    return table.rows(found.positions, call.now)
+
+
+def _named(call: Call) -> tuple[str, str]:
+    return visible_cluster(call, call.values["cluster"]).id, call.values["node"]
+
+
+def _missing(detail: str, cluster: str) -> Problem:
+    return Problem(ProblemKind.NOT_FOUND, detail, cluster=cluster)
+
+
+_CLUSTER = path_parameter("cluster", "id of the cluster")
+_NODE = path_parameter("node", "name of the node")
+
+ROUTES = (
+    Route(
+        path="/api/v1/nodes/{cluster}/{node}",
+        summary="One node with everything on it",
+        tag="tables",
+        answer=NodeDetail,
+        handle=node_detail,
+        parameters=(_CLUSTER, _NODE),
+        problems=(ProblemKind.NOT_FOUND,),
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/devices/{cluster}/{node}/{device}",
+        summary="One device with all that its driver gave",
+        tag="tables",
+        answer=DeviceDetail,
+        handle=device_detail,
+        parameters=(_CLUSTER, _NODE, path_parameter("device", "id of the device")),
+        problems=(ProblemKind.NOT_FOUND,),
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/pods/{cluster}/{namespace}/{pod}",
+        summary="One pod with its devices and processes",
+        tag="tables",
+        answer=PodDetail,
+        handle=pod_detail,
+        parameters=(
+            _CLUSTER,
+            path_parameter("namespace", "namespace of the pod"),
+            path_parameter("pod", "name of the pod"),
+        ),
+        problems=(ProblemKind.NOT_FOUND,),
+        cached=True,
+    ),
+)

@@ -1,0 +1,247 @@
+"""GPUs in the words of exec-based collectors: percent, MB (bytes / 2^20), whole lists without pages.
+
+Whoever moves from such a collector finds its fields first and ours (`age_seconds`, `stale`, `simulated` …)
+behind them. `/gpu/summary` is a list like the others, one element a cluster, also where one cluster is asked
+for: a caller reads one shape, and nothing is summed up under an id that no cluster has. The sum over all
+clusters is at `/api/v1/summary`.
+
+Lists can be tens of thousands of devices long. Columns are copied at once, so that an answer is of one
+moment, and the objects are made from the copies in a thread.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from accelscope.fleet.api.copied_columns import CopiedColumns
+from accelscope.fleet.api.filters import visible
+from accelscope.fleet.api.gpu_objects import (
+    GPU_FIELDS,
+    NODE_FIELDS,
+    NODE_ORDER,
+    PROCESS_FIELDS,
+    PROCESS_ORDER,
+    NodeGpus,
+    encoded_processes,
+    tidy,
+)
+from accelscope.fleet.api.gpu_types import GpuNode, GpuProcess, GpuSummary
+from accelscope.fleet.api.parameter import Parameter, Text
+from accelscope.fleet.api.problem import Problem, ProblemKind, later
+from accelscope.fleet.api.route import Call, Document, Large, Route
+from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.rows import DeviceRow
+from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.table import Table
+from accelscope.model import Vendor
+
+_GPU_VENDORS = (Vendor.NVIDIA.value, Vendor.AMD.value)
+_RETRY_SECONDS = 15.0
+_LABELS_AT_ONCE = 200
+_MEBIBYTE = 1 << 20
+
+
+async def nodes(call: Call) -> Large:
+    found = await _nodes(call, _asked_clusters(call))
+    return Large(lambda: Document(found.encoded()))
+
+
+async def node(call: Call) -> GpuNode:
+    """Both spellings: the cluster in the path, or as a parameter."""
+    cluster = call.values.get("cluster") or call.values["cluster_id"]
+    view = _asked_cluster(call, cluster)
+    where = (Condition("cluster", "=", cluster), Condition("node", "=", call.values["node"]))
+    for found in (await _nodes(call, where)).nodes():
+        return found
+    store = call.fleet.store
+    position = store.nodes.find(cluster=cluster, node=call.values["node"])
+    if position is None:
+        raise Problem(
+            ProblemKind.NOT_FOUND, f"cluster {view.id!r} has no such node with accelerators", cluster=view.id
+        )
+    [row] = store.nodes.rows(np.array([position]), call.now)
+    return GpuNode(
+        node_name=row.node,
+        cluster_id=row.cluster,
+        gpus=[],
+        gpu_count=0,
+        total_memory_mb=0,
+        labels=dict(store.labels(row.cluster, row.node)),
+        age_seconds=row.age_seconds,
+        stale=row.state != "fresh",
+        simulated=row.simulated,
+        source=row.source,
+    )
+
+
+def processes(call: Call) -> Large:
+    where = [*_asked_clusters(call), Condition("vendor", "in", _GPU_VENDORS)]
+    if call.values["node_name"] is not None:
+        where.append(Condition("node", "=", call.values["node_name"]))
+    table = call.fleet.store.processes
+    columns = CopiedColumns(
+        table, table.matching(Query(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
+    )
+    return Large(lambda: Document(encoded_processes(columns, call.now)))
+
+
+def summary(call: Call) -> list[GpuSummary]:
+    if call.values["cluster_id"] is None:
+        views = [view for view in visible_clusters(call) if view.gpu_setting != "false"]
+    else:
+        views = [_asked_cluster(call, call.values["cluster_id"])]
+    table = call.fleet.store.devices
+    positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", _GPU_VENDORS))))
+    clusters = table.column("cluster", positions)
+    summaries = []
+    for view in views:
+        code = table.texts("cluster").code(view.id)
+        summaries.append(_summary(view, table, positions[clusters == (-1 if code is None else code)]))
+    return summaries
+
+
+def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> GpuSummary:
+    total, used = table.column("memory_total_bytes", positions), table.column("memory_used_bytes", positions)
+    both = ~np.isnan(total) & ~np.isnan(used)
+    of_both = float(total[both].sum())
+    return GpuSummary(
+        cluster_id=view.id,
+        node_count=len(np.unique(table.nodes(positions))),
+        gpu_count=len(positions),
+        total_memory_mb=tidy(float(np.nansum(total)) / _MEBIBYTE),
+        used_memory_mb=tidy(float(np.nansum(used)) / _MEBIBYTE),
+        memory_utilization_percent=tidy(100 * float(used[both].sum()) / of_both) if of_both else None,
+        average_gpu_utilization_percent=_mean(table.column("utilization_ratio", positions) * 100),
+        average_temperature_celsius=_mean(table.column("temperature_celsius", positions)),
+        age_seconds=view.age_seconds,
+        stale=view.reachable is not True,
+        simulated=view.simulated,
+    )
+
+
+def _mean(values: np.ndarray[Any, Any]) -> int | float | None:
+    known = values[~np.isnan(values)]
+    return tidy(float(known.mean())) if len(known) else None
+
+
+async def _nodes(call: Call, where: Sequence[Condition]) -> NodeGpus:
+    store = call.fleet.store
+    query = Query(where=(*where, Condition("vendor", "in", _GPU_VENDORS)))
+    gpus = CopiedColumns(store.devices, store.devices.matching(query), GPU_FIELDS)
+    nodes = CopiedColumns(
+        store.nodes, store.nodes.matching(Query(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
+    )
+    labels: list[Mapping[str, str]] = []
+    for cluster, name in zip(nodes.text("cluster"), nodes.text("node"), strict=True):
+        labels.append(store.labels(cluster, name))
+        if not len(labels) % _LABELS_AT_ONCE:
+            await asyncio.sleep(0)  # others have their turn: there may be ten thousand nodes
+    return NodeGpus(gpus, nodes, labels, call.now)
+
+
+def _asked_clusters(call: Call) -> tuple[Condition, ...]:
+    """By name, or all that the caller sees but for those that are declared to have no GPUs."""
+    named = call.values["cluster_id"]
+    if named is not None:
+        _asked_cluster(call, named)
+        return (Condition("cluster", "=", named),)
+    with_gpus = [view.id for view in visible_clusters(call) if view.gpu_setting != "false"]
+    return (Condition("cluster", "in", tuple(with_gpus)),)
+
+
+def _asked_cluster(call: Call, named: str) -> ClusterView:
+    """Raises Problem: 404 unknown, 400 without GPUs, 503 never reached."""
+    view = visible_cluster(call, named)
+    if view.gpu_setting == "false":
+        raise Problem(
+            ProblemKind.NO_GPU_CAPABILITY,
+            f"capabilities.gpu of cluster {named!r} is false",
+            parameter="cluster_id",
+            cluster=named,
+        )
+    if view.succeeded_at is None and not view.nodes:
+        why = f": {view.text}" if view.text else ""
+        raise later(
+            ProblemKind.CLUSTER_NEVER_REACHED,
+            f"cluster {named!r} was not reached yet{why}",
+            _RETRY_SECONDS,
+            cluster=named,
+            reason=view.reason,
+        )
+    return view
+
+
+_CLUSTER = Parameter(name="cluster_id", kind=Text(), description="left out: all clusters")
+_PROBLEMS = (ProblemKind.NOT_FOUND, ProblemKind.NO_GPU_CAPABILITY, ProblemKind.CLUSTER_NEVER_REACHED)
+_RULES = (
+    "A cluster that is out of reach is shown as it was last seen, with its age. Asked for by name, an "
+    "unknown one is 404, one that is declared without GPUs 400, one that was never reached 503."
+)
+
+ROUTES = (
+    Route(
+        path="/api/v1/gpu/nodes",
+        summary="Nodes with GPUs, each with its GPUs",
+        description=_RULES,
+        tag="gpu",
+        answer=list[GpuNode],
+        handle=nodes,
+        parameters=(_CLUSTER,),
+        problems=_PROBLEMS,
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/gpu/nodes/{cluster}/{node}",
+        summary="One node with its GPUs",
+        tag="gpu",
+        answer=GpuNode,
+        handle=node,
+        parameters=(
+            path_parameter("cluster", "id of the cluster"),
+            path_parameter("node", "name of the node"),
+        ),
+        problems=_PROBLEMS,
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/gpu/nodes/{node}",
+        summary="One node with its GPUs, the cluster as a parameter",
+        tag="gpu",
+        answer=GpuNode,
+        handle=node,
+        parameters=(
+            path_parameter("node", "name of the node"),
+            Parameter(name="cluster_id", kind=Text(), description="id of the cluster", required=True),
+        ),
+        problems=_PROBLEMS,
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/gpu/processes",
+        summary="Processes on GPUs",
+        description=_RULES,
+        tag="gpu",
+        answer=list[GpuProcess],
+        handle=processes,
+        parameters=(_CLUSTER, Parameter(name="node_name", kind=Text(), description="left out: all nodes")),
+        problems=_PROBLEMS,
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/gpu/summary",
+        summary="Sums and averages, one element a cluster",
+        description=(
+            f"{_RULES} What is not known stays out of averages; sums of nothing are 0, averages of nothing "
+            "null. The sum over all clusters is at /api/v1/summary."
+        ),
+        tag="gpu",
+        answer=list[GpuSummary],
+        handle=summary,
+        parameters=(_CLUSTER,),
+        problems=_PROBLEMS,
+        cached=True,
+    ),
+)

@@ -1,0 +1,82 @@
+"""What exec-based collectors answer with, field for field, and ours behind them."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Measured = int | float | None
+Percent = Annotated[Measured, Meta(description="0 to 100; null: not known")]
+Megabytes = Annotated[Measured, Meta(description="bytes / 2^20; null: not known")]
+Age = Annotated[float | None, Meta(description="seconds since it was read")]
+Stale = Annotated[bool, Meta(description="nothing newer came for longer than it should take")]
+
+
+class Gpu(Struct, frozen=True, gc=False):
+    index: int | None
+    uuid: str | None
+    name: str | None
+    driver_version: str | None
+    temperature_celsius: Measured
+    utilization_gpu_percent: Percent
+    utilization_memory_percent: Percent
+    memory_total_mb: Megabytes
+    memory_used_mb: Megabytes
+    memory_free_mb: Megabytes
+    power_draw_watts: Measured
+    power_limit_watts: Measured
+    pcie_generation: int | None
+    pcie_link_width: int | None
+    fan_speed_percent: Percent
+    vendor: str
+    id: Annotated[str, Meta(description="as the vendor-neutral API names it")]
+    health: str
+
+
+class GpuNode(Struct, frozen=True, kw_only=True):
+    node_name: str
+    cluster_id: str
+    gpus: list[Gpu]
+    gpu_count: int
+    total_memory_mb: Annotated[int | float, Meta(description="of those GPUs of which it is known")]
+    labels: Annotated[dict[str, str], Meta(description="of the Node object")]
+    age_seconds: Age
+    stale: Stale
+    simulated: bool
+    source: str | None
+
+
+class GpuProcess(Struct, frozen=True, gc=False):
+    pid: int
+    gpu_index: int | None
+    process_type: Annotated[str, Meta(description="compute (also where it is both), graphics or unknown")]
+    sm_utilization: Percent
+    memory_utilization: Percent
+    encoder_utilization: Percent
+    decoder_utilization: Percent
+    fb_memory_mb: Megabytes
+    command: Annotated[str | None, Meta(description="the program's name, never its arguments")]
+    node_name: str
+    cluster_id: str
+    age_seconds: Age
+    stale: Stale
+    simulated: bool
+    gpu_id: str
+    namespace: str | None
+    pod: str | None
+    container: str | None
+
+
+class GpuSummary(Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    node_count: Annotated[int, Meta(description="nodes with GPUs")]
+    gpu_count: int
+    total_memory_mb: int | float
+    used_memory_mb: int | float
+    memory_utilization_percent: Annotated[
+        Measured, Meta(description="used of total, of GPUs of which both are known")
+    ]
+    average_gpu_utilization_percent: Measured
+    average_temperature_celsius: Measured
+    age_seconds: Annotated[float | None, Meta(description="since the cluster last answered")]
+    stale: Annotated[bool, Meta(description="the cluster is out of reach: this is the last that is known")]
+    simulated: bool

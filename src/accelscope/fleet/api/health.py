@@ -1,0 +1,148 @@
+"""What needs looking after: devices that are not well, nodes that are silent, clusters out of reach, and what
+is out of its habit."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from accelscope.fleet.api.filters import LIMIT_DEFAULT, LIMIT_MOST, visible
+from accelscope.fleet.api.parameter import Parameter, Several, Text, Whole
+from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.tables import At, Generation
+from accelscope.fleet.api.visible import visible_clusters
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow
+from accelscope.fleet.store.query import Condition, Query, Sort
+from accelscope.fleet.store.table import R, Table
+from accelscope.model import HealthState
+
+_WORST_FIRST = (HealthState.LOST, HealthState.CRITICAL, HealthState.WARNING)
+_NODE_STATES = ("incompatible", "stale", "unread")
+
+
+class HealthReport(Struct, frozen=True, kw_only=True):
+    ok: Annotated[bool, Meta(description="nothing of all this")]
+    devices: Annotated[list[DeviceRow], Meta(description="lost, critical, then warning; `limit` at most")]
+    devices_by_health: Annotated[dict[str, int], Meta(description="all devices, by their health")]
+    nodes: Annotated[list[NodeRow], Meta(description="incompatible, stale, then unread; `limit` at most")]
+    nodes_by_state: Annotated[dict[str, int], Meta(description="all nodes, by their state")]
+    clusters: Annotated[list[ClusterView], Meta(description="out of reach, or with a source that is not up")]
+    generation: Generation
+    at: At
+
+
+class UnusualReport(Struct, frozen=True, kw_only=True):
+    devices: Annotated[list[DeviceRow], Meta(description="`limit` at most")]
+    devices_total: int
+    pods: Annotated[list[PodRow], Meta(description="`limit` at most")]
+    pods_total: int
+    generation: Generation
+    at: At
+
+
+def health(call: Call) -> HealthReport:
+    store = call.fleet.store
+    where = _meant(call)
+    devices = _counted(store.devices, "health", tuple(HealthState), where)
+    nodes = _counted(store.nodes, "state", ("fresh", *_NODE_STATES), where)
+    sought = call.values["cluster"]
+    clusters = [
+        view
+        for view in visible_clusters(call)
+        if (sought is None or view.id in sought)
+        and (view.reachable is False or any(source.up is False for source in view.sources))
+    ]
+    unwell = sum(devices[state] for state in _WORST_FIRST) + sum(nodes[state] for state in _NODE_STATES)
+    return HealthReport(
+        ok=not unwell and not clusters,
+        devices=_first(call, store.devices, "health", _WORST_FIRST, where),
+        devices_by_health=devices,
+        nodes=_first(call, store.nodes, "state", _NODE_STATES, where),
+        nodes_by_state=nodes,
+        clusters=clusters,
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+def unusual(call: Call) -> UnusualReport:
+    store = call.fleet.store
+    where = (*_meant(call), Condition("unusual", "present"))
+    query = Query(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
+    devices, pods = store.devices.select(query), store.pods.select(query)
+    return UnusualReport(
+        devices=store.devices.rows(devices.positions, call.now),
+        devices_total=devices.total,
+        pods=store.pods.rows(pods.positions, call.now),
+        pods_total=pods.total,
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+def _meant(call: Call) -> tuple[Condition, ...]:
+    where = list(visible(call))
+    if call.values["cluster"] is not None:
+        where.append(Condition("cluster", "in", call.values["cluster"]))
+    return tuple(where)
+
+
+def _counted(
+    table: Table[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+) -> dict[str, int]:
+    codes = table.column(field, table.matching(Query(where=where)))
+    texts = table.texts(field)
+    return {
+        str(word): 0 if (code := texts.code(str(word))) is None else int((codes == code).sum())
+        for word in words
+    }
+
+
+def _first(
+    call: Call, table: Table[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+) -> list[R]:
+    """In the order of the words, as many as are asked for."""
+    rows: list[R] = []
+    for word in words:
+        left = call.values["limit"] - len(rows)
+        if left > 0:
+            query = Query(where=(*where, Condition(field, "=", str(word))), limit=left)
+            rows += table.rows(table.select(query).positions, call.now)
+    return rows
+
+
+_PARAMETERS = (
+    Parameter(name="cluster", kind=Several(of=Text()), description="only of these clusters"),
+    Parameter(
+        name="limit",
+        kind=Whole(least=1, most=LIMIT_MOST),
+        default=LIMIT_DEFAULT,
+        description="rows of each list; the tables have all of them, in pages",
+    ),
+)
+
+ROUTES = (
+    Route(
+        path="/api/v1/health",
+        summary="What is not well: devices, nodes, clusters",
+        description=(
+            "More than `limit` are at /api/v1/devices?health=lost,critical,warning and "
+            "/api/v1/nodes?state=stale,incompatible,unread."
+        ),
+        tag="fleet",
+        answer=HealthReport,
+        handle=health,
+        parameters=_PARAMETERS,
+        cached=True,
+    ),
+    Route(
+        path="/api/v1/unusual",
+        summary="Devices and pods that are out of their own habit",
+        description="More than `limit`: /api/v1/devices?present=unusual and /api/v1/pods?present=unusual.",
+        tag="fleet",
+        answer=UnusualReport,
+        handle=unusual,
+        parameters=_PARAMETERS,
+        cached=True,
+    ),
+)

@@ -1,0 +1,145 @@
+"""The OpenAPI 3.1 document, from the declarations of the routes and the types of their answers."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from accelscope import __version__
+from accelscope.fleet.api.access.control import TOKEN_HEADER
+from accelscope.fleet.api.parameter import Parameter, Several
+from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
+from accelscope.fleet.api.route import JSON, Route
+
+INTRODUCTION = """\
+What every accelerator in a fleet of Kubernetes clusters is doing, and which pod is doing it.
+
+What is not known is null, never 0. Ratios are 0 to 1, sizes bytes, times seconds since the epoch; only
+`/gpu/*` speaks in percent and MB (bytes / 2^20), for those who come from another collector. Every row says
+where it is from, how old it is and whether it is simulated.
+
+Lists come in pages: `next` of an answer is the `cursor` of the next question. A token that is limited to some
+clusters sees a fleet of those. An `ETag` is of the data, not of its age: a 304 says that nothing but
+`age_seconds`, `at` and the like has changed. GET also answers HEAD. Anything that is refused is a problem
+(RFC 9457); one with `Retry-After` goes away by itself.
+"""
+
+TAGS = {
+    "fleet": "The whole of it: clusters, sums, what needs looking after",
+    "tables": "Rows of nodes, devices, pods and processes: filtered, sorted, in pages",
+    "time": "What was, and what happens",
+    "gpu": "NVIDIA and AMD GPUs in the words of exec-based collectors: percent, MB, whole lists",
+    "service": "The server itself",
+}
+
+
+@cache
+def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    return schemas, components
+
+
+def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The schema of each route's answer by method and path, and the components that they refer to."""
+    schemas, components = _components(tuple(routes))
+    answered = [route for route in routes if route.answer is not None]
+    named = {f"{route.method} {route.path}": schema for route, schema in zip(answered, schemas, strict=False)}
+    return named, components
+
+
+def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
+    """`guarded`: the server asks for tokens."""
+    schemas, components = answer_schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        operation = _operation(route, schemas.get(f"{route.method} {route.path}"), guarded)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "AccelScope fleet",
+            "version": __version__,
+            "summary": "What every accelerator is doing, and which pod is doing it",
+            "description": INTRODUCTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "header": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
+            },
+        },
+    }
+
+
+def operation_id(route: Route) -> str:
+    words = route.path.replace("/api/v1", "").replace(".", "_").replace("-", "_").split("/")
+    named = [f"by_{word[1:-1]}" if word.startswith("{") else word for word in words if word]
+    return "_".join([route.method.lower(), *named])
+
+
+def _operation(route: Route, schema: dict[str, Any] | None, guarded: bool) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "responses": _responses(route, schema),
+    }
+    if route.description:
+        operation["description"] = route.description
+    if route.parameters:
+        operation["parameters"] = [_parameter(parameter) for parameter in route.parameters]
+    needs_token = guarded and route.scope is not None
+    operation["security"] = [{"bearer": []}, {"header": []}] if needs_token else []
+    return operation
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema = parameter.kind.schema()
+    if parameter.default not in (None, ()):
+        schema["default"] = parameter.default
+    made: dict[str, Any] = {
+        "name": parameter.name,
+        "in": parameter.where,
+        "description": parameter.description,
+        "required": parameter.required or parameter.where == "path",
+        "schema": schema,
+    }
+    if isinstance(parameter.kind, Several):
+        made |= {"style": "form", "explode": False}
+    return made
+
+
+def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
+    content = {route.media_type.split(";", 1)[0]: {"schema": schema or {"type": "string"}}}
+    if route.media_type == JSON and schema is None:
+        content = {JSON: {"schema": {}}}
+    success: dict[str, Any] = {"description": route.summary, "content": content}
+    responses: dict[str, Any] = {str(route.status): success}
+    if route.cached:
+        success["headers"] = {"ETag": {"description": "of the data", "schema": {"type": "string"}}}
+        responses["304"] = {"description": "nothing but ages has changed since the ETag that was shown"}
+    by_status: dict[int, list[ProblemKind]] = {}
+    for kind in route.all_problems:
+        by_status.setdefault(kind.status, []).append(kind)
+    for status, kinds in by_status.items():
+        responses[str(status)] = {
+            "description": "; ".join(kind.title for kind in kinds),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+            **_problem_headers(kinds),
+        }
+    return responses
+
+
+def _problem_headers(kinds: Sequence[ProblemKind]) -> dict[str, Any]:
+    status = kinds[0].status
+    if status in (429, 503):
+        return {"headers": {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}}
+    if status == 401:
+        return {"headers": {"WWW-Authenticate": {"schema": {"type": "string"}}}}
+    return {}

@@ -1,0 +1,80 @@
+"""Sums and averages over the fleet, or over a part of it, by whatever people ask by."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters
+from accelscope.fleet.api.parameter import Parameter, Several, Text
+from accelscope.fleet.api.problem import ProblemKind
+from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.short_lists import short_page, sort_parameter
+from accelscope.fleet.api.tables import At, Generation, Next
+from accelscope.fleet.rows import DeviceRow
+from accelscope.fleet.store.query import Condition
+from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, summarize
+
+_GROUPS_ON_A_PAGE = 1000
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    total: Annotated[SummaryRow, Meta(description="over all that is meant")]
+    groups: Annotated[list[SummaryRow], Meta(description="by `group_by`; empty without it")]
+    groups_total: Annotated[int, Meta(description="groups on all pages together")]
+    next: Next
+    generation: Generation
+    at: At
+
+
+def summary(call: Call) -> Summary:
+    store = call.fleet.store
+    where = list(conditions(DeviceRow, store.devices, call))
+    if call.values["namespace"] is not None:
+        where.append(Condition("namespace", "in", call.values["namespace"]))
+    group_by = call.values["group_by"]
+    [total] = summarize(store, where)
+    groups = summarize(store, where, group_by) if group_by else []
+    shown, following = short_page(call, groups, group_by)
+    return Summary(
+        total=total,
+        groups=shown,
+        groups_total=len(groups),
+        next=following,
+        generation=store.generation,
+        at=call.now,
+    )
+
+
+_FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
+
+ROUTES = (
+    Route(
+        path="/api/v1/summary",
+        summary="Sums and averages, of everything or by group",
+        description=(
+            "Filters are those of /api/v1/devices. What is absent stays out of sums and averages; sums of "
+            "nothing are 0, averages of nothing null. By namespace, a device that two share counts in both."
+        ),
+        tag="fleet",
+        answer=Summary,
+        handle=summary,
+        parameters=(
+            Parameter(
+                name="group_by",
+                kind=Several(of=Text(words=GROUP_FIELDS), limit=len(GROUP_FIELDS)),
+                default=(),
+                description="one group for each combination of these",
+            ),
+            Parameter(
+                name="namespace",
+                kind=Several(of=Text()),
+                description="only what pods of these namespaces hold or use",
+            ),
+            *_FILTERS,
+            sort_parameter(SummaryRow),
+            *page_parameters(_GROUPS_ON_A_PAGE),
+        ),
+        problems=(ProblemKind.BAD_CURSOR,),
+        cached=True,
+    ),
+)

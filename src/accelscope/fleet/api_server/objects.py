@@ -1,0 +1,244 @@
+"""Nodes and pods as far as the fleet needs them; an object of 20 KB becomes a few hundred bytes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, TypeVar
+
+import msgspec
+
+from accelscope.kube.errors import DecodeError
+
+NPU_METRICS = "k8s-monitor.io/npu-metrics"
+DEVICES = "accelscope.io/devices"
+DRIVER_CONTAINER = "nvidia-driver-ctr"
+VGPU_MANAGER_CONTAINER = "nvidia-vgpu-manager-ctr"
+
+_ANNOTATION_BYTES = 64 << 10  # sixteen chips are some 3 KB
+_LABELS = 500
+_VENDORS = 8  # annotations by vendor
+_DOMAINS = re.compile(r"(?:[a-z0-9-]+\.)*(?:nvidia\.com|amd\.com|huawei\.com|furiosa\.ai)/(.+)", re.ASCII)
+# Under the same domains, and no devices: memory and cores of shares, network functions.
+_NO_DEVICE = re.compile(
+    r"mem|core$|cores|percent|priority|rdma|sriov|hostdev|nic\b|^ib", re.ASCII | re.IGNORECASE
+)
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObject:
+    name: str
+    labels: Mapping[str, str]
+    ready: bool
+    accelerators: Mapping[
+        str, int
+    ]  # allocatable devices by resource: nvidia.com/gpu, huawei.com/Ascend910 ...
+    npu_annotation: str | None = None  # k8s-monitor.io/npu-metrics, as it stands there
+    devices_annotation: str | None = None  # accelscope.io/devices
+    # accelscope.io/devices.nvidia and the like, of agents that read some vendors only, with their keys
+    devices_by_vendor: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPod:
+    namespace: str
+    name: str
+    node: str | None  # None: it has none yet
+    ip: str | None
+    ready: bool
+    ports: Mapping[str, int]  # of its containers, by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    namespace: str
+    name: str
+    node: str | None
+    container: str | None  # where nvidia-smi is; None: it is no pod of the driver
+    ready: bool  # that container runs and is ready
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    """Of an object what is read; anything else in it is passed over."""
+
+
+class _Metadata(_Part):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Condition(_Part):
+    type: str = ""
+    status: str = ""
+
+
+class _NodeStatus(_Part):
+    capacity: dict[str, Any] | None = None
+    allocatable: dict[str, Any] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(_Part):
+    metadata: _Metadata
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _Port(_Part):
+    container_port: int
+    name: str = ""
+
+
+class _Container(_Part):
+    name: str = ""
+    ports: list[_Port] | None = None
+
+
+class _PodSpec(_Part):
+    node_name: str = ""
+    containers: list[_Container] = []
+
+
+class _ContainerStatus(_Part):
+    name: str = ""
+    ready: bool = False
+    state: dict[str, Any] | None = None
+
+
+class _PodStatus(_Part):
+    conditions: list[_Condition] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    pod_i_p: str | None = msgspec.field(default=None, name="podIP")
+
+
+class _Pod(_Part):
+    metadata: _Metadata
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+P = TypeVar("P", bound=_Part)
+
+
+def decode_node(document: object) -> NodeObject:
+    """Raises DecodeError for what is no node."""
+    node = _read(document, _Node)
+    annotations = node.metadata.annotations or {}
+    return NodeObject(
+        name=node.metadata.name,
+        labels=_labels(node.metadata.labels or {}),
+        ready=_is_true(node.status.conditions, "Ready"),
+        accelerators=_accelerators(node.status.allocatable or {}, node.status.capacity or {}),
+        npu_annotation=_annotation(annotations, NPU_METRICS),
+        devices_annotation=_annotation(annotations, DEVICES),
+        devices_by_vendor=tuple(
+            (key, text)
+            for key in sorted(annotations)
+            if key.startswith(f"{DEVICES}.") and (text := _annotation(annotations, key)) is not None
+        )[:_VENDORS],
+    )
+
+
+def decode_agent_pod(document: object) -> AgentPod:
+    """Raises DecodeError for what is no pod."""
+    pod = _read(document, _Pod)
+    ports = (port for container in pod.spec.containers for port in container.ports or ())
+    return AgentPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        node=pod.spec.node_name or None,
+        ip=pod.status.pod_i_p or None,
+        ready=_is_true(pod.status.conditions, "Ready") and pod.metadata.deletion_timestamp is None,
+        ports={port.name: port.container_port for port in ports if port.name},
+    )
+
+
+def decode_driver_pod(document: object) -> DriverPod:
+    """Any pod of the GPU operator's namespace; those without a driver have no `container`. Raises DecodeError
+    for what is no pod."""
+    pod = _read(document, _Pod)
+    container = _driver_container(pod)
+    return DriverPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        node=pod.spec.node_name or None,
+        container=container,
+        ready=pod.metadata.deletion_timestamp is None and container is not None and _runs(pod, container),
+    )
+
+
+def pod_key(pod: AgentPod | DriverPod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _driver_container(pod: _Pod) -> str | None:
+    """Versions of the operator differ in labels: the component since v23.9, before that `app`, which ends in
+    a version on OpenShift. Init containers and those that build the driver have no nvidia-smi."""
+    labels = pod.metadata.labels or {}
+    component, app = labels.get("app.kubernetes.io/component"), labels.get("app", "")
+    names = {container.name for container in pod.spec.containers}
+    wanted: tuple[str, ...] = ()
+    if component == "nvidia-driver" or app.startswith(("nvidia-driver-daemonset", "nvidia-gpu-driver-")):
+        wanted = (DRIVER_CONTAINER,)
+    elif component == "nvidia-vgpu-host-manager" or app.startswith("nvidia-vgpu-manager-"):
+        wanted = (VGPU_MANAGER_CONTAINER, DRIVER_CONTAINER)
+    return next((name for name in wanted if name in names), None)
+
+
+def _runs(pod: _Pod, container: str) -> bool:
+    statuses = pod.status.container_statuses or ()
+    return any(
+        status.name == container and status.ready and "running" in (status.state or {}) for status in statuses
+    )
+
+
+def _read(document: object, kind: type[P]) -> P:
+    try:
+        part = msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise DecodeError(str(error)) from None
+    name = part.metadata.name if isinstance(part, _Node | _Pod) else ""
+    if _NAME.fullmatch(name) is None:
+        raise DecodeError("an object with a name that none can have")
+    return part
+
+
+def _is_true(conditions: list[_Condition] | None, kind: str) -> bool:
+    return any(condition.type == kind and condition.status == "True" for condition in conditions or ())
+
+
+def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Thousands of nodes have the same keys, and mostly the same values."""
+    kept = ((key, value) for key, value in labels.items() if key.isascii() and value.isascii())
+    return {intern(key): intern(value) for key, value in list(kept)[:_LABELS]}
+
+
+def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, object]) -> Mapping[str, int]:
+    """None of a resource is allocatable while all its devices are ill; where the node has none at all of it,
+    only the name is left of a device plugin that is gone."""
+    found: dict[str, int] = {}
+    for resource, quantity in allocatable.items():
+        match = _DOMAINS.fullmatch(resource)
+        count = _count(quantity)
+        if match is None or _NO_DEVICE.search(match[1]) or count is None:
+            continue
+        if count or _count(capacity.get(resource)):
+            found[intern(resource)] = count
+    return found
+
+
+def _count(quantity: object) -> int | None:
+    if isinstance(quantity, str) and quantity.isascii() and quantity.isdigit() and len(quantity) <= 6:
+        return int(quantity)
+    return None
+
+
+def _annotation(annotations: Mapping[str, str], key: str) -> str | None:
+    """JSON by others; one with half a character in it could not be passed on."""
+    text = annotations.get(key)
+    if text is None or len(text) > _ANNOTATION_BYTES:
+        return None
+    return text if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text) else None

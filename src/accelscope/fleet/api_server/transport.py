@@ -1,0 +1,263 @@
+"""HTTP over aiohttp, along a route: one pool of connections, to one server or to many."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from accelscope import __version__
+from accelscope.fleet.api_server.answer import Reply
+from accelscope.fleet.api_server.body import Body
+from accelscope.fleet.api_server.failures import FAILURES, explained, masked
+from accelscope.fleet.api_server.route import Route
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.refusal import refusal
+
+USER_AGENT = f"accelscope-fleet/{__version__}"
+_REFUSAL_BYTES = 64 << 10  # a Status object is far smaller
+_REFUSAL_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+_SWITCHING, _NOT_MODIFIED = 101, 304
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10.0)  # each request has a time of its own beside
+# Of what callers send: not to be shown, should a server repeat it.
+_SECRET_HEADERS = frozenset({"authorization", "x-accelscope-token"})
+# A peer that vanished without a word is noticed within a minute, also on a watch that is silent by itself.
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class Transport:
+    """Everything raises KubeError only. Whoever waits for one of `connections` does so before the time of the
+    request begins; watches and commands do not count among them."""
+
+    def __init__(self, *, connections: int) -> None:
+        self._slots = asyncio.Semaphore(connections)
+        self._client: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def fetch(
+        self,
+        method: str,
+        route: Route,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limit_bytes: int,
+        timeout_seconds: float,
+    ) -> Reply:
+        """2xx and 304; any other status is a KubeError. Redirects are not followed: they would take the
+        credentials along."""
+        async with self._slots:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    response = await self._begun(method, route, url, headers, body)
+                    try:
+                        await _check(response, url)
+                        content, gzip = await Body(response, limit_bytes).whole()
+                    finally:
+                        response.close()  # which lets go of nothing that was read to its end
+            except (KubeError, *FAILURES) as error:
+                raise _told(error, route, url, headers) from None
+        fields = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(response.status, fields, content, gzip)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        route: Route,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        begin_seconds: float,
+        idle_seconds: float,
+        limit_bytes: int | None,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The pieces of an answer to GET while they come."""
+        try:
+            async with asyncio.timeout(begin_seconds):
+                response = await self._begun("GET", route, url, headers, None)
+                try:
+                    await _check(response, url)
+                    body = Body(response, limit_bytes)
+                except BaseException:
+                    response.close()
+                    raise
+        except (KubeError, *FAILURES) as error:
+            raise _told(error, route, url, {}) from None
+        _keep_alive(response)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                async for piece in body.pieces(idle_seconds):
+                    yield piece
+            except (KubeError, *FAILURES) as error:
+                raise _told(error, route, url, {}) from None
+
+        try:
+            yield pieces()
+        finally:
+            response.close()  # what is left of it may never end
+
+    @asynccontextmanager
+    async def websocket(
+        self, route: Route, url: str, *, protocols: tuple[str, ...], begin_seconds: float, limit_bytes: int
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        handshake = _Handshake()
+        async with aiohttp.ClientSession(
+            connector=self._opened().connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=_TIMEOUT,
+            trace_configs=[handshake.trace],
+        ) as client:
+            try:
+                async with asyncio.timeout(begin_seconds):
+                    connection = await client.ws_connect(
+                        URL(url, encoded=True),
+                        headers=_fields(route, {"Accept-Encoding": "identity"}),
+                        protocols=protocols,
+                        max_msg_size=limit_bytes,
+                        timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+                        ssl=route.tls or True,
+                        server_hostname=route.tls_server_name,
+                        proxy=route.proxy,
+                    )
+            except aiohttp.WSServerHandshakeError as error:
+                raise _told(handshake.refusal(error, url), route, url, {}) from None
+            except (KubeError, *FAILURES) as error:
+                raise _told(error, route, url, {}) from None
+            try:
+                yield connection
+            finally:
+                # Its own timeout begins anew with each message, of which there may be no end.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await connection.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Made in the loop that uses it."""
+        if self._closed:
+            raise KubeError(Reason.UNREACHABLE, "the session is closed")
+        if self._client is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                ttl_dns_cache=30,
+                keepalive_timeout=60.0,
+                # Where asyncio itself ends TLS connections whose peer does not, aiohttp warns of this.
+                enable_cleanup_closed=sys.version_info < (3, 12, 7),
+            )
+            self._client = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=_TIMEOUT,
+            )
+        return self._client
+
+    async def _begun(
+        self, method: str, route: Route, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        return await self._opened().request(
+            method,
+            URL(url, encoded=True),
+            headers=_fields(route, headers),
+            data=body,
+            allow_redirects=False,
+            ssl=route.tls or True,
+            server_hostname=route.tls_server_name,
+            proxy=route.proxy,
+        )
+
+
+class _Handshake:
+    """aiohttp tells the status of a refused upgrade but not its body, which says why; a trace sees both."""
+
+    def __init__(self) -> None:
+        self.trace = aiohttp.TraceConfig()
+        self.trace.on_request_end.append(self._answered)
+        self._body = b""
+
+    async def _answered(
+        self, _: aiohttp.ClientSession, __: object, seen: aiohttp.TraceRequestEndParams
+    ) -> None:
+        if seen.response.status != _SWITCHING:
+            self._body = await _refusal_body(seen.response)
+
+    def refusal(self, error: aiohttp.WSServerHandshakeError, url: str) -> KubeError:
+        fields = (
+            {} if error.headers is None else {name.lower(): error.headers[name] for name in error.headers}
+        )
+        if error.status == _SWITCHING or 200 <= error.status < 400:
+            offered = fields.get("upgrade", "something else")
+            return KubeError(
+                Reason.BAD_ANSWER,
+                f"{_place(url)}: asked for WebSocket, the server speaks {offered[:40]} ({error.status}); "
+                "does a proxy before it forbid WebSocket?",
+            )
+        return refusal(error.status, fields, self._body, url=_place(url))
+
+
+async def _check(response: aiohttp.ClientResponse, url: str) -> None:
+    """Raises what an answer that is no success means."""
+    if 200 <= response.status < 300 or response.status == _NOT_MODIFIED:
+        return
+    fields = {name.lower(): value for name, value in response.headers.items()}
+    raise refusal(response.status, fields, await _refusal_body(response), url=_place(url))
+
+
+async def _refusal_body(response: aiohttp.ClientResponse) -> bytes:
+    """What there is of it: its text is worth less than its status."""
+    content = bytearray()
+    with suppress(KubeError, *FAILURES):
+        async with asyncio.timeout(_REFUSAL_SECONDS):
+            async for piece in Body(response, _REFUSAL_BYTES).pieces():
+                content += piece
+    return bytes(content)
+
+
+def _fields(route: Route, headers: Mapping[str, str]) -> CIMultiDict[str]:
+    fields = CIMultiDict({"User-Agent": USER_AGENT, "Accept": "application/json"})
+    fields["Accept-Encoding"] = "gzip" if route.compression else "identity"
+    fields.update(headers)
+    for name, value in route.credentials.headers:
+        fields.add(name, value)
+    return fields
+
+
+def _keep_alive(response: aiohttp.ClientResponse) -> None:
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None and (sock := transport.get_extra_info("socket")) is not None:
+        for option in _KEEPALIVE:
+            sock.setsockopt(*option)
+
+
+def _told(error: Exception, route: Route, url: str, headers: Mapping[str, str]) -> KubeError:
+    place = _place(url)
+    told = explained(error, route, place)
+    if place not in told.text:
+        told = KubeError(
+            told.reason, f"{place}: {told.text}", retry_after=told.retry_after, status=told.status
+        )
+    secrets = [value for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
+    return masked(told, (*route.credentials.secrets, *secrets))
+
+
+def _place(url: str) -> str:
+    """The server, without path and query."""
+    return str(URL(url, encoded=True).origin())

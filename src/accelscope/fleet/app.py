@@ -1,0 +1,246 @@
+"""The fleet as a process: settings, engine, API, signals."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from aiohttp import web
+
+from accelscope import __version__
+from accelscope.config import ConfigError, Loaded, Reloader
+from accelscope.config.log import configure, fields
+from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
+from accelscope.fleet.api.access.control import is_loopback
+from accelscope.fleet.api.access.review import TokenReviews
+from accelscope.fleet.api.app import make_app
+from accelscope.fleet.api.limits import ApiLimits
+from accelscope.fleet.api.listening import Listener, listen
+from accelscope.fleet.api.rate import Rate
+from accelscope.fleet.api_server import Session
+from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
+from accelscope.fleet.history import History
+from accelscope.fleet.metrics import FleetView, render
+from accelscope.fleet.metrics_view import view_of
+from accelscope.fleet.own_certificate import OwnCertificate
+from accelscope.fleet.refresh.engine import ClusterList, Engine
+from accelscope.fleet.refresh.pacing import Pacing
+from accelscope.fleet.settings import FleetSettings
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.trends import Trends
+
+log = logging.getLogger(__name__)
+
+_STATE_FILE = "history.accelscope"
+_SAVED_EVERY_MINUTES = 5
+_LOOK_SECONDS = 2.0
+
+
+class _Fixed:
+    """Clusters that no file lists."""
+
+    def __init__(self, entries: tuple[ClusterEntry, ...]) -> None:
+        self._entries = entries
+
+    def changed(self) -> bool:
+        return False
+
+    def load(self) -> tuple[ClusterEntry, ...]:
+        return self._entries
+
+
+class FleetProcess:
+    """To be made and used in a running loop."""
+
+    def __init__(
+        self, loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+    ) -> None:
+        """Raises ConfigError."""
+        self._settings = settings = loaded.settings
+        self._reloader = Reloader(loaded, arguments, environ)
+        self._started_at = time.time()
+        self.store = FleetStore(
+            stale_after_seconds=settings.stale_after_seconds,
+            forget_after_seconds=settings.forget_after_seconds,
+        )
+        self._state = _state_file(settings.state_dir)
+        self._history = History()
+        self._trends = Trends(self._history)
+        clusters = _cluster_list(settings, environ)
+        self.engine = Engine(
+            self.store,
+            clusters,
+            pacing=Pacing(
+                interval_seconds=settings.refresh_interval,
+                timeout_seconds=settings.request_timeout,
+                concurrency=settings.concurrency,
+                per_second=settings.per_second,
+            ),
+            each_minute=self._each_minute,
+        )
+        self._certificate = (
+            OwnCertificate(settings.tls_certificate, settings.tls_key)
+            if settings.tls_certificate is not None and settings.tls_key is not None
+            else None
+        )
+        self._limits = ApiLimits(
+            requests=Rate(per_second=settings.requests_per_second, burst=settings.requests_burst),
+            streams=settings.streams,
+        )
+        self._reviewer = _reviewer(settings, clusters)
+        self._access = AccessControl(
+            tokens=TokensFile(settings.tokens_file) if settings.tokens_file is not None else None,
+            reviews=TokenReviews(self._reviewer) if self._reviewer is not None else None,
+            local=is_loopback(settings.listen_host),
+        )
+        check_exposure(
+            host=settings.listen_host,
+            guarded=self._access.guarded,
+            insecure_no_auth=settings.insecure_no_auth,
+        )
+
+    async def run(self, asked_to_end: asyncio.Event) -> None:
+        """Serve until then. Raises ConfigError where the port cannot be had."""
+        async with AsyncExitStack() as stack:
+            if self._reviewer is not None:
+                stack.push_async_callback(self._reviewer.close)
+            if self._state is not None:
+                self._history.load(self._state)
+                stack.push_async_callback(self._history.save, self._state)
+            listener = await self._listening()
+            stack.push_async_callback(listener.close)
+            self._say_where(listener)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.engine.run()), group.create_task(self._keep_up())]
+                await asked_to_end.wait()
+                log.info("stopping")
+                for task in tasks:
+                    task.cancel()
+
+    async def _listening(self) -> Listener:
+        settings = self._settings
+        app = make_app(
+            self.store,
+            self._history,
+            self._access,
+            refresh=self.engine.refresh,
+            metrics=lambda: render(self._view(app)).text,
+            unready=self.engine.unready,
+            limits=self._limits,
+        )
+        try:
+            return await listen(
+                app,
+                host=settings.listen_host,
+                port=settings.port,
+                tls=None if self._certificate is None else self._certificate.context,
+                limits=self._limits,
+            )
+        except OSError as error:
+            where = f"{settings.listen_host}:{settings.port}"
+            # asyncio's own text repeats the address; a name that is not found has a number of another kind.
+            said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConfigError(f"cannot listen on {where}: {said}") from None
+
+    def _view(self, app: web.Application) -> FleetView:
+        return view_of(
+            self.store,
+            self.engine,
+            self._access,
+            app,
+            started_at=self._started_at,
+            unusual=self._trends.unusual,
+            without_history=self._history.refused,
+        )
+
+    def _say_where(self, listener: Listener) -> None:
+        host = self._settings.listen_host
+        scheme = "http" if self._certificate is None else "https"
+        shown = f"[{host}]" if ":" in host else host
+        log.info(
+            "accelscope fleet %s serves %d clusters",
+            __version__,
+            len(self.store.clusters),
+            extra=fields(url=f"{scheme}://{shown}:{listener.port}", auth=self._access.guarded),
+        )
+
+    async def _each_minute(self, now: float) -> None:
+        await self._history.record(self.store, now)
+        await self._trends.update(self.store)
+        if self._state is not None and int(now // 60) % _SAVED_EVERY_MINUTES == 0:
+            await self._history.save(self._state)
+
+    async def _keep_up(self) -> None:
+        """With files that others change."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._certificate is not None:
+                self._certificate.look()
+            change = self._reloader.poll()
+            if change is None:
+                continue
+            if change.error is not None:
+                log.error("the new settings file is bad, the old settings stay: %s", change.error)
+                continue
+            configure(change.settings.log_level, change.settings.log_format)
+            if change.needs_restart:
+                log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
+            log.info(
+                "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
+            )
+
+
+def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> ClusterList:
+    """Raises ConfigError."""
+    if settings.kubeconfig:
+        environ = {**environ, "KUBECONFIG": settings.kubeconfig}
+    if settings.clusters_file is not None:
+        return ClustersFile(settings.clusters_file, environ)
+    return _Fixed(default_clusters(environ, settings.kube_context or None))
+
+
+def _reviewer(settings: FleetSettings, clusters: ClusterList) -> Session | None:
+    """Raises ConfigError."""
+    wanted = settings.token_review_cluster
+    if not wanted:
+        return None
+    for entry in clusters.load():
+        if entry.id == wanted and entry.access is not None:
+            return Session(entry.access)
+    raise ConfigError(f"--token-review-cluster: no cluster of the list has the id {wanted} and an API server")
+
+
+def _state_file(folder: str | None) -> Path | None:
+    """Raises ConfigError: a folder that cannot be written to is better known at the start."""
+    if folder is None:
+        return None
+    path = Path(folder)
+    if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(f"--state-dir: {folder} is no folder that can be written to")
+    return path / _STATE_FILE
+
+
+def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT. Raises ConfigError."""
+    configure(loaded.settings.log_level, loaded.settings.log_format)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    # A reading is thousands of objects that are gone a moment later, none of them in a cycle: looking for
+    # cycles as often as Python does by itself takes a tenth of the time and finds nothing.
+    gc.set_threshold(20_000, 20, 50)
+    asyncio.run(_serve(loaded, arguments, environ))
+    return 0
+
+
+async def _serve(
+    loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> None:
+    asked_to_end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+    await FleetProcess(loaded, arguments, environ).run(asked_to_end)

@@ -1,0 +1,38 @@
+"""What is known of a cluster as such, beside its nodes: as the API shows it."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class SourceView(Struct, frozen=True, kw_only=True, gc=False):
+    """How one source of a cluster is doing."""
+
+    kind: Annotated[str, Meta(description="agents, exec, annotations or prometheus")]
+    up: Annotated[bool | None, Meta(description="null: not asked yet")] = None
+    reason: str | None = None
+    text: Annotated[str | None, Meta(description="why it is not up, for people")] = None
+    refreshed_at: Annotated[float | None, Meta(description="seconds since the epoch")] = None
+    succeeded_at: float | None = None
+    duration_seconds: float | None = None
+    expected: Annotated[int, Meta(description="nodes that it should have heard of")] = 0
+    answered: int = 0
+    errors: Annotated[int, Meta(description="refreshes that failed, and nodes that did not answer")] = 0
+
+
+class ClusterView(Struct, frozen=True, kw_only=True):
+    """A cluster of the file. `reachable` is about its API server, or about its store where it has none."""
+
+    id: str
+    name: str | None = None
+    simulated: bool = False
+    gpu: Annotated[bool | None, Meta(description="whether it has accelerators; null: not known yet")] = None
+    gpu_setting: Annotated[str, Meta(description="true, false or auto")] = "auto"
+    reachable: Annotated[bool | None, Meta(description="null: not tried yet")] = None
+    reason: str | None = None
+    text: str | None = None
+    succeeded_at: Annotated[float | None, Meta(description="null: it was never reached")] = None
+    age_seconds: float | None = None
+    sources: list[SourceView] = []
+    nodes: int = 0
+    devices: int = 0

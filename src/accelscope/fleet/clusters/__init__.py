@@ -1,0 +1,28 @@
+"""The clusters file and kubeconfigs: which clusters there are, where, and who we are to them."""
+
+from accelscope.fleet.clusters.access import default_clusters
+from accelscope.fleet.clusters.clusters_file import ClustersFile, load_clusters
+from accelscope.fleet.clusters.entry import (
+    Access,
+    AddressAccess,
+    AgentsEntry,
+    AnnotationsEntry,
+    ClusterEntry,
+    ExecEntry,
+    KubeconfigAccess,
+    PrometheusEntry,
+)
+
+__all__ = [
+    "Access",
+    "AddressAccess",
+    "AgentsEntry",
+    "AnnotationsEntry",
+    "ClusterEntry",
+    "ClustersFile",
+    "ExecEntry",
+    "KubeconfigAccess",
+    "PrometheusEntry",
+    "default_clusters",
+    "load_clusters",
+]

@@ -1,0 +1,260 @@
+"""The clusters file: YAML, checked whole before any of it counts."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar, cast
+
+from accelscope.config import (
+    BOOLEAN,
+    LABELS,
+    PATH,
+    TEXT,
+    Choice,
+    ConfigError,
+    Decimal,
+    Duration,
+    List,
+    Text,
+    WholeNumber,
+)
+from accelscope.config.kind import quoted
+from accelscope.filewatch import FileWatch
+from accelscope.fleet.clusters.entry import (
+    Access,
+    AddressAccess,
+    AgentsEntry,
+    AnnotationsEntry,
+    ClusterEntry,
+    ExecEntry,
+    GpuSetting,
+    KubeconfigAccess,
+    PrometheusEntry,
+)
+from accelscope.fleet.clusters.kubeconfig import kubeconfig_paths
+from accelscope.fleet.clusters.section import Section, read_sections
+from accelscope.fleet.clusters.server import checked_proxy, checked_url
+
+T = TypeVar("T")
+
+_ID = Text(
+    "an id: small letters, digits, - and ., a letter or digit at both ends",
+    r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+)
+_NAMESPACE = Text("the name of a namespace", r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LINE = Text("one line of text that is not empty", r"[^\x00-\x1f\x7f]+")
+_TIMEOUT = Duration(0.1, 300)
+_AGENT_PORT = WholeNumber(1, 65535, "a port")
+_CLUSTER_SOURCES = ("agents", "exec", "annotations")  # that need the cluster's API server
+# Through the pod proxy it is the API server that talks to agents, and it checks no certificate of theirs.
+_DIRECT_ONLY = (
+    "caFile",
+    "clientCertificateFile",
+    "clientKeyFile",
+    "tlsServerName",
+    "insecureSkipTlsVerify",
+)
+
+
+class ClustersFile:
+    """The file, and whether it has another content than before. Who uses it keeps the last good list."""
+
+    def __init__(self, path: str, environ: Mapping[str, str] = os.environ) -> None:
+        self.path = path
+        self._environ = environ
+        self._watch = FileWatch(path)
+
+    def changed(self) -> bool:
+        """Since the last call, or since this object was made."""
+        return self._watch.changed()
+
+    def load(self) -> tuple[ClusterEntry, ...]:
+        """Raises ConfigError: one line that names file, line and key."""
+        return load_clusters(self.path, self._environ)
+
+
+def load_clusters(path: str, environ: Mapping[str, str] = os.environ) -> tuple[ClusterEntry, ...]:
+    """Raises ConfigError: one line that names file, line and key. Paths in it are relative to its folder."""
+    document = read_sections(path)
+    if not document.has("clusters"):
+        document.fail(None, "there is no list under clusters:")
+    reader = _Reader(Path(path).parent, environ)
+    entries: dict[str, ClusterEntry] = {}
+    for section in document.sections("clusters"):
+        entry = reader.cluster(section)
+        if entry.id in entries:
+            section.fail("id", f"{quoted(entry.id)} is given to two clusters")
+        entries[entry.id] = entry
+    document.finish()
+    return tuple(entries.values())
+
+
+class _Reader:
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environ = environ
+
+    def cluster(self, section: Section) -> ClusterEntry:
+        cluster_id = section.take("id", _ID, "")
+        if not cluster_id:
+            section.fail(None, "there is no id")
+        name = section.take("name", _LINE, "") or None
+        simulated = section.take("simulated", BOOLEAN, False)
+        gpu: str = "auto"
+        if (capabilities := section.section("capabilities")) is not None:
+            gpu = capabilities.take("gpu", Choice("true", "false", "auto"), gpu)
+            capabilities.finish()
+        access = self._access(section)
+        sources = section.section("sources")
+        entry = ClusterEntry(
+            id=cluster_id,
+            name=name,
+            simulated=simulated,
+            gpu=cast(GpuSetting, gpu),
+            access=access,
+            agents=self._source(sources, "agents", self._agents, AgentsEntry()),
+            exec=self._source(sources, "exec", self._exec, ExecEntry()),
+            annotations=self._source(sources, "annotations", self._annotations, AnnotationsEntry()),
+            prometheus=self._source(sources, "prometheus", self._prometheus, None),
+        )
+        if sources is not None:
+            sources.finish()
+        section.finish()
+        self._check(section, sources, entry)
+        return entry
+
+    def _check(self, section: Section, sources: Section | None, entry: ClusterEntry) -> None:
+        if sources is not None and not any(map(sources.has, (*_CLUSTER_SOURCES, "prometheus"))):
+            section.fail("sources", "there is none; leave sources out for agents, exec and annotations")
+        if entry.access is not None:
+            return
+        if sources is None:
+            section.fail(None, "there is neither kubeconfig nor server, nor a prometheus source")
+        for source in filter(sources.has, _CLUSTER_SOURCES):
+            sources.fail(source, "this source needs kubeconfig or server beside sources")
+
+    def _access(self, section: Section) -> Access | None:
+        kubeconfig, server = section.section("kubeconfig"), section.section("server")
+        if kubeconfig is not None and server is not None:
+            section.fail("server", "a cluster is reached by kubeconfig or by server, not by both")
+        if kubeconfig is not None:
+            path = self._path(kubeconfig, "path")
+            context = kubeconfig.take("context", _LINE, "") or None
+            kubeconfig.finish()
+            paths = (path,) if path is not None else kubeconfig_paths(self._environ)
+            return KubeconfigAccess(paths=paths, context=context)
+        return None if server is None else self._server(server)
+
+    def _server(self, server: Section) -> AddressAccess:
+        access = AddressAccess(
+            url=self._url(server),
+            token_file=self._path(server, "tokenFile"),
+            ca_file=self._path(server, "caFile"),
+            insecure_skip_tls_verify=server.take("insecureSkipTlsVerify", BOOLEAN, False),
+            tls_server_name=server.take("tlsServerName", _LINE, "") or None,
+            proxy_url=server.take("proxyUrl", _LINE, "") or None,
+            client_certificate_file=self._path(server, "clientCertificateFile"),
+            client_key_file=self._path(server, "clientKeyFile"),
+        )
+        server.finish()
+        self._check_tls(server, access)
+        if access.proxy_url is not None:
+            _checked(server, "proxyUrl", lambda: checked_proxy(str(access.proxy_url)))
+        return access
+
+    def _agents(self, section: Section) -> AgentsEntry:
+        defaults = AgentsEntry()
+        entry = AgentsEntry(
+            namespace=section.take("namespace", _NAMESPACE, defaults.namespace),
+            label_selector=section.take("labelSelector", _LINE, defaults.label_selector),
+            via=cast(Literal["proxy", "direct"], section.take("via", Choice("proxy", "direct"), "proxy")),
+            port=section.take("port", _AGENT_PORT, defaults.port),
+            scheme=cast(Literal["http", "https"], section.take("scheme", Choice("http", "https"), "http")),
+            token_file=self._path(section, "tokenFile"),
+            ca_file=self._path(section, "caFile"),
+            client_certificate_file=self._path(section, "clientCertificateFile"),
+            client_key_file=self._path(section, "clientKeyFile"),
+            tls_server_name=section.take("tlsServerName", _LINE, "") or None,
+            insecure_skip_tls_verify=section.take("insecureSkipTlsVerify", BOOLEAN, False),
+        )
+        section.finish()
+        for key in filter(section.has, _DIRECT_ONLY):
+            if entry.via == "proxy" or entry.scheme == "http":
+                section.fail(key, "this needs via: direct and scheme: https")
+        self._check_tls(section, entry)
+        return entry
+
+    def _exec(self, section: Section) -> ExecEntry:
+        defaults = ExecEntry()
+        entry = ExecEntry(
+            namespaces=section.take("namespaces", List(_NAMESPACE), defaults.namespaces),
+            timeout_seconds=section.take("timeout", _TIMEOUT, defaults.timeout_seconds),
+            concurrency=section.take("concurrency", WholeNumber(1, 1000), defaults.concurrency),
+            ttl_seconds=section.take("ttl", Duration(0, 3600), defaults.ttl_seconds),
+            per_second=section.take("perSecond", Decimal(0.1, 10_000), defaults.per_second),
+        )
+        section.finish()
+        if not entry.namespaces:
+            section.fail("namespaces", "there is none; leave the exec source out to turn it off")
+        return entry
+
+    def _annotations(self, section: Section) -> AnnotationsEntry:
+        section.finish()
+        return AnnotationsEntry()
+
+    def _prometheus(self, section: Section) -> PrometheusEntry:
+        token_file = self._path(section, "tokenFile")
+        entry = PrometheusEntry(
+            url=self._url(section, plain_http=token_file is None),
+            token_file=token_file,
+            ca_file=self._path(section, "caFile"),
+            client_certificate_file=self._path(section, "clientCertificateFile"),
+            client_key_file=self._path(section, "clientKeyFile"),
+            tls_server_name=section.take("tlsServerName", _LINE, "") or None,
+            insecure_skip_tls_verify=section.take("insecureSkipTlsVerify", BOOLEAN, False),
+            matchers=section.take("matchers", LABELS, {}),
+            tenant=section.take("tenant", _LINE, "") or None,
+            timeout_seconds=section.take("timeout", _TIMEOUT, 20.0),
+        )
+        section.finish()
+        self._check_tls(section, entry)
+        return entry
+
+    @staticmethod
+    def _source(
+        sources: Section | None, key: str, read: Callable[[Section], T], default: T | None
+    ) -> T | None:
+        """Without a list of sources, those with a default are on."""
+        if sources is None:
+            return default
+        section = sources.section(key)
+        return None if section is None else read(section)
+
+    @staticmethod
+    def _check_tls(section: Section, entry: AddressAccess | AgentsEntry | PrometheusEntry) -> None:
+        if entry.insecure_skip_tls_verify and entry.ca_file is not None:
+            section.fail("insecureSkipTlsVerify", "this and caFile exclude each other")
+        if entry.client_key_file is not None and entry.client_certificate_file is None:
+            section.fail("clientKeyFile", "there is no clientCertificateFile")
+
+    @staticmethod
+    def _url(section: Section, *, plain_http: bool = False) -> str:
+        url = section.take("url", TEXT, "")
+        if not url:
+            section.fail("url" if section.has("url") else None, "there is no url")
+        return _checked(section, "url", lambda: checked_url(url, plain_http=plain_http))
+
+    def _path(self, section: Section, key: str) -> str | None:
+        path = section.take(key, PATH, None)
+        if path is None:
+            return None
+        if path.startswith("~/") and (home := self._environ.get("HOME")):
+            path = str(Path(home) / path.removeprefix("~/"))
+        return str(self._folder / path)
+
+
+def _checked(section: Section, key: str, check: Callable[[], str]) -> str:
+    try:
+        return check()
+    except ConfigError as error:
+        section.fail(key, str(error))

@@ -1,0 +1,98 @@
+"""A cluster of the clusters file: how it is reached and from what it is read. Values only, nothing opened."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+AGENTS_SELECTOR = "app.kubernetes.io/name=accelscope,app.kubernetes.io/component=agent"
+DRIVER_NAMESPACES = ("gpu-operator", "nvidia-gpu-operator")
+
+GpuSetting = Literal["true", "false", "auto"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeconfigAccess:
+    """A context of a kubeconfig. Several files are merged as kubectl merges them."""
+
+    paths: tuple[str, ...]
+    context: str | None = None  # None: the current one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressAccess:
+    """A server by its URL. Any HTTP server may be meant: agents and stores are reached in the same way."""
+
+    url: str
+    token_file: str | None = None
+    ca_file: str | None = None  # None: the authorities that the system trusts
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str | None = None  # the name in the certificate, where it is not the URL's host
+    proxy_url: str | None = None
+    client_certificate_file: str | None = None
+    client_key_file: str | None = None
+    plain_http: bool = False  # http is taken for other machines too, as long as no secret is sent
+
+
+Access = KubeconfigAccess | AddressAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentsEntry:
+    """Agents found by label; read through the API server's pod proxy, or straight at the pod's address."""
+
+    namespace: str = "accelscope"
+    label_selector: str = AGENTS_SELECTOR
+    via: Literal["proxy", "direct"] = "proxy"
+    port: int = 9400
+    scheme: Literal["http", "https"] = "http"
+    token_file: str | None = None
+    ca_file: str | None = None
+    client_certificate_file: str | None = None
+    client_key_file: str | None = None
+    tls_server_name: str | None = None
+    insecure_skip_tls_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecEntry:
+    """`nvidia-smi` in the GPU operator's driver pods."""
+
+    namespaces: tuple[str, ...] = DRIVER_NAMESPACES
+    timeout_seconds: float = 10.0  # for one command
+    concurrency: int = 16  # commands at a time in this cluster
+    ttl_seconds: float = 15.0  # how long an answer is good for
+    per_second: float = 50.0  # commands begun, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationsEntry:
+    """What collectors write into Node objects; nothing to set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusEntry:
+    """A Prometheus-compatible store."""
+
+    url: str
+    token_file: str | None = None
+    ca_file: str | None = None
+    client_certificate_file: str | None = None
+    client_key_file: str | None = None
+    tls_server_name: str | None = None
+    insecure_skip_tls_verify: bool = False
+    matchers: Mapping[str, str] = field(default_factory=dict)  # labels that this cluster's series have
+    tenant: str | None = None  # X-Scope-OrgID
+    timeout_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEntry:
+    id: str
+    name: str | None = None  # for people
+    simulated: bool = False
+    gpu: GpuSetting = "auto"
+    access: Access | None = None  # None: only a store is asked
+    agents: AgentsEntry | None = None
+    exec: ExecEntry | None = None
+    annotations: AnnotationsEntry | None = None
+    prometheus: PrometheusEntry | None = None

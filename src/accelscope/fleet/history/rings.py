@@ -1,0 +1,153 @@
+"""Numbers by the minute, for many keys: the last so many minutes of each.
+
+A key has a slot, slots are in pages, and a page is one array of minutes x fields x slots: a minute is written
+in one piece, a key is read across, and growing never copies what is there. NaN is absence; a minute in which
+nothing was recorded is a gap.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Key = tuple[str | None, ...]
+Minutes = npt.NDArray[np.float32]
+Slots = npt.NDArray[np.intp]
+
+NOWHERE = -1
+_RECYCLED_AT_ONCE = 4096
+
+
+class Rings:
+    """`length` in minutes. At most `limit` keys at a time: `refused` counts, by the minute, those that had no
+    room in the last one. A slot whose key did not appear for the whole length is given to another."""
+
+    def __init__(self, fields: Sequence[str], length: int, *, limit: int, page_slots: int) -> None:
+        self.fields = tuple(fields)
+        self.length = length
+        self.limit = limit
+        self.page_slots = page_slots
+        self.refused = 0
+        self.last: int | None = None  # the minute that was recorded last, since the epoch
+        self.keys: list[Key | None] = []  # by slot
+        self.pages: list[Minutes] = []
+        self._slots: dict[Key, int] = {}
+        self._free: list[int] = []
+        self._seen = np.empty(0, np.int64)  # by slot: the last minute with a value
+        self._used = np.empty(0, np.bool_)  # by slot
+        self.lives = np.empty(0, np.int64)  # by slot: grows with each key that it is given to
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def slots(self) -> int:
+        """Slots in use are below this."""
+        return len(self.keys)
+
+    def find(self, key: Key) -> int | None:
+        return self._slots.get(key)
+
+    def entries(self) -> Iterator[tuple[Key, int]]:
+        return iter(self._slots.items())
+
+    def slot(self, key: Key) -> int:
+        """Of this key, which is new to it or not; NOWHERE where there is no room for another."""
+        slot = self._slots.get(key)
+        if slot is not None:
+            return slot
+        if self._free:
+            slot = self._free.pop()
+            self.keys[slot] = key
+            self.pages[slot // self.page_slots][:, :, slot % self.page_slots] = np.nan
+        elif len(self.keys) < self.limit:
+            slot = len(self.keys)
+            self.keys.append(key)
+            if slot // self.page_slots == len(self.pages):
+                self._grow()
+        else:
+            return NOWHERE
+        self._slots[key] = slot
+        self._used[slot] = True
+        self._seen[slot] = NOWHERE if self.last is None else self.last
+        self.lives[slot] += 1
+        return slot
+
+    def _grow(self) -> None:
+        shape = self.length, len(self.fields), self.page_slots
+        self.pages.append(np.full(shape, np.nan, np.float32))
+        self._seen = np.concatenate([self._seen, np.full(self.page_slots, NOWHERE, np.int64)])
+        self._used = np.concatenate([self._used, np.zeros(self.page_slots, np.bool_)])
+        self.lives = np.concatenate([self.lives, np.zeros(self.page_slots, np.int64)])
+
+    def begin(self, minute: int) -> None:
+        """From now on this minute is the last. Those that were passed over are gaps; a clock that was set
+        back takes the minutes after it along."""
+        last = minute if self.last is None else self.last
+        first, end = (last + 1, minute) if minute > last else (minute, last)
+        for passed in range(max(first, end - self.length + 1), end + 1):
+            for page in self.pages:
+                page[passed % self.length] = np.nan
+        self.last = minute
+        np.minimum(self._seen, minute, out=self._seen)
+
+    def write(self, slots: Slots, values: npt.NDArray[np.floating]) -> None:
+        """Values of the last minute, fields x slots. NOWHERE among the slots is passed over."""
+        assert self.last is not None
+        place = self.last % self.length
+        here = slots >= 0
+        if not here.all():
+            slots, values = slots[here], values[:, here]
+        whole = np.full((len(self.fields), len(self.pages) * self.page_slots), np.nan, np.float32)
+        whole[:, slots] = values
+        self._seen[slots] = self.last
+        for number, page in enumerate(self.pages):
+            page[place] = whole[:, number * self.page_slots : (number + 1) * self.page_slots]
+
+    def recycle(self) -> list[int]:
+        """Takes slots back whose minutes are all gaps by now, some at a time."""
+        if self.last is None:
+            return []
+        unseen = self._used & (self._seen <= self.last - self.length)
+        taken: list[int] = np.flatnonzero(unseen)[:_RECYCLED_AT_ONCE].tolist()
+        for slot in taken:
+            key = self.keys[slot]
+            assert key is not None
+            del self._slots[key]
+            self.keys[slot] = None
+            self._used[slot] = False
+        self._free += taken
+        return taken
+
+    def places(self, first: int, end: int) -> Slots:
+        """Where in a page the minutes from `first` to before `end` are."""
+        return np.arange(first, end) % self.length
+
+    def span(self, since: float, until: float) -> tuple[int, int]:
+        """Minutes of that time, in seconds since the epoch, that may be here: the first, and the one after
+        the last."""
+        if self.last is None:
+            return 0, 0
+        first = max(-int(-since // 60), self.last - self.length + 1)
+        return first, max(first, min(int(until // 60), self.last) + 1)
+
+    def read(self, slot: int, first: int, end: int) -> Minutes:
+        """Fields x minutes."""
+        page = self.pages[slot // self.page_slots]
+        across: Minutes = page[self.places(first, end), :, slot % self.page_slots].T
+        return across
+
+    def fill(self, slots: Slots, first: int, values: Minutes) -> None:
+        """Where there are gaps: minutes from `first` on x fields x slots, each slot once. What is out of
+        reach is passed over."""
+        if self.last is None:
+            return
+        cut = max(0, self.last - self.length + 1 - first)
+        values = values[cut : max(cut, self.last + 1 - first)]
+        first += cut
+        places = self.places(first, first + len(values))
+        for number in np.unique(slots // self.page_slots).tolist():
+            here = slots // self.page_slots == number
+            where = np.ix_(places, np.arange(len(self.fields)), slots[here] % self.page_slots)
+            before = self.pages[number][where]
+            self.pages[number][where] = np.where(np.isnan(before), values[:, :, here], before)

@@ -1,0 +1,277 @@
+"""Metrics of the fleet itself: families as data, and the page that is made of them."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from accelscope.fleet.cluster_view import ClusterView, SourceView
+from accelscope.fleet.own_process import OwnProcess
+from accelscope.metrics.exposition import Page
+from accelscope.metrics.family import Declare, Family, Number, Scope
+from accelscope.metrics.lines import label_text, number_text
+
+Labelled = Mapping[tuple[str, ...], int]  # counts by the values of labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView:
+    """What the families are taken from."""
+
+    version: str
+    started_at: float  # seconds since the epoch
+    clusters: Sequence[ClusterView]
+    process: OwnProcess
+    source_errors: Labelled = field(default_factory=dict)  # cluster, source, reason
+    source_rounds: Labelled = field(default_factory=dict)  # cluster, source
+    exec_commands: Labelled = field(default_factory=dict)  # cluster
+    nodes: Labelled = field(default_factory=dict)  # cluster, state
+    devices: Labelled = field(default_factory=dict)  # cluster, vendor, health
+    rows: Labelled = field(default_factory=dict)  # table
+    unusual: Labelled = field(default_factory=dict)  # device or pod
+    without_history: Labelled = field(default_factory=dict)  # what has no room
+    reloads: Labelled = field(default_factory=dict)  # result
+    requests: Labelled = field(default_factory=dict)  # route, status
+    request_seconds: Mapping[str, float] = field(default_factory=dict)  # by route
+    requests_active: int = 0
+    unsent_bytes: int = 0
+    streams: int = 0
+    tokens_refused: int = 0
+    events: int = 0
+    changes: int = 0
+    loop_lag_seconds: float = 0.0
+
+
+_fleet = Declare[FleetView](Scope.AGENT)
+
+
+def _of_sources(view: FleetView) -> Iterator[tuple[tuple[str, str], SourceView]]:
+    for cluster in view.clusters:
+        for source in cluster.sources:
+            yield (cluster.id, source.kind), source
+
+
+def _counts(counts: Labelled) -> list[tuple[tuple[str, ...], Number]]:
+    return [(labels, counts[labels]) for labels in sorted(counts)]
+
+
+FAMILIES: tuple[Family, ...] = (
+    _fleet.series(
+        "accelscope_fleet_build_info",
+        "",
+        "Version of the fleet and of Python; 1.",
+        ("version", "python"),
+        lambda v: [((v.version, ".".join(map(str, sys.version_info[:3]))), 1)],
+    ),
+    _fleet(
+        "accelscope_fleet_start_timestamp_seconds",
+        "seconds",
+        "When the process started, in seconds since the epoch.",
+        lambda v: v.started_at,
+    ),
+    _fleet.series(
+        "accelscope_fleet_cluster_up",
+        "",
+        "1 if the cluster's API server, or its store where it has none, answered when it was last asked.",
+        ("cluster",),
+        lambda v: [((cluster.id,), cluster.reachable) for cluster in v.clusters],
+    ),
+    _fleet.series(
+        "accelscope_fleet_cluster_trouble",
+        "",
+        "Why a cluster is not reached, or not wholly; 1 while that lasts.",
+        ("cluster", "reason"),
+        lambda v: [((cluster.id, cluster.reason), 1) for cluster in v.clusters if cluster.reason],
+    ),
+    _fleet.series(
+        "accelscope_fleet_cluster_last_success_timestamp_seconds",
+        "seconds",
+        "When the cluster last answered, in seconds since the epoch.",
+        ("cluster",),
+        lambda v: [((cluster.id,), cluster.succeeded_at) for cluster in v.clusters],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_up",
+        "",
+        "1 if the source answered when it was last asked.",
+        ("cluster", "source"),
+        lambda v: [(labels, source.up) for labels, source in _of_sources(v)],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_refresh_duration_seconds",
+        "seconds",
+        "How long the last round over the source's nodes took.",
+        ("cluster", "source"),
+        lambda v: [(labels, source.duration_seconds) for labels, source in _of_sources(v)],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_last_success_timestamp_seconds",
+        "seconds",
+        "When the source last answered, in seconds since the epoch.",
+        ("cluster", "source"),
+        lambda v: [(labels, source.succeeded_at) for labels, source in _of_sources(v)],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_nodes_expected",
+        "",
+        "Nodes that the source should have heard of in the last round.",
+        ("cluster", "source"),
+        lambda v: [(labels, source.expected) for labels, source in _of_sources(v)],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_nodes_answered",
+        "",
+        "Nodes that the source heard of in the last round.",
+        ("cluster", "source"),
+        lambda v: [(labels, source.answered) for labels, source in _of_sources(v)],
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_refreshes_total",
+        "",
+        "Rounds over the source's nodes.",
+        ("cluster", "source"),
+        lambda v: _counts(v.source_rounds),
+    ),
+    _fleet.series(
+        "accelscope_fleet_source_errors_total",
+        "",
+        "Rounds that failed and nodes that did not answer, by reason.",
+        ("cluster", "source", "reason"),
+        lambda v: _counts(v.source_errors),
+    ),
+    _fleet.series(
+        "accelscope_fleet_exec_commands_total",
+        "",
+        "Commands run in driver pods.",
+        ("cluster",),
+        lambda v: _counts(v.exec_commands),
+    ),
+    _fleet.series(
+        "accelscope_fleet_nodes",
+        "",
+        "Nodes by state: fresh, stale, incompatible, unread.",
+        ("cluster", "state"),
+        lambda v: _counts(v.nodes),
+    ),
+    _fleet.series(
+        "accelscope_fleet_devices",
+        "",
+        "Devices by vendor and health.",
+        ("cluster", "vendor", "health"),
+        lambda v: _counts(v.devices),
+    ),
+    _fleet.series(
+        "accelscope_fleet_rows",
+        "",
+        "Rows of each table that is held in memory.",
+        ("table",),
+        lambda v: _counts(v.rows),
+    ),
+    _fleet.series(
+        "accelscope_fleet_unusual",
+        "",
+        "Devices and pods that are marked as unusual.",
+        ("of",),
+        lambda v: _counts(v.unusual),
+    ),
+    _fleet.series(
+        "accelscope_fleet_without_history",
+        "",
+        "What had no room in the history of the last minute.",
+        ("of",),
+        lambda v: _counts(v.without_history),
+    ),
+    _fleet(
+        "accelscope_fleet_changes_total",
+        "",
+        "Changes of anything that an answer could show.",
+        lambda v: v.changes,
+    ),
+    _fleet(
+        "accelscope_fleet_events_total",
+        "",
+        "Entries of the log of events.",
+        lambda v: v.events,
+    ),
+    _fleet.series(
+        "accelscope_fleet_cluster_list_reloads_total",
+        "",
+        "Changes of the list of clusters that were noticed, by what came of them.",
+        ("result",),
+        lambda v: _counts(v.reloads),
+    ),
+    _fleet.series(
+        "accelscope_fleet_http_requests_total",
+        "",
+        "Requests answered, by route and status; 429 are those turned away by a rate limit.",
+        ("route", "status"),
+        lambda v: _counts(v.requests),
+    ),
+    _fleet.series(
+        "accelscope_fleet_http_request_seconds_total",
+        "seconds",
+        "Time until answers were ready and sent, by route; streams left out.",
+        ("route",),
+        lambda v: [((route,), seconds) for route, seconds in sorted(v.request_seconds.items())],
+    ),
+    _fleet(
+        "accelscope_fleet_http_requests_active",
+        "",
+        "Requests that are being answered.",
+        lambda v: v.requests_active,
+    ),
+    _fleet(
+        "accelscope_fleet_http_unsent_bytes",
+        "bytes",
+        "Answers that their readers have not taken yet.",
+        lambda v: v.unsent_bytes,
+    ),
+    _fleet("accelscope_fleet_streams", "", "Live streams that are open.", lambda v: v.streams),
+    _fleet(
+        "accelscope_fleet_tokens_refused_total",
+        "",
+        "Requests that showed a token which is not known, or no longer.",
+        lambda v: v.tokens_refused,
+    ),
+    _fleet(
+        "accelscope_fleet_loop_lag_seconds",
+        "seconds",
+        "By how much the last tick of the event loop came late: how long something held it.",
+        lambda v: v.loop_lag_seconds,
+    ),
+    _fleet(
+        "accelscope_fleet_cpu_seconds_total",
+        "seconds",
+        "CPU time used by the process and by the credential plugins it ran.",
+        lambda v: v.process.cpu_seconds,
+    ),
+    _fleet(
+        "accelscope_fleet_resident_memory_bytes",
+        "bytes",
+        "Resident memory of the process.",
+        lambda v: v.process.memory_bytes,
+    ),
+    _fleet("accelscope_fleet_threads", "", "Threads of the process.", lambda v: v.process.threads),
+    _fleet(
+        "accelscope_fleet_open_files",
+        "",
+        "Files and sockets that the process has open.",
+        lambda v: v.process.open_files,
+    ),
+)
+
+
+def render(view: FleetView) -> Page:
+    blocks = []
+    for family in FAMILIES:
+        lines = "".join(
+            _line(family.name, list(zip(family.labels, values, strict=True)), number)
+            for values, number in family.take(view)
+        )
+        if lines:
+            blocks.append((family, lines))
+    return Page(blocks, sum(lines.count("\n") for _, lines in blocks))
+
+
+def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
+    written = f"{{{label_text(labels)}}}" if labels else ""
+    return f"{name}{written} {number_text(number)}\n"

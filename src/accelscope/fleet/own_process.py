@@ -1,0 +1,37 @@
+"""What the fleet's process uses itself: CPU, memory, threads, files."""
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SELF = Path("/proc/self")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProcess:
+    cpu_seconds: float
+    memory_bytes: int | None
+    threads: int
+    open_files: int | None
+
+
+def own_process() -> OwnProcess:
+    times = os.times()
+    cpu = times.user + times.system + times.children_user + times.children_system
+    return OwnProcess(round(cpu, 3), _resident_bytes(), threading.active_count(), _open_files())
+
+
+def _resident_bytes() -> int | None:
+    try:
+        return int((_SELF / "statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _open_files() -> int | None:
+    try:
+        return sum(1 for _ in (_SELF / "fd").iterdir()) - 1  # without the one that lists them
+    except OSError:
+        return None

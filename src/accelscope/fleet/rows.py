@@ -1,0 +1,146 @@
+"""The rows of the fleet's tables, and with them of its API: one declaration for columns, answers and OpenAPI.
+
+A field is a column: text is interned, numbers are arrays in which NaN is absence, so that a filter or a sum
+over a hundred thousand rows is one operation. Lists are no columns and stay in the node's document.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+def _described(text: str) -> Meta:
+    return Meta(description=text)
+
+
+Ratio = Annotated[float | None, _described("0 to 1; null: not known")]
+Bytes = Annotated[int | None, _described("bytes; null: not known")]
+Seconds = Annotated[float | None, _described("seconds; null: not known")]
+
+
+class Row(Struct, frozen=True, kw_only=True, gc=False):
+    cluster: str
+    node: str
+
+
+class NodeRow(Row, frozen=True, kw_only=True, gc=False):
+    """A node with accelerators, or one that should have them."""
+
+    state: Annotated[str, _described("fresh, stale, incompatible or unread")]
+    reason: Annotated[str | None, _described("why it is not fresh, or was not read the last time")] = None
+    source: Annotated[str | None, _described("the sources that it was read from, by precedence")] = None
+    simulated: bool = False
+    taken_at: Annotated[float | None, _described("when it was read, seconds since the epoch")] = None
+    age_seconds: Seconds = None
+    agent_version: str | None = None
+    vendors: Annotated[str | None, _described("vendors of its devices, separated by commas")] = None
+    models: Annotated[str | None, _described("models of its devices, separated by commas")] = None
+    devices: int = 0
+    devices_lost: int = 0
+    devices_unhealthy: Annotated[int, _described("warning, critical or lost")] = 0
+    pods: int = 0
+    processes: int = 0
+    utilization_ratio: Annotated[float | None, _described("mean of its devices, 0 to 1")] = None
+    memory_total_bytes: Bytes = None
+    memory_used_bytes: Bytes = None
+    power_watts: float | None = None
+    temperature_max_celsius: float | None = None
+
+
+class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
+    id: Annotated[str, _described("stable: vendor and uuid, serial number or PCI address")]
+    vendor: str
+    index: int | None = None
+    model: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    pci_address: str | None = None
+    driver_version: str | None = None
+    firmware_version: str | None = None
+    source: str
+    state: Annotated[str, _described("fresh or stale")]
+    simulated: bool = False
+    taken_at: float
+    age_seconds: Seconds = None
+    health: Annotated[str, _described("ok, warning, critical, lost or unknown")]
+    health_reason: str | None = None
+    unusual: Annotated[str | None, _described("what is out of the device's own habit")] = None
+    utilization_ratio: Ratio = None
+    memory_utilization_ratio: Ratio = None
+    memory_total_bytes: Bytes = None
+    memory_used_bytes: Bytes = None
+    memory_free_bytes: Bytes = None
+    temperature_celsius: float | None = None
+    temperature_slowdown_celsius: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    energy_joules: float | None = None
+    fan_speed_ratio: Ratio = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    throttled: Annotated[str | None, _described("reasons at work, separated by commas")] = None
+    ecc_uncorrected: int | None = None
+    errors: Annotated[int | None, _described("errors with a code, of all codes")] = None
+    partitions: int = 0
+    processes: int = 0
+    allocated: Annotated[int, _described("containers that hold it or a part of it")] = 0
+    idle_seconds: Annotated[
+        float | None, _described("since any that holds it did anything; null: none holds it, or not known")
+    ] = None
+    namespaces: Annotated[str | None, _described("of the pods that hold or use it, by commas")] = None
+
+
+class PodRow(Row, frozen=True, kw_only=True, gc=False):
+    """One container of a pod on one device: as the agent measured, allocated or apportioned it."""
+
+    namespace: str
+    pod: str
+    container: str
+    device: Annotated[str, _described("id of the device")]
+    partition: str | None = None
+    vendor: str
+    model: str | None = None
+    pod_uid: str | None = None
+    owner_kind: str | None = None
+    owner_name: str | None = None
+    source: str
+    state: str
+    simulated: bool = False
+    taken_at: float
+    age_seconds: Seconds = None
+    processes: int = 0
+    allocated: Annotated[int, _described("device ids that it holds; 0: it only uses the device")] = 0
+    resources: Annotated[str | None, _described("names of the resources it asked for, by commas")] = None
+    idle_seconds: Seconds = None
+    unusual: str | None = None
+    utilization_ratio: Ratio = None
+    memory_used_bytes: Bytes = None
+    memory_share_bytes: Bytes = None
+    compute_share_ratio: Ratio = None
+    energy_joules: float | None = None
+
+
+class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
+    pid: int
+    device: str
+    device_index: int | None = None
+    vendor: str
+    partition: str | None = None
+    name: str | None = None
+    user: str | None = None
+    type: Annotated[str | None, _described("compute, graphics or both")] = None
+    owner_kind: str | None = None
+    owner: Annotated[str | None, _described("container, job, unit or user of a process in no pod")] = None
+    namespace: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    source: str
+    state: str
+    simulated: bool = False
+    taken_at: float
+    age_seconds: Seconds = None
+    memory_bytes: Bytes = None
+    utilization_ratio: Ratio = None
+    memory_utilization_ratio: Ratio = None
+    encoder_utilization_ratio: Ratio = None
+    decoder_utilization_ratio: Ratio = None

@@ -1,0 +1,289 @@
+"""The agents of a cluster: found by a watch on their pods, read at `/snapshot`.
+
+An agent tells how old its reading is, so that nobody's clock has to be right, and answers 304 while it has no
+new one.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from accelscope.filewatch import open_regular
+from accelscope.fleet.api_server import Followed, Reply
+from accelscope.fleet.api_server.objects import AgentPod, pod_key
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.sources.discovery import not_found_yet
+from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.reach import Reach
+from accelscope.fleet.sources.round import Round
+from accelscope.fleet.sources.several_agents import Heard, together
+from accelscope.fleet.sources.snapshot_document import (
+    BadDocument,
+    IncompatibleSchema,
+    decode_snapshot,
+)
+from accelscope.kube.errors import KubeError, Reason
+
+AGE_HEADER = "x-accelscope-age"
+TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
+_TOKEN_LIMIT = 64 << 10  # bytes of the file
+_LEAST_PATIENCE = 16  # failures in a row
+# A node with eight devices says some 100 KB. Larger documents come one by one, so that a cluster which sends
+# nothing but them does not fill the memory.
+_USUAL_BYTES = 1 << 20
+_MOST_BYTES = 16 << 20
+_LEFT_ALONE_SECONDS = 300.0  # an agent that sends even more
+_NOT_MODIFIED = 304
+
+
+@dataclass(slots=True)
+class _Agent:
+    """What is remembered of one pod."""
+
+    tag: str | None = None
+    large: bool = False  # its document is beyond the usual
+    left_alone_until: float = float("-inf")  # by the steady clock
+    heard: Heard | None = None  # kept only where a node has several agents
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    reply: Reply
+    came_at: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    reason: str
+    text: str
+    incompatible: bool = False
+
+
+class AgentsSource:
+    kind = SourceKind.AGENTS
+
+    def __init__(
+        self,
+        pods: Followed[AgentPod],
+        reach: Reach,
+        *,
+        pace: Pace,
+        loop_share: LoopShare,
+        concurrency: int,
+        token_file: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pods = pods
+        self._reach = reach
+        self._pace = pace
+        self._loop_share = loop_share
+        self._concurrency = concurrency
+        self._token_file = token_file
+        self._clock = clock
+        self._agents: dict[str, _Agent] = {}
+        self._sees_devices = False
+
+    def sees_accelerators(self) -> bool:
+        return self._sees_devices
+
+    async def refresh(self, take: Take) -> SourceOutcome:
+        if (unknown := await not_found_yet(self._pods)) is not None:
+            return unknown
+        try:
+            headers = self._token_header()
+        except OSError as error:
+            text = f"{self._token_file}: {error.strerror or 'not a token'}"
+            return SourceOutcome(up=False, reason=Reason.UNAUTHORIZED, text=text)
+        pods = self._pods.items
+        self._agents = {key: agent for key, agent in self._agents.items() if key in pods}
+        nodes: dict[str, list[AgentPod]] = {}
+        for pod in pods.values():
+            if pod.node is not None:
+                nodes.setdefault(pod.node, []).append(pod)
+        this = Round(take, patience=max(self._concurrency, _LEAST_PATIENCE))
+
+        async def ask(node: str) -> None:
+            await self._ask_node(node, nodes[node], headers, this)
+
+        await this.over(nodes, ask, at_once=min(self._concurrency, len(nodes)))
+        lost = self._pods.error  # what is known of them is no longer current
+        if lost is not None:
+            return this.outcome(len(nodes), reason=lost.reason, text=lost.text)
+        return this.outcome(len(nodes))
+
+    async def close(self) -> None:
+        await self._pods.close()
+        await self._reach.close()
+
+    async def _ask_node(
+        self, node: str, pods: list[AgentPod], headers: Mapping[str, str], this: Round
+    ) -> None:
+        ready = [pod for pod in pods if pod.ready]
+        if not ready:
+            text = f"the agent's pod {pods[0].name} is not ready"
+            this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
+            return
+        if not any(self._agent(pod).large for pod in ready):
+            answers = await asyncio.gather(*(self._ask(pod, headers, ready, _USUAL_BYTES) for pod in ready))
+            if not any(self._agent(pod).large for pod in ready):
+                await self._say(node, ready, answers, this)
+                return
+        async with self._loop_share.large:
+            answers = [await self._ask(pod, headers, ready, _MOST_BYTES) for pod in ready]
+            await self._say(node, ready, answers, this)
+
+    async def _ask(
+        self, pod: AgentPod, headers: Mapping[str, str], ready: Sequence[AgentPod], limit_bytes: int
+    ) -> _Answer | _Trouble:
+        agent = self._agent(pod)
+        if time.monotonic() < agent.left_alone_until:
+            return _Trouble(Reason.TOO_LARGE, f"{pod.name} sends more than {_MOST_BYTES} bytes")
+        if agent.tag is not None and (agent.heard is not None or len(ready) == 1):
+            headers = {**headers, "If-None-Match": agent.tag}
+        await self._loop_share.room(self._pace)
+        try:
+            reply = await self._reach.get(pod, headers, limit_bytes)
+        except KubeError as error:
+            agent.large = error.reason is Reason.TOO_LARGE
+            if agent.large and limit_bytes == _MOST_BYTES:
+                agent.left_alone_until = time.monotonic() + _LEFT_ALONE_SECONDS
+            return _Trouble(error.reason, error.text)
+        if reply.status != _NOT_MODIFIED:
+            agent.large = len(reply.body) > _USUAL_BYTES
+        return _Answer(reply, self._clock())
+
+    async def _say(
+        self, node: str, pods: Sequence[AgentPod], answers: Sequence[_Answer | _Trouble], this: Round
+    ) -> None:
+        if len(pods) > 1:
+            async with self._loop_share.piece():
+                self._say_together(node, pods, answers, this)
+        elif _is_unchanged(answers[0]):
+            this.say(NodeUnchanged(node=node, source=self.kind))
+        else:
+            async with self._loop_share.piece():
+                self._say_alone(node, pods[0], answers[0], this)
+
+    def _agent(self, pod: AgentPod) -> _Agent:
+        return self._agents.setdefault(pod_key(pod), _Agent())
+
+    def _say_alone(self, node: str, pod: AgentPod, answer: _Answer | _Trouble, this: Round) -> None:
+        read = self._read(pod, answer)
+        if isinstance(read, _Trouble):
+            this.say(self._failure(node, read))
+            return
+        heard, document = read
+        this.say(
+            NodeReport(
+                node=node,
+                source=self.kind,
+                taken_at=heard.taken_at,
+                snapshot=heard.snapshot,
+                document=document,
+            )
+        )
+        assert isinstance(answer, _Answer)
+        # Not before it was taken: whoever has the tag says that it has the reading.
+        agent = self._agent(pod)
+        agent.tag, agent.heard = answer.reply.headers.get("etag"), None
+
+    def _say_together(
+        self, node: str, pods: Sequence[AgentPod], answers: Sequence[_Answer | _Trouble], this: Round
+    ) -> None:
+        heard: list[Heard] = []
+        troubles: list[_Trouble] = []
+        news = False
+        for pod, answer in zip(pods, answers, strict=True):
+            known = self._agent(pod)
+            if _is_unchanged(answer):
+                if known.heard is not None:
+                    news = news or known.heard.trouble is not None
+                    known.heard = replace(known.heard, trouble=None)
+            else:
+                news = True
+                read = self._read(pod, answer)
+                if isinstance(read, _Trouble):
+                    troubles.append(read)
+                    if known.heard is not None:
+                        known.heard = replace(known.heard, trouble=read.text)
+                else:
+                    assert isinstance(answer, _Answer)
+                    known.heard, _ = read
+                    known.tag = answer.reply.headers.get("etag")
+            if known.heard is not None:
+                heard.append(known.heard)
+        if len(troubles) == len(pods):
+            this.say(self._failure(node, troubles[0]))
+        elif not news:
+            this.say(NodeUnchanged(node=node, source=self.kind))
+        else:
+            whole = together(heard)
+            this.say(
+                NodeReport(node=node, source=self.kind, taken_at=whole.taken_at, snapshot=whole.snapshot)
+            )
+
+    def _read(self, pod: AgentPod, answer: _Answer | _Trouble) -> tuple[Heard, bytes] | _Trouble:
+        """The reading, and the document where it can be kept as it came."""
+        if isinstance(answer, _Trouble):
+            return answer
+        reply = answer.reply
+        try:
+            decoded = decode_snapshot(reply.body)
+        except BadDocument as error:
+            return _Trouble(Reason.BAD_ANSWER, f"{pod.name} sent no snapshot: {error}")
+        except IncompatibleSchema as error:
+            return _Trouble("incompatible", f"{pod.name}: {error}", incompatible=True)
+        self._sees_devices = self._sees_devices or bool(decoded.snapshot.devices)
+        heard = Heard(
+            snapshot=decoded.snapshot,
+            taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, answer.came_at),
+        )
+        return heard, (reply.gzip or b"") if decoded.whole else b""
+
+    def _failure(self, node: str, trouble: _Trouble) -> NodeFailure:
+        return NodeFailure(
+            node=node,
+            source=self.kind,
+            reason=trouble.reason,
+            text=trouble.text,
+            incompatible=trouble.incompatible,
+        )
+
+    def _token_header(self) -> Mapping[str, str]:
+        """Read anew each time: tokens are rotated. Raises OSError."""
+        if self._token_file is None:
+            return {}
+        with open_regular(Path(self._token_file)) as file:
+            token = file.read(_TOKEN_LIMIT).decode("latin-1").strip()
+        if not token or not token.isprintable() or not token.isascii():
+            raise OSError
+        return {TOKEN_HEADER: token}
+
+
+def _is_unchanged(answer: _Answer | _Trouble) -> bool:
+    return isinstance(answer, _Answer) and answer.reply.status == _NOT_MODIFIED
+
+
+def _taken_at(headers: Mapping[str, str], taken_at: float, now: float) -> float:
+    """When the agent read, by our clock. Its own clock counts only where it tells no age, and then what its
+    answer says of the time tells by how much it is off."""
+    age = _age(headers.get(AGE_HEADER, ""))
+    if age is not None:
+        return now - age
+    try:
+        there = parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (ValueError, OverflowError):
+        return min(taken_at, now)
+    return min(taken_at + now - there, now)
+
+
+def _age(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None

@@ -1,0 +1,190 @@
+"""Agentless: `nvidia-smi` in the driver pods of NVIDIA's GPU operator, where no agent tells of the node."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from accelscope.fleet.api_server import ExecResult, Followed, Session
+from accelscope.fleet.api_server.objects import DriverPod
+from accelscope.fleet.clusters import ExecEntry
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.sources.discovery import not_found_yet
+from accelscope.fleet.sources.nvidia_smi import (
+    MOST_UNKNOWN_FIELDS,
+    PMON_SELECTIONS,
+    QUERY_FIELDS,
+    pmon_command,
+    query_command,
+    snapshot_of,
+)
+from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.round import Round
+from accelscope.kube.errors import KubeError, one_line
+from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.readers.nvidia import parse_pmon, parse_query_gpu
+from accelscope.readers.nvidia.messages import unknown_field
+
+OUTPUT_LIMIT = 2 << 20  # bytes of one command
+_LEAST_PATIENCE = 8  # failures in a row
+# Of a tool that does not know what it is asked for.
+_NOT_UNDERSTOOD = frozenset({"unknown_option", "not_supported", "unrecognized"})
+_RENEWED_EARLY = 0.9  # of its time to live: a round that begins a little early is not for nothing
+
+
+@dataclass(slots=True)
+class _Node:
+    """What is remembered of one node's tool."""
+
+    asked_at: float = float("-inf")  # by the steady clock, of the last good answer
+    fields: list[str] = field(default_factory=lambda: list(QUERY_FIELDS))
+    selections: list[str] = field(default_factory=lambda: list(PMON_SELECTIONS))
+    ids_by_address: dict[str, str] = field(default_factory=dict)
+
+
+class ExecSource:
+    kind = SourceKind.EXEC
+
+    def __init__(
+        self,
+        session: Session,
+        pods: Sequence[Followed[DriverPod]],
+        entry: ExecEntry,
+        *,
+        is_covered: Callable[[str], bool],
+        loop_share: LoopShare,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`pods`: one for each namespace. `is_covered`: whether an agent tells of a node's GPUs."""
+        self._session = session
+        self._pods = pods
+        self._entry = entry
+        self._is_covered = is_covered
+        self._pace = Pace(entry.per_second)
+        self._loop_share = loop_share
+        self._clock = clock
+        self._monotonic = monotonic
+        self._nodes: dict[str, _Node] = {}
+        self._sees_devices = False
+        self.commands = 0  # run, since the start
+
+    def sees_accelerators(self) -> bool:
+        return self._sees_devices
+
+    async def refresh(self, take: Take) -> SourceOutcome:
+        if (unknown := await not_found_yet(*self._pods)) is not None:
+            return unknown
+        pods = self._driver_pods()
+        self._nodes = {node: known for node, known in self._nodes.items() if node in pods}
+        asked = {node: pod for node, pod in pods.items() if not self._is_covered(node)}
+        this = Round(take, patience=max(self._entry.concurrency, _LEAST_PATIENCE))
+
+        async def ask(node: str) -> None:
+            await self._ask_node(node, asked[node], this)
+
+        await this.over(asked, ask, at_once=min(self._entry.concurrency, len(asked)))
+        return this.outcome(len(asked))
+
+    async def close(self) -> None:
+        for pods in self._pods:
+            await pods.close()
+
+    def _driver_pods(self) -> Mapping[str, DriverPod]:
+        """One for each node; while a pod is replaced by another, the one that is ready."""
+        found: dict[str, DriverPod] = {}
+        for pods in self._pods:
+            for pod in pods.items.values():
+                if pod.node is not None and pod.container is not None:
+                    before = found.get(pod.node)
+                    if before is None or (pod.ready and not before.ready):
+                        found[pod.node] = pod
+        return found
+
+    async def _ask_node(self, node: str, pod: DriverPod, this: Round) -> None:
+        known = self._nodes.setdefault(node, _Node())
+        began = self._monotonic()
+        if began - known.asked_at < _RENEWED_EARLY * self._entry.ttl_seconds:
+            this.say(NodeUnchanged(node=node, source=self.kind))
+            return
+        if not pod.ready:
+            text = f"the driver's pod {pod.namespace}/{pod.name} is not ready"
+            this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
+            return
+        try:
+            taken_at = self._clock()
+            devices = await self._query(pod, known)
+            if devices.error is not None and not devices.devices and devices.error.reason != "no_devices":
+                this.say(self._failure(node, devices.error))
+                return
+            processes = await self._processes(pod, known) if devices.devices else Parsed()
+        except KubeError as error:
+            this.say(NodeFailure(node=node, source=self.kind, reason=error.reason, text=error.text))
+            return
+        async with self._loop_share.piece():
+            snapshot = snapshot_of(
+                node,
+                devices,
+                processes,
+                taken_at=taken_at,
+                interval_seconds=self._entry.ttl_seconds,
+                ids_by_address=known.ids_by_address,
+            )
+            this.say(NodeReport(node=node, source=self.kind, taken_at=taken_at, snapshot=snapshot))
+        known.asked_at = began
+        self._sees_devices = self._sees_devices or bool(snapshot.devices)
+
+    async def _query(self, pod: DriverPod, known: _Node) -> Parsed:
+        """A field that the driver does not know fails the whole query: it is left out from then on."""
+        for _ in range(MOST_UNKNOWN_FIELDS):
+            result = await self._run(pod, query_command(known.fields))
+            text = _text(result)
+            unknown = unknown_field(text)
+            if unknown not in known.fields:
+                break
+            known.fields.remove(unknown)
+        parsed = parse_query_gpu.parse(text, known.fields)
+        return replace(parsed, error=_said(parsed.error, result))
+
+    async def _processes(self, pod: DriverPod, known: _Node) -> Parsed:
+        """Who runs on the GPUs. An older tool does not tell of memory; of a node whose tool does not tell
+        who runs at all, that is said and the rest counts."""
+        while True:
+            result = await self._run(pod, pmon_command(known.selections[0]))
+            parsed = parse_pmon.parse(_text(result))
+            error = parsed.error
+            if error is None or error.reason not in _NOT_UNDERSTOOD or len(known.selections) == 1:
+                return replace(parsed, error=_said(error, result))
+            del known.selections[0]
+
+    async def _run(self, pod: DriverPod, command: Sequence[str]) -> ExecResult:
+        assert pod.container is not None
+        await self._pace.wait()
+        self.commands += 1
+        return await self._session.exec(
+            pod.namespace,
+            pod.name,
+            pod.container,
+            command,
+            timeout_seconds=self._entry.timeout_seconds,
+            limit_bytes=OUTPUT_LIMIT,
+        )
+
+    def _failure(self, node: str, error: ParseError) -> NodeFailure:
+        return NodeFailure(
+            node=node, source=self.kind, reason=error.reason, text=f"nvidia-smi: {one_line(error.text)}"
+        )
+
+
+def _text(result: ExecResult) -> str:
+    """Messages may stand in either; rows stand in the first."""
+    text = result.stdout.decode("utf-8", "replace")
+    if result.exit_code and not text.strip():
+        return result.stderr.decode("utf-8", "replace")
+    return text
+
+
+def _said(error: ParseError | None, result: ExecResult) -> ParseError | None:
+    """With the exit code, where the tool itself says nothing."""
+    if error is None or error.reason != "empty":
+        return error
+    return ParseError("tool_failed", f"it printed nothing and ended with {result.exit_code}")

@@ -1,0 +1,126 @@
+"""What `nvidia-smi` is asked for in a driver pod, and a node's snapshot from its answers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    AgentState,
+    Device,
+    Process,
+    ReaderState,
+    Snapshot,
+    Vendor,
+)
+from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.parsing.parsed import Parsed
+from accelscope.readers.nvidia.health import health_of
+
+# The name comes last: it may hold commas.
+QUERY_FIELDS = (
+    "index",
+    "uuid",
+    "serial",
+    "pci.bus_id",
+    "driver_version",
+    "vbios_version",
+    "temperature.gpu",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.total",
+    "memory.used",
+    "memory.free",
+    "power.draw",
+    "power.limit",
+    "pcie.link.gen.current",
+    "pcie.link.width.current",
+    "fan.speed",
+    "pstate",
+    "clocks.sm",
+    "clocks.mem",
+    "mig.mode.current",
+    "ecc.errors.uncorrected.volatile.total",
+    "name",
+)
+MOST_UNKNOWN_FIELDS = len(QUERY_FIELDS)
+PMON_SELECTIONS = ("um", "u")  # utilisation and memory; tools that cannot give both give the first
+
+_SOURCE = "nvidia-smi"
+_UNLISTED = Absence("processes.compute", AbsenceReason.DRIVER_ERROR)
+
+
+def query_command(fields: Sequence[str]) -> tuple[str, ...]:
+    return ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+
+
+def pmon_command(selection: str) -> tuple[str, ...]:
+    return ("nvidia-smi", "pmon", "-s", selection, "-c", "1")
+
+
+def snapshot_of(
+    node: str,
+    devices: Parsed,
+    processes: Parsed,
+    *,
+    taken_at: float,
+    interval_seconds: float,
+    ids_by_address: dict[str, str],
+) -> Snapshot:
+    """There is no agent: what it would say of itself, of pods and of owners is absent. `ids_by_address` is
+    kept from one reading of the node to the next."""
+    judged = tuple(_judged(_identified(device, ids_by_address), taken_at) for device in devices.devices)
+    if processes.error is not None:  # an empty list would pass for "nobody uses it"
+        judged = tuple(replace(device, absent=(*device.absent, _UNLISTED)) for device in judged)
+    by_index = {device.index: device.id for device in judged if device.index is not None}
+    reader = ReaderState(
+        vendor=Vendor.NVIDIA,
+        found=True,
+        up=True,
+        source=_SOURCE,
+        driver_version=next((d.driver_version for d in judged if d.driver_version), None),
+        devices_expected=len(judged),
+        devices_seen=len(judged),
+    )
+    return Snapshot(
+        node=node,
+        taken_at=taken_at,
+        agent=AgentState(version="", started_at=taken_at),
+        interval_seconds=interval_seconds,
+        readers=(reader,),
+        devices=judged,
+        processes=tuple(
+            _placed(process, by_index) for process in processes.processes if process.device_index in by_index
+        ),
+    )
+
+
+def _placed(process: Process, by_index: dict[int, str]) -> Process:
+    assert process.device_index is not None
+    return replace(process, device=by_index[process.device_index])
+
+
+def _identified(device: Device, ids_by_address: dict[str, str]) -> Device:
+    """A GPU that fell off the bus is named by its address only: it is the one that was there before."""
+    if device.pci_address is None:
+        return device
+    if device.uuid is not None:
+        ids_by_address[device.pci_address] = device.id
+        return device
+    return replace(device, id=ids_by_address.get(device.pci_address, device.id))
+
+
+def _judged(device: Device, now: float) -> Device:
+    """The row's own word about its health, else what its values say."""
+    read = replace(device, read_at=now)
+    if device.health != UNKNOWN_HEALTH:
+        return read
+    health = health_of(
+        now=now,
+        remapped=device.remapped_rows,
+        ecc=device.ecc,
+        errors=device.errors,
+        throttles=device.throttles,
+        recovery_action=None,
+    )
+    return replace(read, health=health)

@@ -1,0 +1,271 @@
+"""The series of one agent as the snapshot that they were made of."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from accelscope.fleet.sources.prometheus import families
+from accelscope.fleet.sources.prometheus.draft import Draft, Labels, Take, as_whole, text
+from accelscope.fleet.sources.prometheus.objects import device_of, index, member, owner_of, workload
+from accelscope.fleet.sources.prometheus.target import Target
+from accelscope.model import (
+    AgentState,
+    Device,
+    DeviceBalance,
+    Owner,
+    OwnerKind,
+    Partition,
+    Pod,
+    PodUsage,
+    Process,
+    ProcessType,
+    ReaderState,
+    Snapshot,
+    Unattributed,
+    UnattributedReason,
+    Vendor,
+)
+
+E = TypeVar("E")
+
+_DEVICES: Mapping[str, Take] = {
+    **families.DEVICE_ROWS,
+    **families.DEVICE_STATES,
+    **families.DEVICE_DETAILS,
+}
+
+_Use = tuple[str, str, str, str, str | None]  # device, namespace, pod, container, partition
+_Run = tuple[str, int, str | None]  # device, pid, partition
+
+
+class NodeSeries:
+    """What is not there is absent; a series that tells nothing of use costs itself."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Labels] = {}  # by device
+        self._devices: dict[str, Draft] = {}
+        self._partitions: dict[tuple[str, str], Draft] = {}
+        self._readers: dict[Vendor, Draft] = {}
+        self._pods: dict[tuple[str, str], Pod] = {}
+        self._usages: dict[_Use, Draft] = {}
+        self._processes: dict[_Run, Draft] = {}
+        self._unattributed: dict[tuple[str, str, str, str], Draft] = {}
+        self._balances: dict[str, Draft] = {}
+
+    @property
+    def has_devices(self) -> bool:
+        return bool(self._facts)
+
+    def add(self, labels: Labels, value: float) -> None:
+        if (taken := _TAKEN.get(labels.get("__name__", ""))) is not None:
+            taken(self, labels, value)
+
+    def snapshot(self, node: str, target: Target, interval_seconds: float | None) -> Snapshot:
+        """`interval_seconds`: how often readings come by way of the store."""
+        collected_at = target.collected_at if target.collected_at is not None else target.scraped_at
+        started_at = target.started_at if target.started_at is not None else collected_at
+        return Snapshot(
+            node=node,
+            taken_at=collected_at,
+            agent=AgentState(version=target.version or "", started_at=started_at),
+            interval_seconds=interval_seconds,
+            readers=tuple(
+                ReaderState(vendor=vendor, **{"found": False, "up": False, **draft.values})
+                for vendor, draft in self._readers.items()
+            ),
+            devices=tuple(sorted(self._made_devices(), key=_place)),
+            processes=tuple(self._made_processes()),
+            pods=tuple(self._pods.values()),
+            pod_usages=tuple(self._made_usages()),
+            unattributed=tuple(self._made_unattributed()),
+            balances=tuple(
+                DeviceBalance(
+                    device=device,
+                    jobs=tuple(sorted(job for (job,) in draft.lists.get("jobs", {}))),
+                    **draft.values,
+                )
+                for device, draft in self._balances.items()
+            ),
+        )
+
+    # Series by what they are about
+
+    def _take_info(self, labels: Labels, _: float) -> None:
+        if (device := text(labels, "device")) is not None:
+            self._facts[device] = labels
+
+    def _take_device(self, take: Take, labels: Labels, value: float) -> None:
+        if (device := text(labels, "device")) is not None:
+            take(_drafted(self._devices, device), labels, value)
+
+    def _take_partition(self, take: Take, labels: Labels, value: float) -> None:
+        device, partition = text(labels, "device"), text(labels, "partition")
+        if device is not None and partition is not None:
+            take(_drafted(self._partitions, (device, partition)), labels, value)
+
+    def _take_reader(self, take: Take, labels: Labels, value: float) -> None:
+        if (vendor := member(Vendor, labels.get("vendor"))) is not None:
+            take(_drafted(self._readers, vendor), labels, value)
+
+    def _take_pod(self, labels: Labels, _: float) -> None:
+        namespace, name, _container = workload(labels)
+        if namespace is not None and name is not None:
+            self._pods[namespace, name] = Pod(
+                uid=labels.get("uid", ""),
+                namespace=namespace,
+                name=name,
+                owner_kind=text(labels, "owner_kind"),
+                owner_name=text(labels, "owner_name"),
+            )
+
+    def _take_usage(self, take: Take, labels: Labels, value: float) -> None:
+        device, (namespace, pod, container) = text(labels, "device"), workload(labels)
+        if device is not None and namespace is not None and pod is not None:
+            key = (device, namespace, pod, container or "", text(labels, "partition"))
+            take(_drafted(self._usages, key), labels, value)
+
+    def _take_process(self, take: Take, labels: Labels, value: float) -> None:
+        device, pid = text(labels, "device"), labels.get("pid", "")
+        if device is not None and pid.isascii() and pid.isdigit() and len(pid) < 16:
+            draft = _drafted(self._processes, (device, int(pid), text(labels, "partition")))
+            draft.values["name"] = text(labels, "name")
+            take(draft, labels, value)
+
+    def _take_unattributed(self, take: Take, labels: Labels, value: float) -> None:
+        device = text(labels, "device")
+        if device is not None:
+            key = (
+                device,
+                labels.get("owner_kind", ""),
+                labels.get("owner", ""),
+                labels.get("reason", ""),
+            )
+            take(_drafted(self._unattributed, key), labels, value)
+
+    def _take_balance(self, take: Take, labels: Labels, value: float) -> None:
+        if (device := text(labels, "device")) is not None:
+            take(_drafted(self._balances, device), labels, value)
+
+    # What they make
+
+    def _made_devices(self) -> Iterable[Device]:
+        partitions: dict[str, list[Partition]] = {}
+        for (device, name), draft in self._partitions.items():
+            partitions.setdefault(device, []).append(Partition(id=name, **draft.values))
+        for device, facts in self._facts.items():
+            made = device_of(device, facts, self._devices.get(device) or Draft(), partitions.get(device, []))
+            if made is not None:
+                yield made
+
+    def _made_usages(self) -> Iterable[PodUsage]:
+        for (device, namespace, name, container, partition), draft in self._usages.items():
+            pod = self._pods.get((namespace, name))
+            yield PodUsage(
+                device=device,
+                namespace=namespace,
+                pod=name,
+                container=container,
+                partition=partition,
+                pod_uid=None if pod is None else pod.uid or None,
+                **draft.values,
+            )
+
+    def _made_processes(self) -> Iterable[Process]:
+        for (device, pid, partition), draft in self._processes.items():
+            facts = self._facts.get(device)
+            values = {**draft.values}
+            owner: Owner | None = values.pop("owner", None)
+            if owner is not None and owner.pod is not None and owner.namespace is not None:
+                pod = self._pods.get((owner.namespace, owner.pod))
+                owner = owner if pod is None else _with_uid(owner, pod)
+            yield Process(
+                pid=pid,
+                device=device,
+                device_index=None if facts is None else index(facts, "index"),
+                partition=partition,
+                owner=owner,
+                **values,
+            )
+
+    def _made_unattributed(self) -> Iterable[Unattributed]:
+        for (device, kind, name, reason), draft in self._unattributed.items():
+            why = member(UnattributedReason, reason)
+            if why is not None:
+                yield Unattributed(
+                    device=device,
+                    kind=member(OwnerKind, kind) or OwnerKind.UNKNOWN,
+                    reason=why,
+                    name=name or None,
+                    **draft.values,
+                )
+
+
+def _take_partition_facts(draft: Draft, labels: Labels, _: float) -> None:
+    draft.values["uuid"] = text(labels, "uuid")
+    draft.values["profile"] = text(labels, "profile")
+    draft.values["gpu_instance_id"] = index(labels, "gpu_instance")
+    draft.values["compute_instance_id"] = index(labels, "compute_instance")
+
+
+def _take_allocated(draft: Draft, labels: Labels, value: float) -> None:
+    draft.values["allocated"] = as_whole(value) or 0
+    draft.values["resources"] = tuple(filter(None, labels.get("resource", "").split(",")))
+
+
+def _take_process_facts(draft: Draft, labels: Labels, _: float) -> None:
+    draft.values["user"] = text(labels, "user")
+    draft.values["type"] = member(ProcessType, labels.get("type"))
+    draft.values["mps"] = {"true": True, "false": False}.get(labels.get("mps", ""))
+    draft.values["owner"] = owner_of(labels)
+
+
+def _take_job(draft: Draft, labels: Labels, _: float) -> None:
+    draft.member("jobs", (labels.get("job_id", ""),))
+
+
+def _with_uid(owner: Owner, pod: Pod) -> Owner:
+    return Owner(
+        kind=owner.kind,
+        name=owner.name,
+        namespace=owner.namespace,
+        pod=owner.pod,
+        container=owner.container,
+        pod_uid=pod.uid or None,
+        reason=owner.reason,
+    )
+
+
+def _drafted(drafts: dict[E, Draft], key: E) -> Draft:
+    draft = drafts.get(key)
+    if draft is None:
+        draft = drafts[key] = Draft()
+    return draft
+
+
+def _place(device: Device) -> tuple[str, int, str]:
+    return device.vendor, -1 if device.index is None else device.index, device.id
+
+
+_Taken = Callable[[NodeSeries, Labels, float], None]
+
+
+def _each(by_name: Mapping[str, Take], taken: Callable[..., None]) -> dict[str, _Taken]:
+    def bound(take: Take) -> _Taken:
+        return lambda series, labels, value: taken(series, take, labels, value)
+
+    return {name: bound(take) for name, take in by_name.items()}
+
+
+_TAKEN: Mapping[str, _Taken] = {
+    families.INFO: NodeSeries._take_info,
+    families.POD_INFO: NodeSeries._take_pod,
+    **_each(_DEVICES, NodeSeries._take_device),
+    **_each(
+        {families.PARTITION_INFO: _take_partition_facts, **families.PARTITION_DETAILS},
+        NodeSeries._take_partition,
+    ),
+    **_each(families.READERS, NodeSeries._take_reader),
+    **_each({families.POD_ALLOCATED: _take_allocated, **families.POD_ROWS}, NodeSeries._take_usage),
+    **_each({families.PROCESS_INFO: _take_process_facts, **families.PROCESS_ROWS}, NodeSeries._take_process),
+    **_each(families.UNATTRIBUTED, NodeSeries._take_unattributed),
+    **_each({families.JOB_INFO: _take_job, **families.BALANCES}, NodeSeries._take_balance),
+}

@@ -1,0 +1,246 @@
+"""A cluster as a Prometheus-compatible store knows it: its nodes are the targets that were scraped for it.
+
+Nodes that a store does not tell of any more are not gone: their last reading ages. It is asked in batches of
+nodes, for all of them about the same moment, and only where an agent has made a new page since.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelscope.fleet.clusters import PrometheusEntry
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.prometheus.node_series import NodeSeries
+from accelscope.fleet.sources.prometheus.questions import questions
+from accelscope.fleet.sources.prometheus.store import PromqlStore, Sample, Vector, each_sample
+from accelscope.fleet.sources.prometheus.target import (
+    Ages,
+    Target,
+    TargetKey,
+    Targets,
+    find_targets,
+    target_key,
+)
+from accelscope.fleet.sources.round import Round
+from accelscope.fleet.sources.several_agents import Heard, together
+from accelscope.kube.errors import KubeError, Reason, one_line
+
+# Of as many agents, all families are read; of more, what rows and sums are made of.
+DETAILED_TARGETS = 500
+_AT_ONCE = 4  # batches
+_PATIENCE = 64  # nodes in a row that could not be read
+_ROUND_SECONDS = 120.0  # after which the rest is left for the next round
+_USUAL_BYTES = 2 << 20  # of an answer: batches grow and shrink towards it
+_FIRST_BATCH = 16  # nodes
+_LARGEST_BATCH = 256
+_TOLD_AT_ONCE = 500  # unchanged nodes
+_MISSED_SECONDS = 900.0  # for which a node that a store lost sight of is expected to come back
+_NO_SERIES = "no_series"
+_UNPROCESSABLE = 422  # more samples than the store is willing to load
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    name: str
+    targets: tuple[Target, ...]
+
+    @property
+    def reading(self) -> tuple[tuple[TargetKey, float], ...]:
+        return tuple(sorted((target.key, target.reading) for target in self.targets))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    reading: tuple[tuple[TargetKey, float], ...]
+    at: float  # monotonic
+
+
+_NEVER = _Told((), float("-inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """All that one round asks is about the same moment."""
+
+    there: float  # by the store's clock, seconds since the epoch
+    here: float  # the same moment, or a little before it, by ours
+    brief: bool
+
+
+class PrometheusSource:
+    kind = SourceKind.PROMETHEUS
+
+    def __init__(
+        self,
+        entry: PrometheusEntry,
+        *,
+        loop_share: LoopShare,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = PromqlStore(entry)
+        self._loop_share = loop_share
+        self._clock = clock
+        self._ages = Ages()
+        self._told: dict[str, _Told] = {}  # by node, the last that was reported
+        self._missing: dict[str, float] = {}  # by node, since when, monotonic
+        self._seen_nodes = False
+        self._seen_devices = False
+        self._batch_nodes = _FIRST_BATCH
+
+    def sees_accelerators(self) -> bool:
+        return self._seen_devices
+
+    async def refresh(self, take: Take) -> SourceOutcome:
+        here = self._clock()
+        try:
+            found = await find_targets(self._store, self._loop_share)
+        except KubeError as error:
+            return SourceOutcome(up=False, reason=error.reason, text=error.text)
+        self._ages.look(found.targets)
+        nodes = _by_node(found.targets)
+        this = Round(take, patience=_PATIENCE)
+        self._tell_missing(nodes.keys(), this)
+        if not nodes:
+            return self._nothing(found)
+        self._seen_nodes = True
+        moment = _Moment(found.asked_at, here, brief=len(found.targets) > DETAILED_TARGETS)
+        warnings = list(found.warnings)
+
+        async def read(batch: Sequence[_Node]) -> None:
+            warnings.extend(await self._read(batch, moment, this))
+
+        changed = await self._tell_unchanged(nodes.values(), this)
+        deadline = time.monotonic() + _ROUND_SECONDS
+        await this.over(self._batches(changed, deadline), read, at_once=_AT_ONCE)
+        expected = len(nodes) + len(self._missing)
+        if warnings:
+            return this.outcome(expected, reason="partial", text=_partial(warnings))
+        if time.monotonic() >= deadline:
+            text = f"not all nodes could be read within {_ROUND_SECONDS:g} s"
+            return this.outcome(expected, reason=Reason.TIMEOUT, text=text)
+        return this.outcome(expected)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def _tell_missing(self, nodes: Collection[str], this: Round) -> None:
+        """Once for each: what is known of it ages from then on."""
+        now = time.monotonic()
+        self._missing = {
+            node: since
+            for node, since in self._missing.items()
+            if node not in nodes and now - since < _MISSED_SECONDS
+        }
+        for node in [node for node in self._told if node not in nodes]:
+            del self._told[node]
+            self._missing[node] = now
+            text = "the store has no current series of its agent"
+            this.say(NodeFailure(node=node, source=self.kind, reason=_NO_SERIES, text=text))
+
+    def _nothing(self, found: Targets) -> SourceOutcome:
+        """A store that lost sight of a whole cluster still answers; one that never knew it is not wrong."""
+        if found.warnings:
+            reason, text = "partial", _partial(found.warnings)
+        else:
+            chosen = f" with {', '.join(self._store.matchers)}" if self._store.matchers else ""
+            reason, text = _NO_SERIES, f"the store has no series of agents{chosen}"
+        up = not self._seen_nodes and not found.warnings
+        return SourceOutcome(up=up, expected=len(self._missing), reason=reason, text=one_line(text))
+
+    async def _tell_unchanged(self, nodes: Iterable[_Node], this: Round) -> list[_Node]:
+        """The others, the longest unread first: a round may end before all are read."""
+        changed: list[_Node] = []
+        unchanged: list[_Node] = []
+        for node in nodes:
+            told = self._told.get(node.name)
+            (unchanged if told is not None and told.reading == node.reading else changed).append(node)
+        for start in range(0, len(unchanged), _TOLD_AT_ONCE):
+            async with self._loop_share.piece():
+                for node in unchanged[start : start + _TOLD_AT_ONCE]:
+                    this.say(NodeUnchanged(node=node.name, source=self.kind))
+        changed.sort(key=lambda node: self._told.get(node.name, _NEVER).at)
+        return changed
+
+    def _batches(self, nodes: Sequence[_Node], deadline: float) -> Iterator[Sequence[_Node]]:
+        start = 0
+        while start < len(nodes) and time.monotonic() < deadline:
+            size = self._batch_nodes
+            yield nodes[start : start + size]
+            start += size
+
+    async def _read(self, batch: Sequence[_Node], moment: _Moment, this: Round) -> tuple[str, ...]:
+        """Warnings of the store."""
+        series = {target.key: NodeSeries() for node in batch for target in node.targets}
+
+        def add(sample: Sample) -> None:
+            agent, number = series.get(target_key(sample)), sample.number
+            if agent is not None and number is not None:
+                agent.add(sample.metric, number)
+
+        try:
+            answers = await self._answers(batch, moment)
+            for answer in answers:
+                await each_sample(answer, self._loop_share, add)
+        except KubeError as error:
+            if len(batch) > 1 and (error.reason is Reason.TOO_LARGE or error.status == _UNPROCESSABLE):
+                half = len(batch) // 2
+                self._batch_nodes = half
+                first = await self._read(batch[:half], moment, this)
+                return first + await self._read(batch[half:], moment, this)
+            for node in batch:
+                this.say(NodeFailure(node=node.name, source=self.kind, reason=error.reason, text=error.text))
+            return ()
+        warnings = tuple(warning for answer in answers for warning in answer.warnings)
+        for node in batch:
+            async with self._loop_share.piece():
+                self._tell(node, series, moment, warnings, this)
+        return warnings
+
+    async def _answers(self, batch: Sequence[_Node], moment: _Moment) -> list[Vector]:
+        instances = dict.fromkeys(target.key[1] for node in batch for target in node.targets)
+        asked = questions(self._store.matchers, instances, brief=moment.brief)
+        answers = [await self._store.vector(question, at=moment.there) for question in asked]
+        largest = max(answer.size for answer in answers)
+        fitting = int(len(batch) * _USUAL_BYTES / max(largest, 1))
+        self._batch_nodes = max(1, min(fitting, 2 * len(batch), _LARGEST_BATCH))
+        return answers
+
+    def _tell(
+        self,
+        node: _Node,
+        series: Mapping[TargetKey, NodeSeries],
+        moment: _Moment,
+        warnings: Sequence[str],
+        this: Round,
+    ) -> None:
+        has_devices = any(series[target.key].has_devices for target in node.targets)
+        if warnings and not has_devices:
+            text = _partial(warnings)
+            this.say(NodeFailure(node=node.name, source=self.kind, reason="partial", text=text))
+            return
+        self._seen_devices = self._seen_devices or has_devices
+        agents = [
+            Heard(
+                snapshot=series[target.key].snapshot(node.name, target, self._ages.interval_seconds(target)),
+                taken_at=moment.here - (moment.there - self._ages.taken_at(target)),
+            )
+            for target in node.targets
+        ]
+        heard = agents[0] if len(agents) == 1 else together(agents)
+        this.say(
+            NodeReport(node=node.name, source=self.kind, taken_at=heard.taken_at, snapshot=heard.snapshot)
+        )
+        # What came with a warning may lack something: it is asked for again.
+        self._told[node.name] = _Told(() if warnings else node.reading, time.monotonic())
+
+
+def _by_node(targets: Iterable[Target]) -> dict[str, _Node]:
+    found: dict[str, list[Target]] = {}
+    for target in targets:
+        found.setdefault(target.node, []).append(target)
+    return {name: _Node(name, tuple(of_node)) for name, of_node in found.items()}
+
+
+def _partial(warnings: Sequence[str]) -> str:
+    return one_line(f"the store answers in part: {warnings[0]}")

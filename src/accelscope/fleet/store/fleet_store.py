@@ -1,0 +1,300 @@
+"""The fleet as it is known now.
+
+Sources say what they saw (`take`), the clusters' state is described, and time passes (`tick`); questions are
+put to the tables. All of it happens in one event loop, and nothing here waits.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import structs
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying
+from accelscope.fleet.store.changes import Changes, Subscription
+from accelscope.fleet.store.events import EventLog
+from accelscope.fleet.store.happenings import Happenings
+from accelscope.fleet.store.node_object import NodeObject
+from accelscope.fleet.store.node_record import Ageing, Failure, NodeRecord, kept
+from accelscope.fleet.store.node_tables import NodeTables
+from accelscope.fleet.store.node_writer import WORK_OF_MARKING, NodeWriter, parts_of
+from accelscope.fleet.store.unusual import Unusual, UnusualKey
+from accelscope.fleet.store.whole_node import whole_node
+from accelscope.model import Snapshot
+
+STALE_AFTER_SECONDS = 60.0
+FORGET_AFTER_SECONDS = 900.0
+
+_PUBLISHED_EVERY_SECONDS = 1.0
+_WORK_AT_ONCE = 200  # by one tick, so that a cluster that falls silent does not hold up others' answers
+_TOO_OLD = "its last reading is older than readings are kept"
+
+
+@dataclass(slots=True)
+class _Cluster:
+    view: ClusterView
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    devices: int = 0
+
+
+class FleetStore:
+    """`clock` gives seconds since the epoch."""
+
+    def __init__(
+        self,
+        *,
+        stale_after_seconds: float = STALE_AFTER_SECONDS,
+        forget_after_seconds: float = FORGET_AFTER_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ageing = Ageing(
+            stale_after_seconds=stale_after_seconds, forget_after_seconds=forget_after_seconds
+        )
+        self._clock = clock
+        self._tables = tables = NodeTables(clock)
+        self.nodes, self.devices = tables.nodes, tables.devices
+        self.pods, self.processes = tables.pods, tables.processes
+        self.events = EventLog()
+        self.generation = 0  # grows with each change that an answer could show
+        self._happenings = Happenings(self.events)
+        self._unusual = Unusual(self.devices, self.pods, self._happenings)
+        self._writer = NodeWriter(tables, self._unusual, self._happenings, self._touch)
+        self._clusters: dict[str, _Cluster] = {}
+        self._leaving: deque[NodeRecord] = deque()
+        self._changes = Changes()
+        self._published_at = 0.0
+        self._published_event = 0
+
+    # Clusters
+
+    @property
+    def clusters(self) -> Mapping[str, ClusterView]:
+        """In the order of their declaration, with their age and what is known of them now."""
+        now = self._clock()
+        return {
+            id_: structs.replace(
+                cluster.view,
+                age_seconds=_age(cluster.view.succeeded_at, now),
+                nodes=len(cluster.nodes),
+                devices=cluster.devices,
+            )
+            for id_, cluster in self._clusters.items()
+        }
+
+    def declare(self, clusters: Sequence[ClusterView]) -> None:
+        """The whole list. A cluster that is in it already keeps what is known of it, and takes over what a
+        file says: its name, and what it is."""
+        before = self._clusters
+        self._clusters = {}
+        for view in clusters:
+            known = before.pop(view.id, None)
+            if known is None:
+                self._finish_leaving(view.id)
+                self._clusters[view.id] = _Cluster(view)
+            else:
+                self._clusters[view.id] = known
+                self._redeclare(known, view)
+            self._touch_cluster(view.id)
+        for id_, cluster in before.items():
+            self._leave(id_, cluster)
+
+    def _redeclare(self, cluster: _Cluster, view: ClusterView) -> None:
+        if view.simulated != cluster.view.simulated:
+            self._tables.declare_simulated(view.id, view.simulated)
+        cluster.view = structs.replace(
+            cluster.view, name=view.name, simulated=view.simulated, gpu_setting=view.gpu_setting
+        )
+
+    def _leave(self, id_: str, cluster: _Cluster) -> None:
+        """Its rows are out of sight at once, and are cleared away with the next ticks."""
+        self._tables.hide(id_)
+        self._leaving.extend(cluster.nodes.values())
+        self._happenings.cluster_left(id_, self._clock())
+        self._touch_cluster(id_)
+
+    def _finish_leaving(self, id_: str) -> None:
+        """It comes back before all of it went."""
+        for record in self._leaving:
+            if record.cluster == id_:
+                self._clear(record)
+        self._leaving = deque(record for record in self._leaving if record.cluster != id_)
+
+    def describe(self, view: ClusterView) -> None:
+        """Passed over if it has left the list meanwhile."""
+        cluster = self._clusters.get(view.id)
+        if cluster is None or cluster.view == view:
+            return
+        self._happenings.cluster(cluster.view, view, self._clock())
+        cluster.view = view
+        self._touch_cluster(view.id)
+
+    # Nodes
+
+    def node_objects(self, cluster: str, nodes: Mapping[str, NodeObject]) -> None:
+        """All Node objects of the cluster, by name. What follows from them shows with the next ticks, since
+        they may be thousands."""
+        held = self._clusters.get(cluster)
+        if held is None:
+            return
+        for name, node in nodes.items():
+            record = held.nodes.get(name)
+            if record is None and node.accelerators:
+                record = self._new(held, name)
+            if record is not None and record.object is not node:
+                self._set_object(record, node)
+        for record in held.nodes.values():
+            if record.object is not None and record.node not in nodes:
+                self._set_object(record, None)
+
+    def _set_object(self, record: NodeRecord, node: NodeObject | None) -> None:
+        had = record.has_accelerators
+        record.object = node
+        if record.has_accelerators != had:
+            record.look_again()
+
+    def take(self, cluster: str, saying: Saying) -> None:
+        """Passed over if the cluster has left the list meanwhile."""
+        held = self._clusters.get(cluster)
+        if held is None:
+            return
+        now = self._clock()
+        record = held.nodes.get(saying.node) or self._new(held, saying.node)
+        if isinstance(saying, NodeReport):
+            self._take_report(held, record, saying, now)
+        elif isinstance(saying, NodeFailure):
+            record.failures[saying.source] = Failure(saying.text, saying.incompatible, now)
+            if saying.incompatible:
+                record.readings.pop(saying.source, None)
+            self._refresh(held, record, now)
+        else:
+            self._take_unchanged(held, record, saying, now)
+
+    def _take_report(self, held: _Cluster, record: NodeRecord, report: NodeReport, now: float) -> None:
+        if self._ageing.is_forgotten(report.taken_at, now):
+            record.failures[report.source] = Failure(_TOO_OLD, False, now)
+            self._refresh(held, record, now)
+            return
+        record.failures.pop(report.source, None)
+        record.readings[report.source] = kept(report, now, self._ageing)
+        shares = record.shared_out(now)
+        used = report.source in {share.source for share in shares}
+        if used or shares != record.shares:
+            devices = len(self.devices.of_node(record.number))
+            self._writer.write(record, shares, report, now, simulated=held.view.simulated, quiet=_quiet(held))
+            held.devices += len(self.devices.of_node(record.number)) - devices
+        record.due = record.next_due(now, self._ageing)
+
+    def _take_unchanged(self, held: _Cluster, record: NodeRecord, saying: NodeUnchanged, now: float) -> None:
+        """It answers, but its reading goes on ageing: until it is too old to be held."""
+        if saying.source not in record.readings:
+            record.failures[saying.source] = Failure(_TOO_OLD, False, now)
+        elif record.failures.pop(saying.source, None) is None:
+            return
+        self._refresh(held, record, now)
+
+    def snapshot(self, cluster: str, node: str) -> Snapshot | None:
+        """The whole of what is known of a node; None: nothing was read of it."""
+        record = self._record(cluster, node)
+        if record is None or not record.shares:
+            return None
+        return whole_node(node, parts_of(record, record.shares))
+
+    def labels(self, cluster: str, node: str) -> Mapping[str, str]:
+        """Of its Node object; where there is none to be seen, what its agent was set to pass on."""
+        record = self._record(cluster, node)
+        if record is not None and record.object is not None:
+            return record.object.labels
+        snapshot = self.snapshot(cluster, node)
+        return {} if snapshot is None else dict(snapshot.node_labels)
+
+    def set_unusual(self, kind: Literal["device", "pod"], texts: Mapping[UnusualKey, str | None]) -> None:
+        """Devices by cluster, node and id; pods by cluster, namespace and name. None: as usual again; those
+        that are not named stay as they are. An event says where it began and ended."""
+        mark = self._unusual.set_devices if kind == "device" else self._unusual.set_pods
+        for cluster, node in mark(texts, self._clock()):
+            self._touch(cluster, node)
+
+    # Time
+
+    def tick(self, now: float | None = None) -> bool:
+        """About once a second. True: there is more to do than should be done at once; call it again soon."""
+        now = self._clock() if now is None else now
+        more = self._look_again(now)
+        for _ in range(min(_WORK_AT_ONCE, len(self._leaving))):
+            self._clear(self._leaving.popleft())
+        settling = self._tables.settle()
+        if abs(now - self._published_at) >= _PUBLISHED_EVERY_SECONDS:
+            self._changes.publish(self.generation, tuple(self.events.after(self._published_event)))
+            self._published_at, self._published_event = now, self.events.last_id
+        return more or settling or bool(self._leaving)
+
+    def subscribe(self) -> Subscription:
+        """What changes from now on; close it."""
+        return self._changes.subscribe()
+
+    def _look_again(self, now: float) -> bool:
+        due = [
+            (held, record)
+            for held in self._clusters.values()
+            for record in held.nodes.values()
+            if record.due <= now
+        ]
+        work = 0
+        for held, record in due:
+            if work >= _WORK_AT_ONCE:
+                return True
+            was_read = bool(record.readings)
+            record.forget_old(now, self._ageing)
+            if was_read and not record.readings:
+                self._happenings.node_forgotten(record, now)
+            work += self._refresh(held, record, now)
+        return False
+
+    def _refresh(self, held: _Cluster, record: NodeRecord, now: float) -> int:
+        """After anything but a new reading. Gives back how much work it was."""
+        if not record.is_known:
+            self._forget(held, record)
+            return WORK_OF_MARKING
+        devices = len(self.devices.of_node(record.number))
+        work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
+        held.devices += len(self.devices.of_node(record.number)) - devices
+        record.due = record.next_due(now, self._ageing)
+        return work
+
+    def _record(self, cluster: str, node: str) -> NodeRecord | None:
+        held = self._clusters.get(cluster)
+        return None if held is None else held.nodes.get(node)
+
+    def _new(self, held: _Cluster, node: str) -> NodeRecord:
+        cluster = held.view.id
+        record = NodeRecord(cluster, node, self._tables.number(cluster, node))
+        held.nodes[node] = record
+        return record
+
+    def _forget(self, held: _Cluster, record: NodeRecord) -> None:
+        held.devices -= len(self.devices.of_node(record.number))
+        del held.nodes[record.node]
+        self._clear(record)
+        self._touch(record.cluster, record.node)
+
+    def _clear(self, record: NodeRecord) -> None:
+        self._tables.clear(record.cluster, record.node, record.number)
+
+    def _touch(self, cluster: str, node: str) -> None:
+        self.generation += 1
+        self._changes.node(cluster, node)
+
+    def _touch_cluster(self, cluster: str) -> None:
+        self.generation += 1
+        self._changes.cluster(cluster)
+
+
+def _quiet(held: _Cluster) -> bool:
+    return held.view.reachable is False
+
+
+def _age(at: float | None, now: float) -> float | None:
+    return None if at is None else max(0.0, now - at)

@@ -1,0 +1,14 @@
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class NodeObject(Protocol):
+    """What the store wants of a Node object."""
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def accelerators(self) -> Mapping[str, int]:
+        """Allocatable devices by resource; empty: it offers none."""
+        ...

@@ -1,0 +1,154 @@
+"""What is remembered of one node: the last reading of each source, and the last failure.
+
+Readings are kept as compressed documents: eighty thousand devices as objects would take a quarter of a
+gigabyte, and all that lists and sums need of them is in columns.
+
+A reading is stale by its own age, not by when its source last answered: an agent whose collection hangs goes
+on answering that nothing has changed.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+import msgspec
+
+from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.store.node_object import NodeObject
+from accelscope.model import Snapshot
+
+PRECEDENCE = {kind: place for place, kind in enumerate(SourceKind)}
+
+_INTERVALS_MISSED = 3
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_SNAPSHOT = msgspec.json.Decoder(Snapshot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ageing:
+    """`stale_after_seconds`, or three of the node's intervals where that is longer; never later than it is
+    forgotten."""
+
+    stale_after_seconds: float
+    forget_after_seconds: float
+
+    def stale_at(self, taken_at: float, interval_seconds: float | None) -> float:
+        patience = max(self.stale_after_seconds, _INTERVALS_MISSED * (interval_seconds or 0.0))
+        return taken_at + min(patience, self.forget_after_seconds)
+
+    def is_forgotten(self, taken_at: float, now: float) -> bool:
+        return taken_at + self.forget_after_seconds <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A reading."""
+
+    source: SourceKind
+    taken_at: float
+    stale_at: float
+    vendors: tuple[str, ...]  # of the devices that it shows
+    agent_version: str | None
+    document: bytes  # gzip or zlib
+
+    def snapshot(self) -> Snapshot:
+        """As the source gave it, with times by the node's clock."""
+        return _SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB))
+
+
+def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
+    snapshot = report.snapshot
+    taken_at = min(report.taken_at, now)  # a clock that runs ahead must not keep a node fresh
+    return Kept(
+        source=report.source,
+        taken_at=taken_at,
+        stale_at=ageing.stale_at(taken_at, snapshot.interval_seconds),
+        vendors=tuple(sorted({device.vendor.value for device in snapshot.devices})),
+        agent_version=snapshot.agent.version if report.source is SourceKind.AGENTS else None,
+        document=report.document or zlib.compress(msgspec.json.encode(snapshot), 1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    text: str
+    incompatible: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which vendors' devices are taken from which source, and whether its reading is fresh."""
+
+    source: SourceKind
+    fresh: bool
+    vendors: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    cluster: str
+    node: str
+    number: int
+    readings: dict[SourceKind, Kept] = field(default_factory=dict)
+    failures: dict[SourceKind, Failure] = field(default_factory=dict)
+    object: NodeObject | None = None
+    shares: tuple[Share, ...] = ()  # that its rows were made from
+    state: str | None = None  # of its row; None: it has none
+    told: bool = False  # that it is not fresh, by an event
+    due: float = -inf  # when it is to be looked at again, although no source said anything
+
+    @property
+    def has_accelerators(self) -> bool:
+        return self.object is not None and bool(self.object.accelerators)
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.readings or self.failures) or self.has_accelerators
+
+    def look_again(self) -> None:
+        """With the next tick."""
+        self.due = -inf
+
+    def forget_old(self, now: float, ageing: Ageing) -> None:
+        gone = ageing.is_forgotten
+        self.readings = {kind: kept for kind, kept in self.readings.items() if not gone(kept.taken_at, now)}
+        self.failures = {kind: failed for kind, failed in self.failures.items() if not gone(failed.at, now)}
+
+    def next_due(self, now: float, ageing: Ageing) -> float:
+        forgotten = ageing.forget_after_seconds
+        times = [
+            kept.stale_at if now < kept.stale_at else kept.taken_at + forgotten
+            for kept in self.readings.values()
+        ]
+        times += [failure.at + forgotten for failure in self.failures.values()]
+        return min(times, default=inf)
+
+    def shared_out(self, now: float) -> tuple[Share, ...]:
+        """Fresh sources before stale ones, and then by precedence; each adds the vendors that none before it
+        told of. The first is named also where it shows no device: it is what the node was read from."""
+        if len(self.readings) == 1:
+            [only] = self.readings.values()
+            return (Share(only.source, now < only.stale_at, only.vendors),)
+        return tuple(self._shares(now))
+
+    def _shares(self, now: float) -> Iterator[Share]:
+        told: set[str] = set()
+        in_order = sorted(
+            self.readings.values(), key=lambda kept: (now >= kept.stale_at, PRECEDENCE[kept.source])
+        )
+        for place, reading in enumerate(in_order):
+            vendors = tuple(vendor for vendor in reading.vendors if vendor not in told)
+            if vendors or not place:
+                yield Share(reading.source, now < reading.stale_at, vendors)
+                told.update(vendors)
+
+    def failure(self) -> Failure | None:
+        """The one to show: of the source that counts most. While the node is fresh, another source's does not
+        matter, unless it says that an agent cannot be understood."""
+        shown = sorted(self.failures, key=PRECEDENCE.__getitem__)
+        if self.shares and self.shares[0].fresh:
+            used = {share.source for share in self.shares}
+            shown = [source for source in shown if source in used or self.failures[source].incompatible]
+        return self.failures[shown[0]] if shown else None

@@ -1,0 +1,296 @@
+"""A node's readings as rows: what one source says, and what several say together."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from accelscope.fleet.report import SourceKind
+from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
+from accelscope.fleet.store.table import NOWHERE
+from accelscope.model import Device, OwnerKind, Pod, PodUsage, Process, Snapshot
+
+FRESH = "fresh"
+STALE = "stale"
+INCOMPATIBLE = "incompatible"  # it answers, in a schema that this version cannot read
+UNREAD = "unread"  # it is there, but nothing was read of it
+
+UNHEALTHY = frozenset({"warning", "critical", "lost"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    cluster: str
+    node: str
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one source tells of a node: the devices of `vendors`, since another tells of the rest."""
+
+    source: str
+    state: str
+    taken_at: float  # by this process's clock
+    snapshot: Snapshot
+    vendors: Collection[str]
+
+
+@dataclass(slots=True)
+class NodeRows:
+    """Rows of one node, and beside each pod and process the place of its device in `devices`."""
+
+    devices: list[DeviceRow] = field(default_factory=list)
+    pods: list[PodRow] = field(default_factory=list)
+    pod_devices: list[int] = field(default_factory=list)
+    processes: list[ProcessRow] = field(default_factory=list)
+    process_devices: list[int] = field(default_factory=list)
+
+
+def rows_of(place: Place, parts: Iterable[Part]) -> NodeRows:
+    rows = NodeRows()
+    for part in parts:
+        _add(rows, place, part)
+    # So that the rows of a pod, and of a container, are beside each other: what is distinct is counted then
+    # without sorting.
+    in_order = sorted(zip(rows.pods, rows.pod_devices, strict=True), key=_by_container)
+    rows.pods = [row for row, _ in in_order]
+    rows.pod_devices = [device for _, device in in_order]
+    return rows
+
+
+def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
+    row = item[0]
+    return row.namespace, row.pod, row.container
+
+
+def _add(rows: NodeRows, place: Place, part: Part) -> None:
+    snapshot = part.snapshot
+    devices = _Devices(snapshot.devices, part.vendors, len(rows.devices))
+    processes = _distinct_processes(snapshot.processes, devices)
+    usages = _distinct_usages(snapshot.pod_usages, devices)
+    running: dict[str, int] = defaultdict(int)
+    for device, _ in processes:
+        running[device.id] += 1
+    holding: dict[str, list[PodUsage]] = defaultdict(list)
+    for device, usage in usages:
+        holding[device.id].append(usage)
+    rows.devices += [
+        _device_row(place, part, device, running[device.id], holding[device.id]) for device in devices.taken
+    ]
+    pods = _Pods(snapshot.pods)
+    rows.pods += [_pod_row(place, part, device, usage, pods) for device, usage in usages]
+    rows.pod_devices += [devices.places.get(device.id, NOWHERE) for device, _ in usages]
+    rows.processes += [_process_row(place, part, device, process) for device, process in processes]
+    rows.process_devices += [devices.places.get(device.id, NOWHERE) for device, _ in processes]
+
+
+class _Devices:
+    """Those of the part, each once, found by id or, where a source knows no more, by an index that only one
+    of them has."""
+
+    def __init__(self, devices: Iterable[Device], vendors: Collection[str], first: int) -> None:
+        self._by_id = {device.id: device for device in devices if device.vendor in vendors}
+        self.taken = list(self._by_id.values())
+        self.places = {id_: first + place for place, id_ in enumerate(self._by_id)}
+        self._by_index: dict[int, Device | None] = {}
+        for device in self.taken:
+            if device.index is not None:
+                self._by_index[device.index] = None if device.index in self._by_index else device
+
+    def find(self, id_: str | None, index: int | None = None) -> Device | None:
+        if id_ is not None:
+            return self._by_id.get(id_)
+        return None if index is None else self._by_index.get(index)
+
+
+class _Pods:
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._by_name = {(pod.namespace, pod.name): pod for pod in pods}
+
+    def find(self, usage: PodUsage) -> Pod | None:
+        return self._by_name.get((usage.namespace, usage.pod))
+
+
+def _distinct_processes(processes: Iterable[Process], devices: _Devices) -> list[tuple[Device, Process]]:
+    found = {}
+    for process in processes:
+        device = devices.find(process.device, process.device_index)
+        if device is not None:
+            found[process.pid, device.id, process.partition] = device, process
+    return list(found.values())
+
+
+def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tuple[Device, PodUsage]]:
+    found = {}
+    for usage in usages:
+        device = devices.find(usage.device)
+        if device is not None:
+            key = usage.namespace, usage.pod, usage.container, device.id, usage.partition
+            found[key] = device, usage
+    return list(found.values())
+
+
+def _device_row(
+    place: Place, part: Part, device: Device, processes: int, usages: Sequence[PodUsage]
+) -> DeviceRow:
+    taken_at = part.taken_at
+    if device.stale and device.read_at is not None:  # by the node's clock
+        taken_at = min(taken_at, device.read_at + part.taken_at - part.snapshot.taken_at)
+    held = [usage for usage in usages if usage.allocated]
+    idle = [usage.idle_seconds for usage in held if usage.idle_seconds is not None]
+    pcie = device.pcie
+    return DeviceRow(
+        cluster=place.cluster,
+        node=place.node,
+        id=device.id,
+        vendor=device.vendor.value,
+        index=device.index,
+        model=device.model,
+        uuid=device.uuid,
+        serial=device.serial,
+        pci_address=device.pci_address,
+        driver_version=device.driver_version,
+        firmware_version=device.firmware_version,
+        source=part.source,
+        state=STALE if device.stale else part.state,
+        simulated=place.simulated,
+        taken_at=taken_at,
+        health=device.health.state.value,
+        health_reason=device.health.reason,
+        utilization_ratio=device.utilization_ratio,
+        memory_utilization_ratio=device.memory_utilization_ratio,
+        memory_total_bytes=device.memory_total_bytes,
+        memory_used_bytes=device.memory_used_bytes,
+        memory_free_bytes=device.memory_free_bytes,
+        temperature_celsius=device.temperature_celsius,
+        temperature_slowdown_celsius=device.temperature_slowdown_celsius,
+        power_watts=device.power_watts,
+        power_limit_watts=device.power_limit_watts,
+        energy_joules=device.energy_joules,
+        fan_speed_ratio=max((f.speed_ratio for f in device.fans if f.speed_ratio is not None), default=None),
+        pcie_generation=None if pcie is None else pcie.generation,
+        pcie_width=None if pcie is None else pcie.width,
+        throttled=_listed(throttle.reason for throttle in device.throttles if throttle.active),
+        ecc_uncorrected=_ecc_uncorrected(device) if device.ecc else None,
+        errors=sum(error.count for error in device.errors) if device.errors else None,
+        partitions=len(device.partitions),
+        processes=processes,
+        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in held}),
+        idle_seconds=min(idle) if held and len(idle) == len(held) else None,
+        namespaces=_listed({usage.namespace for usage in usages}),
+    )
+
+
+def _ecc_uncorrected(device: Device) -> int | None:
+    """Since the driver was loaded where that is known, since a repaired board keeps its lifetime's count; the
+    device's total where it is given, else the sum of its blocks."""
+    counts = [count for count in device.ecc if count.severity == "uncorrected"]
+    counts = [count for count in counts if not count.lifetime] or counts
+    counts = [count for count in counts if count.block is None] or counts
+    return sum(count.count for count in counts) if counts else None
+
+
+def _pod_row(place: Place, part: Part, device: Device, usage: PodUsage, pods: _Pods) -> PodRow:
+    pod = pods.find(usage)
+    return PodRow(
+        cluster=place.cluster,
+        node=place.node,
+        namespace=usage.namespace,
+        pod=usage.pod,
+        container=usage.container,
+        device=device.id,
+        partition=usage.partition,
+        vendor=device.vendor.value,
+        model=device.model,
+        pod_uid=usage.pod_uid,
+        owner_kind=None if pod is None else pod.owner_kind,
+        owner_name=None if pod is None else pod.owner_name,
+        source=part.source,
+        state=part.state,
+        simulated=place.simulated,
+        taken_at=part.taken_at,
+        processes=usage.processes,
+        allocated=usage.allocated,
+        resources=_listed(usage.resources),
+        idle_seconds=usage.idle_seconds,
+        utilization_ratio=usage.utilization_ratio,
+        memory_used_bytes=usage.memory_used_bytes,
+        memory_share_bytes=usage.memory_share_bytes,
+        compute_share_ratio=usage.compute_share_ratio,
+        energy_joules=usage.energy_joules,
+    )
+
+
+def _process_row(place: Place, part: Part, device: Device, process: Process) -> ProcessRow:
+    owner = process.owner
+    in_pod = owner is not None and owner.kind is OwnerKind.POD
+    return ProcessRow(
+        cluster=place.cluster,
+        node=place.node,
+        pid=process.pid,
+        device=device.id,
+        device_index=device.index,
+        vendor=device.vendor.value,
+        partition=process.partition,
+        name=process.name,
+        user=process.user,
+        type=None if process.type is None else process.type.value,
+        owner_kind=None if owner is None else owner.kind.value,
+        owner=None if owner is None or in_pod else owner.name,
+        namespace=None if owner is None else owner.namespace,
+        pod=None if owner is None else owner.pod,
+        container=None if owner is None else owner.container,
+        source=part.source,
+        state=part.state,
+        simulated=place.simulated,
+        taken_at=part.taken_at,
+        memory_bytes=process.memory_bytes,
+        utilization_ratio=process.utilization_ratio,
+        memory_utilization_ratio=process.memory_utilization_ratio,
+        encoder_utilization_ratio=process.encoder_utilization_ratio,
+        decoder_utilization_ratio=process.decoder_utilization_ratio,
+    )
+
+
+def node_row(
+    place: Place,
+    rows: NodeRows,
+    *,
+    state: str,
+    reason: str | None,
+    sources: Iterable[SourceKind] = (),
+    taken_at: float | None = None,
+    agent_version: str | None = None,
+) -> NodeRow:
+    devices = rows.devices
+    used = [device.utilization_ratio for device in devices if device.utilization_ratio is not None]
+    total = [device.memory_total_bytes for device in devices if device.memory_total_bytes is not None]
+    filled = [device.memory_used_bytes for device in devices if device.memory_used_bytes is not None]
+    drawn = [device.power_watts for device in devices if device.power_watts is not None]
+    heat = [device.temperature_celsius for device in devices if device.temperature_celsius is not None]
+    return NodeRow(
+        cluster=place.cluster,
+        node=place.node,
+        state=state,
+        reason=reason,
+        source=",".join(source.value for source in sources) or None,
+        simulated=place.simulated,
+        taken_at=taken_at,
+        agent_version=agent_version,
+        vendors=_listed({device.vendor for device in devices}),
+        models=_listed({device.model for device in devices if device.model}),
+        devices=len(devices),
+        devices_lost=sum(device.health == "lost" for device in devices),
+        devices_unhealthy=sum(device.health in UNHEALTHY for device in devices),
+        pods=len({(pod.namespace, pod.pod) for pod in rows.pods}),
+        processes=len(rows.processes),
+        utilization_ratio=sum(used) / len(used) if used else None,
+        memory_total_bytes=sum(total) if total else None,
+        memory_used_bytes=sum(filled) if filled else None,
+        power_watts=sum(drawn) if drawn else None,
+        temperature_max_celsius=max(heat, default=None),
+    )
+
+
+def _listed(words: Iterable[str]) -> str | None:
+    return ",".join(sorted(words)) or None

@@ -1,0 +1,267 @@
+"""Sums over the fleet, whole or by cluster, vendor, model, namespace, node or health.
+
+Devices of nodes that went stale are counted with their last values: a cluster out of reach is shown as it was
+last seen, and `devices_stale` says how much of the sum that is. Counts and sums of nothing are 0, averages of
+nothing are null, and what is absent stays out of both.
+
+By namespace, a device that pods of two namespaces hold or use counts in both. Utilisation, used memory,
+energy, processes, and what is allocated and idle are the namespace's own there; the other values are those of
+the whole devices.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta, Struct
+
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.grouping import Groups, Numbers, Values, grouped, runs
+from accelscope.fleet.store.node_rows import STALE, UNHEALTHY
+from accelscope.fleet.store.query import Condition, Positions, Query, QueryError
+from accelscope.fleet.store.table import Table
+
+GroupField: TypeAlias = Literal["cluster", "vendor", "model", "namespace", "node", "health"]
+GROUP_FIELDS: tuple[str, ...] = get_args(GroupField)
+IDLE_AFTER_SECONDS = 1800.0
+
+_NAMESPACE = "namespace"
+
+
+class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
+    cluster: Annotated[
+        str | None, Meta(description="null here and below: not grouped by it, or not known")
+    ] = None
+    vendor: str | None = None
+    model: str | None = None
+    namespace: str | None = None
+    node: str | None = None
+    health: str | None = None
+    nodes: Annotated[int, Meta(description="nodes of its devices")]
+    devices: int
+    devices_lost: int
+    devices_unhealthy: Annotated[int, Meta(description="warning, critical or lost")]
+    devices_stale: Annotated[int, Meta(description="counted with their last values")]
+    devices_allocated: Annotated[int, Meta(description="held by some container, whole or in part")]
+    devices_idle: Annotated[int, Meta(description="held, and nothing was done with them for long")]
+    memory_total_bytes: int
+    memory_used_bytes: int
+    utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: not known")]
+    temperature_celsius: Annotated[float | None, Meta(description="mean")]
+    temperature_max_celsius: float | None
+    power_watts: Annotated[float, Meta(description="sum")]
+    power_limit_watts: Annotated[float, Meta(description="sum")]
+    energy_joules: Annotated[float, Meta(description="sum")]
+    pods: int
+    containers: int
+    processes: Annotated[int, Meta(description="a process on two devices counts twice")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What is a device's, or a namespace's on a device: one row for each of `Groups.of`."""
+
+    allocated: npt.NDArray[np.bool_]
+    idle: npt.NDArray[np.bool_]
+    memory_used_bytes: Values
+    utilization_ratio: Values
+    energy_joules: Values
+    processes: Values
+
+
+def summarize(
+    store: FleetStore,
+    where: Sequence[Condition] = (),
+    group_by: Sequence[str] = (),
+    *,
+    idle_after_seconds: float = IDLE_AFTER_SECONDS,
+) -> list[SummaryRow]:
+    """`where` is about devices, and about `namespace`. One row for each group that there is, in the order of
+    its keys; without `group_by`, one row for all, also of nothing."""
+    for field in group_by:
+        if field not in GROUP_FIELDS:
+            raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
+    of_pods = tuple(condition for condition in where if condition.field == _NAMESPACE)
+    of_devices = tuple(condition for condition in where if condition.field != _NAMESPACE)
+    devices = store.devices.matching(Query(where=of_devices))
+    pods, linked = _pods_on(store, devices, of_pods)
+    if of_pods or _NAMESPACE in group_by:
+        return _by_namespace(store, pods, linked, group_by, idle_after_seconds)
+    groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
+    group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
+    group_of[devices] = groups.of
+    own = _own_of_devices(store, devices, idle_after_seconds)
+    pod_groups = Groups(group_of[linked], groups.count)
+    return _rows(store, groups, _words(store, group_by, keys), devices, own, pods=pods, pod_groups=pod_groups)
+
+
+def _by_namespace(
+    store: FleetStore, pods: Positions, linked: Positions, group_by: Sequence[str], idle_after_seconds: float
+) -> list[SummaryRow]:
+    spaces = store.pods.column(_NAMESPACE, pods)
+    end, most = len(store.devices.whole_column("id")), len(store.pods.texts(_NAMESPACE))
+    items, (devices, item_spaces) = grouped((linked, spaces), (max(end, 1), most), len(pods))
+    devices = devices.astype(np.intp)
+    groups, keys = grouped(*_keys(store, devices, item_spaces, group_by), len(devices))
+    own = _own_of_namespaces(store.pods, pods, items, idle_after_seconds)
+    pod_groups = Groups(groups.of[items.of], groups.count)
+    return _rows(store, groups, _words(store, group_by, keys), devices, own, pods=pods, pod_groups=pod_groups)
+
+
+def _pods_on(
+    store: FleetStore, devices: Positions, where: tuple[Condition, ...]
+) -> tuple[Positions, Positions]:
+    """Positions of the pods' rows on these devices, and of the device of each."""
+    pods = store.pods.matching(Query(where=where))
+    linked = store.pods.linked(pods, store.devices)
+    meant = np.zeros(len(store.devices.whole_column("id")) + 1, np.bool_)  # the last one is NOWHERE's
+    meant[devices] = True
+    here = meant[linked]
+    return pods[here], linked[here].astype(np.intp)
+
+
+def _keys(
+    store: FleetStore, devices: Positions, spaces: Numbers | None, group_by: Sequence[str]
+) -> tuple[list[npt.NDArray[Any]], list[int]]:
+    """Ranks of what is grouped by, so that groups come in the order of their texts; what is absent, last."""
+    columns, sizes = [], []
+    for field in group_by:
+        texts = _table_of(store, field).texts(field)
+        codes = spaces if field == _NAMESPACE and spaces is not None else store.devices.column(field, devices)
+        size = len(texts.sorted_texts()) + 1
+        columns.append(np.minimum(texts.ranks()[codes], size - 1).astype(np.int64))
+        sizes.append(size)
+    return columns, sizes
+
+
+def _words(store: FleetStore, group_by: Sequence[str], keys: Numbers) -> dict[str, list[str | None]]:
+    """What each group is: by field, the texts of its ranks."""
+    words = {}
+    for field, ranks in zip(group_by, keys, strict=True):
+        in_order = [*_table_of(store, field).texts(field).sorted_texts(), None]
+        words[field] = [in_order[rank] for rank in ranks.tolist()]
+    return words
+
+
+def _table_of(store: FleetStore, field: str) -> Table[Any]:
+    return store.pods if field == _NAMESPACE else store.devices
+
+
+def _own_of_devices(store: FleetStore, devices: Positions, idle_after_seconds: float) -> _Own:
+    column = store.devices.column
+    allocated = column("allocated", devices) > 0
+    return _Own(
+        allocated=allocated,
+        idle=allocated & (column("idle_seconds", devices) >= idle_after_seconds),
+        memory_used_bytes=column("memory_used_bytes", devices),
+        utilization_ratio=column("utilization_ratio", devices),
+        energy_joules=column("energy_joules", devices),
+        processes=column("processes", devices),
+    )
+
+
+def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups, idle_after_seconds: float) -> _Own:
+    holds = table.column("allocated", pods) > 0
+    idles = holds & (table.column("idle_seconds", pods) >= idle_after_seconds)
+    holders = items.rows(holds)
+
+    def own(field: str) -> Values:
+        values = table.column(field, pods)
+        return np.where(items.present(values) > 0, items.sums(values), np.nan)
+
+    return _Own(
+        allocated=holders > 0,
+        idle=(holders > 0) & (items.rows(idles) == holders),
+        memory_used_bytes=own("memory_used_bytes"),
+        utilization_ratio=own("utilization_ratio"),
+        energy_joules=own("energy_joules"),
+        processes=own("processes"),
+    )
+
+
+def _rows(
+    store: FleetStore,
+    groups: Groups,
+    words: dict[str, list[str | None]],
+    devices: Positions,
+    own: _Own,
+    *,
+    pods: Positions,
+    pod_groups: Groups,
+) -> list[SummaryRow]:
+    column, texts = store.devices.column, store.devices.texts
+
+    def is_one_of(field: str, words: Iterable[str]) -> npt.NDArray[np.bool_]:
+        return np.isin(column(field, devices), [code for word in words if (code := texts(field).code(word))])
+
+    heat = column("temperature_celsius", devices)
+    of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
+    pod_runs = runs(*of_pod)
+    columns: dict[str, list[Any]] = {
+        **words,
+        "nodes": groups.distinct(runs(store.devices.nodes(devices))).tolist(),
+        "devices": groups.rows().tolist(),
+        "devices_lost": groups.rows(is_one_of("health", ["lost"])).tolist(),
+        "devices_unhealthy": groups.rows(is_one_of("health", UNHEALTHY)).tolist(),
+        "devices_stale": groups.rows(is_one_of("state", [STALE])).tolist(),
+        "devices_allocated": groups.rows(own.allocated).tolist(),
+        "devices_idle": groups.rows(own.idle).tolist(),
+        "memory_total_bytes": _whole(groups.sums(column("memory_total_bytes", devices))),
+        "memory_used_bytes": _whole(groups.sums(own.memory_used_bytes)),
+        "utilization_ratio": _means(groups, own.utilization_ratio),
+        "temperature_celsius": _means(groups, heat),
+        "temperature_max_celsius": _or_none(groups.maxima(heat)),
+        "power_watts": groups.sums(column("power_watts", devices)).tolist(),
+        "power_limit_watts": groups.sums(column("power_limit_watts", devices)).tolist(),
+        "energy_joules": groups.sums(own.energy_joules).tolist(),
+        "pods": pod_groups.distinct(pod_runs).tolist(),
+        "containers": pod_groups.distinct(runs(pod_runs, store.pods.column("container", pods))).tolist(),
+        "processes": _whole(groups.sums(own.processes)),
+    }
+    names = tuple(columns)
+    return [
+        SummaryRow(**dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)
+    ]
+
+
+def _whole(values: Values) -> list[int]:
+    whole: list[int] = values.astype(np.int64).tolist()
+    return whole
+
+
+def _means(groups: Groups, values: Values) -> list[float | None]:
+    present = groups.present(values)
+    return _or_none(np.where(present > 0, groups.sums(values) / np.maximum(present, 1), np.nan))
+
+
+def _or_none(values: Values) -> list[float | None]:
+    return [None if isnan(value) else value for value in values.tolist()]
+
+
+class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
+    """What a namespace holds and uses in a cluster."""
+
+    cluster: str
+    namespace: str
+    nodes: int
+    pods: int
+    containers: int
+    devices: Annotated[int, Meta(description="that its pods hold or use")]
+    devices_allocated: int
+    devices_idle: int
+    devices_stale: int
+    memory_used_bytes: int
+    utilization_ratio: float | None
+    energy_joules: float
+    processes: int
+
+
+def namespaces(
+    store: FleetStore, where: Sequence[Condition] = (), *, idle_after_seconds: float = IDLE_AFTER_SECONDS
+) -> list[NamespaceRow]:
+    names = NamespaceRow.__struct_fields__
+    rows = summarize(store, where, ("cluster", _NAMESPACE), idle_after_seconds=idle_after_seconds)
+    return [NamespaceRow(**{name: getattr(row, name) for name in names}) for row in rows]

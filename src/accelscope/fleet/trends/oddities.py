@@ -1,0 +1,260 @@
+"""Kinds of oddities, each with how it is seen and how it is said.
+
+Temperature is held against minutes with at least as much power, and power against minutes with as much
+utilisation: a load that moves explains both. Something new that runs explains everything else: so habits of
+jobs are those of a pod, and a device's power counts from when its pods were last other ones.
+"""
+
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accelscope.fleet.trends.usual import Numbers, Window, usual
+from accelscope.fleet.trends.watch import Finding, Held, Patience, Watch
+from accelscope.fleet.trends.window import GIB, DeviceWindow, JobWindow
+
+JUDGED_MINUTES = 10  # the newest are held against those before
+LEAST_MINUTES = 20  # of history, before anything is said
+ERROR_MINUTES = 10
+
+_LEAST_LIKE = 10  # minutes with a like load
+_HEAT_FLOOR = 6.0  # degrees: what sensors and weather do
+_NEIGHBOUR_FLOOR = 15.0  # degrees: the end of an air stream is warmer than its beginning
+_LIKE_POWER = 0.08  # of the limit
+_LIKE_UTILIZATION = 0.1
+_POWER_FLOOR = 0.25  # of what is usual
+_WORTH_UTILIZATION = 0.3  # below, power says little of the work
+_IDLE, _BUSY = 0.02, 0.05  # ratios
+_STUCK_MINUTES = 10
+_BUSY_SHARE = 0.9  # of the minutes before
+_HELD = 0.8  # of the memory of before
+_LEAST_HELD = GIB / 4
+_SEGMENTS, _SEGMENT_MINUTES, _SEGMENT_LEAST = 6, 9, 6
+_STEADY = 0.4  # the slowest stretch's growth beside the mean one's
+_LEAST_GROWTH = 0.01  # of the capacity, each hour
+_FULL_WITHIN_HOURS = 12.0
+_ABSENT = np.float32(np.nan)
+
+
+W_contra = TypeVar("W_contra", contravariant=True)
+
+
+class Oddity(Protocol[W_contra]):
+    patience: Patience
+
+    def find(self, window: W_contra, held: Held, /) -> Finding: ...
+
+    def text(self, watch: Watch, slot: int) -> str: ...
+
+
+class Hot:
+    """A device is as warm as what it did in the last minutes made it: so a minute's load is the most that it
+    drew in three."""
+
+    patience = Patience(needed=3, of=JUDGED_MINUTES, end=10)
+
+    def find(self, window: DeviceWindow, held: Held, /) -> Finding:
+        heat, now = window.heat[:, :-JUDGED_MINUTES], window.heat[:, -1]
+        drawn = _most_of_three(window.power)
+        drawn_now = drawn[:, -1:]
+        within = like_power(window.power_limit, np.fmax.reduce(window.power, axis=1))[:, None]
+        like = drawn[:, :-JUDGED_MINUTES] >= drawn_now - within
+        like |= np.isnan(drawn_now)  # a device that does not tell it is held against all of its minutes
+        seen = usual(heat, like)
+        strays = np.maximum(_HEAT_FLOOR / 2, 2 * seen.spread)
+        bound = np.maximum(seen.middle + _HEAT_FLOOR, seen.high + strays)
+        enough = (_present(heat) >= LEAST_MINUTES) & (seen.minutes >= _LEAST_LIKE)
+        return Finding(
+            odd=now > np.where(held.active, held.bound, bound),
+            judged=~np.isnan(now) & (enough | held.active),
+            now=now,
+            middle=seen.middle,
+            spread=seen.spread,
+            bound=bound,
+        )
+
+    def text(self, watch: Watch, slot: int) -> str:
+        now, middle, spread = watch.now[slot], watch.middle[slot], watch.spread[slot]
+        return f"temperature {now:.0f} °C, usually {middle:.0f} ± {max(spread, 1):.0f} at such a load"
+
+
+class HotterThanNeighbours:
+    """Needs no history: there are devices beside it that do the same."""
+
+    patience = Patience(needed=4, of=5, end=10)
+
+    def find(self, window: DeviceWindow, _: Held, /) -> Finding:
+        now, others = window.heat[:, -1], window.neighbours_heat
+        return Finding(
+            odd=now > others + _NEIGHBOUR_FLOOR,
+            judged=~np.isnan(now),  # without neighbours that do the same there is nothing odd
+            now=now,
+            middle=others,
+        )
+
+    def text(self, watch: Watch, slot: int) -> str:
+        now, others = watch.now[slot], watch.middle[slot]
+        return f"temperature {now:.0f} °C, {others:.0f} °C on devices beside it that do the same"
+
+
+class Weak:
+    patience = Patience(needed=5, of=5, end=10)
+
+    def find(self, window: DeviceWindow, held: Held, /) -> Finding:
+        power, now = window.power[:, :-JUDGED_MINUTES], window.power[:, -1]
+        busy, busy_now = window.utilization[:, :-JUDGED_MINUTES], window.utilization[:, -1]
+        ages = np.arange(window.power.shape[1] - 1, JUDGED_MINUTES - 1, -1)
+        same_pods = ages <= window.same_pods[:, None]
+        like = np.abs(busy - busy_now[:, None]) <= _LIKE_UTILIZATION
+        seen = usual(power, like & same_pods)
+        floor = _POWER_FLOOR * seen.middle
+        bound = np.minimum(seen.middle - floor, seen.low - np.maximum(floor / 2, 2 * seen.spread))
+        enough = (_present(np.where(same_pods, power, _ABSENT)) >= LEAST_MINUTES) & (
+            seen.minutes >= _LEAST_LIKE
+        )
+        worth = busy_now >= _WORTH_UTILIZATION
+        return Finding(
+            odd=worth & (now < np.where(held.active, held.bound, bound)),
+            judged=~np.isnan(now) & ~np.isnan(busy_now) & ((worth & enough) | held.active),
+            now=now,
+            middle=seen.middle,
+            spread=seen.spread,
+            bound=bound,
+        )
+
+    def text(self, watch: Watch, slot: int) -> str:
+        now, middle, spread = watch.now[slot], watch.middle[slot], watch.spread[slot]
+        return f"power {now:.0f} W, usually {middle:.0f} ± {max(spread, 1):.0f} with as much utilisation"
+
+
+class Throttled:
+    patience = Patience(needed=3, of=5, end=10)
+
+    def find(self, window: DeviceWindow, held: Held, /) -> Finding:
+        rare = window.throttled_before <= 0.2
+        return Finding(
+            odd=window.throttled & (rare | held.active),
+            judged=window.seen & (~np.isnan(window.throttled_before) | held.active),
+            now=window.heat[:, -1],
+        )
+
+    def text(self, watch: Watch, slot: int) -> str:
+        heat = watch.now[slot]
+        where = "" if np.isnan(heat) else f" at {heat:.0f} °C"
+        return f"slowed down by heat or its power supply{where}, usually not"
+
+
+class MemoryErrors:
+    patience = Patience(needed=1, of=1, end=ERROR_MINUTES)
+
+    def find(self, window: DeviceWindow, _: Held, /) -> Finding:
+        now = window.memory_errors
+        return Finding(odd=now >= 1, judged=window.seen & ~np.isnan(now), now=now)
+
+    def text(self, watch: Watch, slot: int) -> str:
+        count = int(watch.now[slot])
+        return f"{count} uncorrected memory error{'s' if count > 1 else ''} in {ERROR_MINUTES} minutes"
+
+
+class Errors:
+    """One alone may be a job's own fault."""
+
+    patience = Patience(needed=1, of=1, end=ERROR_MINUTES)
+
+    def find(self, window: DeviceWindow, _: Held, /) -> Finding:
+        now = window.errors
+        return Finding(odd=now >= 3, judged=window.seen & ~np.isnan(now), now=now)
+
+    def text(self, watch: Watch, slot: int) -> str:
+        return f"{int(watch.now[slot])} errors in {ERROR_MINUTES} minutes"
+
+
+class Stuck:
+    """It worked, and does nothing now, but holds on to its memory. Drivers tell nothing of the utilisation of
+    a process that does nothing: what is absent where memory is known is idle."""
+
+    patience = Patience(needed=1, of=1, end=2)
+
+    def find(self, window: JobWindow, held: Held, /) -> Finding:
+        known, busy = ~np.isnan(window.memory), window.utilization > _BUSY
+        earlier, newest = slice(None, -_STUCK_MINUTES), slice(-_STUCK_MINUTES, None)
+        minutes = np.count_nonzero(known[:, earlier], axis=1)
+        worked = np.count_nonzero(busy[:, earlier], axis=1) >= _BUSY_SHARE * minutes
+        idle = (known & ~(window.utilization > _IDLE))[:, newest].all(axis=1)
+        usually = usual(window.memory[:, earlier], known[:, earlier]).middle
+        now, active = window.memory[:, -1], held.active
+        holds = now >= np.maximum(_LEAST_HELD, _HELD * np.where(active, held.bound, usually))
+        begins = idle & worked & (minutes >= LEAST_MINUTES) & ~(window.idle_minutes < _STUCK_MINUTES - 1)
+        return Finding(
+            odd=holds & np.where(active, ~busy[:, -1], begins),
+            judged=known[:, -1],
+            now=now,
+            middle=usual(window.utilization[:, earlier], busy[:, earlier]).middle,
+            bound=usually,
+        )
+
+    def text(self, watch: Watch, slot: int) -> str:
+        held, level = watch.now[slot] / GIB, watch.middle[slot]
+        return f"idle for {_STUCK_MINUTES} minutes with {held:.1f} GiB held, usually {level:.0%} busy"
+
+
+class Creep:
+    """Memory that grows and grows, and will be full before long."""
+
+    patience = Patience(needed=2, of=3, end=15)
+
+    def find(self, window: JobWindow, _: Held, /) -> Finding:
+        length = _SEGMENTS * _SEGMENT_MINUTES
+        newest = window.memory[:, -length:]
+        parts = newest.reshape(len(newest) * _SEGMENTS, _SEGMENT_MINUTES)
+        seen = usual(parts, np.ones(parts.shape, np.bool_))
+        enough = (seen.minutes.reshape(-1, _SEGMENTS) >= _SEGMENT_LEAST).all(axis=1)
+        growth = np.diff(seen.middle.reshape(-1, _SEGMENTS), axis=1)
+        mean = growth.mean(axis=1, dtype=np.float32)
+        hourly = mean * np.float32(60 / _SEGMENT_MINUTES)
+        now = window.memory[:, -1]
+        left: Numbers = np.divide(
+            window.capacity - now, np.where(hourly > 0, hourly, _ABSENT), dtype=np.float32
+        )
+        steady = growth.min(axis=1) >= _STEADY * mean
+        odd = steady & (hourly >= _LEAST_GROWTH * window.capacity) & (left <= _FULL_WITHIN_HOURS)
+        return Finding(odd=enough & odd, judged=~np.isnan(now), now=hourly, middle=left)
+
+    def text(self, watch: Watch, slot: int) -> str:
+        hourly, left = watch.now[slot] / GIB, max(watch.middle[slot], 0.0)
+        until = f"{left:.0f} hours" if left >= 1.5 else f"{left * 60:.0f} minutes"
+        return f"memory grows by {hourly:.1f} GiB an hour, full in {until}"
+
+
+class OfUnknownPods:
+    """What is a job's habit, seen on devices whose pods are not known or not measured."""
+
+    def __init__(self, job: Oddity[JobWindow]) -> None:
+        self.patience = job.patience
+        self.text = job.text
+        self._job = job
+
+    def find(self, window: DeviceWindow, held: Held, /) -> Finding:
+        finding = self._job.find(window, held)
+        return replace(finding, odd=finding.odd & ~window.measured_by_pods)
+
+
+def like_power(limit: npt.NDArray[Any], power: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Watts within which a device does as much: of its limit, or, where that is not told, of what it draws at
+    most."""
+    return _LIKE_POWER * np.where(np.isnan(limit), power, limit)
+
+
+def _most_of_three(values: Window) -> Window:
+    """Of each minute and the two before it."""
+    most = values.copy()
+    for back in (1, 2):
+        most[:, back:] = np.fmax(most[:, back:], values[:, :-back])
+    return most
+
+
+def _present(values: Window) -> npt.NDArray[np.intp]:
+    present: npt.NDArray[np.intp] = np.count_nonzero(~np.isnan(values), axis=1)
+    return present

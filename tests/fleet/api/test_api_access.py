@@ -1,0 +1,252 @@
+"""Who is let in, and how far that one sees."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.fleet.api.serving import serving, tokens_file
+from tests.fleet.loop import run
+
+from accelscope.config import ConfigError
+from accelscope.fleet.api.access import AccessControl, Scope, TokensFile, check_exposure, make_token
+from accelscope.fleet.api.access.tokens import read_tokens
+from accelscope.fleet.api.rate import Rate
+
+
+def guarded(folder: Path) -> AccessControl:
+    return AccessControl(tokens=TokensFile(str(tokens_file(folder))))
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_without_a_token_nothing_but_probes_and_the_description_is_shown(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            for path in (
+                "/api/v1/devices",
+                "/api/v1/gpu/nodes",
+                "/api/v1/stream",
+                "/metrics",
+                "/api/v1/version",
+            ):
+                status, headers, _ = await client.ask(path)
+                assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer realm="accelscope"')
+            for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+                assert (await client.ask(path))[0] == 200
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (bearer("reader"), 200),
+        ({"Authorization": "bearer reader"}, 200),
+        ({"X-AccelScope-Token": "reader"}, 200),
+        (bearer("Reader"), 401),
+        (bearer("wrong"), 401),
+        ({"Authorization": "Basic cmVhZGVyOg=="}, 401),
+        ({"Authorization": "Bearer "}, 401),
+        (bearer("x" * 9000), 401),
+    ],
+)
+def test_tokens_are_taken_from_two_headers(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            assert (await client.ask("/api/v1/nodes", headers=headers))[0] == status
+
+    run(body())
+
+
+def test_reading_is_not_administering(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            path = "/api/v1/clusters/berlin/refresh"
+            assert (await client.ask(path, "POST", headers=bearer("reader")))[0] == 403
+            assert (await client.ask(path, "POST", headers=bearer("everything")))[0] == 200
+            assert client.refreshed == ["berlin"]
+
+    run(body())
+
+
+def test_a_token_of_some_clusters_sees_a_fleet_of_those(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path), token="parisian") as client:
+            clusters = await client.get("/api/v1/clusters")
+            assert [cluster["id"] for cluster in clusters["items"]] == ["paris", "rome"]
+            for name in ("nodes", "devices"):
+                page = await client.get(f"/api/v1/{name}")
+                assert {item["cluster"] for item in page["items"]} == {"paris"}
+            for name in ("pods", "processes", "namespaces", "idle"):
+                assert (await client.get(f"/api/v1/{name}"))["total"] == 0
+            assert (await client.get("/api/v1/devices?cluster=berlin"))["total"] == 0
+            assert (await client.get("/api/v1/devices/columns?fields=cluster"))["rows"] == 1
+            assert (await client.get("/api/v1/summary"))["total"]["devices"] == 1
+            assert (await client.get("/api/v1/summary?namespace=team-a"))["total"]["devices"] == 0
+            assert (await client.get("/api/v1/gpu/nodes")) == []
+            summaries = await client.get("/api/v1/gpu/summary")
+            assert [summary["cluster_id"] for summary in summaries] == ["paris", "rome"]
+            health = await client.get("/api/v1/health")
+            assert health["devices"] == []
+            assert [cluster["id"] for cluster in health["clusters"]] == ["rome"]
+            events = await client.get("/api/v1/events?limit=1000")
+            assert {event["cluster"] for event in events["items"]} <= {"paris", "rome"}
+            for path in (
+                "clusters/berlin",
+                "nodes/berlin/alpha",
+                "devices/berlin/alpha/nvidia:GPU-0",
+                "pods/berlin/team-a/train-0",
+                "gpu/nodes/berlin/alpha",
+                "gpu/nodes?cluster_id=berlin",
+                "gpu/summary?cluster_id=bonn",
+            ):
+                await client.get(f"/api/v1/{path}", 404)
+            await client.get("/metrics", 403)
+
+    run(body())
+
+
+def test_answers_to_one_are_not_confirmed_to_another(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            _, headers, _ = await client.ask("/api/v1/nodes", headers=bearer("reader"))
+            shown = {"If-None-Match": headers["ETag"]}
+            assert (await client.ask("/api/v1/nodes", headers=bearer("everything") | shown))[0] == 304
+            assert (await client.ask("/api/v1/nodes", headers=bearer("parisian") | shown))[0] == 200
+            assert (await client.ask("/api/v1/nodes", headers=shown))[0] == 401
+
+    run(body())
+
+
+def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None:
+    access = AccessControl(
+        tokens=TokensFile(str(tokens_file(tmp_path))), failed_logins=Rate(per_second=0.01, burst=3)
+    )
+
+    async def body() -> None:
+        async with serving(access=access) as client:
+            wrong = [(await client.ask("/api/v1/nodes", headers=bearer(f"guess-{n}")))[0] for n in range(5)]
+            assert wrong == [401, 401, 401, 429, 429]
+            assert (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0] == 200
+            assert access.refusals == 3
+
+    run(body())
+
+
+def test_a_changed_file_is_in_force_at_once_and_a_bad_one_never(tmp_path: Path) -> None:
+    path = tokens_file(tmp_path)
+    good = path.read_text()
+
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+
+            async def status() -> int:
+                await asyncio.sleep(1.1)  # the file is looked at once a second
+                return (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0]
+
+            path.write_text("tokens: []\n")
+            assert await status() == 401
+            path.write_text(good)
+            assert await status() == 200
+            path.write_text("tokens: [{name: x}]\n")
+            assert await status() == 200
+
+    run(body())
+
+
+def test_a_made_token_works_until_it_expires(tmp_path: Path) -> None:
+    made = make_token("ci", scopes=[Scope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
+    assert made.token not in made.entry
+    path = tmp_path / "tokens.yaml"
+    path.write_text("tokens:\n" + made.entry)
+    moment = [1_800_000_000.0]
+    tokens = TokensFile(str(path), clock=lambda: moment[0])
+    caller = tokens.caller(made.token)
+    assert caller is not None
+    assert (caller.name, caller.clusters) == ("ci", frozenset({"berlin"}))
+    assert not caller.may(Scope.ADMIN)
+    moment[0] = 1_900_000_000.0
+    assert tokens.caller(made.token) is None
+    with pytest.raises(ConfigError, match="expires must be a time with its zone"):
+        make_token("ci", expires="tomorrow")
+
+
+HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "has no tokens"),
+        ("token: []", 'unknown key "token"'),
+        ("tokens: none", "must be a list"),
+        ("tokens: [plain]", r"tokens\[0\]: must be a mapping"),
+        ("tokens: [{name: x}]", r"tokens\[0\]: sha256 must be"),
+        (f"tokens: [{{name: 'a b', sha256: {HASH}}}]", "name must be"),
+        (f"tokens: [{{name: a, sha256: {HASH}, scope: read}}]", 'unknown key "scope"'),
+        (f"tokens: [{{name: a, sha256: {HASH}, scopes: [write]}}]", "scopes must be a list of read, admin"),
+        (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes must be"),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters must be a list"),
+        (f"tokens: [{{name: a, sha256: {HASH}, expires: 2027-01-01}}]", "expires must be"),
+        (f"tokens: [{{name: a, sha256: {HASH}}}, {{name: b, sha256: {HASH}}}]", "same sha256 is given twice"),
+        ("tokens: [", "not valid YAML"),
+    ],
+)
+def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "tokens.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=said) as raised:
+        read_tokens(str(path))
+    assert str(raised.value).startswith(str(path))
+    assert HASH not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "guarded_by_tokens", "insecure", "fine"),
+    [
+        ("127.0.0.1", False, False, True),
+        ("::1", False, False, True),
+        ("localhost", False, False, True),
+        ("0.0.0.0", False, False, False),
+        ("", False, False, False),
+        ("::", False, False, False),
+        ("fleet.example", False, False, False),
+        ("0.0.0.0", True, False, True),
+        ("0.0.0.0", False, True, True),
+    ],
+)
+def test_nobody_is_exposed_without_saying_so(
+    host: str, guarded_by_tokens: bool, insecure: bool, fine: bool
+) -> None:
+    if fine:
+        check_exposure(host=host, guarded=guarded_by_tokens, insecure_no_auth=insecure)
+    else:
+        with pytest.raises(ConfigError, match="insecure-no-auth"):
+            check_exposure(host=host, guarded=guarded_by_tokens, insecure_no_auth=insecure)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:8080", 200), ("rebound.example", 403), ("", 403)],
+)
+def test_a_local_server_without_tokens_answers_to_local_names_only(host: str, status: int) -> None:
+    async def body() -> None:
+        async with serving(access=AccessControl(local=True)) as client:
+            assert (await client.ask("/api/v1/nodes", headers={"Host": host}))[0] == status
+
+    run(body())
+
+
+def test_tokens_are_looked_up_quickly(tmp_path: Path) -> None:
+    entries = "".join(make_token(f"t{number}").entry for number in range(500))
+    path = tmp_path / "tokens.yaml"
+    path.write_text("tokens:\n" + entries)
+    tokens = TokensFile(str(path))
+    began = time.perf_counter()
+    assert tokens.caller(os.urandom(8).hex()) is None
+    assert time.perf_counter() - began < 0.5

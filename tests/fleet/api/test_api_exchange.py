@@ -1,0 +1,225 @@
+"""What every route has in common: caching, compression, methods, limits and refusals."""
+
+import asyncio
+import gzip
+import json
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from tests.fleet.api.serving import nvidia, report, serving, snapshot
+from tests.fleet.loop import run
+
+from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.fleet.api.rate import Rate
+
+
+def test_an_etag_confirms_until_something_changes() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            _, headers, _ = await client.ask("/api/v1/devices?vendor=nvidia")
+            shown = {"If-None-Match": headers["ETag"]}
+            status, again, content = await client.ask("/api/v1/devices?vendor=nvidia", headers=shown)
+            assert (status, content, again["ETag"]) == (304, b"", headers["ETag"])
+            weak_among_others = {"If-None-Match": f'"other", {headers["ETag"]}'}
+            assert (await client.ask("/api/v1/devices?vendor=nvidia", headers=weak_among_others))[0] == 304
+            assert (await client.ask("/api/v1/devices?vendor=amd", headers=shown))[0] == 200
+            client.store.take("berlin", report(snapshot("gamma", (nvidia(9),))))
+            assert (await client.ask("/api/v1/devices?vendor=nvidia", headers=shown))[0] == 200
+
+    run(body())
+
+
+def test_an_etag_of_another_process_confirms_nothing() -> None:
+    async def etag() -> str:
+        async with serving() as client:
+            return (await client.ask("/api/v1/nodes"))[1]["ETag"]
+
+    assert run(etag()) != run(etag())
+
+
+@pytest.mark.parametrize(
+    ("accept", "compressed"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("gzip;q=0", False), ("identity", False)],
+)
+def test_large_answers_are_compressed_for_those_who_take_it(accept: str, compressed: bool) -> None:
+    async def body() -> None:
+        async with serving() as client, aiohttp.ClientSession(auto_decompress=False) as session:
+            for path in ("/api/v1/devices", "/api/v1/gpu/nodes"):
+                headers = {"Accept-Encoding": accept}
+                async with session.get(client.base + path, headers=headers) as answer:
+                    content = await answer.read()
+                    assert (answer.headers.get("Content-Encoding") == "gzip") is compressed
+                    assert "Accept-Encoding" in answer.headers["Vary"]
+                    assert json.loads(gzip.decompress(content) if compressed else content)
+
+    run(body())
+
+
+def test_methods() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            status, headers, content = await client.ask("/api/v1/devices", "HEAD")
+            assert (status, content) == (200, b"")
+            assert int(headers["Content-Length"]) > 0
+            status, headers, _ = await client.ask("/api/v1/devices", "OPTIONS")
+            assert (status, headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+            assert not [name for name in headers if name.lower().startswith("access-control")]
+            for method in ("POST", "PUT", "DELETE", "PATCH"):
+                status, headers, content = await client.ask("/api/v1/devices", method)
+                assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+                assert json.loads(content)["status"] == 405
+            status, headers, _ = await client.ask("/api/v1/clusters/berlin/refresh")
+            assert (status, headers["Allow"]) == (405, "OPTIONS, POST")
+
+    run(body())
+
+
+@pytest.mark.parametrize("path", ["/api/v1/devices", "/docs", "/nothing", "/api/v1/devices?limit=0"])
+def test_browsers_are_told_to_trust_nothing(path: str) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            _, headers, _ = await client.ask(path, headers={"Origin": "https://elsewhere.example"})
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["Referrer-Policy"] == "no-referrer"
+            assert "default-src 'none'" in headers["Content-Security-Policy"]
+            assert "Access-Control-Allow-Origin" not in headers
+
+    run(body())
+
+
+def test_a_body_is_not_taken() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            status, _, _ = await client.ask("/api/v1/clusters/berlin/refresh", "POST", data=b"x" * 100_000)
+            assert status == 413
+            assert client.refreshed == []
+
+    run(body())
+
+
+def test_one_caller_cannot_ask_without_end() -> None:
+    limits = replace(DEFAULT_LIMITS, requests=Rate(per_second=0.1, burst=3))
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            answers = [await client.ask("/api/v1/version") for _ in range(4)]
+            assert [status for status, _, _ in answers] == [200, 200, 200, 429]
+            assert 1 <= int(answers[-1][1]["Retry-After"]) <= 10
+
+    run(body())
+
+
+def test_requests_beyond_what_is_taken_at_once_are_told_to_come_back() -> None:
+    limits = replace(DEFAULT_LIMITS, concurrent_requests=0)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            status, headers, _ = await client.ask("/api/v1/version")
+            assert (status, headers["Retry-After"]) == (503, "1")
+
+    run(body())
+
+
+def test_answers_that_nobody_takes_do_not_pile_up() -> None:
+    limits = replace(DEFAULT_LIMITS, unsent_bytes=100)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            assert (await client.ask("/api/v1/devices"))[0] == 503
+            assert (await client.ask("/healthz"))[0] == 200
+
+    run(body())
+
+
+def test_a_reader_who_takes_nothing_is_dropped() -> None:
+    limits = replace(DEFAULT_LIMITS, send_seconds=0.2)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            for number in range(300):
+                devices = tuple(nvidia(1000 + 20 * number + place) for place in range(20))
+                client.store.take("berlin", report(snapshot(f"node-{number}", devices)))
+            host, port = client.base.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            # Several of them: the system holds some MiB for us that we do not take.
+            writer.write(b"GET /api/v1/gpu/nodes HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
+            await reader.readexactly(100)
+            await asyncio.sleep(1.0)
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await reader.readexactly(18_000_000)
+            writer.close()
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: " + b"x" * 40_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_gets_a_problem_and_no_more(request_bytes: bytes) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            host, port = client.base.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(request_bytes)
+            answer = await reader.read()
+            writer.close()
+            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+            assert b"application/problem+json" in answer
+            await client.get("/api/v1/version")
+
+    run(body())
+
+
+def test_connections_are_bounded() -> None:
+    limits = replace(DEFAULT_LIMITS, connections=2)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            host, port = client.base.removeprefix("http://").split(":")
+            held = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+            assert await asyncio.wait_for(held[2][0].read(), 5) == b""
+            held[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200 OK" in await asyncio.wait_for(held[0][0].readline(), 5)
+            for _, writer in held:
+                writer.close()
+
+    run(body())
+
+
+def test_a_connection_that_asks_nothing_is_closed() -> None:
+    limits = replace(DEFAULT_LIMITS, idle_seconds=0.2)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            host, port = client.base.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /healthz HTTP/1.1\r\nHo")
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+
+    run(body())
+
+
+def test_probes_and_the_description_need_nothing() -> None:
+    async def body() -> None:
+        async with serving(unready="no cluster has been tried yet") as client:
+            assert await client.get("/healthz") == {"status": "ok"}
+            problem = await client.get("/readyz", 503)
+            assert problem["detail"] == "no cluster has been tried yet"
+            assert (await client.get("/openapi.json"))["openapi"] == "3.1.0"
+            status, headers, page = await client.ask("/docs")
+            assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+            assert b"/api/v1/gpu/nodes" in page
+            assert b"<script" not in page
+        async with serving() as client:
+            assert await client.get("/readyz") == {"status": "ready"}
+            assert (await client.ask("/metrics"))[2] == b"accelscope_fleet_up 1\n"
+
+    run(body())

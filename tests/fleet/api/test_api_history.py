@@ -1,0 +1,146 @@
+"""What was, over HTTP."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fleet.api.serving import fleet_store, serving, tokens_file
+from tests.fleet.loop import run
+
+from accelscope.fleet.api.access import AccessControl, TokensFile
+from accelscope.fleet.history import History, HistorySeries
+
+
+async def recorded(minutes: int = 3) -> History:
+    """The fleet of these tests as it was for some minutes until now."""
+    history, store, now = History(), fleet_store(), time.time()
+    for before in range(minutes - 1, -1, -1):
+        await history.record(store, now - 60 * before)
+    return history
+
+
+class LongMemory:
+    """A store that knows of every moment."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    async def series(self, scope: Any, key: str | None, **asked: Any) -> HistorySeries | None:
+        self.asked.append({"scope": scope, "key": key, **asked})
+        return HistorySeries(
+            scope=scope,
+            key=key,
+            start=asked["since"],
+            step_seconds=300.0,
+            fields={"devices": [7.0, None]},
+            source="prometheus",
+        )
+
+    async def devices(self, since: float, until: float) -> list[HistorySeries]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "value"),
+    [
+        ("scope=fleet", "devices", 5),
+        ("scope=cluster&key=berlin", "devices", 4),
+        ("scope=vendor&key=ascend", "temperature_max_celsius", 40),
+        ("scope=model&key=910B", "devices", 1),
+        ("scope=namespace&key=team-b", "devices", 1),
+        ("scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7", "temperature_celsius", 91),
+        ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", "memory_used_bytes", 1 << 30),
+    ],
+)
+def test_every_scope_has_a_past(query: str, field: str, value: float) -> None:
+    async def body() -> None:
+        async with serving(history=await recorded()) as client:
+            series = await client.get(f"/api/v1/history?{query}")
+            assert series["source"] == "ring"
+            assert series["step_seconds"] == 60
+            assert series["fields"][field][-3:] == [value] * 3
+
+    run(body())
+
+
+def test_steps_are_as_coarse_as_is_asked_for() -> None:
+    async def body() -> None:
+        async with serving(history=await recorded(6)) as client:
+            series = await client.get("/api/v1/history?scope=fleet&step=120")
+            assert series["step_seconds"] == 120
+            assert [value for value in series["fields"]["devices"] if value is not None] in ([5] * 3, [5] * 4)
+            narrow = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 150}")
+            assert len(narrow["fields"]["devices"]) <= 3
+            backwards = await client.get("/api/v1/history?scope=fleet&since=2000&until=1000")
+            assert all(not values for values in backwards["fields"].values())
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("", "scope"),
+        ("scope=galaxy", "scope"),
+        ("scope=vendor", "key"),
+        ("scope=device&key=x", "cluster"),
+        ("scope=device&cluster=berlin&key=x", "node"),
+        ("scope=pod&cluster=berlin&key=x", "namespace"),
+        ("scope=fleet&key=x", "key"),
+        ("scope=vendor&key=amd&node=alpha", "node"),
+        ("scope=fleet&since=yesterday", "since"),
+        ("scope=fleet&step=0", "step"),
+    ],
+)
+def test_what_does_not_go_together_is_named(query: str, parameter: str) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            assert (await client.get(f"/api/v1/history?{query}", 400))["parameter"] == parameter
+
+    run(body())
+
+
+def test_the_past_of_what_never_was_is_not_found() -> None:
+    async def body() -> None:
+        async with serving(history=await recorded()) as client:
+            for query in (
+                "scope=cluster&key=atlantis",
+                "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-99",
+                "scope=pod&cluster=berlin&namespace=team-a&key=nothing",
+            ):
+                await client.get(f"/api/v1/history?{query}", 404)
+
+    run(body())
+
+
+def test_what_is_older_than_the_process_comes_from_a_store() -> None:
+    async def body() -> None:
+        past = LongMemory()
+        async with serving(history=await recorded(), past=past) as client:
+            day = time.time() - 2 * 86400
+            series = await client.get(f"/api/v1/history?scope=cluster&key=berlin&since={day}")
+            assert (series["source"], series["fields"]["devices"]) == ("prometheus", [7, None])
+            assert past.asked[0]["key"] == "berlin"
+            recent = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 30}")
+            assert recent["source"] == "ring"
+
+    run(body())
+
+
+def test_a_token_of_some_clusters_sees_the_past_of_those(tmp_path: Path) -> None:
+    access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
+
+    async def body() -> None:
+        past = LongMemory()
+        options: dict[str, Any] = {"access": access, "token": "parisian", "past": past}
+        async with serving(history=await recorded(), **options) as client:
+            series = await client.get("/api/v1/history?scope=fleet&since=0")
+            assert series["fields"]["devices"][-1] == 1
+            assert past.asked == []
+            series = await client.get("/api/v1/history?scope=vendor&key=nvidia")
+            assert series["fields"]["devices"][-1] in (0, None)
+            await client.get("/api/v1/history?scope=cluster&key=berlin", 404)
+            await client.get("/api/v1/history?scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7", 404)
+
+    run(body())

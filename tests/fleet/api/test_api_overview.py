@@ -1,0 +1,146 @@
+"""Sums, namespaces, what is idle, what is not well, what happened."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot
+from tests.fleet.loop import run
+
+from accelscope.model import Health, HealthState
+
+
+def test_a_summary_is_the_total_and_the_groups() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            whole = await client.get("/api/v1/summary")
+            assert (whole["total"]["devices"], whole["groups"], whole["groups_total"]) == (6, [], 0)
+            by_vendor = await client.get("/api/v1/summary?group_by=vendor")
+            counted = {group["vendor"]: group["devices"] for group in by_vendor["groups"]}
+            assert counted == {"nvidia": 4, "amd": 1, "ascend": 1}
+            both = await client.get("/api/v1/summary?group_by=cluster,vendor&sort=-devices&limit=1")
+            assert (both["groups"][0]["cluster"], both["groups"][0]["vendor"]) == ("berlin", "nvidia")
+            assert both["groups_total"] == 4
+            sick = await client.get("/api/v1/summary?health=critical")
+            assert sick["total"]["devices"] == 1
+            mine = await client.get("/api/v1/summary?namespace=team-b")
+            assert mine["total"]["devices"] == 1
+            await client.get("/api/v1/summary?group_by=colour", 400)
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("path", "items"),
+    [
+        ("/api/v1/summary?group_by=cluster,vendor&sort=-devices", "groups"),
+        ("/api/v1/namespaces?sort=-pods", "items"),
+        ("/api/v1/idle?min_seconds=1", "items"),
+    ],
+)
+def test_lists_that_are_made_anew_come_in_pages_too(path: str, items: str) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            whole = (await client.get(path))[items]
+            assert len(whole) > 1
+            put_together: list[Any] = []
+            query = {"limit": "1"}
+            while True:
+                page = await client.get(f"{path}&{urlencode(query)}")
+                put_together += page[items]
+                if page["next"] is None:
+                    break
+                query["cursor"] = page["next"]
+            assert [_steady(item) for item in put_together] == [_steady(item) for item in whole]
+            await client.get(f"{path}&cursor=AAAA", 400)
+
+    run(body())
+
+
+def _steady(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name != "age_seconds"}
+
+
+def test_namespaces_have_what_their_pods_hold() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            page = await client.get("/api/v1/namespaces")
+            held = {item["namespace"]: item["devices_allocated"] for item in page["items"]}
+            assert held == {"team-a": 3, "team-b": 1}
+            assert (await client.get("/api/v1/namespaces?q=TEAM-B"))["total"] == 1
+
+    run(body())
+
+
+def test_the_most_wasteful_pod_comes_first() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            idle = await client.get("/api/v1/idle")
+            assert [(pod["pod"], pod["device_hours"]) for pod in idle["items"]] == [
+                ("sleepy-0", 10.0),
+                ("sleepy-0", 5.0),
+                ("notebook-0", 2.0),
+            ]
+            assert idle["device_hours"] == 17.0
+            assert idle["items"][2]["memory_used_bytes"] == GIB
+            assert (await client.get("/api/v1/idle?min_seconds=30000"))["total"] == 1
+            assert (await client.get("/api/v1/idle?namespace=team-b"))["total"] == 1
+            assert (await client.get("/api/v1/idle?min_seconds=1000000"))["items"] == []
+
+    run(body())
+
+
+def test_health_names_what_is_not_well_worst_first() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            lost = nvidia(70, health=Health(HealthState.LOST, "fell off the bus"))
+            client.store.take("berlin", report(snapshot("zeta", (lost,))))
+            health = await client.get("/api/v1/health")
+            assert health["ok"] is False
+            assert [device["health"] for device in health["devices"]] == ["lost", "critical"]
+            assert health["devices_by_health"]["ok"] == 5
+            assert [(node["node"], node["state"]) for node in health["nodes"]] == [
+                ("orsay", "incompatible"),
+                ("fjord", "stale"),
+            ]
+            assert [cluster["id"] for cluster in health["clusters"]] == ["oslo", "rome"]
+            paris = await client.get("/api/v1/health?cluster=paris&limit=1")
+            assert paris["devices"] == []
+            assert [node["node"] for node in paris["nodes"]] == ["orsay"]
+            assert paris["clusters"] == []
+
+    run(body())
+
+
+def test_what_is_out_of_habit() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            client.store.set_unusual("device", {("berlin", "alpha", "nvidia:GPU-0"): "hotter than usual"})
+            unusual = await client.get("/api/v1/unusual")
+            assert [device["unusual"] for device in unusual["devices"]] == ["hotter than usual"]
+            assert (unusual["devices_total"], unusual["pods_total"]) == (1, 0)
+
+    run(body())
+
+
+def test_events_are_followed_without_missing_one() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            begin = await client.get("/api/v1/events")
+            sick = nvidia(0, health=Health(HealthState.CRITICAL, "on fire"))
+            client.store.take("berlin", report(snapshot("alpha", (sick, nvidia(1)))))
+            client.store.take("berlin", report(snapshot("alpha", (nvidia(0), nvidia(1)))))
+            later = await client.get(f"/api/v1/events?after={begin['next']}&limit=1")
+            assert [event["device"] for event in later["items"]] == ["nvidia:GPU-0"]
+            assert later["next"] == later["items"][-1]["id"]
+            rest = await client.get(f"/api/v1/events?after={later['next']}")
+            assert len(rest["items"]) == 1
+            none = await client.get(f"/api/v1/events?after={rest['next']}")
+            assert none["items"] == []
+            before_restart = await client.get("/api/v1/events?after=1000000")
+            assert len(before_restart["items"]) == before_restart["last"]
+            worse = await client.get("/api/v1/events?severity=critical&cluster=berlin")
+            assert {event["severity"] for event in worse["items"]} == {"critical"}
+            await client.get("/api/v1/events?kind=colour", 400)
+
+    run(body())

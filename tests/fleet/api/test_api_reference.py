@@ -1,0 +1,48 @@
+"""What is written for people about the API is made from what it does."""
+
+import re
+
+from accelscope.fleet.api.access.control import TOKEN_HEADER
+from accelscope.fleet.api.documents import docs_page
+from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.problem import ProblemKind
+from accelscope.fleet.api.reference import reference
+from accelscope.fleet.api.routes import ROUTES
+
+
+def test_the_reference_has_every_route_with_its_parameters_and_problems() -> None:
+    page = reference()
+    sections = dict(re.findall(r"^### (?:GET|POST) (\S+)$(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
+    for route in ROUTES:
+        assert route.path in sections
+        for parameter in route.parameters:
+            assert f"`{parameter.name}`" in sections[route.path]
+        for problem in route.problems:
+            assert problem.uri in sections[route.path]
+
+
+def test_the_reference_explains_every_type_that_an_answer_names() -> None:
+    page = reference()
+    for name in ("GpuNode", "DeviceRow", "SummaryRow", "HistorySeries", "ClusterView", "Device", "IdlePod"):
+        assert f"### {name}\n" in page
+
+
+def test_the_page_reads_without_scripts_and_links_lead_somewhere() -> None:
+    page = docs_page(ROUTES)
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    for target in re.findall(r"href='#([^']+)'", page):
+        assert f"id='{target}'" in page
+
+
+def test_the_document_asks_for_tokens_only_where_the_server_does() -> None:
+    guarded, unguarded = openapi(ROUTES), openapi(ROUTES, guarded=False)
+    assert guarded["paths"]["/api/v1/nodes"]["get"]["security"] == [{"bearer": []}, {"header": []}]
+    assert guarded["paths"]["/healthz"]["get"]["security"] == []
+    assert unguarded["paths"]["/api/v1/nodes"]["get"]["security"] == []
+    assert guarded["components"]["securitySchemes"]["header"]["name"] == TOKEN_HEADER
+
+
+def test_every_kind_of_problem_but_a_mistake_of_ours_is_documented() -> None:
+    documented = {kind for route in ROUTES for kind in route.all_problems}
+    assert set(ProblemKind) - documented == {ProblemKind.INTERNAL, ProblemKind.METHOD_NOT_ALLOWED}

@@ -1,0 +1,208 @@
+"""The live stream."""
+
+import asyncio
+import json
+import time
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from tests.fleet.api.serving import Client, nvidia, report, serving, snapshot, tokens_file
+from tests.fleet.loop import run
+
+from accelscope.fleet.api.access import AccessControl, TokensFile
+from accelscope.fleet.api.app import STREAMS
+from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.model import Health, HealthState
+
+
+@dataclass
+class Message:
+    event: str
+    id: str
+    data: Any
+
+
+def opened(client: Client, query: str = "") -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    return client.session.get(f"{client.base}/api/v1/stream{query}")
+
+
+async def message(answer: aiohttp.ClientResponse) -> Message:
+    """The next one that is no comment."""
+    found: dict[str, str] = {}
+    while True:
+        line = (await asyncio.wait_for(answer.content.readline(), 10)).decode()
+        assert line, "the stream has ended"
+        line = line.rstrip("\n")
+        if not line and "event" in found:
+            return Message(found["event"], found["id"], json.loads(found["data"]))
+        name, _, value = line.partition(": ")
+        if name and name != "retry":
+            found[name] = value
+
+
+def sick(client: Client, reason: str = "on fire", cluster: str = "berlin") -> None:
+    """Something happens, and the second passes after which it is told."""
+    device = nvidia(0, health=Health(HealthState.CRITICAL, reason))
+    client.store.take(cluster, report(snapshot("alpha", (device, nvidia(1)))))
+    tick(client)
+
+
+def well(client: Client, cluster: str = "berlin") -> None:
+    client.store.take(cluster, report(snapshot("alpha", (nvidia(0), nvidia(1)))))
+    tick(client)
+
+
+_seconds = [0.0]
+
+
+def tick(client: Client) -> None:
+    _seconds[0] += 2
+    client.store.tick(time.time() + _seconds[0])
+
+
+def test_a_reader_is_told_where_things_stand_and_what_changes() -> None:
+    async def body() -> None:
+        async with serving() as client, opened(client) as answer:
+            assert answer.headers["Content-Type"] == "text/event-stream"
+            hello = await message(answer)
+            assert hello.event == "hello"
+            assert hello.data["summary"]["devices"] == 6
+            sick(client)
+            event = await message(answer)
+            assert (event.event, event.data["device"]) == ("event", "nvidia:GPU-0")
+            change = await message(answer)
+            assert change.event == "change"
+            assert change.data["nodes"] == [["berlin", "alpha"]]
+            assert change.data["summary"]["devices_unhealthy"] == 2
+            assert change.data["generation"] > hello.data["generation"]
+
+    run(body())
+
+
+def test_one_who_comes_back_is_told_what_was_missed() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            url = f"{client.base}/api/v1/stream"
+            async with client.session.get(url) as answer:
+                last = (await message(answer)).id
+            sick(client)
+            async with client.session.get(url, headers={"Last-Event-ID": last}) as answer:
+                missed = await message(answer)
+                assert (missed.event, missed.data["device"]) == ("event", "nvidia:GPU-0")
+                assert (await message(answer)).event == "hello"
+            async with client.session.get(url, headers={"Last-Event-ID": missed.id}) as answer:
+                assert (await message(answer)).event == "hello"
+            for unknown in ("ffffffff-1", last.split("-")[0] + "-99999999", "rubbish", "-", "1-\u00b2"):
+                async with client.session.get(url, headers={"Last-Event-ID": unknown}) as answer:
+                    assert (await message(answer)).event == "resync"
+                    assert (await message(answer)).event == "hello"
+
+    run(body())
+
+
+def test_a_stream_of_one_cluster_is_silent_about_others() -> None:
+    async def body() -> None:
+        async with serving() as client, opened(client, "?cluster=paris") as answer:
+            assert (await message(answer)).data["summary"]["devices"] == 1
+            sick(client)
+            sick(client, cluster="paris")
+            assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
+
+    run(body())
+
+
+def test_a_token_of_some_clusters_hears_of_those_only(tmp_path: Path) -> None:
+    access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
+
+    async def body() -> None:
+        async with serving(access=access, token="parisian") as client, opened(client) as answer:
+            assert (await message(answer)).data["summary"]["devices"] == 1
+            sick(client)
+            sick(client, cluster="paris")
+            assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
+
+    run(body())
+
+
+def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_token(tmp_path: Path) -> None:
+    limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.2)
+    path = tokens_file(tmp_path)
+    access = AccessControl(tokens=TokensFile(str(path)))
+
+    async def body() -> None:
+        async with (
+            serving(access=access, token="reader", limits=limits) as client,
+            opened(client) as answer,
+        ):
+            assert (await message(answer)).event == "hello"
+            assert await asyncio.wait_for(answer.content.readline(), 5) == b": still here\n"
+            path.write_text("tokens: []\n")
+            rest = await asyncio.wait_for(answer.content.read(), 10)
+            assert set(rest.split(b"\n")) <= {b"", b": still here"}
+
+    run(body())
+
+
+def test_streams_are_bounded() -> None:
+    limits = replace(DEFAULT_LIMITS, streams=2, streams_of_caller=1)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client, opened(client) as first:
+            await message(first)
+            status, headers, _ = await client.ask("/api/v1/stream")
+            assert status == 429
+            assert "Retry-After" in headers
+        limits_of_all = replace(limits, streams=1, streams_of_caller=5)
+        async with serving(limits=limits_of_all) as client, opened(client) as first:
+            await message(first)
+            assert (await client.ask("/api/v1/stream"))[0] == 503
+
+    run(body())
+
+
+def test_one_who_leaves_makes_room() -> None:
+    limits = replace(DEFAULT_LIMITS, streams=1)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            answer = await client.session.get(f"{client.base}/api/v1/stream")
+            await message(answer)
+            answer.close()
+            for _ in range(50):
+                sick(client)
+                well(client)
+                await asyncio.sleep(0.02)
+                if not len(client.app[STREAMS]):
+                    break
+            assert not len(client.app[STREAMS])
+
+    run(body())
+
+
+def test_a_slow_reader_is_told_to_ask_anew() -> None:
+    async def body() -> None:
+        async with serving() as client, opened(client) as answer:
+            assert (await message(answer)).event == "hello"
+            for _ in range(10):  # without giving way: more than is kept for anybody
+                sick(client)
+                well(client)
+            assert (await message(answer)).event == "resync"
+
+    run(body())
+
+
+def test_streams_end_when_the_server_does() -> None:
+    async def body() -> None:
+        async with aiohttp.ClientSession() as session:
+            async with serving() as client:
+                answer = await session.get(f"{client.base}/api/v1/stream")
+                await message(answer)
+                began = time.monotonic()
+            assert time.monotonic() - began < 4
+            assert await answer.content.read() == b""
+            answer.close()
+
+    run(body())

@@ -1,0 +1,168 @@
+"""Callers whom a cluster vouches for."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from tests.fleet.loop import run
+
+from accelscope.fleet.api.access import AccessControl, Caller, Scope
+from accelscope.fleet.api.access.review import TokenReviews
+from accelscope.fleet.api.problem import Problem
+from accelscope.fleet.api.rate import Rate
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.token_review import TOKEN_REVIEWS
+
+READ, ADMIN = "/accelscope/fleet/read", "/accelscope/fleet/admin"
+
+
+@dataclass(frozen=True)
+class Answer:
+    body: bytes
+
+
+@dataclass
+class Cluster:
+    """An API server as far as reviews go. Users by token, and the paths that each may get."""
+
+    users: dict[str, str] = field(default_factory=lambda: {"t-ann": "ann", "t-bob": "bob", "t-eve": "eve"})
+    rights: dict[str, set[str]] = field(
+        default_factory=lambda: {"ann": {READ}, "bob": {READ, ADMIN}, "eve": {"/api", "/api/*"}}
+    )
+    asked: list[str] = field(default_factory=list)
+    away: KubeError | None = None
+    garbage: bytes | None = None
+
+    async def post(
+        self, path: str, body: bytes, *, limit_bytes: int, timeout_seconds: float | None = None
+    ) -> Answer:
+        await asyncio.sleep(0)
+        if self.away is not None:
+            raise self.away
+        if self.garbage is not None:
+            return Answer(self.garbage)
+        spec = json.loads(body)["spec"]
+        if path == TOKEN_REVIEWS:
+            self.asked.append(spec["token"])
+            user = self.users.get(spec["token"])
+            status = {"authenticated": True, "user": {"username": user}} if user else {}
+            return Answer(json.dumps({"kind": "TokenReview", "status": status}).encode())
+        allowed = spec["nonResourceAttributes"]["path"] in self.rights[spec["user"]]
+        return Answer(json.dumps({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).encode())
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rights_of_a_user_become_scopes() -> None:
+    async def body() -> None:
+        reviews = TokenReviews(Cluster())
+        ann, bob, eve = [await reviews.caller(token) for token in ("t-ann", "t-bob", "t-eve")]
+        assert ann == Caller(name="ann", scopes=frozenset({Scope.READ}))
+        assert bob == Caller(name="bob", scopes=frozenset({Scope.READ, Scope.ADMIN}))
+        assert eve is not None
+        assert not eve.scopes  # what every user may get of the API server is no right here
+        assert await reviews.caller("t-nobody") is None
+        assert await reviews.caller("no token\n") is None
+
+    run(body())
+
+
+def test_a_verdict_is_remembered_for_a_while() -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviews = TokenReviews(cluster, clock=clock)
+        for _ in range(3):
+            assert await reviews.caller("t-ann") is not None
+        assert cluster.asked == ["t-ann"]
+        clock.now += 61
+        del cluster.users["t-ann"]
+        assert await reviews.caller("t-ann") is None
+        assert len(cluster.asked) == 2
+
+    run(body())
+
+
+def test_many_requests_of_one_token_are_one_review() -> None:
+    async def body() -> None:
+        cluster = Cluster()
+        reviews = TokenReviews(cluster)
+        callers = await asyncio.gather(*(reviews.caller("t-bob") for _ in range(20)))
+        assert all(caller is not None for caller in callers)
+        assert cluster.asked == ["t-bob"]
+
+    run(body())
+
+
+def test_one_who_goes_away_does_not_stop_the_review_of_others() -> None:
+    async def body() -> None:
+        reviews = TokenReviews(Cluster())
+        leaving = asyncio.ensure_future(reviews.caller("t-bob"))
+        staying = asyncio.ensure_future(reviews.caller("t-bob"))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert await staying is not None
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"away": KubeError(Reason.TIMEOUT, "no answer")}, {"garbage": b"<html>"}, {"garbage": b"{}"}],
+)
+def test_while_the_cluster_is_away_only_those_who_were_let_in_are(trouble: dict[str, object]) -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviews = TokenReviews(cluster, clock=clock)
+        assert await reviews.caller("t-ann") is not None
+        assert await reviews.caller("t-eve") is not None
+        for name, value in trouble.items():
+            setattr(cluster, name, value)
+        clock.now += 100
+        assert await reviews.caller("t-ann") is not None
+        for token in ("t-bob", "t-eve"):
+            with pytest.raises(Problem) as raised:
+                await reviews.caller(token)
+            assert raised.value.kind.status == 503
+            assert "Retry-After" in raised.value.headers
+        clock.now += 300
+        with pytest.raises(Problem):
+            await reviews.caller("t-ann")
+        cluster.away = cluster.garbage = None
+        clock.now += 100
+        assert await reviews.caller("t-ann") is not None
+
+    run(body())
+
+
+def test_made_up_tokens_are_reviewed_at_a_pace() -> None:
+    async def body() -> None:
+        cluster = Cluster()
+        reviews = TokenReviews(cluster, rate=Rate(per_second=0.1, burst=5), clock=Clock())
+        refused = 0
+        for number in range(20):
+            try:
+                assert await reviews.caller(f"made-up-{number}") is None
+            except Problem as problem:
+                refused += problem.kind.status == 503
+        assert (len(cluster.asked), refused) == (5, 15)
+
+    run(body())
+
+
+def test_the_door_asks_the_cluster_for_what_the_file_does_not_know() -> None:
+    async def body() -> None:
+        access = AccessControl(reviews=TokenReviews(Cluster()))
+        caller = await access.admit({"Authorization": "Bearer t-ann"}, "192.0.2.1")
+        assert caller.name == "ann"
+        with pytest.raises(Problem) as raised:
+            await access.admit({"Authorization": "Bearer t-nobody"}, "192.0.2.1")
+        assert raised.value.kind.status == 401
+        await access.close()
+
+    run(body())

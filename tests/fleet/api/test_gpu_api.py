@@ -1,0 +1,216 @@
+"""/api/v1/gpu: what users of an exec-based collector find in its place."""
+
+from typing import Any
+
+import pytest
+from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, view
+from tests.fleet.loop import run
+
+from accelscope.fleet.store.fleet_store import FleetStore
+
+NODE = ["node_name", "cluster_id", "gpus", "gpu_count", "total_memory_mb", "labels"]
+GPU = [
+    *("index", "uuid", "name", "driver_version", "temperature_celsius", "utilization_gpu_percent"),
+    *(
+        "utilization_memory_percent",
+        "memory_total_mb",
+        "memory_used_mb",
+        "memory_free_mb",
+        "power_draw_watts",
+    ),
+    *("power_limit_watts", "pcie_generation", "pcie_link_width", "fan_speed_percent"),
+]
+PROCESS = [
+    *("pid", "gpu_index", "process_type", "sm_utilization", "memory_utilization", "encoder_utilization"),
+    *("decoder_utilization", "fb_memory_mb", "command", "node_name", "cluster_id"),
+]
+SUMMARY = [
+    *("cluster_id", "node_count", "gpu_count", "total_memory_mb", "used_memory_mb"),
+    *("memory_utilization_percent", "average_gpu_utilization_percent", "average_temperature_celsius"),
+]
+
+
+def test_fields_come_as_they_are_known_and_ours_behind_them() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            [alpha, *_] = await client.get("/api/v1/gpu/nodes?cluster_id=berlin")
+            assert list(alpha)[: len(NODE)] == NODE
+            assert list(alpha["gpus"][0])[: len(GPU)] == GPU
+            assert {"age_seconds", "stale", "simulated"} <= set(alpha)
+            [process, *_] = await client.get("/api/v1/gpu/processes?cluster_id=berlin")
+            assert list(process)[: len(PROCESS)] == PROCESS
+            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
+            assert list(summary)[: len(SUMMARY)] == SUMMARY
+
+    run(body())
+
+
+def test_values_are_percent_and_mb_and_null_where_absent() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            alpha = await client.get("/api/v1/gpu/nodes/berlin/alpha")
+            first, second = alpha["gpus"]
+            assert first["utilization_gpu_percent"] == 50
+            assert first["memory_total_mb"] == 81920
+            assert first["memory_free_mb"] == 61440
+            assert first["power_draw_watts"] == 350.5
+            assert (first["pcie_generation"], first["pcie_link_width"]) == (5, 16)
+            assert second["utilization_gpu_percent"] is None
+            assert second["memory_free_mb"] is None
+            assert second["fan_speed_percent"] is None
+            assert alpha["gpu_count"] == 2
+            assert alpha["total_memory_mb"] == 163840
+            assert alpha["labels"] == {"zone": "a"}
+
+    run(body())
+
+
+def test_numbers_have_one_decimal() -> None:
+    store = FleetStore()
+    store.declare([view("c")])
+    odd = nvidia(0, utilization_ratio=1 / 3, memory_used_bytes=GIB // 3, temperature_celsius=61.26)
+    store.take("c", report(snapshot("n", (odd,))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            [gpu] = (await client.get("/api/v1/gpu/nodes/c/n"))["gpus"]
+            assert gpu["utilization_gpu_percent"] == 33.3
+            assert gpu["memory_used_mb"] == 341.3
+            assert gpu["temperature_celsius"] == 61.3
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert summary["average_gpu_utilization_percent"] == 33.3
+            assert summary["used_memory_mb"] == 341.3
+            assert summary["memory_utilization_percent"] == 0.4
+
+    run(body())
+
+
+def test_a_node_is_found_by_both_spellings() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            by_path = await client.get("/api/v1/gpu/nodes/berlin/beta")
+            by_parameter = await client.get("/api/v1/gpu/nodes/beta?cluster_id=berlin")
+            del by_path["age_seconds"], by_parameter["age_seconds"]
+            assert by_path == by_parameter
+            problem = await client.get("/api/v1/gpu/nodes/beta", 400)
+            assert problem["parameter"] == "cluster_id"
+            await client.get("/api/v1/gpu/nodes/berlin/gamma", 404)
+
+    run(body())
+
+
+def test_npus_are_not_gpus() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            nodes = await client.get("/api/v1/gpu/nodes")
+            assert [(node["cluster_id"], node["node_name"]) for node in nodes] == [
+                ("berlin", "alpha"),
+                ("berlin", "beta"),
+                ("oslo", "fjord"),
+            ]
+            assert await client.get("/api/v1/gpu/nodes?cluster_id=paris") == []
+            louvre = await client.get("/api/v1/gpu/nodes/paris/louvre")
+            assert (louvre["gpus"], louvre["gpu_count"], louvre["total_memory_mb"]) == ([], 0, 0)
+
+    run(body())
+
+
+def test_processes_are_of_three_types_and_filtered_by_node() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            processes = await client.get("/api/v1/gpu/processes?cluster_id=berlin&node_name=alpha")
+            types = {process["pid"]: process["process_type"] for process in processes}
+            assert types == {100: "compute", 101: "graphics", 102: "unknown"}
+            [python] = [process for process in processes if process["pid"] == 100]
+            assert (python["sm_utilization"], python["fb_memory_mb"], python["command"]) == (
+                33.3,
+                10240,
+                "python",
+            )
+            assert python["memory_utilization"] is None
+            assert await client.get("/api/v1/gpu/processes?node_name=beta") == []
+
+    run(body())
+
+
+def test_a_summary_leaves_out_of_averages_what_is_absent() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            [berlin] = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
+            assert (berlin["node_count"], berlin["gpu_count"]) == (2, 4)
+            assert berlin["average_gpu_utilization_percent"] == 50  # of two of the four
+            assert berlin["average_temperature_celsius"] == 73.7  # (60 + 70 + 91) / 3
+            assert (berlin["total_memory_mb"], berlin["used_memory_mb"]) == (3 * 81920, 3 * 20480)
+            assert berlin["memory_utilization_percent"] == 25
+            [paris] = await client.get("/api/v1/gpu/summary?cluster_id=paris")
+            assert (paris["gpu_count"], paris["total_memory_mb"], paris["used_memory_mb"]) == (0, 0, 0)
+            assert paris["average_temperature_celsius"] is None
+            assert paris["memory_utilization_percent"] is None
+            assert paris["simulated"] is True
+
+    run(body())
+
+
+def test_without_a_cluster_a_summary_is_one_element_a_cluster() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            summaries = await client.get("/api/v1/gpu/summary")
+            assert [summary["cluster_id"] for summary in summaries] == ["berlin", "oslo", "paris", "rome"]
+
+    run(body())
+
+
+@pytest.mark.parametrize("path", ["nodes", "processes", "summary"])
+def test_clusters_by_name(path: str) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            unknown = await client.get(f"/api/v1/gpu/{path}?cluster_id=atlantis", 404)
+            assert unknown["cluster"] == "atlantis"
+            without = await client.get(f"/api/v1/gpu/{path}?cluster_id=bonn", 400)
+            assert without["type"].endswith("no-gpu-capability")
+            status, headers, body = await client.ask(f"/api/v1/gpu/{path}?cluster_id=rome")
+            assert (status, headers["Retry-After"]) == (503, "15")
+            assert b"refused" in body
+            assert await client.get(f"/api/v1/gpu/{path}?cluster_id=oslo") is not None
+
+    run(body())
+
+
+def test_a_cluster_out_of_reach_is_shown_as_it_was_with_its_age() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            [fjord] = await client.get("/api/v1/gpu/nodes?cluster_id=oslo")
+            assert fjord["stale"] is True
+            assert 299 < fjord["age_seconds"] < 330
+            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=oslo")
+            assert summary["stale"] is True
+            assert 299 < summary["age_seconds"] < 330
+
+    run(body())
+
+
+def test_a_cluster_without_any_gpu_is_an_empty_list() -> None:
+    store = FleetStore()
+    store.declare([view("empty", gpu=False)])  # reached, and found to have none
+
+    async def body() -> None:
+        async with serving(store) as client:
+            for path in ("nodes", "processes"):
+                assert await client.get(f"/api/v1/gpu/{path}?cluster_id=empty") == []
+            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=empty")
+            assert summary["gpu_count"] == 0
+
+    run(body())
+
+
+def test_a_store_that_knows_nodes_is_enough_to_have_reached_a_cluster() -> None:
+    store = FleetStore()
+    store.declare([view("c", reachable=False, succeeded_at=None)])
+    store.take("c", report(snapshot("n", (nvidia(0),))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            nodes: list[Any] = await client.get("/api/v1/gpu/nodes?cluster_id=c")
+            assert len(nodes) == 1
+
+    run(body())

@@ -1,0 +1,139 @@
+"""The server does what its OpenAPI document says: schemathesis asks, within the rules and beyond them."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS, load_all_checks
+from tests.fleet.api.serving import serving
+
+from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.rate import Rate
+from accelscope.fleet.api.routes import ROUTES
+
+EXAMPLES = 8
+UNHURRIED = replace(DEFAULT_LIMITS, requests=Rate(per_second=1e6, burst=1_000_000))
+
+# Refused although the document allows it: only the server knows its cursors, which clusters have GPUs, and
+# which parameters go together.
+_KNOWN_TO_THE_SERVER_ONLY = (
+    "urn:accelscope:problem:bad-cursor",
+    "urn:accelscope:problem:no-gpu-capability",
+    "urn:accelscope:problem:incomplete-question",
+)
+_DOCUMENTED_503 = "urn:accelscope:problem:cluster-never-reached"
+
+load_all_checks()
+_HELD = CHECKS.get_by_names(
+    [
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_headers_conformance",
+        "response_schema_conformance",
+        "unsupported_method",
+    ]
+)
+_ASKED = [route for route in ROUTES if route.stream is None]
+# Where there is nothing but a path, everything is within the rules.
+_QUESTIONS = [
+    *((route.method, route.path, GenerationMode.POSITIVE) for route in _ASKED),
+    *(
+        (route.method, route.path, GenerationMode.NEGATIVE)
+        for route in _ASKED
+        if any(parameter.where == "query" for parameter in route.parameters)
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    started: list[str] = []
+    ready, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with serving(limits=UNHURRIED) as client:
+            started.append(client.base)
+            ready.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert ready.wait(20)
+    yield started[0]
+    loop.call_soon_threadsafe(ended.set)
+    thread.join(20)
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def schema(address: str) -> Any:
+    document = schemathesis.openapi.from_dict(openapi(ROUTES, guarded=False))
+    document.config.update(base_url=address)
+    return document
+
+
+@pytest.mark.parametrize(("method", "path", "mode"), _QUESTIONS)
+def test_every_answer_is_as_documented(schema: Any, method: str, path: str, mode: GenerationMode) -> None:
+    operation = schema[path][method]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    def holds(case: Any) -> None:
+        answer = case.call(timeout=10)
+        case.validate_response(answer, checks=_HELD)
+        problem = answer.json()["type"] if answer.status_code >= 400 else None
+        if answer.status_code >= 500:
+            assert problem == _DOCUMENTED_503
+        if mode is GenerationMode.POSITIVE and answer.status_code == 400:
+            assert problem in _KNOWN_TO_THE_SERVER_ONLY
+
+    holds()
+
+
+_THERE = {
+    "cluster": "berlin",
+    "node": "alpha",
+    "device": "nvidia:GPU-0",
+    "namespace": "team-a",
+    "pod": "train-0",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(route.method, route.path) for route in _ASKED if "{" in route.path]
+)
+def test_what_is_there_is_as_documented(schema: Any, method: str, path: str) -> None:
+    operation = schema[path][method]
+    named = {name: value for name, value in _THERE.items() if f"{{{name}}}" in path}
+    query = {} if "{cluster}" in path else {"cluster_id": "berlin"}
+    case = operation.Case(path_parameters=named, query=query)
+    answer = case.call(timeout=10)
+    assert answer.status_code == 200
+    case.validate_response(answer, checks=_HELD)
+
+
+def test_the_document_names_every_route_once() -> None:
+    document = openapi(ROUTES)
+    named = [
+        (method.upper(), path) for path, operations in document["paths"].items() for method in operations
+    ]
+    assert sorted(named) == sorted((route.method, route.path) for route in ROUTES)
+    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(ids) == len(set(ids))

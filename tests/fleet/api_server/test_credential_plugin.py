@@ -1,0 +1,340 @@
+"""Credential plugins, as real child processes."""
+
+import asyncio
+import json
+import shlex
+import ssl
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.e2e.certificates import make_certificates
+from tests.fleet.api_server.served import served, session_at, status
+from tests.fleet.loop import run
+from tests.waiting import wait_until
+
+from accelscope.fleet.api_server.credential_plugin import PluginCredential, run_plugin
+from accelscope.fleet.api_server.route import Routes
+from accelscope.fleet.clusters.access import resolve
+from accelscope.fleet.clusters.entry import KubeconfigAccess
+from accelscope.fleet.clusters.server import CredentialPlugin
+from accelscope.kube.errors import KubeError, Reason
+
+VERSION = "client.authentication.k8s.io/v1"
+SECRET = "eyJhbGciOiJub25lIn0.c2VjcmV0LXBheWxvYWQ.c2ln"
+
+
+def script(folder: Path, text: str, name: str = "plugin") -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def plugin(path: Path | str, **fields: object) -> CredentialPlugin:
+    return CredentialPlugin(name="user", api_version=VERSION, command=str(path), **fields)  # type: ignore[arg-type]
+
+
+def credential(**status_fields: object) -> str:
+    document = {"kind": "ExecCredential", "apiVersion": VERSION, "status": status_fields}
+    return f"printf '%s' {shlex.quote(json.dumps(document))}"
+
+
+def asked(given: CredentialPlugin, timeout_seconds: float = 10.0) -> PluginCredential:
+    return run(run_plugin(given, {"PATH": "/usr/bin:/bin"}, timeout_seconds=timeout_seconds))
+
+
+def test_a_plugin_gives_a_token_and_when_it_ends(tmp_path: Path) -> None:
+    path = script(tmp_path, credential(token="t", expirationTimestamp="2026-01-02T03:04:05Z"))
+    assert asked(plugin(path)) == PluginCredential(token="t", expires_at=1767323045.0)
+    path = script(tmp_path, credential(clientCertificateData="CERT", clientKeyData="KEY"))
+    assert asked(plugin(path)) == PluginCredential(certificate=b"CERT", key=b"KEY")
+
+
+def test_a_plugin_is_told_of_its_cluster_and_given_its_environment(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    path = script(
+        tmp_path,
+        f'printf "%s\\n" "$KUBERNETES_EXEC_INFO" "$A" "$@" > {said}\n'
+        f"test -t 0 || echo no terminal >> {said}\n" + credential(token="t"),
+    )
+    asked(
+        plugin(path, arguments=("x y", "$(z)"), environment=(("A", "b"),), cluster='{"server": "https://a"}')
+    )
+    info, *others = said.read_text().splitlines()
+    assert json.loads(info) == {
+        "kind": "ExecCredential",
+        "apiVersion": VERSION,
+        "spec": {"interactive": False, "cluster": {"server": "https://a"}},
+    }
+    assert others == ["b", "x y", "$(z)", "no terminal"]
+
+
+BAD = {
+    "echo no": "did not print JSON",
+    "echo []": "did not print an ExecCredential",
+    f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}beta1"}}\'': "another version",
+    f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}"}}\'': "no status",
+    credential(): "neither a token nor a certificate",
+    credential(clientCertificateData="x"): "without its key",
+    credential(token="a\nb"): "a token that is none",
+    credential(token=7): "not a text",
+    credential(token="t", expirationTimestamp="soon"): "expirationTimestamp that is none",
+    credential(token="t", expirationTimestamp="2026-01-02T03:04:05"): "without a zone",
+    "head -c 2000000 /dev/zero": "wrote more than",
+    "exit 3": "ended with status 3",
+    "kill -9 $$": "ended with status -9",
+    f"echo one >&2; echo 'no session for {SECRET}' >&2; exit 1": "no session for [",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), BAD.items(), ids=range(len(BAD)))
+def test_what_a_plugin_does_wrong_is_told_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(KubeError) as raised:
+        asked(plugin(script(tmp_path, text)))
+    assert raised.value.reason is Reason.UNAUTHORIZED
+    assert problem in raised.value.text
+    assert SECRET not in raised.value.text
+    assert "one" not in raised.value.text.split(": ")[-1].split()
+
+
+def test_secrets_of_the_environment_and_arguments_are_masked(tmp_path: Path) -> None:
+    path = script(tmp_path, 'echo "bad: $A $1" >&2; exit 1')
+    given = plugin(path, arguments=("--secret=open sesame now",), environment=(("A", "a long secret"),))
+    with pytest.raises(KubeError) as raised:
+        asked(given)
+    assert "sesame" not in raised.value.text
+    assert "a long secret" not in raised.value.text
+
+
+def test_a_plugin_that_is_not_there_says_how_to_get_it() -> None:
+    with pytest.raises(KubeError, match="No such file or directory; install it with x"):
+        asked(plugin("accelscope-no-such-plugin", install_hint="install it with x"))
+
+
+def test_a_plugin_that_hangs_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    child = tmp_path / "pid"
+    path = script(tmp_path, f"sleep 600 & echo $! > {child}; wait")
+    with pytest.raises(KubeError, match="did not end within"):
+        asked(plugin(path), timeout_seconds=1.0)
+    wait_until(lambda: not _lives(int(child.read_text())), "the plugin's child ended")
+
+
+def test_a_plugins_child_that_stays_does_not_hold_it_up(tmp_path: Path) -> None:
+    path = script(tmp_path, "sleep 600 &\n" + credential(token="t"))
+    began = time.monotonic()
+    assert asked(plugin(path)).token == "t"
+    assert time.monotonic() - began < 9
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def kubeconfig(folder: Path, url: str, command: Path) -> KubeconfigAccess:
+    path = folder / "config"
+    path.write_text(
+        "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: '{url}'}}}}]\n"
+        f"users: [{{name: u, user: {{exec: {{apiVersion: {VERSION}, command: {command}}}}}}}]\n"
+    )
+    return KubeconfigAccess(paths=(str(path),))
+
+
+def counting(folder: Path, text: str) -> Path:
+    """A plugin that leaves a line for each time it runs, and gives its number as the token."""
+    runs = folder / "runs"
+    return script(folder, f"echo x >> {runs}; N=$(wc -l < {runs})\n{text}")
+
+
+def numbered(expires: str | None = None) -> str:
+    return credential(token="token-NUMBER", expirationTimestamp=expires) + ' | sed "s/NUMBER/$N/"'
+
+
+def runs_of(folder: Path) -> int:
+    return (folder / "runs").read_text().count("x")
+
+
+def test_many_requests_run_a_plugin_once(tmp_path: Path) -> None:
+    async def handler(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    async def go() -> None:
+        async with served(handler) as server:
+            access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
+            async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
+                await asyncio.gather(*(session.get("/", limit_bytes=9) for _ in range(20)))
+            assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer token-1"}
+
+    run(go())
+    assert runs_of(tmp_path) == 1
+
+
+def test_a_refused_token_is_asked_for_anew_but_not_for_each_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = "token-1"
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers["Authorization"] == f"Bearer {good}":
+            return web.Response()
+        return status(401, "Unauthorized")
+
+    async def go() -> None:
+        nonlocal good
+        async with served(handler) as server:
+            access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
+            async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
+                await session.get("/", limit_bytes=9)
+                good = "token-2"
+                monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 0.0)
+                await asyncio.gather(*(session.get("/", limit_bytes=9) for _ in range(10)))
+                assert runs_of(tmp_path) == 2
+                monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 600.0)
+                good = "none"
+                for _ in range(5):
+                    with pytest.raises(KubeError, match="401"):
+                        await session.get("/", limit_bytes=9)
+                assert runs_of(tmp_path) == 2
+
+    run(go())
+
+
+def test_a_plugin_that_fails_is_not_run_for_each_request(tmp_path: Path) -> None:
+    async def go() -> None:
+        access = kubeconfig(tmp_path, "https://127.0.0.1:1", counting(tmp_path, "exit 7"))
+        async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
+            for _ in range(5):
+                with pytest.raises(KubeError, match="ended with status 7"):
+                    await session.get("/", limit_bytes=9)
+
+    run(go())
+    assert runs_of(tmp_path) == 1
+
+
+def test_a_token_that_ends_is_replaced_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accelscope.fleet.api_server.credentials._LOOK_SECONDS", 0.0)
+
+    async def handler(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    async def go() -> None:
+        async with served(handler) as server:
+            command = counting(tmp_path, numbered(expires="2020-01-01T00:00:00Z"))
+            async with session_at(
+                kubeconfig(tmp_path, server.url, command), environ={"PATH": "/usr/bin:/bin"}
+            ) as session:
+                await session.get("/", limit_bytes=9)
+                await session.get("/", limit_bytes=9)
+            assert [asked.headers["Authorization"] for asked in server.asked] == [
+                "Bearer token-1",
+                "Bearer token-2",
+            ]
+
+    run(go())
+
+
+def test_nothing_of_this_needs_a_shell() -> None:
+    given = plugin(sys.executable, arguments=("-c", "import os; print(os.environ['SHELL_METACHARS'])"))
+    with pytest.raises(KubeError, match="ended with status 1: KeyError"):
+        asked(given)
+
+
+def test_a_plugins_certificate_is_shown_to_the_server(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    context.load_verify_locations(certificates.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    given = credential(
+        clientCertificateData=certificates.client.read_text(),
+        clientKeyData=certificates.client_key.read_text(),
+    )
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        return web.Response(text=str(request.transport.get_extra_info("peercert")["subject"]))
+
+    async def go() -> None:
+        async with served(handler, context) as server:
+            access = kubeconfig(tmp_path, server.url, script(tmp_path, given))
+            text = (tmp_path / "config").read_text()
+            authority = f"{{server: '{server.url}', certificate-authority: {certificates.ca}}}"
+            (tmp_path / "config").write_text(text.replace(f"{{server: '{server.url}'}}", authority))
+            async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
+                assert b"prometheus" in (await session.get("/", limit_bytes=1000)).body
+                assert "Authorization" not in server.asked[0].headers
+
+    run(go())
+
+
+def test_a_watch_goes_on_with_what_a_plugin_gives_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 0.0)
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers["Authorization"] != "Bearer token-2":
+            return status(401, "Unauthorized")
+        return web.Response(body=b"in")
+
+    async def go() -> None:
+        async with served(handler) as server:
+            access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
+            async with (
+                session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session,
+                session.stream("/") as pieces,
+            ):
+                assert [piece async for piece in pieces] == [b"in"]
+
+    run(go())
+
+
+def test_no_secret_is_in_what_is_shown_of_anything(tmp_path: Path) -> None:
+    """Whatever is printed of a session on its way to a log: its objects and its errors."""
+    secrets = ("s3cret-token", "s3cret-word", "s3cret-value", "s3cret-argument", "s3cret-of-proxy")
+    path = tmp_path / "config"
+
+    def write(user: str) -> KubeconfigAccess:
+        path.write_text(
+            "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+            "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', "
+            f"proxy-url: 'http://me:{secrets[4]}@127.0.0.1:2'}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+        )
+        return KubeconfigAccess(paths=(str(path),))
+
+    noisy = script(tmp_path, 'echo "$@ $A" >&2; exit 1')
+    users = (
+        f"{{token: {secrets[0]}}}",
+        f"{{username: ada, password: {secrets[1]}}}",
+        f"{{exec: {{apiVersion: {VERSION}, command: {noisy}, args: [--key={secrets[3]}],"
+        f" env: [{{name: A, value: {secrets[2]}}}]}}}}",
+    )
+
+    async def go() -> str:
+        shown = ""
+        for user in users:
+            access = write(user)
+            shown += repr(resolve(access))
+            routes = Routes(access, {})
+            with suppress(KubeError):
+                shown += repr(await routes.current())
+            async with session_at(access) as session:
+                with pytest.raises(KubeError) as raised:
+                    await session.get("/", limit_bytes=9)
+                shown += "".join(traceback.format_exception(raised.value)) + repr(raised.value)
+        return shown
+
+    shown = run(go())
+    assert "127.0.0.1:2" in shown
+    for secret in secrets:
+        assert secret not in shown

@@ -1,0 +1,251 @@
+"""`accelscope fleet` as the child process that users start."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from tests.fleet.api_server.served import status
+from tests.fleet.loop import run
+from tests.fleet.sources.stub_cluster import StubCluster, answering, node
+
+from accelscope.cli import fleet as command
+from accelscope.cli.main import main
+from accelscope.fleet.api.access import TokensFile
+
+DOCUMENT = json.loads(
+    (Path(__file__).parents[2] / "agent" / "snapshots" / "1.1" / "nvidia-sick.json").read_text()
+)
+TOKEN = "the-cluster-s-own-token"
+
+
+def stub() -> StubCluster:
+    cluster = StubCluster()
+    cluster.nodes["node-0"] = node("node-0", gpus=8)
+    cluster.add_agent("agent-0", "node-0", answering(DOCUMENT, tag='"1"', age=1.0))
+    cluster.refusal = lambda request: (
+        status(401, f"{TOKEN} was expected")
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}"
+        else None
+    )
+    return cluster
+
+
+def clusters_file(folder: Path, **urls: str) -> Path:
+    token = folder / "cluster.token"
+    token.write_text(TOKEN)
+    entries = [
+        {
+            "id": id_,
+            "simulated": True,
+            "server": {"url": url, "tokenFile": str(token)},
+            "sources": {"agents": {}, "annotations": {}},
+        }
+        for id_, url in urls.items()
+    ]
+    path = folder / "clusters.yaml"
+    path.write_text(yaml.safe_dump({"clusters": entries}))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+class Fleet:
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self.process = process
+        self.url = f"http://127.0.0.1:{port}"
+        self.said = ""
+
+    async def get(self, path: str, **options: Any) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as client, client.get(self.url + path, **options) as answer:
+            return answer.status, await answer.text()
+
+    async def json(self, path: str, **options: Any) -> Any:
+        code, text = await self.get(path, **options)
+        assert code == 200, text
+        return json.loads(text)
+
+    async def until_ready(self) -> None:
+        for _ in range(600):
+            assert self.process.returncode is None, await self.ended()
+            try:
+                if (await self.get("/readyz"))[0] == 200:
+                    return
+            except aiohttp.ClientConnectionError:
+                pass
+            await asyncio.sleep(0.1)
+        raise AssertionError("it was never ready")
+
+    async def ended(self) -> str:
+        assert self.process.stderr is not None
+        self.said += (await self.process.stderr.read()).decode()
+        await self.process.wait()
+        return self.said
+
+
+@asynccontextmanager
+async def fleet(*options: str) -> AsyncIterator[Fleet]:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "accelscope",
+        "fleet",
+        "--port",
+        str(port),
+        *options,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Fleet(process, port)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+def test_a_fleet_is_served_and_ends_when_asked(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with (
+            stub().running() as server,
+            fleet(
+                "--clusters-file",
+                str(clusters_file(tmp_path, berlin=server.url, nowhere="http://127.0.0.1:9")),
+                "--state-dir",
+                str(tmp_path),
+            ) as running,
+        ):
+            await running.until_ready()
+            clusters = {each["id"]: each for each in (await running.json("/api/v1/clusters"))["items"]}
+            assert clusters["berlin"]["reachable"] is True
+            assert clusters["berlin"]["devices"] == len(DOCUMENT["devices"])
+            assert clusters["nowhere"]["reachable"] is False
+            assert clusters["nowhere"]["reason"] == "unreachable"
+            [gpus] = [
+                each for each in await running.json("/api/v1/gpu/nodes") if each["cluster_id"] == "berlin"
+            ]
+            assert gpus["node_name"] == "node-0"
+            assert gpus["simulated"] is True
+            assert (await running.get("/healthz"))[0] == 200
+            _, page = await running.get("/metrics")
+            samples = {
+                (sample.name, *sorted(sample.labels.items())): sample.value
+                for family in text_string_to_metric_families(page)
+                for sample in family.samples
+            }
+            assert samples["accelscope_fleet_cluster_up", ("cluster", "berlin")] == 1
+            assert samples["accelscope_fleet_cluster_up", ("cluster", "nowhere")] == 0
+            up = ("accelscope_fleet_source_up", ("cluster", "berlin"), ("source", "agents"))
+            assert samples[up] == 1
+            assert samples["accelscope_fleet_nodes", ("cluster", "berlin"), ("state", "fresh")] == 1
+            running.process.send_signal(signal.SIGTERM)
+            said = await running.ended()
+            assert running.process.returncode == 0
+            assert TOKEN not in said
+            assert "Traceback" not in said
+            assert said.count("a cluster is out of reach") == 1
+
+    run(go(), 90)
+
+
+def test_with_tokens_nobody_reads_without_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "token", "create", "grafana", "--cluster", "berlin"]) == 0
+    made = capsys.readouterr()
+    token = made.out.strip()
+    assert token not in made.err
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text("tokens:\n" + made.err.partition("tokens:\n")[2])
+    caller = TokensFile(str(tokens)).caller(token)
+    assert caller is not None
+    assert (caller.name, caller.clusters) == ("grafana", frozenset({"berlin"}))
+
+    async def go() -> None:
+        async with (
+            stub().running() as server,
+            fleet(
+                "--clusters-file",
+                str(clusters_file(tmp_path, berlin=server.url, paris=server.url)),
+                "--tokens-file",
+                str(tokens),
+            ) as running,
+        ):
+            await running.until_ready()
+            assert (await running.get("/api/v1/clusters"))[0] == 401
+            shown = {"Authorization": f"Bearer {token}"}
+            clusters = await running.json("/api/v1/clusters", headers=shown)
+            assert [each["id"] for each in clusters["items"]] == ["berlin"]
+            running.process.send_signal(signal.SIGINT)
+            said = await running.ended()
+            assert running.process.returncode == 0
+            assert token not in said
+
+    run(go(), 90)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "eighty"], "--port"),
+        (["--refresh-interval", "0"], "--refresh-interval"),
+        (["--listen-host", "0.0.0.0"], "--insecure-no-auth"),
+        (["--tls-key", "key.pem"], "--tls-certificate"),
+        (["--stale-after", "2h"], "--forget-after"),
+        (["--token-review-cluster", "paris"], "paris"),
+        (["--tokens-file", "{folder}/nothing.yaml"], "nothing.yaml"),
+        (["--state-dir", "{folder}/nothing"], "--state-dir"),
+        (["--kube-context", "berlin"], "--clusters-file"),
+        (["--clusters-file", "{folder}/nothing.yaml"], "nothing.yaml"),
+        (["--config-file", "{folder}/nothing.yaml"], "nothing.yaml"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = ["--clusters-file", str(clusters_file(tmp_path, berlin="http://127.0.0.1:9"))]
+    given = [option.format(folder=tmp_path) for option in options]
+    assert main(["fleet", *listed, *given]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("accelscope fleet: ")
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        path = clusters_file(tmp_path, berlin="http://127.0.0.1:9")
+        assert main(["fleet", "--clusters-file", str(path), "--port", str(port)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == f"accelscope fleet: cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+def test_without_the_extra_the_command_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert main(["fleet", "--clusters-file", str(tmp_path / "clusters.yaml")]) == 2
+    assert "pip install 'accelscope[fleet]'" in capsys.readouterr().err
+    assert main(["fleet", "token", "create", "somebody"]) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64])
+def test_a_token_needs_a_name_that_a_file_can_hold(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "token", "create", name]) == 2
+    assert "name must be" in capsys.readouterr().err

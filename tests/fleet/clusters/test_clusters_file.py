@@ -1,0 +1,215 @@
+"""The clusters file: what it may say, and one line for what it may not."""
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelscope.config import ConfigError
+from accelscope.fleet.clusters import (
+    AddressAccess,
+    AgentsEntry,
+    AnnotationsEntry,
+    ClusterEntry,
+    ClustersFile,
+    ExecEntry,
+    KubeconfigAccess,
+    PrometheusEntry,
+    load_clusters,
+)
+
+WHOLE = """\
+clusters:
+  - id: berlin
+    name: Berlin 1
+    kubeconfig: {path: kc, context: berlin}
+    capabilities: {gpu: true}
+  - id: oslo.2
+    simulated: yes
+    server:
+      url: https://10.0.0.1:6443/
+      tokenFile: /etc/token
+      caFile: ca.pem
+      tlsServerName: oslo
+      proxyUrl: http://user:hunter2@proxy:3128
+    sources:
+      agents:
+        {namespace: monitoring, labelSelector: app=a, via: direct, port: 9500, scheme: https, tokenFile: t,
+         clientCertificateFile: c.pem, clientKeyFile: k.pem, caFile: ca.pem, tlsServerName: agent}
+      exec: {namespaces: [drivers], timeout: 5s, concurrency: 4, ttl: 1m, perSecond: 2.5}
+      annotations:
+  - id: thanos
+    sources:
+      prometheus:
+        {url: "http://thanos.example:9090/", matchers: {cluster: rome}, tenant: team-a, timeout: 30}
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "clusters.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_all_that_an_entry_can_say_is_taken(tmp_path: Path) -> None:
+    berlin, oslo, thanos = load_clusters(written(tmp_path, WHOLE))
+    assert berlin == ClusterEntry(
+        id="berlin",
+        name="Berlin 1",
+        gpu="true",
+        access=KubeconfigAccess(paths=(str(tmp_path / "kc"),), context="berlin"),
+        agents=AgentsEntry(),
+        exec=ExecEntry(),
+        annotations=AnnotationsEntry(),
+    )
+    assert oslo == ClusterEntry(
+        id="oslo.2",
+        simulated=True,
+        access=AddressAccess(
+            url="https://10.0.0.1:6443",
+            token_file="/etc/token",
+            ca_file=str(tmp_path / "ca.pem"),
+            tls_server_name="oslo",
+            proxy_url="http://user:hunter2@proxy:3128",
+        ),
+        agents=AgentsEntry(
+            namespace="monitoring",
+            label_selector="app=a",
+            via="direct",
+            port=9500,
+            scheme="https",
+            token_file=str(tmp_path / "t"),
+            ca_file=str(tmp_path / "ca.pem"),
+            client_certificate_file=str(tmp_path / "c.pem"),
+            client_key_file=str(tmp_path / "k.pem"),
+            tls_server_name="agent",
+        ),
+        exec=ExecEntry(
+            namespaces=("drivers",), timeout_seconds=5, concurrency=4, ttl_seconds=60, per_second=2.5
+        ),
+        annotations=AnnotationsEntry(),
+    )
+    assert thanos == ClusterEntry(
+        id="thanos",
+        prometheus=PrometheusEntry(
+            url="http://thanos.example:9090",
+            matchers={"cluster": "rome"},
+            tenant="team-a",
+            timeout_seconds=30,
+        ),
+    )
+
+
+def test_a_kubeconfig_without_a_path_is_the_one_that_kubectl_takes(tmp_path: Path) -> None:
+    path = written(tmp_path, "clusters: [{id: a, kubeconfig: {context: b}}, {id: c, kubeconfig: }]")
+    first, second = load_clusters(path, {"KUBECONFIG": "/one:/two", "HOME": "/home/x"})
+    assert first.access == KubeconfigAccess(paths=("/one", "/two"), context="b")
+    assert second.access == KubeconfigAccess(paths=("/one", "/two"), context=None)
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path) -> None:
+    path = written(tmp_path, "clusters: [{id: a, kubeconfig: {path: ~/.kube/a}}]")
+    (entry,) = load_clusters(path, {"HOME": "/home/x"})
+    assert entry.access == KubeconfigAccess(paths=("/home/x/.kube/a",))
+
+
+def test_an_empty_list_is_no_error(tmp_path: Path) -> None:
+    assert load_clusters(written(tmp_path, "clusters: []\n")) == ()
+
+
+ONE = "clusters:\n  - id: a\n    server: {url: https://a}\n"
+
+BAD = {
+    "": "clusters.yaml: is empty",
+    "- a": "clusters.yaml:1: expected a list under clusters:",
+    "cluster: []": "clusters.yaml:1: there is no list under clusters:",
+    "clusters: []\nmore: 1": "clusters.yaml:2: more: unknown key; allowed: clusters",
+    "clusters: 3": "clusters.yaml:1: clusters: expected a list",
+    "clusters:\n- 3": "clusters.yaml:2: clusters[0]: expected keys with values",
+    "clusters:\n- {name: x}": "clusters.yaml:2: clusters[0]: there is no id",
+    "clusters:\n- id: Berlin": 'clusters.yaml:2: clusters[0].id: "Berlin" is not an id',
+    "clusters:\n- id: a\n  id: b": 'clusters.yaml:3: "id" is given twice, first in line 2',
+    "clusters:\n- id: a": "clusters.yaml:2: clusters[0]: there is neither kubeconfig nor server",
+    ONE + ONE.removeprefix("clusters:\n"): 'clusters.yaml:4: clusters[1].id: "a" is given to two clusters',
+    ONE + "    kubeconfig: {}": "clusters.yaml:3: clusters[0].server: a cluster is reached by kubeconfig or",
+    ONE + "    colour: red": "clusters.yaml:4: clusters[0].colour: unknown key; allowed: id, name",
+    ONE
+    + "    capabilities: {gpu: maybe}": 'clusters[0].capabilities.gpu: "maybe" is not one of true, false,',
+    ONE + "    capabilities: {npu: true}": "clusters[0].capabilities.npu: unknown key; allowed: gpu",
+    ONE + "    sources: {}": "clusters.yaml:4: clusters[0].sources: there is none",
+    ONE
+    + "    sources:\n      exec:\n        ttl: -1s": 'clusters.yaml:6: clusters[0].sources.exec.ttl: "-1s"',
+    ONE + "    sources: {exec: {namespaces: [A]}}": '"A" is not the name of a namespace',
+    ONE + "    sources: {exec: {namespaces: []}}": "exec.namespaces: there is none",
+    ONE + "    sources: {exec: {concurrency: 0}}": '"0" is not a whole number from 1 to 1000',
+    ONE + "    sources: {agents: {caFile: x}}": "agents.caFile: this needs via: direct and scheme: https",
+    ONE + "    sources: {agents: {via: ssh}}": '"ssh" is not one of proxy, direct',
+    ONE + "    sources: {annotations: {a: b}}": "annotations.a: unknown key",
+    ONE + "    sources: {prometheus: {}}": "clusters[0].sources.prometheus: there is no url",
+    ONE + "    sources: {prometheus: {url: http://p, tokenFile: t}}": "prometheus.url: http://p: http is",
+    ONE + "    sources: {prometheus: {url: http://p, matchers: {0a: b}}}": '"0a" is not a label name',
+    "clusters:\n- {id: a, sources: {exec: }}": "sources.exec: this source needs kubeconfig or server",
+    "clusters:\n- {id: a, server: }": "clusters[0].server: there is no url",
+    "clusters:\n- {id: a, server: {url: 'http://10.0.0.1'}}": "server.url: http://10.0.0.1: http is",
+    "clusters:\n- {id: a, server: {url: 'https://a', insecureSkipTlsVerify: true, caFile: x}}": "exclude",
+    "clusters:\n- {id: a, server: {url: 'https://a', clientKeyFile: x}}": "there is no clientCertificateFile",
+    "clusters:\n- {id: a, server: {url: 'https://a', proxyUrl: 'socks5://p:1'}}": "a proxy of type socks5",
+    "clusters: [": "clusters.yaml:1: not valid YAML:",
+    "clusters: &a []\nx: *a": "anchors and aliases (& and *) are not supported",
+    "clusters: \x01": "clusters.yaml: not valid YAML",
+    "clusters: " + "[" * 400: "clusters.yaml:1: not valid YAML",
+    "clusters: " + "[" * 40 + "]" * 40: "clusters.yaml:1: nested more than",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), BAD.items(), ids=range(len(BAD)))
+def test_what_is_wrong_is_told_in_one_line_that_names_it(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_clusters(written(tmp_path, text))
+    told = str(raised.value)
+    assert problem in told
+    assert told.startswith(str(tmp_path))
+    assert told.count("\n") == 0
+
+
+def test_a_password_in_a_proxys_address_is_not_repeated(tmp_path: Path) -> None:
+    text = "clusters:\n- {id: a, server: {url: 'https://a', proxyUrl: 'ftp://user:hunter2@proxy'}}"
+    with pytest.raises(ConfigError) as raised:
+        load_clusters(written(tmp_path, text))
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (2 << 20)], ids=["not text", "huge"])
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError):
+        load_clusters(str(path))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone: cannot be read: No such file"):
+        load_clusters(str(tmp_path / "gone"))
+
+
+def test_a_change_is_noticed_once(tmp_path: Path) -> None:
+    path = written(tmp_path, ONE)
+    file = ClustersFile(path)
+    assert not file.changed()
+    assert [entry.id for entry in file.load()] == ["a"]
+    written(tmp_path, ONE.replace("id: a", "id: b"))
+    assert file.changed()
+    assert not file.changed()
+    assert [entry.id for entry in file.load()] == ["b"]
+
+
+@given(st.text(st.sampled_from("ab:-{}[]&*!|>'\" \n#?,"), max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        with suppress(ConfigError):
+            load_clusters(file.name)

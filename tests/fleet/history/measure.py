@@ -1,0 +1,91 @@
+"""What history and trends cost at 10,000 nodes x 8 devices, each with a pod. No test: it prints.
+
+    python -m tests.fleet.history.measure [nodes]
+
+Of each step the longest stretch without giving way to the loop, in processor time.
+"""
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.history import History
+from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.store import FleetStore
+from accelscope.fleet.trends import Trends
+
+
+def filled_store(nodes: int) -> FleetStore:
+    chance = random.Random(1)
+    store = FleetStore(clock=lambda: STARTED)
+    store.declare([ClusterView(id=f"cluster-{number:02d}", reachable=True) for number in range(CLUSTERS)])
+    for number in range(nodes):
+        store.take(
+            f"cluster-{number % CLUSTERS:02d}",
+            NodeReport(
+                node=node_name(number),
+                source=SourceKind.AGENTS,
+                taken_at=STARTED,
+                snapshot=node_snapshot(number, chance),
+                document=b"x",
+            ),
+        )
+    return store
+
+
+def stretches(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
+    """Longest and all, in seconds."""
+    longest = total = 0.0
+    while True:
+        start = time.thread_time()
+        try:
+            work.send(None)
+        except StopIteration:
+            break
+        finally:
+            taken = time.thread_time() - start
+            longest, total = max(longest, taken), total + taken
+    return longest, total
+
+
+def said(what: str, longest: float, total: float) -> None:
+    print(f"{what:40} longest {longest * 1e3:6.1f} ms, all {total * 1e3:7.1f} ms")
+
+
+def main() -> None:
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    store = filled_store(nodes)
+    print(f"{len(store.devices)} devices, {len(store.pods)} pods, {resident_mib():.0f} MiB")
+    history = History()
+    for minute in range(4):
+        said(f"record, minute {minute + 1}", *stretches(history.record(store, STARTED + 60 * minute)))
+    print(f"{resident_mib():.0f} MiB")
+    trends = Trends(history)
+    for minute in range(3):
+        said(f"trends, minute {minute + 1}", *stretches(trends.update(store)))
+    print(f"{resident_mib():.0f} MiB")
+    for scope, key in (("fleet", None), ("cluster", "cluster-03"), ("namespace", "team-7")):
+        start = time.thread_time()
+        history.summary(scope, key, 0, STARTED + 3600)
+        said(f"summary of {scope} {key or ''}", time.thread_time() - start, time.thread_time() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "history"
+        start = time.perf_counter()
+        asyncio.run(history.save(path))
+        print(f"saved {path.stat().st_size / 2**20:.0f} MiB in {time.perf_counter() - start:.1f} s")
+        start = time.perf_counter()
+        again = History()
+        again.load(path)
+        print(f"loaded in {time.perf_counter() - start:.1f} s: {len(again.devices)} devices")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""History over a restart: one file that is whole, or put aside."""
+
+import asyncio
+import logging
+import zlib
+from pathlib import Path
+
+import pytest
+from tests.fleet.history.test_history import Fleet, gpu
+from tests.fleet.loop import run
+from tests.fleet.store.nodes import GIB
+
+from accelscope.fleet.history import History, HistoryLimits
+
+
+def _fleet() -> Fleet:
+    fleet = Fleet("a", "b")
+    for power in (1.0, 2.0, 3.0):
+        first = gpu("x", power_watts=power, utilization_ratio=0.5, memory_used_bytes=GIB)
+        fleet.read("a", "n1", first, gpu("y"), usages={"ns/p": first})
+        fleet.read("b", "n1", gpu("z", power_watts=10 * power))
+        fleet.minute()
+    return fleet
+
+
+def _saved(folder: Path) -> tuple[Fleet, Path]:
+    fleet, path = _fleet(), folder / "history"
+    run(fleet.history.save(path))
+    return fleet, path
+
+
+def _answers(fleet: Fleet, history: History) -> list[object]:
+    until = fleet.clock.now
+    return [
+        history.device("a", "n1", "nvidia:x", 0, until),
+        history.pod("a", "ns", "p", 0, until),
+        history.summary("fleet", None, 0, until),
+        history.summary("cluster", "b", 0, until),
+        history.summary("namespace", "ns", 0, until),
+    ]
+
+
+def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+    fleet, path = _saved(tmp_path)
+    again = History()
+    again.load(path)
+    assert _answers(fleet, again) == _answers(fleet, fleet.history)
+    assert again.device("a", "n1", "nvidia:x", 0, fleet.clock.now).fields["power_watts"][-3:] == [
+        1.0,
+        2.0,
+        3.0,
+    ]
+    assert [file.name for file in tmp_path.iterdir()] == ["history"]
+
+
+def test_the_time_between_is_a_gap(tmp_path: Path) -> None:
+    fleet, path = _saved(tmp_path)
+    fleet.history = History()
+    fleet.history.load(path)
+    fleet.clock.advance(120)
+    fleet.read("a", "n1", gpu("x", power_watts=9.0))
+    fleet.minute()
+    assert fleet.device("x").fields["power_watts"][-6:] == [1.0, 2.0, 3.0, None, None, 9.0]
+
+
+def test_after_a_day_nothing_of_it_is_left(tmp_path: Path) -> None:
+    fleet, path = _saved(tmp_path)
+    fleet.history = History()
+    fleet.history.load(path)
+    fleet.clock.advance(25 * 3600)
+    fleet.read("a", "n1", gpu("x", power_watts=9.0))
+    fleet.minute()
+    assert fleet.device("x").fields["power_watts"] == [None] * 59 + [9.0]
+    assert len(fleet.history.pods) == 0
+
+
+def test_a_file_of_a_larger_fleet_fills_what_room_there_is(tmp_path: Path) -> None:
+    _, path = _saved(tmp_path)
+    small = History(HistoryLimits(devices=1))
+    small.load(path)
+    assert len(small.devices) == 1
+
+
+def test_no_file_is_no_history_and_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    History().load(tmp_path / "history")
+    assert not caplog.records
+    assert not list(tmp_path.iterdir())
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _turned(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def _newer(content: bytes) -> bytes:
+    return content.replace(b"accelscope history 1\n", b"accelscope history 2\n", 1)
+
+
+def _summed(content: bytes) -> bytes:
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_cut, "its sum is wrong: it is cut off or damaged"),
+        (_turned, "its sum is wrong: it is cut off or damaged"),
+        (_newer, "it is of version 2, and this reads version 1"),
+        (lambda content: content + b"more", "its sum is wrong: it is cut off or damaged"),
+        (lambda _: b"", "it is no file of this kind"),
+        (lambda _: b"accelscope history 1\n", "its sum is wrong: it is cut off or damaged"),
+        (lambda _: b"accelscope history \xb2\n" * 9, "it is no file of this kind"),
+        (lambda _: _summed(b"accelscope history 1\n"), "a page's head: Input data was truncated"),
+        (lambda _: _summed(b"accelscope history 1\n\xff\xff\xff\xff"), "a page's head is too long"),
+        (lambda _: _summed(b'accelscope history 1\n\x0b\0\0\0{"pages":7}'), "pages are missing"),
+        (
+            lambda _: _summed(
+                b'accelscope history 1\n\x2f\0\0\0{"ring":"pods","fields":["a"],"length":9,"keys":[[]]}'
+            ),
+            "a page's head: Input data was truncated",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_put_aside_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: object, reason: str
+) -> None:
+    fleet, path = _saved(tmp_path)
+    path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
+    history = History()
+    history.load(path)
+    assert len(history.devices) == 0
+    [aside] = tmp_path.iterdir()
+    assert aside.name.startswith("history.broken-")
+    [record] = caplog.records
+    assert record.message == "history of before cannot be read, and begins anew"
+    assert record.__dict__["fields"]["reason"].startswith(reason)
+    fleet.history = history  # and goes on
+    run(history.save(path))
+    assert path.exists()
+
+
+def test_few_files_are_kept_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    for number in range(6):
+        (tmp_path / f"history.broken-{number}").write_bytes(b"old")
+    path.write_bytes(b"bad")
+    History().load(path)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_disk_that_does_not_take_it_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fleet, folder = _fleet(), tmp_path / "state"
+    with caplog.at_level(logging.INFO):
+        run(fleet.history.save(folder / "history"))
+        run(fleet.history.save(folder / "history"))
+        folder.mkdir()
+        run(fleet.history.save(folder / "history"))
+    assert [record.message for record in caplog.records] == [
+        "history cannot be kept over a restart; it is tried again",
+        "history is kept over a restart again",
+    ]
+
+
+def test_a_full_disk_leaves_the_file_of_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fleet, path = _saved(tmp_path)
+    before = path.read_bytes()
+    scratch = tmp_path / "history.new"
+    scratch.symlink_to("/dev/full")
+    run(fleet.history.save(path))
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["history"]
+    assert "cannot be kept" in caplog.text
+
+
+def test_a_minute_that_passes_while_it_is_saved_does_no_harm(tmp_path: Path) -> None:
+    fleet, path = _fleet(), tmp_path / "history"
+
+    async def both() -> None:
+        saving = asyncio.create_task(fleet.history.save(path))
+        await asyncio.sleep(0)
+        await fleet.history.record(fleet.store, fleet.clock.now)
+        await saving
+
+    run(both())
+    again = History()
+    again.load(path)
+    fields = again.device("a", "n1", "nvidia:x", 0, fleet.clock.now).fields
+    known = [value for value in fields["power_watts"] if value is not None]
+    assert known[:3] == [1.0, 2.0, 3.0]

@@ -1,0 +1,78 @@
+"""An engine that runs in a test, and what may be asked of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from accelscope.config import ConfigError
+from accelscope.fleet.cluster_view import ClusterView, SourceView
+from accelscope.fleet.clusters import ClusterEntry
+from accelscope.fleet.refresh.engine import ClusterList, Engine
+from accelscope.fleet.refresh.pacing import Pacing
+from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.query import Condition, Query
+
+PACING = Pacing(interval_seconds=0.2, timeout_seconds=1.0, concurrency=8, per_second=10_000)
+
+
+class Clusters:
+    """A list that a test changes."""
+
+    def __init__(self, *entries: ClusterEntry) -> None:
+        self.entries: tuple[ClusterEntry, ...] | ConfigError = entries
+        self._seen: object = entries
+
+    def put(self, *entries: ClusterEntry) -> None:
+        self.entries = entries
+
+    def changed(self) -> bool:
+        before, self._seen = self._seen, self.entries
+        return before is not self.entries
+
+    def load(self) -> tuple[ClusterEntry, ...]:
+        if isinstance(self.entries, ConfigError):
+            raise self.entries
+        return self.entries
+
+
+class Running:
+    def __init__(self, engine: Engine, store: FleetStore) -> None:
+        self.engine = engine
+        self.store = store
+
+    def cluster(self, id_: str) -> ClusterView:
+        return self.store.clusters[id_]
+
+    def source(self, id_: str, kind: str) -> SourceView:
+        return next(source for source in self.cluster(id_).sources if source.kind == kind)
+
+    def nodes(self, **fields: str) -> list[Any]:
+        query = Query(where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000)
+        return self.store.nodes.rows(self.store.nodes.select(query).positions)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            await asyncio.sleep(0.02)
+
+
+async def nothing(_: float) -> None:
+    """No minute passes in these tests."""
+
+
+@asynccontextmanager
+async def engine_over(
+    *entries: ClusterEntry, clusters: ClusterList | None = None, pacing: Pacing = PACING, **store: float
+) -> AsyncIterator[Running]:
+    """Over these, or over a list that changes."""
+    fleet = FleetStore(**store)  # type: ignore[arg-type]
+    engine = Engine(fleet, clusters or Clusters(*entries), pacing=pacing, each_minute=nothing)
+    task = asyncio.create_task(engine.run())
+    try:
+        yield Running(engine, fleet)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,333 @@
+"""The engine over clusters that answer, hang, lie, and come and go."""
+
+import asyncio
+import json
+import logging
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.fleet.api_server.served import status
+from tests.fleet.loop import run
+from tests.fleet.refresh.running import PACING, Clusters, engine_over
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, driver_pod, node
+from tests.fleet.sources.test_exec_source import smi
+
+from accelscope.config import ConfigError
+from accelscope.fleet.clusters import (
+    AddressAccess,
+    AgentsEntry,
+    AnnotationsEntry,
+    ClusterEntry,
+    ExecEntry,
+    PrometheusEntry,
+)
+
+DOCUMENT = json.loads(
+    (Path(__file__).parents[2] / "agent" / "snapshots" / "1.1" / "nvidia-sick.json").read_text()
+)
+
+
+def everything(id_: str, access: AddressAccess, **fields: Any) -> ClusterEntry:
+    sources: dict[str, Any] = {
+        "agents": AgentsEntry(),
+        "exec": ExecEntry(ttl_seconds=0, per_second=10_000),
+        "annotations": AnnotationsEntry(),
+    }
+    return ClusterEntry(id=id_, access=access, **{**sources, **fields})
+
+
+def with_agents(count: int = 3) -> StubCluster:
+    cluster = StubCluster()
+    for number in range(count):
+        cluster.nodes[f"node-{number}"] = node(f"node-{number}", gpus=8)
+        cluster.add_agent(f"agent-{number}", f"node-{number}", answering(DOCUMENT, tag='"1"', age=0.1))
+    return cluster
+
+
+def test_nodes_of_a_cluster_are_read_by_the_source_that_knows_most_of_them() -> None:
+    async def go() -> None:
+        cluster = with_agents(2)
+        cluster.command = smi
+        cluster.nodes["node-x"] = node("node-x", gpus=2, labels={"rack": "7"})
+        for name in ("node-0", "node-x"):
+            cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server), name="Berlin")) as running,
+        ):
+            await running.until(lambda: len(running.nodes(state="fresh")) == 3)
+            assert {row.node: row.source for row in running.nodes() if row.node != "node-0"} == {
+                "node-1": "agents",
+                "node-x": "exec",
+            }
+            await running.until(lambda: running.source("berlin", "exec").expected == 1)
+            view = running.cluster("berlin")
+            assert (view.name, view.reachable, view.gpu) == ("Berlin", True, True)
+            assert [source.kind for source in view.sources] == ["agents", "exec", "annotations"]
+            assert running.source("berlin", "agents").answered == 2
+            assert running.store.labels("berlin", "node-x") == {"rack": "7"}
+            assert running.engine.unready() is None
+
+    run(go())
+
+
+async def hang(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+def test_hanging_lying_slow_and_absent_clusters_cost_the_others_nothing() -> None:
+    async def go() -> None:
+        good, hanging, lying, slow = with_agents(5), with_agents(3), with_agents(3), with_agents(3)
+        hanging.answer = hang
+
+        async def lie(_: web.BaseRequest) -> web.StreamResponse:
+            return web.Response(body=b'\x00\xff{"items": [[[' * 5000, content_type="application/json")
+
+        lying.answer = lie
+
+        async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+            await asyncio.sleep(0.6)
+            return await slow.honest(request)
+
+        slow.answer = slowly
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(one.running()) for one in (good, hanging, lying, slow)]
+            entries = [
+                everything(id_, access_to(server))
+                for id_, server in zip(("good", "hanging", "lying", "slow"), servers, strict=True)
+            ]
+            entries.append(everything("absent", AddressAccess(url="http://127.0.0.1:9")))
+            began = time.monotonic()
+            running = await stack.enter_async_context(engine_over(*entries))
+            await running.until(lambda: len(running.nodes(cluster="good", state="fresh")) == 5)
+            assert time.monotonic() - began < 5
+            await running.until(lambda: len(running.nodes(cluster="slow", state="fresh")) == 3)
+            await running.until(lambda: running.cluster("hanging").reachable is False)
+            await running.until(lambda: running.cluster("absent").reachable is False)
+            assert running.cluster("hanging").reason == "timeout"
+            assert running.cluster("absent").reason == "unreachable"
+            await running.until(lambda: running.source("lying", "agents").up is False)
+            assert running.source("lying", "agents").reason == "bad_answer"
+            rounds = running.engine.runs["good"].loops[0].rounds
+            await running.until(lambda: running.engine.runs["good"].loops[0].rounds > rounds + 3)
+            assert len(running.nodes(cluster="good", state="fresh")) == 5
+            assert len(running.nodes()) == 8
+
+    run(go(), 40)
+
+
+def test_a_revoked_token_is_said_and_what_was_known_ages() -> None:
+    async def go() -> None:
+        cluster, other = with_agents(2), with_agents(1)
+        async with (
+            cluster.running() as server,
+            other.running() as second,
+            engine_over(
+                everything("berlin", access_to(server)),
+                everything("paris", access_to(second)),
+                stale_after_seconds=1.0,
+                forget_after_seconds=600.0,
+            ) as running,
+        ):
+            await running.until(lambda: len(running.nodes(state="fresh")) == 3)
+            # Watches that are open stay open, as those of an API server do.
+            cluster.refusal = lambda request: status(401, "Unauthorized")
+            await running.until(lambda: running.cluster("berlin").reachable is False)
+            assert running.cluster("berlin").reason == "unauthorized"
+            await running.until(lambda: running.source("berlin", "agents").reason == "unauthorized")
+            assert len(running.nodes(cluster="berlin")) == 2
+            assert running.cluster("paris").reachable
+
+            cluster.refusal = lambda request: None
+            await running.until(lambda: running.cluster("berlin").reachable is True)
+            await running.until(lambda: running.source("berlin", "agents").up is True)
+
+    run(go(), 40)
+
+
+def test_a_token_without_rights_reaches_the_server_and_says_what_is_missing() -> None:
+    async def go() -> None:
+        cluster = with_agents(1)
+        cluster.refusal = lambda request: (
+            status(403, "you may not") if request.path.startswith("/api/") else None
+        )
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server))) as running,
+        ):
+            await running.until(
+                lambda: (
+                    running.cluster("berlin").reason == "forbidden"
+                    and all(source.up is False for source in running.cluster("berlin").sources)
+                )
+            )
+            assert running.cluster("berlin").reachable
+            assert {source.reason for source in running.cluster("berlin").sources} == {"forbidden"}
+
+    run(go())
+
+
+def test_a_cluster_with_only_a_store_is_as_reachable_as_that() -> None:
+    async def go() -> None:
+        entry = ClusterEntry(id="store", prometheus=PrometheusEntry(url="http://127.0.0.1:9"))
+        async with engine_over(entry) as running:
+            await running.until(lambda: running.cluster("store").reachable is False)
+            assert running.cluster("store").reason == "unreachable"
+            assert [source.kind for source in running.cluster("store").sources] == ["prometheus"]
+
+    run(go())
+
+
+def test_a_cluster_that_is_said_to_have_no_accelerators_is_not_asked() -> None:
+    async def go() -> None:
+        cluster = with_agents(1)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server), gpu="false")) as running,
+        ):
+            await asyncio.sleep(0.3)
+            assert cluster.asked == []
+            assert running.engine.unready() is None
+            view = running.cluster("berlin")
+            assert (view.gpu, view.gpu_setting, view.reachable) == (False, "false", None)
+            await running.engine.refresh("berlin")
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("kept", "gpu"),
+    [
+        ({}, False),
+        ({"labels": {"nvidia.com/gpu.present": "true"}}, True),
+        ({"labels": {"nvidia.com/gpu.present": "false"}}, False),
+        ({"labels": {"accelerator/huawei-npu": ""}}, True),
+        ({"labels": {"feature.node.kubernetes.io/pci-1200_1ed2.present": "true"}}, True),
+        ({"labels": {"feature.node.kubernetes.io/pci-0300_1a03.present": "true"}}, False),
+        (
+            {
+                "annotations": {
+                    "k8s-monitor.io/npu-metrics": '{"timestamp":"2026-01-02T03:04:05Z","chips":[{"npu":0}]}'
+                }
+            },
+            True,
+        ),
+    ],
+)
+def test_whether_a_cluster_has_accelerators_is_found_out(kept: dict[str, Any], gpu: bool) -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.nodes["node-0"] = node("node-0", **kept)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server))) as running,
+        ):
+            await running.until(lambda: running.cluster("berlin").gpu is not None)
+            await running.until(lambda: running.cluster("berlin").gpu is gpu)
+
+    run(go())
+
+
+def test_a_changed_list_restarts_what_changed_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "accelscope.fleet")
+
+    async def go() -> None:
+        first, second = with_agents(2), with_agents(3)
+        async with first.running() as one, second.running() as two:
+            berlin, paris = everything("berlin", access_to(one)), everything("paris", access_to(two))
+            clusters = Clusters(berlin)
+            async with engine_over(clusters=clusters) as running:
+                await running.until(lambda: len(running.nodes(state="fresh")) == 2)
+                kept = running.engine.runs["berlin"]
+
+                clusters.put(berlin, paris)
+                await running.until(lambda: len(running.nodes(state="fresh")) == 5)
+                assert running.engine.runs["berlin"] is kept
+
+                clusters.entries = ConfigError("clusters.yaml:3: what is this?")
+                await running.until(lambda: running.engine.reloads.get("rejected") == 1)
+                assert list(running.store.clusters) == ["berlin", "paris"]
+                assert running.engine.runs["berlin"] is kept
+
+                clusters.put(berlin, replace(paris, name="Paris 2"))
+                await running.until(lambda: running.cluster("paris").name == "Paris 2")
+                assert len(running.nodes(cluster="paris")) == 3
+                assert running.engine.runs["berlin"] is kept
+
+                clusters.put(berlin, everything("paris", access_to(one)))
+                await running.until(lambda: len(running.nodes(cluster="paris", state="fresh")) == 2)
+                assert len(running.nodes()) == 4
+
+                clusters.put(paris)
+                await running.until(lambda: list(running.store.clusters) == ["paris"])
+                await running.until(lambda: len(running.nodes(state="fresh")) == 3)
+                assert not running.nodes(cluster="berlin")
+                assert running.engine.reloads == {"applied": 4, "rejected": 1}
+
+    run(go(), 60)
+    assert sum("the new list of clusters is bad" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_reading_can_be_asked_for_at_once() -> None:
+    async def go() -> None:
+        cluster = with_agents(1)
+        slow = replace(PACING, interval_seconds=3600.0)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server)), pacing=slow) as running,
+        ):
+            await running.until(lambda: running.engine.unready() is None)
+            before = running.engine.runs["berlin"].loops[0].rounds
+            await running.engine.refresh("berlin")
+            assert running.engine.runs["berlin"].loops[0].rounds == before + 1
+            await running.engine.refresh("nowhere")
+
+    run(go())
+
+
+def test_what_stays_as_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "accelscope.fleet")
+
+    async def go() -> None:
+        async with engine_over(everything("gone", AddressAccess(url="http://127.0.0.1:9"))) as running:
+            await running.until(
+                lambda: (
+                    running.engine.unready() is None
+                    and all(loop.rounds > 3 for loop in running.engine.runs["gone"].loops)
+                )
+            )
+
+    run(go(), 40)
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("a cluster is out of reach") == 1
+    assert said.count("a source is down") == 3
+
+
+def test_a_source_that_breaks_its_promise_costs_a_round(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        cluster = with_agents(1)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server))) as running,
+        ):
+            await running.until(lambda: len(running.nodes(state="fresh")) == 1)
+            source = running.engine.runs["berlin"].loops[0].source
+            whole = source.refresh
+
+            async def broken(take: Any) -> Any:
+                raise RuntimeError("not foreseen")
+
+            source.refresh = broken  # type: ignore[method-assign]
+            await running.until(lambda: running.source("berlin", "agents").reason == "internal")
+            assert running.source("berlin", "annotations").up
+            source.refresh = whole  # type: ignore[method-assign]
+            await running.until(lambda: running.source("berlin", "agents").up is True)
+
+    run(go())
+    assert any(record.exc_info for record in caplog.records)

@@ -1,0 +1,90 @@
+"""Nodes of every vendor with pods on them, as their agents tell of them, and as rows."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.model import Device, Health, HealthState, Snapshot
+from accelscope.model.wire import read_snapshot
+from accelscope.simulate.fleet.description import made_fleet
+from accelscope.simulate.fleet.fleet import SimulatedFleet
+
+CLUSTER = "berlin"
+TAKEN_AT = 1_800_000_000.0  # seconds since the epoch
+_SIMULATED_SECONDS = 700.0
+Rows = dict[str, list[dict[str, object]]]  # by table
+
+# What a store has no series of.
+NOT_IN_A_STORE = {"health_reason"}
+# What tells of the way and not of the node.
+_OF_THE_WAY = {"source", "taken_at", "age_seconds", "agent_version"}
+
+
+def simulated_snapshots(
+    count: int = 12, *, cluster: int = 0, taken_at: float = TAKEN_AT
+) -> dict[str, Snapshot]:
+    """By node: a mix of vendors, the same each time but for the ids of another cluster's. One device of the
+    first node does not answer."""
+    fleet = SimulatedFleet(made_fleet(clusters=cluster + 1, nodes=count), "/nowhere")
+    nodes = list(fleet.clusters.values())[cluster].nodes
+    found = [read_snapshot(json.loads(node.document(_SIMULATED_SECONDS))) for node in nodes.values()]
+    first, *others = (replace(snapshot, taken_at=taken_at) for snapshot in found)
+    silent, *answering = first.devices
+    first = replace(first, devices=(_silent(silent, taken_at - 30), *answering))
+    return {snapshot.node: snapshot for snapshot in (first, *others)}
+
+
+def _silent(device: Device, read_at: float) -> Device:
+    return Device(
+        vendor=device.vendor,
+        id=device.id,
+        index=device.index,
+        model=device.model,
+        uuid=device.uuid,
+        serial=device.serial,
+        pci_address=device.pci_address,
+        health=Health(HealthState.LOST),
+        stale=True,
+        read_at=read_at,
+    )
+
+
+def reports_of_agents(snapshots: Mapping[str, Snapshot], taken_at: float) -> list[NodeReport]:
+    """What the agents themselves would have told."""
+    return [
+        NodeReport(node=node, source=SourceKind.AGENTS, taken_at=taken_at, snapshot=snapshot)
+        for node, snapshot in snapshots.items()
+    ]
+
+
+def rows(reports: Iterable[NodeReport], now: float) -> Rows:
+    """Of all tables, as the fleet's store makes them, without what tells of the way only."""
+    store = FleetStore(clock=lambda: now)
+    store.declare([ClusterView(id=CLUSTER, reachable=True)])
+    for report in reports:
+        store.take(CLUSTER, report)
+    store.tick(now)
+    tables = {
+        "nodes": store.nodes,
+        "devices": store.devices,
+        "pods": store.pods,
+        "processes": store.processes,
+    }
+    found: Rows = {}
+    for name, table in tables.items():
+        positions = table.live().nonzero()[0]
+        plain = [msgspec.to_builtins(row) for row in table.rows(positions, now)]
+        kept = [
+            {field: value for field, value in row.items() if field not in _OF_THE_WAY | NOT_IN_A_STORE}
+            for row in plain
+        ]
+        found[name] = sorted(kept, key=lambda row: json.dumps([row.get(key) for key in _KEYS]))
+    return found
+
+
+_KEYS = ("node", "id", "device", "namespace", "pod", "container", "partition", "pid")

@@ -1,0 +1,415 @@
+"""Agents of a cluster, through the pod proxy and straight, as they answer and as they fail to."""
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.fleet.api_server.served import served, session_at, status
+from tests.fleet.loop import run
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering
+
+from accelscope.fleet.api_server.objects import decode_agent_pod, pod_key
+from accelscope.fleet.clusters import AgentsEntry
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.sources.agents import AgentsSource
+from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.reach import DirectReach, ProxyReach
+from accelscope.kube.paths import pods_in
+from accelscope.model import HealthState, Vendor
+from accelscope.model.wire import read_snapshot
+
+SNAPSHOTS = Path(__file__).parents[2] / "agent" / "snapshots" / "1.1"
+
+
+def document(name: str = "nvidia-sick") -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((SNAPSHOTS / f"{name}.json").read_text())
+    return loaded
+
+
+class Agents:
+    """The source with what it said, round by round."""
+
+    def __init__(self, source: AgentsSource) -> None:
+        self.source = source
+
+    async def round(self) -> tuple[SourceOutcome, dict[str, Saying]]:
+        said: dict[str, Saying] = {}
+        outcome = await self.source.refresh(lambda saying: said.update({saying.node: saying}))
+        return outcome, said
+
+
+@asynccontextmanager
+async def agents_of(
+    cluster: StubCluster,
+    entry: AgentsEntry | None = None,
+    *,
+    concurrency: int = 8,
+    timeout_seconds: float = 5.0,
+) -> AsyncIterator[Agents]:
+    entry = entry or AgentsEntry()
+    async with (
+        cluster.running() as server,
+        session_at(access_to(server), timeout_seconds=timeout_seconds) as session,
+    ):
+        pods = session.follow(
+            pods_in(entry.namespace, entry.label_selector), decode=decode_agent_pod, key=pod_key
+        )
+        direct = entry.via == "direct"
+        source = AgentsSource(
+            pods,
+            DirectReach(entry, connections=8, timeout_seconds=timeout_seconds)
+            if direct
+            else ProxyReach(session, entry),
+            pace=Pace(10_000),
+            loop_share=LoopShare(),
+            concurrency=concurrency,
+            token_file=entry.token_file,
+        )
+        try:
+            yield Agents(source)
+        finally:
+            await source.close()
+
+
+def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-a", "node-a", answering(document(), tag='W/"1-1"', age=3.0))
+        async with agents_of(cluster) as agents:
+            before = time.time()
+            outcome, said = await agents.round()
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert report.snapshot == read_snapshot(document())
+            assert before - 3.1 <= report.taken_at <= time.time() - 2.9
+            assert json.loads(gzip.decompress(report.document)) == document()
+            assert outcome == SourceOutcome(up=True, expected=1, answered=1)
+            assert agents.source.sees_accelerators()
+
+            outcome, said = await agents.round()
+            assert isinstance(said["node-a"], NodeUnchanged)
+            assert outcome.answered == 1
+
+            cluster.agents["agent-a"] = answering(document(), tag='W/"1-2"', age=0.5)
+            _, said = await agents.round()
+            assert isinstance(said["node-a"], NodeReport)
+
+    run(go())
+
+
+@pytest.mark.parametrize("off_seconds", [-7200.0, 0.0, 7200.0])
+def test_an_old_agent_without_an_age_is_put_right_by_the_time_it_answers_with(off_seconds: float) -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        there = time.time() + off_seconds
+        told = json.dumps({**document(), "taken_at": there - 5}).encode()
+
+        async def answer(_: web.BaseRequest) -> web.Response:
+            date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(there))
+            return web.Response(body=told, headers={"Date": date})
+
+        cluster.add_agent("agent-a", "node-a", answer)
+        async with agents_of(cluster) as agents:
+            _, said = await agents.round()
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert abs(time.time() - 5 - report.taken_at) < 3
+            assert report.document == b""  # it did not come compressed
+
+    run(go())
+
+
+def test_the_token_goes_in_a_header_that_the_proxy_passes_on(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+
+    async def go() -> None:
+        cluster = StubCluster()
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if request.headers.get("X-AccelScope-Token") != token.read_text().strip():
+                return web.Response(status=401, text="s3cret is not the token")
+            return await answering(document())(request)
+
+        cluster.add_agent("agent-a", "node-a", answer)
+        async with agents_of(cluster, AgentsEntry(token_file=str(token))) as agents:
+            outcome, said = await agents.round()
+            assert isinstance(said["node-a"], NodeReport)
+            assert "Authorization" not in cluster.asked[-1].headers
+
+            cluster.agents["agent-a"] = lambda _: refuse()
+            outcome, said = await agents.round()
+            failure = said["node-a"]
+            assert isinstance(failure, NodeFailure)
+            assert failure.reason == "unauthorized"
+            assert "s3cret" not in failure.text
+
+            token.unlink()
+            outcome, said = await agents.round()
+            assert not outcome.up
+            assert outcome.reason == "unauthorized"
+            assert str(token) in (outcome.text or "")
+
+    async def refuse() -> web.Response:
+        return web.Response(status=401, text="s3cret is not the token")
+
+    run(go())
+
+
+def bomb() -> bytes:
+    return gzip.compress(b" " * (40 << 20), 9)
+
+
+async def flood(request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(body=bomb(), headers={"Content-Encoding": "gzip"})
+
+
+async def hang(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+async def cut(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b"{")
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def refused(_: web.BaseRequest) -> web.StreamResponse:
+    return status(503, "error trying to reach service: connection refused")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (answering(b"<html>"), "bad_answer"),
+        (answering(b"\x00" * 1000), "bad_answer"),
+        (answering({"schema_version": "1.1", "node": 1}), "bad_answer"),
+        (answering({**document(), "schema_version": "2.0"}), "incompatible"),
+        (flood, "too_large"),
+        (hang, "timeout"),
+        (cut, "unreachable"),
+        (refused, "server_error"),
+    ],
+    ids=["html", "zeros", "no-snapshot", "other-major", "bomb", "hangs", "cut", "refused"],
+)
+def test_a_bad_agent_costs_its_own_node_only(bad: Any, reason: str) -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-bad", "node-bad", bad)
+        for number in range(3):
+            cluster.add_agent(f"agent-{number}", f"node-{number}", answering(document()))
+        async with agents_of(cluster, timeout_seconds=1.0 if bad is hang else 10.0) as agents:
+            outcome, said = await agents.round()
+            failure = said.pop("node-bad")
+            assert isinstance(failure, NodeFailure)
+            assert failure.reason == reason
+            assert failure.incompatible == (reason == "incompatible")
+            assert all(isinstance(saying, NodeReport) for saying in said.values())
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 4, 3)
+            assert outcome.reason == reason
+            _, said = await agents.round()
+            assert isinstance(said["node-bad"], NodeFailure)
+            assert said["node-bad"].reason == reason
+
+    run(go())
+
+
+def test_a_large_document_is_read_too() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        large = document("nvidia-h100x8")
+        large["labels"] = [[f"label{number}", "x" * 1000] for number in range(3000)]
+        cluster.add_agent("agent-a", "node-a", answering(large, tag='"1"'))
+        async with agents_of(cluster) as agents:
+            _, said = await agents.round()
+            assert isinstance(said["node-a"], NodeReport)
+            _, said = await agents.round()
+            assert isinstance(said["node-a"], NodeUnchanged)
+
+    run(go())
+
+
+def test_a_pod_that_is_not_ready_is_not_asked_and_pods_come_and_go() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-a", "node-a", answering(document()), ready=False)
+        async with agents_of(cluster) as agents:
+            outcome, said = await agents.round()
+            failure = said["node-a"]
+            assert isinstance(failure, NodeFailure)
+            assert failure.reason == "not_ready"
+            assert (outcome.up, outcome.expected, outcome.answered) == (False, 1, 0)
+            pod = cluster.pods["agent-a"]
+            pod["status"]["conditions"][0]["status"] = "True"
+            cluster.put("pods", pod)
+            for _ in range(100):
+                outcome, said = await agents.round()
+                if outcome.answered:
+                    break
+                await asyncio.sleep(0.02)
+            assert isinstance(said["node-a"], NodeReport)
+            cluster.put("pods", pod, "DELETED")
+            for _ in range(100):
+                outcome, said = await agents.round()
+                if not outcome.expected:
+                    break
+                await asyncio.sleep(0.02)
+            assert outcome == SourceOutcome(up=True)
+
+    run(go())
+
+
+def vendor_agent(vendor: str, tag: str) -> dict[str, Any]:
+    """What an agent that reads one vendor's devices says of the mixed node."""
+    mixed = document("mixed")
+    own = {device["id"] for device in mixed["devices"] if device["vendor"] == vendor}
+    mixed["devices"] = [device for device in mixed["devices"] if device["id"] in own]
+    mixed["readers"] = [reader for reader in mixed["readers"] if reader["vendor"] == vendor]
+    for member in ("processes", "pod_usages", "unattributed", "balances"):
+        mixed[member] = [item for item in mixed.get(member, ()) if item.get("device") in own]
+    for given in mixed.get("allocations", ()):
+        if given.get("device") not in own:
+            given.pop("device", None)
+    return mixed
+
+
+def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
+    whole = read_snapshot(document("mixed"))
+    vendors = sorted({device.vendor.value for device in whole.devices})
+    assert len(vendors) > 2
+
+    async def go() -> None:
+        cluster = StubCluster()
+        for vendor in vendors:
+            answer = answering(vendor_agent(vendor, vendor), tag=f'"{vendor}-1"', age=1.0)
+            cluster.add_agent(f"agent-{vendor}", "node-a", answer)
+        async with agents_of(cluster) as agents:
+            outcome, said = await agents.round()
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert outcome == SourceOutcome(up=True, expected=1, answered=1)
+            snapshot = report.snapshot
+            assert {device.id: device for device in snapshot.devices} == {d.id: d for d in whole.devices}
+            assert set(snapshot.processes) == set(whole.processes)
+            assert set(snapshot.allocations) == set(whole.allocations)
+            assert set(snapshot.pod_usages) == set(whole.pod_usages)
+            assert {reader.vendor for reader in snapshot.readers} == {d.vendor for d in whole.devices}
+
+            _, said = await agents.round()
+            assert isinstance(said["node-a"], NodeUnchanged)
+
+            cluster.agents["agent-nvidia"] = refused
+            _, said = await agents.round()
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            nvidia = [device for device in report.snapshot.devices if device.vendor is Vendor.NVIDIA]
+            others = [device for device in report.snapshot.devices if device.vendor is not Vendor.NVIDIA]
+            assert nvidia
+            assert all(device.stale and device.utilization_ratio is None for device in nvidia)
+            assert all(device.health.state is HealthState.UNKNOWN for device in nvidia)
+            assert set(others) == {d for d in whole.devices if d.vendor is not Vendor.NVIDIA}
+
+            for vendor in vendors:
+                cluster.agents[f"agent-{vendor}"] = refused
+            outcome, said = await agents.round()
+            assert isinstance(said["node-a"], NodeFailure)
+            assert not outcome.up
+
+    run(go())
+
+
+def test_while_agents_are_rolled_out_each_device_is_there_once() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        old = {**document(), "labels": [["which", "old"]]}
+        cluster.add_agent("agent-old", "node-a", answering(old, age=20.0))
+        cluster.add_agent("agent-new", "node-a", answering(document(), age=1.0))
+        async with agents_of(cluster) as agents:
+            _, said = await agents.round()
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert len(report.snapshot.devices) == len(document()["devices"])
+            assert report.snapshot.labels == read_snapshot(document()).labels
+
+    run(go())
+
+
+def test_no_more_are_asked_at_once_than_is_set() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            await asyncio.sleep(0.01)
+            return await answering(document())(request)
+
+        for number in range(30):
+            cluster.add_agent(f"agent-{number}", f"node-{number}", answer)
+        async with agents_of(cluster, concurrency=4) as agents:
+            outcome, _ = await agents.round()
+            assert outcome.answered == 30
+            assert cluster.most_at_once <= 4
+
+    run(go())
+
+
+def test_a_round_is_given_up_where_nobody_can_be_reached() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        for number in range(200):
+            cluster.add_agent(f"agent-{number}", f"node-{number}", hang)
+        async with agents_of(cluster, concurrency=16, timeout_seconds=0.5) as agents:
+            began = time.monotonic()
+            outcome, said = await agents.round()
+            assert time.monotonic() - began < 5
+            assert not outcome.up
+            assert outcome.reason == "timeout"
+            assert outcome.expected == 200
+            assert len(said) < 64
+
+    run(go())
+
+
+def test_without_the_right_to_see_pods_the_source_says_so() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.refusal = lambda request: (
+            status(403, "pods is forbidden") if request.path.endswith("/pods") else None
+        )
+        async with agents_of(cluster) as agents:
+            outcome, said = await agents.round()
+            assert not said
+            assert (outcome.up, outcome.reason) == (False, "forbidden")
+
+    run(go())
+
+
+def test_agents_can_be_read_straight() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            assert request.path == "/snapshot"
+            assert "Authorization" not in request.headers
+            return await answering(document(), tag='"1"', age=1.0)(request)
+
+        async with served(answer) as agent:
+            cluster.add_agent("agent-a", "node-a", answering({}), port=agent.port)
+            async with agents_of(cluster, AgentsEntry(via="direct")) as agents:
+                _, said = await agents.round()
+                assert isinstance(said["node-a"], NodeReport)
+                _, said = await agents.round()
+                assert isinstance(said["node-a"], NodeUnchanged)
+            assert len(agent.asked) == 2
+
+    run(go())

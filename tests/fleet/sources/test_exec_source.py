@@ -1,0 +1,325 @@
+"""Nodes read by commands in the GPU operator's driver pods."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.fleet.api_server.served import session_at, status
+from tests.fleet.loop import run
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, driver_pod
+
+from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
+from accelscope.fleet.clusters import ExecEntry
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.sources.exec import ExecSource
+from accelscope.fleet.sources.nvidia_smi import QUERY_FIELDS
+from accelscope.fleet.sources.pace import LoopShare
+from accelscope.kube.paths import pods_in
+from accelscope.model import HealthState, ProcessType
+
+VALUES = {
+    "serial": "[N/A]",
+    "driver_version": "550.54.15",
+    "vbios_version": "96.00.89.00.01",
+    "temperature.gpu": "41",
+    "utilization.gpu": "37",
+    "utilization.memory": "12",
+    "memory.total": "81559",
+    "memory.used": "1024",
+    "memory.free": "80535",
+    "power.draw": "118.50",
+    "power.limit": "700.00",
+    "pcie.link.gen.current": "5",
+    "pcie.link.width.current": "16",
+    "fan.speed": "[N/A]",
+    "pstate": "P0",
+    "clocks.sm": "1980",
+    "clocks.mem": "2619",
+    "mig.mode.current": "Disabled",
+    "ecc.errors.uncorrected.volatile.total": "0",
+    "name": "NVIDIA H100 80GB HBM3",
+}
+PMON = """\
+# gpu         pid   type     sm    mem    enc    dec    fb    command
+# Idx           #    C/G      %      %      %      %    MB    name
+    0       4711     C     36     11      -      -   900    python
+    1          -     -      -      -      -      -     -    -
+"""
+PMON_WITHOUT_MEMORY = """\
+# gpu        pid  type    sm   mem   enc   dec   command
+# Idx          #   C/G     %     %     %     %   name
+    0       4711     C    36    11     -     -   python
+"""
+
+
+def row(index: int, fields: list[str]) -> str:
+    own = {"index": str(index), "uuid": f"GPU-{index:08d}", "pci.bus_id": f"00000000:{index + 1:02X}:00.0"}
+    return ", ".join({**VALUES, **own}[field] for field in fields)
+
+
+def smi(pod: str, command: list[str]) -> tuple[str, int]:
+    """Two healthy GPUs, one of them in use."""
+    assert command[0] == "nvidia-smi"
+    if command[1] == "pmon":
+        assert command[1:] == ["pmon", "-s", "um", "-c", "1"]
+        return PMON, 0
+    [query, form] = command[1:]
+    assert form == "--format=csv,noheader,nounits"
+    fields = query.removeprefix("--query-gpu=").split(",")
+    return "".join(f"{row(index, fields)}\n" for index in range(2)), 0
+
+
+class Driver:
+    def __init__(self, source: ExecSource) -> None:
+        self.source = source
+
+    async def round(self) -> tuple[SourceOutcome, dict[str, Saying]]:
+        said: dict[str, Saying] = {}
+        outcome = await self.source.refresh(lambda saying: said.update({saying.node: saying}))
+        return outcome, said
+
+
+@asynccontextmanager
+async def drivers_of(
+    cluster: StubCluster,
+    *,
+    entry: ExecEntry | None = None,
+    covered: Callable[[str], bool] = lambda node: False,
+) -> AsyncIterator[Driver]:
+    entry = entry or ExecEntry(ttl_seconds=0, timeout_seconds=5, per_second=10_000)
+    async with cluster.running() as server, session_at(access_to(server)) as session:
+        pods = [
+            session.follow(pods_in(namespace), decode=decode_driver_pod, key=pod_key)
+            for namespace in entry.namespaces
+        ]
+        source = ExecSource(session, pods, entry, is_covered=covered, loop_share=LoopShare())
+        try:
+            yield Driver(source)
+        finally:
+            await source.close()
+
+
+def clusters_with(command: Callable[[str, list[str]], tuple[str, int]] = smi, nodes: int = 1) -> StubCluster:
+    cluster = StubCluster()
+    cluster.command = command
+    for number in range(nodes):
+        cluster.pods[f"driver-{number}"] = driver_pod(f"driver-{number}", f"node-{number}")
+    return cluster
+
+
+def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
+    async def go() -> None:
+        async with drivers_of(clusters_with()) as driver:
+            outcome, said = await driver.round()
+            assert outcome == SourceOutcome(up=True, expected=1, answered=1)
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            first, second = report.snapshot.devices
+            assert first.id == "nvidia:GPU-00000000"
+            assert first.utilization_ratio == 0.37
+            assert first.memory_total_bytes == 81559 << 20
+            assert first.power_watts == 118.5
+            assert first.fans == ()
+            assert first.driver_version == "550.54.15"
+            assert first.health.state is HealthState.OK
+            assert second.pci_address == "0000:02:00.0"
+            [process] = report.snapshot.processes
+            assert (process.pid, process.device, process.name) == (4711, first.id, "python")
+            assert process.type is ProcessType.COMPUTE
+            assert process.memory_bytes == 900 << 20
+            assert process.owner is None
+            assert driver.source.sees_accelerators()
+
+    run(go())
+
+
+def test_a_field_that_the_driver_does_not_know_is_asked_for_once() -> None:
+    asked: list[list[str]] = []
+
+    def old(pod: str, command: list[str]) -> tuple[str, int]:
+        asked.append(command)
+        if "mig.mode.current" in command[1]:
+            return 'Field "mig.mode.current" is not a valid field to query.\n', 2
+        return smi(pod, command)
+
+    async def go() -> None:
+        async with drivers_of(clusters_with(old)) as driver:
+            for _ in range(2):
+                _, said = await driver.round()
+                report = said["node-0"]
+                assert isinstance(report, NodeReport)
+                assert len(report.snapshot.devices) == 2
+        assert sum("mig.mode.current" in command[1] for command in asked) == 1
+        assert driver.source.commands == len(asked) == 5
+
+    run(go())
+
+
+def test_an_older_pmon_tells_who_runs_but_not_with_how_much_memory() -> None:
+    def old(pod: str, command: list[str]) -> tuple[str, int]:
+        if command[1] != "pmon":
+            return smi(pod, command)
+        if command[3] == "um":
+            return "ERROR: Option um is not recognized. Please run 'nvidia-smi pmon -h'.\n", 2
+        return PMON_WITHOUT_MEMORY, 0
+
+    async def go() -> None:
+        async with drivers_of(clusters_with(old)) as driver:
+            _, said = await driver.round()
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            [process] = report.snapshot.processes
+            assert process.pid == 4711
+            assert process.memory_bytes is None
+
+    run(go())
+
+
+def test_a_node_whose_processes_cannot_be_listed_still_shows_its_gpus_and_says_so() -> None:
+    def half(pod: str, command: list[str]) -> tuple[str, int]:
+        return smi(pod, command) if command[1] != "pmon" else ("Not supported on the device(s)\n", 3)
+
+    async def go() -> None:
+        async with drivers_of(clusters_with(half)) as driver:
+            _, said = await driver.round()
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            assert report.snapshot.processes == ()
+            for device in report.snapshot.devices:
+                assert "processes.compute" in [absence.field for absence in device.absent]
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+            "the latest NVIDIA driver is installed and running.\n",
+            9,
+            "driver_not_loaded",
+        ),
+        ("Failed to initialize NVML: Driver/library version mismatch\n", 18, "version_mismatch"),
+        ("Failed to initialize NVML: Unknown Error\n", 255, "driver_error"),
+        ("", 1, "tool_failed"),
+        ("\x1b[31mgarbage\x1b[0m \x00 ][\n" * 100, 0, "unrecognized"),
+    ],
+    ids=["not-loaded", "mismatch", "unknown", "silent", "garbage"],
+)
+def test_what_the_tool_says_instead_is_the_node_s_reason(text: str, code: int, reason: str) -> None:
+    async def go() -> None:
+        async with drivers_of(clusters_with(lambda pod, command: (text, code))) as driver:
+            outcome, said = await driver.round()
+            failure = said["node-0"]
+            assert isinstance(failure, NodeFailure)
+            assert failure.reason == reason
+            assert failure.text.isprintable()
+            assert not outcome.up
+
+    run(go())
+
+
+def test_a_driver_without_a_gpu_is_a_node_without_devices() -> None:
+    async def go() -> None:
+        async with drivers_of(clusters_with(lambda pod, command: ("No devices were found\n", 6))) as driver:
+            outcome, said = await driver.round()
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            assert report.snapshot.devices == ()
+            assert outcome.up
+            assert not driver.source.sees_accelerators()
+
+    run(go())
+
+
+def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
+    lost = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system\n"
+    state = {"lost": False}
+
+    def flaky(pod: str, command: list[str]) -> tuple[str, int]:
+        if not state["lost"] or command[1] == "pmon":
+            return smi(pod, command)
+        fields = command[1].removeprefix("--query-gpu=").split(",")
+        return f"{row(0, fields)}\n{lost}", 15
+
+    async def go() -> None:
+        async with drivers_of(clusters_with(flaky)) as driver:
+            await driver.round()
+            state["lost"] = True
+            _, said = await driver.round()
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            assert {device.id: device.health.state for device in report.snapshot.devices} == {
+                "nvidia:GPU-00000000": HealthState.OK,
+                "nvidia:GPU-00000001": HealthState.LOST,
+            }
+
+    run(go())
+
+
+def test_nodes_that_an_agent_tells_of_are_left_alone_and_answers_are_good_for_a_while() -> None:
+    async def go() -> None:
+        entry = ExecEntry(ttl_seconds=60, timeout_seconds=5, per_second=10_000)
+        cluster = clusters_with(nodes=3)
+        async with drivers_of(cluster, entry=entry, covered=lambda node: node == "node-1") as driver:
+            outcome, said = await driver.round()
+            assert set(said) == {"node-0", "node-2"}
+            assert outcome.expected == 2
+            commands = driver.source.commands
+            _, said = await driver.round()
+            assert all(isinstance(saying, NodeUnchanged) for saying in said.values())
+            assert driver.source.commands == commands
+
+    run(go())
+
+
+def test_without_the_gpu_operator_there_is_nothing_to_ask_and_nothing_wrong() -> None:
+    async def go() -> None:
+        async with drivers_of(StubCluster()) as driver:
+            outcome, said = await driver.round()
+            assert outcome == SourceOutcome(up=True)
+            assert not said
+
+    run(go())
+
+
+def test_one_namespace_that_may_be_looked_into_is_enough() -> None:
+    async def go() -> None:
+        cluster = clusters_with()
+        cluster.refusal = lambda request: (
+            status(403, "forbidden") if "/namespaces/nvidia-gpu-operator/" in request.path else None
+        )
+        async with drivers_of(cluster) as driver:
+            outcome, _ = await driver.round()
+            assert outcome.answered == 1
+
+        cluster.refusal = lambda request: status(403, "forbidden") if "/pods" in request.path else None
+        async with drivers_of(cluster) as driver:
+            outcome, _ = await driver.round()
+            assert (outcome.up, outcome.reason) == (False, "forbidden")
+
+    run(go())
+
+
+def test_a_pod_that_is_not_ready_and_a_refused_command_are_failures_of_their_nodes() -> None:
+    async def go() -> None:
+        cluster = clusters_with(nodes=2)
+        cluster.pods["driver-0"] = driver_pod("driver-0", "node-0", ready=False)
+        cluster.refusal = lambda request: (
+            status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
+        )
+        async with drivers_of(cluster) as driver:
+            outcome, said = await driver.round()
+            reasons = {
+                node: saying.reason for node, saying in said.items() if isinstance(saying, NodeFailure)
+            }
+            assert reasons == {"node-0": "not_ready", "node-1": "forbidden"}
+            assert not outcome.up
+
+    run(go())
+
+
+def test_the_query_begins_with_what_tells_devices_apart_and_ends_with_the_name() -> None:
+    assert QUERY_FIELDS[:2] == ("index", "uuid")
+    assert QUERY_FIELDS[-1] == "name"

@@ -1,0 +1,333 @@
+"""A node's life: read, stale, forgotten, back, not understood, not read at all."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, report, snapshot, store_of, usage
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
+from accelscope.fleet.rows import DeviceRow, NodeRow
+from accelscope.fleet.store import EventKind, FleetStore, Query
+from accelscope.model import Vendor
+from accelscope.model.wire import snapshot_document
+
+AGENTS, EXEC, PROMETHEUS = SourceKind.AGENTS, SourceKind.EXEC, SourceKind.PROMETHEUS
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> FleetStore:
+    return store_of("berlin", clock=clock)
+
+
+def nodes(store: FleetStore) -> dict[str, NodeRow]:
+    return {row.node: row for row in store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)}
+
+
+def devices(store: FleetStore) -> dict[str, DeviceRow]:
+    return {row.id: row for row in store.devices.rows(store.devices.select(Query(limit=1000)).positions)}
+
+
+def kinds(store: FleetStore) -> list[EventKind]:
+    return [event.kind for event in store.events.after(0)]
+
+
+def failure(node: str, source: SourceKind = AGENTS, *, incompatible: bool = False) -> NodeFailure:
+    text = "agent 9.0 speaks schema 2.0, this reads 1.1" if incompatible else "no answer within 5 s"
+    return NodeFailure(node=node, source=source, reason="timeout", text=text, incompatible=incompatible)
+
+
+def test_a_reading_is_fresh_then_stale_then_forgotten(store: FleetStore, clock: Clock) -> None:
+    d = device("a")
+    shown = snapshot([d], usages=[usage("team/job", d)], processes=[process(7, d)])
+    store.take("berlin", report("n1", shown, clock.now))
+    clock.advance(59)
+    store.tick()
+    assert nodes(store)["n1"].state == devices(store)["nvidia:a"].state == "fresh"
+    assert nodes(store)["n1"].age_seconds == 59
+    clock.advance(1)
+    store.tick()
+    assert nodes(store)["n1"].state == devices(store)["nvidia:a"].state == "stale"
+    assert nodes(store)["n1"].reason == "no newer reading came"
+    assert [row.state for row in store.pods.rows(store.pods.positions())] == ["stale"]
+    assert [row.state for row in store.processes.rows(store.processes.positions())] == ["stale"]
+    clock.advance(839)
+    store.tick()
+    assert store.clusters["berlin"].devices == 1
+    clock.advance(1)
+    store.tick()
+    assert not nodes(store)
+    assert len(store.devices) == len(store.pods) == len(store.processes) == 0
+    assert (store.clusters["berlin"].nodes, store.clusters["berlin"].devices) == (0, 0)
+    assert kinds(store) == [EventKind.NODE_STALE, EventKind.NODE_FORGOTTEN]
+
+
+@pytest.mark.parametrize(
+    ("interval", "stale_after"), [(None, 60), (5.0, 60), (20.0, 60), (60.0, 180), (1e9, 900)]
+)
+def test_patience_is_three_intervals_but_never_longer_than_memory(
+    interval: float | None, stale_after: float, clock: Clock
+) -> None:
+    store = store_of("berlin", clock=clock)
+    store.take("berlin", report("n1", snapshot([device()], interval_seconds=interval), clock.now))
+    store.tick(clock.now + stale_after - 1)
+    assert nodes(store)["n1"].state == "fresh"
+    store.tick(clock.now + stale_after)
+    assert stale_after == 900 or nodes(store)["n1"].state == "stale"
+
+
+def test_a_node_that_says_nothing_has_changed_goes_on_ageing(store: FleetStore, clock: Clock) -> None:
+    """Its collection may hang while its server answers."""
+    store.take("berlin", report("n1", [device()], clock.now))
+    for _ in range(30):
+        clock.advance(2)
+        store.take("berlin", NodeUnchanged(node="n1", source=AGENTS))
+        store.tick()
+    assert nodes(store)["n1"].state == "stale"
+    clock.advance(900)
+    store.tick()
+    store.take("berlin", NodeUnchanged(node="n1", source=AGENTS))
+    assert nodes(store)["n1"].state == "unread"
+    assert nodes(store)["n1"].reason == "its last reading is older than readings are kept"
+
+
+def test_a_reading_that_is_too_old_to_keep_is_not_shown(store: FleetStore, clock: Clock) -> None:
+    for _ in range(3):
+        store.take("berlin", report("n1", [device()], clock.now - 3600))
+        store.tick()
+        clock.advance(10)
+    assert nodes(store)["n1"].state == "unread"
+    assert not devices(store)
+    assert kinds(store) == []
+
+
+def test_a_clock_that_runs_ahead_keeps_nothing_fresh(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device()], clock.now + 5000))
+    assert nodes(store)["n1"].age_seconds == 0
+    store.tick(clock.advance(60))
+    assert nodes(store)["n1"].state == "stale"
+
+
+def test_a_failure_is_told_while_the_last_reading_stays(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device()], clock.now))
+    store.take("berlin", failure("n1"))
+    row = nodes(store)["n1"]
+    assert (row.state, row.reason, row.devices) == ("fresh", "no answer within 5 s", 1)
+    store.take("berlin", NodeUnchanged(node="n1", source=AGENTS))
+    assert nodes(store)["n1"].reason is None
+    store.take("berlin", failure("n1"))
+    store.tick(clock.advance(60))
+    row = nodes(store)["n1"]
+    assert (row.state, row.reason, row.devices) == ("stale", "no answer within 5 s", 1)
+    store.take("berlin", report("n1", [device()], clock.now))
+    row = nodes(store)["n1"]
+    assert (row.state, row.reason) == ("fresh", None)
+    assert kinds(store) == [EventKind.NODE_STALE, EventKind.NODE_BACK]
+
+
+def test_a_node_that_never_answered_is_shown_and_leaves_when_nobody_asks_it_any_more(
+    store: FleetStore, clock: Clock
+) -> None:
+    store.take("berlin", failure("n1"))
+    row = nodes(store)["n1"]
+    assert (row.state, row.reason, row.source, row.taken_at) == ("unread", "no answer within 5 s", None, None)
+    store.tick(clock.advance(899))
+    assert "n1" in nodes(store)
+    store.tick(clock.advance(1))
+    assert not nodes(store)
+    assert kinds(store) == []
+
+
+def test_an_agent_of_another_schema_takes_its_devices_along(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device()], clock.now))
+    for _ in range(2):
+        store.take("berlin", failure("n1", incompatible=True))
+    row = nodes(store)["n1"]
+    assert (row.state, row.reason) == ("incompatible", "agent 9.0 speaks schema 2.0, this reads 1.1")
+    assert not devices(store)
+    assert store.snapshot("berlin", "n1") is None
+    store.take("berlin", report("n1", [device()], clock.now))
+    assert nodes(store)["n1"].state == "fresh"
+    assert kinds(store) == [EventKind.NODE_INCOMPATIBLE, EventKind.NODE_BACK]
+
+
+def test_nodes_that_should_have_been_read_are_shown(store: FleetStore, clock: Clock) -> None:
+    with_devices = KubernetesNode({"nvidia.com/gpu": 8}, {"zone": "a"})
+    store.node_objects("berlin", {"n1": with_devices, "cpu": KubernetesNode(labels={"zone": "b"})})
+    store.tick()
+    assert {name: (row.state, row.reason) for name, row in nodes(store).items()} == {
+        "n1": ("unread", "no source reported it")
+    }
+    store.take("berlin", report("n1", [device()], clock.now))
+    store.take("berlin", report("cpu", [], clock.now))
+    assert {name: row.state for name, row in nodes(store).items()} == {"n1": "fresh", "cpu": "fresh"}
+    clock.advance(900)
+    while store.tick():
+        pass
+    assert {name: row.state for name, row in nodes(store).items()} == {"n1": "unread"}
+    store.node_objects("berlin", {})
+    store.tick()
+    assert not nodes(store)
+
+
+def test_labels_are_those_of_the_node_object_or_what_the_agent_passes_on(
+    store: FleetStore, clock: Clock
+) -> None:
+    shown = replace(snapshot([device()]), node_labels=(("zone", "from the agent"),))
+    store.take("berlin", report("n1", shown, clock.now))
+    assert store.labels("berlin", "n1") == {"zone": "from the agent"}
+    store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
+    assert store.labels("berlin", "n1") == {"zone": "a"}
+    assert store.labels("berlin", "nowhere") == store.labels("nowhere", "n1") == {}
+
+
+def test_a_higher_source_counts_while_it_is_fresh(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device(utilization_ratio=0.1)], clock.now, PROMETHEUS))
+    assert devices(store)["nvidia:a"].source == "prometheus"
+    store.take("berlin", report("n1", [device(utilization_ratio=0.2)], clock.now, AGENTS))
+    store.take("berlin", report("n1", [device(utilization_ratio=0.3)], clock.now, EXEC))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.utilization_ratio, nodes(store)["n1"].source) == ("agents", 0.2, "agents")
+    clock.advance(50)
+    store.take("berlin", report("n1", [device(utilization_ratio=0.4)], clock.now, EXEC))
+    store.tick(clock.advance(10))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.utilization_ratio, row.state) == ("exec", 0.4, "fresh")
+    store.tick(clock.advance(60))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.state) == ("agents", "stale")
+    assert nodes(store)["n1"].state == "stale"
+    store.take("berlin", report("n1", [device(utilization_ratio=0.5)], clock.now, EXEC))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.state) == ("exec", "fresh")
+
+
+def test_a_lower_source_adds_the_vendors_that_no_higher_one_shows(store: FleetStore, clock: Clock) -> None:
+    gpu, npu = device("gpu"), device("npu", vendor=Vendor.ASCEND)
+    both = snapshot(
+        [replace(gpu, model="by annotation"), npu],
+        processes=[process(1, gpu), process(2, npu)],
+        usages=[usage("team/a", gpu), usage("team/b", npu)],
+    )
+    store.take("berlin", report("n1", snapshot([gpu], processes=[process(3, gpu)]), clock.now))
+    store.take("berlin", report("n1", both, clock.now - 5, SourceKind.ANNOTATIONS))
+    assert {row.id: (row.source, row.model) for row in devices(store).values()} == {
+        "nvidia:gpu": ("agents", None),
+        "ascend:npu": ("annotations", None),
+    }
+    row = nodes(store)["n1"]
+    assert (row.source, row.vendors, row.devices) == ("agents,annotations", "ascend,nvidia", 2)
+    assert row.taken_at == clock.now
+    assert {(p.pid, p.device) for p in store.processes.rows(store.processes.positions())} == {
+        (3, "nvidia:gpu"),
+        (2, "ascend:npu"),
+    }
+    whole = store.snapshot("berlin", "n1")
+    assert whole is not None
+    assert [(d.id, d.model) for d in whole.devices] == [("nvidia:gpu", None), ("ascend:npu", None)]
+    assert [p.pid for p in whole.processes] == [3, 2]
+    assert [u.pod for u in whole.pod_usages] == ["b"]
+    store.tick(clock.advance(57))
+    assert {row.id: row.state for row in devices(store).values()} == {
+        "nvidia:gpu": "fresh",
+        "ascend:npu": "stale",
+    }
+    assert nodes(store)["n1"].state == "fresh"
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_whole_snapshot_is_kept(store: FleetStore, clock: Clock, packed: bool) -> None:
+    d = device("a", architecture="not a column", mig_enabled=False)
+    shown = snapshot([d], processes=[process(7, d)], usages=[usage("team/job", d)], taken_at=5.0)
+    document = gzip.compress(json.dumps(snapshot_document(shown)).encode()) if packed else b""
+    store.take(
+        "berlin",
+        NodeReport(node="n1", source=AGENTS, taken_at=clock.now, snapshot=shown, document=document),
+    )
+    assert store.snapshot("berlin", "n1") == replace(shown, node="n1", taken_at=clock.now)
+    assert store.snapshot("berlin", "n2") is store.snapshot("oslo", "n1") is None
+
+
+def test_a_device_that_its_agent_could_not_read_is_stale_by_itself(store: FleetStore, clock: Clock) -> None:
+    shown = snapshot([device("a"), device("b", stale=True, read_at=80.0)], taken_at=100.0)
+    store.take("berlin", report("n1", shown, clock.now))
+    assert {row.id: (row.state, row.age_seconds) for row in devices(store).values()} == {
+        "nvidia:a": ("fresh", 0),
+        "nvidia:b": ("stale", 20),
+    }
+    assert nodes(store)["n1"].state == "fresh"
+
+
+def test_what_a_lying_node_says_twice_is_there_once(store: FleetStore, clock: Clock) -> None:
+    d = device("a")
+    shown = snapshot(
+        [d, d],
+        processes=[process(7, d), process(7, d), process(8, device("elsewhere"))],
+        usages=[usage("team/job", d), usage("team/job", d)],
+    )
+    store.take("berlin", report("n1", shown, clock.now))
+    assert (len(store.devices), len(store.processes), len(store.pods)) == (1, 1, 1)
+
+
+def test_a_cluster_that_leaves_takes_its_rows_along(clock: Clock) -> None:
+    store = store_of("berlin", "oslo", clock=clock)
+    for cluster in ("berlin", "oslo"):
+        store.take(cluster, report("n1", [device(cluster)], clock.now))
+    store.declare([ClusterView(id="oslo")])
+    assert set(devices(store)) == {"nvidia:oslo"}
+    assert (len(store.devices), list(store.clusters)) == (1, ["oslo"])
+    store.take("berlin", report("n1", [device("late")], clock.now))
+    store.describe(ClusterView(id="berlin", reachable=False))
+    store.node_objects("berlin", {"n1": KubernetesNode({"nvidia.com/gpu": 1})})
+    store.tick()
+    assert set(devices(store)) == {"nvidia:oslo"}
+    assert kinds(store) == [EventKind.CLUSTER_LEFT]
+
+
+def test_a_cluster_that_leaves_and_comes_back_begins_anew(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device("before")], clock.now))
+    store.declare([])
+    store.declare([ClusterView(id="berlin")])
+    assert not devices(store)
+    store.take("berlin", report("n1", [device("after")], clock.now))
+    store.tick()
+    assert set(devices(store)) == {"nvidia:after"}
+    assert store.clusters["berlin"].devices == 1
+
+
+def test_a_list_read_again_changes_what_it_says_and_not_what_is_known(clock: Clock) -> None:
+    store = FleetStore(clock=clock)
+    store.declare([ClusterView(id="berlin")])
+    store.describe(ClusterView(id="berlin", reachable=True, succeeded_at=clock.now - 5))
+    store.take("berlin", report("n1", [device()], clock.now))
+    store.declare([ClusterView(id="berlin", name="Berlin 1", simulated=True)])
+    view = store.clusters["berlin"]
+    assert (view.name, view.reachable, view.age_seconds) == ("Berlin 1", True, 5)
+    assert (view.nodes, view.devices) == (1, 1)
+    assert nodes(store)["n1"].simulated
+    assert devices(store)["nvidia:a"].simulated
+    store.take("berlin", report("n1", [device()], clock.now))
+    assert devices(store)["nvidia:a"].simulated
+
+
+def test_thousands_of_silent_nodes_are_worked_off_over_several_ticks(store: FleetStore, clock: Clock) -> None:
+    for number in range(500):
+        store.take("berlin", report(f"n{number}", [device(str(number))], clock.now))
+    clock.advance(60)
+    ticks = 1
+    while store.tick():
+        ticks += 1
+    assert ticks > 1
+    assert {row.state for row in nodes(store).values()} == {"stale"}
+    store.declare([])
+    assert len(store.nodes) == 0
+    while store.tick():
+        pass
+    assert len(store.devices) == 0

@@ -1,0 +1,240 @@
+"""What is told of changes: events, and what subscribers hear."""
+
+import asyncio
+from typing import Literal
+
+import pytest
+from tests.fleet.loop import run
+from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, usage
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind
+from accelscope.fleet.store import Change, EventKind, EventLog, FleetStore, Query, Severity
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> FleetStore:
+    return store_of("berlin", clock=clock)
+
+
+def told(store: FleetStore) -> list[tuple[EventKind, Severity, str]]:
+    return [(event.kind, event.severity, event.text) for event in store.events.after(0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "severity"),
+    [
+        ("ok", "warning", EventKind.DEVICE_WORSE, Severity.WARNING),
+        ("warning", "critical", EventKind.DEVICE_WORSE, Severity.CRITICAL),
+        ("critical", "warning", EventKind.DEVICE_BETTER, Severity.INFO),
+        ("warning", "ok", EventKind.DEVICE_BETTER, Severity.INFO),
+        ("ok", "lost", EventKind.DEVICE_LOST, Severity.CRITICAL),
+        ("unknown", "lost", EventKind.DEVICE_LOST, Severity.CRITICAL),
+        ("lost", "ok", EventKind.DEVICE_BACK, Severity.INFO),
+        ("lost", "unknown", EventKind.DEVICE_BACK, Severity.INFO),
+        ("ok", "unknown", None, None),
+        ("unknown", "warning", None, None),
+        ("ok", "ok", None, None),
+    ],
+)
+def test_each_change_of_a_devices_health_is_told_once(
+    store: FleetStore,
+    clock: Clock,
+    before: str,
+    after: str,
+    kind: EventKind | None,
+    severity: Severity | None,
+) -> None:
+    for health in (before, before, after, after):
+        store.take("berlin", report("n1", [device("a", health=health)], clock.advance(1)))
+    events = store.events.after(0)
+    assert [(event.kind, event.severity) for event in events] == ([(kind, severity)] if kind else [])
+    for event in events:
+        assert (event.cluster, event.node, event.device) == ("berlin", "n1", "nvidia:a")
+        assert event.text == f"nvidia:a went from {before} to {after}"
+        assert event.at == 1_000_003
+
+
+def test_devices_that_appear_and_vanish_are_told_but_not_the_first_ones(
+    store: FleetStore, clock: Clock
+) -> None:
+    store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
+    store.take("berlin", report("n1", [device("b"), device("c")], clock.now))
+    assert told(store) == [
+        (EventKind.DEVICE_NEW, Severity.INFO, "nvidia:c appeared"),
+        (EventKind.DEVICE_GONE, Severity.WARNING, "nvidia:a is no longer reported by its node"),
+    ]
+
+
+def test_another_source_that_sees_less_is_no_loss(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
+    clock.advance(60)
+    store.take("berlin", report("n1", [device("a", health="unknown")], clock.now, SourceKind.EXEC))
+    assert told(store) == []
+
+
+def test_a_cluster_out_of_reach_is_told_once_and_explains_its_nodes(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device()], clock.now))
+    for _ in range(2):
+        store.describe(ClusterView(id="berlin", reachable=False, reason="refused", text="token revoked"))
+        store.tick(clock.advance(60))
+    store.describe(ClusterView(id="berlin", reachable=True))
+    store.take("berlin", report("n1", [device()], clock.now))
+    assert told(store) == [
+        (EventKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "berlin is out of reach: token revoked"),
+        (EventKind.CLUSTER_BACK, Severity.INFO, "berlin is within reach again"),
+    ]
+
+
+def test_a_node_that_flaps_is_told_of_each_time(store: FleetStore, clock: Clock) -> None:
+    for _ in range(3):
+        store.take("berlin", report("n1", [device()], clock.now))
+        store.tick(clock.advance(60))
+        store.tick(clock.advance(1))
+    assert [kind for kind, _, _ in told(store)] == [
+        EventKind.NODE_STALE,
+        EventKind.NODE_BACK,
+        EventKind.NODE_STALE,
+        EventKind.NODE_BACK,
+        EventKind.NODE_STALE,
+    ]
+
+
+def test_the_log_is_bounded_and_its_numbers_grow() -> None:
+    log = EventLog(limit=3)
+    assert (log.last_id, log.after(0)) == (0, [])
+    for number in range(5):
+        log.add(EventKind.NODE_BACK, Severity.INFO, str(number), at=0.0, cluster="berlin")
+    assert [event.id for event in log.after(0)] == [3, 4, 5]
+    assert [event.id for event in log.after(4)] == [5]
+    assert [event.id for event in log.after(99)] == []
+    assert (log.first_id, log.last_id, len(log)) == (3, 5, 3)
+
+
+@pytest.mark.parametrize("kind", ["device", "pod"])
+def test_what_is_unusual_stays_with_the_rows_until_it_is_taken_back(
+    store: FleetStore, clock: Clock, kind: Literal["device", "pod"]
+) -> None:
+    shown = snapshot([device()], usages=[usage("team/job", device())])
+    key = ("berlin", "n1", "nvidia:a") if kind == "device" else ("berlin", "team", "job")
+    table = store.devices if kind == "device" else store.pods
+
+    def unusual() -> list[str | None]:
+        return [row.unusual for row in table.rows(table.positions())]
+
+    store.take("berlin", report("n1", shown, clock.now))
+    store.set_unusual(kind, {key: "hotter than its habit", ("berlin", "no", "such"): "x"})
+    assert unusual() == ["hotter than its habit"]
+    store.take("berlin", report("n1", shown, clock.now))
+    assert unusual() == ["hotter than its habit"]
+    store.set_unusual(kind, {key: "much hotter than its habit"})
+    assert unusual() == ["much hotter than its habit"]
+    generation = store.generation
+    store.set_unusual(kind, {key: "much hotter than its habit"})
+    assert store.generation == generation
+    store.set_unusual(kind, {key: None})
+    store.take("berlin", report("n1", shown, clock.now))
+    assert unusual() == [None]
+    assert [kind for kind, _, _ in told(store)] == [EventKind.UNUSUAL_BEGAN, EventKind.UNUSUAL_ENDED]
+
+
+def test_what_was_unusual_is_forgotten_with_its_device(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device("a")], clock.now))
+    store.set_unusual("device", {("berlin", "n1", "nvidia:a"): "hot"})
+    store.take("berlin", report("n1", [device("b")], clock.now))
+    store.set_unusual("device", {})
+    store.take("berlin", report("n1", [device("a")], clock.now))
+    [row] = store.devices.rows(store.devices.positions())
+    assert row.unusual is None
+
+
+def test_the_generation_grows_when_an_answer_would_change(store: FleetStore, clock: Clock) -> None:
+    seen = [store.generation]
+
+    def grew() -> bool:
+        seen.append(store.generation)
+        return seen[-1] > seen[-2]
+
+    failed = NodeFailure(node="n1", source=SourceKind.AGENTS, reason="timeout", text="no answer")
+    store.take("berlin", report("n1", [device()], clock.now))
+    assert grew()
+    store.take("berlin", NodeUnchanged(node="n1", source=SourceKind.AGENTS))
+    assert not grew()
+    store.take("berlin", failed)
+    assert grew()
+    store.take("berlin", failed)
+    assert not grew()
+    store.tick(clock.advance(10))
+    assert not grew()
+    store.tick(clock.advance(60))
+    assert grew()
+    store.describe(ClusterView(id="berlin", reachable=False))
+    assert grew()
+    store.describe(ClusterView(id="berlin", reachable=False))
+    assert not grew()
+
+
+def test_subscribers_hear_of_changes_once_a_second(store: FleetStore, clock: Clock) -> None:
+    async def follow() -> list[Change]:
+        subscription = store.subscribe()
+        heard: list[Change] = []
+        waiting = asyncio.ensure_future(anext(subscription))
+        store.tick(clock.now)
+        heard.append(await waiting)  # that the cluster was declared
+        store.take("berlin", report("n1", [device()], clock.now))
+        store.take("berlin", report("n2", [device()], clock.now))
+        store.take("berlin", report("n1", [device(health="lost")], clock.now))
+        store.tick(clock.advance(0.5))
+        store.tick(clock.advance(0.5))
+        heard.append(await anext(subscription))
+        store.tick(clock.advance(1))  # nothing to tell
+        store.describe(ClusterView(id="berlin", reachable=False))
+        store.tick(clock.advance(1))
+        heard.append(await anext(subscription))
+        subscription.close()
+        return heard + [change async for change in subscription]
+
+    first, second, third = run(follow())
+    assert first.clusters == ("berlin",)
+    assert second.nodes == (("berlin", "n1"), ("berlin", "n2"))
+    assert [event.kind for event in second.events] == [EventKind.DEVICE_LOST]
+    assert (third.clusters, third.nodes) == (("berlin",), ())
+    assert third.generation == store.generation > second.generation
+    assert not any(change.resync for change in (first, second, third))
+
+
+def test_a_reader_that_is_too_slow_is_told_to_ask_anew(store: FleetStore, clock: Clock) -> None:
+    async def follow() -> Change:
+        subscription = store.subscribe()
+        for _ in range(9):
+            store.take("berlin", report("n1", [device()], clock.now))
+            store.tick(clock.advance(1))
+        change = await anext(subscription)
+        subscription.close()
+        subscription.close()
+        return change
+
+    change = run(follow())
+    assert change.resync
+    assert change.generation == store.generation
+
+
+def test_closing_ends_the_wait(store: FleetStore) -> None:
+    async def follow() -> list[Change]:
+        subscription = store.subscribe()
+        asyncio.get_running_loop().call_soon(subscription.close)
+        return [change async for change in subscription]
+
+    assert run(follow()) == []
+
+
+def test_selecting_by_what_is_unusual(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
+    store.set_unusual("device", {("berlin", "n1", "nvidia:b"): "hot"})
+    found = store.devices.select(Query(search="hot"))
+    assert [row.id for row in store.devices.rows(found.positions)] == ["nvidia:b"]

@@ -1,0 +1,243 @@
+"""Sums by group, beside the same sums made row by row."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
+
+from accelscope.fleet.rows import DeviceRow, PodRow
+from accelscope.fleet.store import Condition, FleetStore, Query, QueryError
+from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, namespaces, summarize
+from accelscope.model import Vendor
+
+_ratios = st.none() | st.sampled_from([0.0, 0.25, 1.0])
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> FleetStore:
+    clock = Clock()
+    store = store_of("berlin", "oslo", clock=clock)
+    for cluster in ("berlin", "oslo"):
+        for node in ("n1", "n2"):
+            devices = [
+                device(
+                    str(place),
+                    vendor=draw(st.sampled_from([Vendor.NVIDIA, Vendor.AMD])),
+                    health=draw(st.sampled_from(["ok", "warning", "lost", "unknown"])),
+                    model=draw(st.none() | st.sampled_from(["H100", "MI300X"])),
+                    utilization_ratio=draw(_ratios),
+                    memory_total_bytes=draw(st.none() | st.just(80 * GIB)),
+                    memory_used_bytes=draw(st.none() | st.just(3 * GIB)),
+                    temperature_celsius=draw(st.none() | st.sampled_from([40.0, 80.0])),
+                    power_watts=draw(st.none() | st.just(128.0)),
+                    energy_joules=draw(st.none() | st.just(1024.0)),
+                )
+                for place in range(draw(st.integers(0, 3)))
+            ]
+            usages = [
+                usage(
+                    f"{draw(st.sampled_from(['red', 'blue']))}/{draw(st.sampled_from(['x', 'y']))}",
+                    d,
+                    container=draw(st.sampled_from(["main", "side"])),
+                    allocated=draw(st.integers(0, 1)),
+                    idle_seconds=draw(st.none() | st.sampled_from([10.0, 5000.0])),
+                    utilization_ratio=draw(_ratios),
+                    memory_used_bytes=draw(st.none() | st.just(GIB)),
+                    energy_joules=draw(st.none() | st.just(512.0)),
+                    processes=draw(st.integers(0, 2)),
+                )
+                for d in devices
+                for _ in range(draw(st.integers(0, 3)))
+            ]
+            store.take(cluster, report(node, snapshot(devices, usages=usages), clock.now))
+    if draw(st.booleans()):
+        store.declare([view for view in store.clusters.values() if view.id == "oslo"])
+    return store
+
+
+Key = tuple[str | None, ...]
+DeviceKey = tuple[str, str, str]
+
+
+def plainly(store: FleetStore, group_by: Sequence[str]) -> dict[Key, dict[str, Any]]:
+    """The same, one device after the other."""
+    devices = {(row.cluster, row.node, row.id): row for row in store.devices.rows(store.devices.positions())}
+    pods_of: dict[DeviceKey, list[PodRow]] = defaultdict(list)
+    for pod in store.pods.rows(store.pods.positions()):
+        pods_of[pod.cluster, pod.node, pod.device].append(pod)
+    items: dict[Key, list[tuple[DeviceRow, list[PodRow]]]] = defaultdict(list)
+    by_namespace = "namespace" in group_by
+    if not group_by:
+        items[()] = []
+    for key, row in devices.items():
+        shares: dict[str | None, list[PodRow]] = defaultdict(list)
+        if by_namespace:
+            for pod in pods_of[key]:
+                shares[pod.namespace].append(pod)
+        else:
+            shares[None] = pods_of[key]
+        for namespace, pods in shares.items():
+            group = tuple(namespace if f == "namespace" else getattr(row, f) for f in group_by)
+            items[group].append((row, pods))
+    return {group: _sums(found, by_namespace) for group, found in items.items()}
+
+
+def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> dict[str, Any]:
+    def total(values: Iterable[float | None]) -> float:
+        return sum(value for value in values if value is not None)
+
+    def own(of_device: Callable[[DeviceRow], Any], of_pod: Callable[[PodRow], Any]) -> list[Any]:
+        if not by_namespace:
+            return [of_device(row) for row, _ in items]
+        shares = [[v for pod in pods if (v := of_pod(pod)) is not None] for _, pods in items]
+        return [sum(share) if share else None for share in shares]
+
+    used = [v for v in own(lambda d: d.utilization_ratio, lambda p: p.utilization_ratio) if v is not None]
+    heat = [row.temperature_celsius for row, _ in items if row.temperature_celsius is not None]
+    held = [[pod.idle_seconds for pod in pods if pod.allocated] for _, pods in items]
+    pods = [pod for _, found in items for pod in found]
+    return {
+        "nodes": len({(row.cluster, row.node) for row, _ in items}),
+        "devices": len(items),
+        "devices_lost": sum(row.health == "lost" for row, _ in items),
+        "devices_unhealthy": sum(row.health in ("warning", "lost") for row, _ in items),
+        "devices_stale": 0,
+        "devices_allocated": sum(bool(holders) for holders in held),
+        "devices_idle": sum(bool(h) and all(idle is not None and idle >= 1800 for idle in h) for h in held),
+        "memory_total_bytes": total(row.memory_total_bytes for row, _ in items),
+        "memory_used_bytes": total(own(lambda d: d.memory_used_bytes, lambda p: p.memory_used_bytes)),
+        "utilization_ratio": pytest.approx(sum(used) / len(used)) if used else None,
+        "temperature_celsius": pytest.approx(sum(heat) / len(heat)) if heat else None,
+        "temperature_max_celsius": max(heat, default=None),
+        "power_watts": total(row.power_watts for row, _ in items),
+        "power_limit_watts": 0,
+        "energy_joules": total(own(lambda d: d.energy_joules, lambda p: p.energy_joules)),
+        "pods": len({(pod.cluster, pod.node, pod.namespace, pod.pod) for pod in pods}),
+        "containers": len({(p.cluster, p.node, p.namespace, p.pod, p.container) for p in pods}),
+        "processes": total(own(lambda d: d.processes, lambda p: p.processes)),
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(fleets(), st.lists(st.sampled_from(GROUP_FIELDS), unique=True, max_size=3))
+def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str]) -> None:
+    wanted = plainly(store, group_by)
+    rows = summarize(store, (), group_by)
+    found = {tuple(getattr(row, field) for field in group_by): row for row in rows}
+    assert list(found) == sorted(wanted, key=lambda key: [(text is None, text or "") for text in key])
+    for key, sums in wanted.items():
+        assert {name: getattr(found[key], name) for name in sums} == sums
+    for row in rows:
+        assert all(getattr(row, field) is None for field in set(GROUP_FIELDS) - set(group_by))
+
+
+def test_of_nothing_sums_are_zero_and_means_are_absent() -> None:
+    store = store_of(clock=Clock())
+    assert summarize(store) == [
+        SummaryRow(
+            nodes=0,
+            devices=0,
+            devices_lost=0,
+            devices_unhealthy=0,
+            devices_stale=0,
+            devices_allocated=0,
+            devices_idle=0,
+            memory_total_bytes=0,
+            memory_used_bytes=0,
+            utilization_ratio=None,
+            temperature_celsius=None,
+            temperature_max_celsius=None,
+            power_watts=0,
+            power_limit_watts=0,
+            energy_joules=0,
+            pods=0,
+            containers=0,
+            processes=0,
+        )
+    ]
+    for field in GROUP_FIELDS:
+        assert summarize(store, (), (field,)) == []
+    assert namespaces(store) == []
+
+
+@pytest.fixture
+def store() -> FleetStore:
+    clock = Clock()
+    store = store_of("berlin", "oslo", clock=clock)
+    shared, alone = device("shared", utilization_ratio=0.75), device("alone", health="warning")
+    usages = [
+        usage("red/x", shared, allocated=1, idle_seconds=5000.0, utilization_ratio=0.25, memory_used_bytes=1),
+        usage("blue/y", shared, allocated=1, idle_seconds=10.0, utilization_ratio=0.5, memory_used_bytes=2),
+    ]
+    store.take("berlin", report("n1", snapshot([shared, alone], usages=usages), clock.now))
+    clock.advance(30)
+    store.take("oslo", report("n1", [device("far")], clock.now))
+    store.tick(clock.advance(30))
+    return store
+
+
+def test_a_shared_device_counts_in_each_namespace_with_its_own_part(store: FleetStore) -> None:
+    rows = {row.namespace: row for row in summarize(store, (), ("namespace",))}
+    assert {
+        name: (row.devices, row.utilization_ratio, row.memory_used_bytes) for name, row in rows.items()
+    } == {
+        "red": (1, 0.25, 1),
+        "blue": (1, 0.5, 2),
+    }
+    assert {name: row.devices_idle for name, row in rows.items()} == {"red": 1, "blue": 0}
+    [whole] = summarize(store)
+    assert (whole.devices, whole.devices_allocated, whole.devices_idle, whole.pods) == (3, 1, 0, 2)
+
+
+def test_how_long_is_idle_can_be_said(store: FleetStore) -> None:
+    [row] = summarize(store, idle_after_seconds=5)
+    assert row.devices_idle == 1
+
+
+def test_stale_devices_are_counted_and_said(store: FleetStore) -> None:
+    rows = {row.cluster: (row.devices, row.devices_stale) for row in summarize(store, (), ("cluster",))}
+    assert rows == {"berlin": (2, 2), "oslo": (1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("where", "devices", "pods"),
+    [
+        ([Condition("cluster", "in", ["berlin"])], 2, 2),
+        ([Condition("health", "=", "warning")], 1, 0),
+        ([Condition("namespace", "=", "red")], 1, 1),
+        ([Condition("namespace", "=", "red"), Condition("health", "=", "warning")], 0, 0),
+        ([Condition("cluster", "=", "nowhere")], 0, 0),
+    ],
+)
+def test_sums_over_some_devices(store: FleetStore, where: list[Condition], devices: int, pods: int) -> None:
+    [row] = summarize(store, where)
+    assert (row.devices, row.pods) == (devices, pods)
+
+
+def test_what_a_namespace_holds_in_each_cluster(store: FleetStore) -> None:
+    rows = [(row.cluster, row.namespace, row.pods, row.containers, row.devices) for row in namespaces(store)]
+    assert rows == [("berlin", "blue", 1, 1, 1), ("berlin", "red", 1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: summarize(store, (), ("colour",)),
+        lambda store: summarize(store, [Condition("colour", "=", "red")]),
+    ],
+)
+def test_an_unknown_field_is_named(store: FleetStore, ask: Callable[[FleetStore], object]) -> None:
+    with pytest.raises(QueryError, match="'colour' is no"):
+        ask(store)
+
+
+def test_many_groups_are_sorted_instead_of_tabled(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = ("cluster", "node", "health", "vendor")
+    before = summarize(store, (), every)
+    monkeypatch.setattr("accelscope.fleet.store.grouping._DENSE_LIMIT", 1)
+    assert summarize(store, (), every) == before
+    assert store.devices.select(Query()).total == 3
