@@ -1,5 +1,8 @@
 """What the tests of chart and manifests share: a helm, and what it renders."""
 
+import hashlib
+import json
+import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -7,15 +10,55 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.deploy.objects import Objects, read_objects
 from tests.e2e.kubernetes.cache import cache_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHART = REPOSITORY / "deploy" / "chart"
+KUBERNETES = "1.34.0"
 
-Objects = list[dict[str, Any]]
 Render = Callable[..., Objects]
 Template = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Renderings:
+    """What helm says, asked once for each question: many tests look at one rendering."""
+
+    def __init__(self, helm: str, folder: Path) -> None:
+        self._helm = helm
+        self._folder = folder
+        self._said: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}
+        self._objects: dict[str, bytes] = {}
+
+    def template(
+        self, release: str, *options: str, chart: Path = CHART, kubernetes: str = KUBERNETES
+    ) -> subprocess.CompletedProcess[str]:
+        words = (release, str(chart), *options, f"--kube-version={kubernetes}")
+        if words not in self._said:
+            self._said[words] = subprocess.run(
+                [self._helm, "template", *words],
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        return self._said[words]
+
+    def values(self, values: dict[str, Any]) -> str:
+        """A file of them, the same for the same values."""
+        text = json.dumps(values, sort_keys=True)
+        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        path.write_text(text)
+        return path.name
+
+    def objects(self, done: subprocess.CompletedProcess[str]) -> Objects:
+        """A copy for each who asks."""
+        assert done.returncode == 0, done.stderr
+        if done.stdout not in self._objects:
+            self._objects[done.stdout] = pickle.dumps(read_objects(done.stdout))
+        found: Objects = pickle.loads(self._objects[done.stdout])
+        return found
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +71,13 @@ def helm() -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def renderings(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Renderings:
+    return Renderings(helm, tmp_path_factory.mktemp("renderings"))
+
+
 @pytest.fixture
-def template(helm: str, tmp_path: Path) -> Template:
+def template(renderings: Renderings) -> Template:
     """What helm says to these values; the image's registry is set, unless they say otherwise."""
 
     def run(
@@ -37,27 +85,18 @@ def template(helm: str, tmp_path: Path) -> Template:
         *,
         release: str = "accelscope",
         chart: Path = CHART,
-        kubernetes: str = "1.34.0",
+        kubernetes: str = KUBERNETES,
     ) -> subprocess.CompletedProcess[str]:
-        file = tmp_path / "values.yaml"
-        file.write_text(yaml.safe_dump({"image": {"registry": "registry.test"}, **values}))
-        command = [helm, "template", release, str(chart), "--namespace=metrics", f"--values={file}"]
-        return subprocess.run(
-            [*command, f"--kube-version={kubernetes}"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        file = renderings.values({"image": {"registry": "registry.test"}, **values})
+        options = ("--namespace=metrics", f"--values={file}")
+        return renderings.template(release, *options, chart=chart, kubernetes=kubernetes)
 
     return run
 
 
 @pytest.fixture
-def render(template: Template) -> Render:
+def render(template: Template, renderings: Renderings) -> Render:
     def run(**values: Any) -> Objects:
-        done = template(values)
-        assert done.returncode == 0, done.stderr
-        return [each for each in yaml.safe_load_all(done.stdout) if each is not None]
+        return renderings.objects(template(values))
 
     return run

@@ -3,14 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
+from accelscope.fleet.clusters import ClusterEntry, load_clusters
+from accelscope.fleet.settings import FleetSettings
 
 Objects = list[dict[str, Any]]
 
 # Of the driver's runtime, of the shell, and the chart's own; all else must be a setting of the agent.
 FOREIGN_ENVIRONMENT = {"HOME", "NODE_IP", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"}
+
+
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader  # ten times faster, or there
+
+
+def read_objects(text: str) -> Objects:
+    return [each for each in yaml.load_all(text, Loader=_LOADER) if each is not None]
 
 
 def of_kind(objects: Objects, *kinds: str) -> Objects:
@@ -88,6 +99,71 @@ def plugin_settings(objects: Objects, file: Path) -> PluginSettings:
     mounted = [each["mountPath"] for each in container(pod)["volumeMounts"] if each["name"] == "settings"]
     assert [given.pop("config_file")] == [f"{folder}/config.yaml" for folder in mounted]
     return load_settings({**given, "config_file": str(file)}, environment(pod)).settings
+
+
+def fleet(objects: Objects) -> dict[str, Any]:
+    """The pod's specification."""
+    [found] = [each["spec"]["template"]["spec"] for each in of_kind(objects, "Deployment")]
+    assert isinstance(found, dict)
+    return found
+
+
+def mounted(pod: dict[str, Any], volume: str) -> str:
+    """Where."""
+    [path] = [each["mountPath"] for each in container(pod)["volumeMounts"] if each["name"] == volume]
+    assert isinstance(path, str)
+    return path
+
+
+def fleet_settings(objects: Objects, folder: Path) -> FleetSettings:
+    """What the fleet itself makes of its arguments and of the settings file, which is written to `folder`.
+    Raises ConfigError for a key that it does not know."""
+    pod = fleet(objects)
+    [command, *words] = container(pod)["args"]
+    assert command == "fleet"
+    given = dict(word.removeprefix("--").replace("-", "_").split("=") for word in words)
+    assert given.pop("config_file") == f"{mounted(pod, 'settings')}/fleet.yaml"
+    file = folder / "fleet.yaml"
+    file.write_text(_data(objects, pod, "settings")["fleet.yaml"])
+    return load(FleetSettings, {**given, "config_file": str(file)}, {}).settings
+
+
+def fleet_clusters(objects: Objects, folder: Path) -> dict[str, ClusterEntry]:
+    """By id, as the fleet itself reads the list. Raises ConfigError for what it does not take."""
+    pod = fleet(objects)
+    assert fleet_settings(objects, folder).clusters_file == f"{mounted(pod, 'clusters')}/clusters.yaml"
+    file = folder / "clusters.yaml"
+    file.write_text(_data(objects, pod, "clusters")["clusters.yaml"])
+    return {entry.id: entry for entry in load_clusters(str(file))}
+
+
+def _data(objects: Objects, pod: dict[str, Any], volume: str) -> dict[str, str]:
+    """Of the ConfigMap that is mounted."""
+    [name] = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == volume]
+    [data] = [each["data"] for each in of_kind(objects, "ConfigMap") if each["metadata"]["name"] == name]
+    assert isinstance(data, dict)
+    return data
+
+
+def local_rights(objects: Objects, account: str) -> dict[str, set[tuple[str, str]]]:
+    """(resource, verb) of every rule that is bound to this account, by namespace; "": everywhere. All roles
+    are those that bindings of the same namespace mean."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding"):
+        if account not in (subject["name"] for subject in binding["subjects"]):
+            continue
+        namespace = binding["metadata"].get("namespace", "")
+        [role] = [
+            each
+            for each in of_kind(objects, binding["roleRef"]["kind"])
+            if each["metadata"]["name"] == binding["roleRef"]["name"]
+            and each["metadata"].get("namespace", "") == namespace
+        ]
+        pairs = {
+            (name, verb) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]
+        }
+        found.setdefault(namespace, set()).update(pairs)
+    return found
 
 
 def rights(objects: Objects, account: str | None = None) -> set[tuple[str, str, str]]:

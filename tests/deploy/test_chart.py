@@ -16,6 +16,7 @@ from tests.deploy.objects import (
     environment,
     host_paths,
     of_kind,
+    read_objects,
     settings_text,
 )
 
@@ -295,7 +296,7 @@ def test_example_scrapes_the_agents_of_its_release_only(template: Template) -> N
     chosen = []
     for release in ("accelscope", "accelscope-two"):
         done = template({"devicePlugin": {"enabled": True}}, release=release)
-        for daemonset in of_kind([each for each in yaml.safe_load_all(done.stdout) if each], "DaemonSet"):
+        for daemonset in of_kind(read_objects(done.stdout), "DaemonSet"):
             if wanted.items() <= daemonset["spec"]["template"]["metadata"]["labels"].items():
                 chosen.append(daemonset["metadata"]["name"])
     assert chosen == [f"accelscope-{vendor}" for vendor in sorted(VENDORS)]

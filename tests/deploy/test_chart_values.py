@@ -18,6 +18,8 @@ ON: dict[str, Any] = {
     "agents": {"any": {"enabled": True}},
     "nodeObject": {"npuAnnotation": True},
     "devicePlugin": {"enabled": True},
+    "fleet": {"enabled": True, "auth": {"insecureNoAuth": True}},
+    "fleetReader": {"enabled": True},
     "scrape": {"by": "serviceMonitor"},
     "networkPolicy": {"enabled": True},
 }

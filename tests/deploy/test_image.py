@@ -119,6 +119,14 @@ def test_base_is_an_argument_by_tag() -> None:
     assert "USER 65532:65532" in text
 
 
+@pytest.mark.parametrize("lock", ["agent", "device-plugin", "fleet"])
+def test_every_lock_reaches_the_build(lock: str) -> None:
+    assert (REPOSITORY / "requirements" / f"{lock}.txt").exists()
+    assert f"!requirements/{lock}.txt" in (REPOSITORY / ".dockerignore").read_text().splitlines()
+    collector = [sys.executable, str(IMAGE / "collect-wheels"), "--lock", lock, "--help"]
+    assert subprocess.run(collector, capture_output=True, check=False, timeout=60).returncode == 0
+
+
 def test_context_holds_what_the_image_is_built_from_and_no_more() -> None:
     ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
     copied = [

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.deploy.conftest import REPOSITORY
 from tests.deploy.objects import (
     agent_settings,
     agents,
     container,
+    fleet_clusters,
+    fleet_settings,
     host_paths,
+    local_rights,
     of_kind,
     plugin_settings,
+    read_objects,
     rights,
     settings_text,
 )
@@ -25,12 +28,13 @@ import accelscope
 
 MANIFESTS = REPOSITORY / "deploy" / "manifests"
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
-PLUGIN = "device-plugin"
-OF_AGENTS = [use for use in USES if use != PLUGIN]
+PLUGIN, FLEET = "device-plugin", "fleet"
+READERS = ["fleet-reader", "fleet-reader-exec"]  # accounts without a program
+OF_AGENTS = [use for use in USES if use not in (PLUGIN, FLEET, *READERS)]
 
 
 def manifest(use: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all((MANIFESTS / f"{use}.yaml").read_text()) if each is not None]
+    return read_objects((MANIFESTS / f"{use}.yaml").read_text())
 
 
 def test_as_the_chart_renders(helm: str) -> None:
@@ -62,9 +66,11 @@ def test_agent_understands_its_settings(use: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("use", USES)
 def test_no_image_is_made_up(use: str) -> None:
     """REGISTRY is no valid name, so that a manifest applied as it is fails by saying so."""
-    objects = manifest(use)
-    images = {container(each["spec"]["template"]["spec"])["image"] for each in of_kind(objects, "DaemonSet")}
-    assert images == {f"REGISTRY/accelscope:{accelscope.__version__}"}
+    running = of_kind(manifest(use), "DaemonSet", "Deployment")
+    images = {container(each["spec"]["template"]["spec"])["image"] for each in running}
+    name = "accelscope-fleet" if use == FLEET else "accelscope"
+    assert images == (set() if use in READERS else {f"REGISTRY/{name}:{accelscope.__version__}"})
+    assert ("in place of REGISTRY" in (MANIFESTS / f"{use}.yaml").read_text()) == bool(images)
 
 
 @pytest.mark.parametrize("use", USES)
@@ -82,14 +88,49 @@ def test_helm_is_not_named(use: str) -> None:
         ("npu-annotation", {"nodes"}),
         ("feature-discovery", {"nodes"}),
         ("feature-discovery-nfd", set()),
+        ("fleet", {"nodes", "pods", "pods/proxy"}),
+        ("fleet-reader", {"nodes", "pods", "pods/proxy"}),
+        ("fleet-reader-exec", {"nodes", "pods", "pods/exec"}),
     ],
 )
 def test_rights_of_each_use(use: str, resources: set[str]) -> None:
     objects = manifest(use)
     granted = rights(objects)
     assert {resource for _, resource, _ in granted} == resources
-    assert {verb for _, resource, verb in granted if resource == "nodes"} <= {"patch"}
-    assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == ("nodes" in resources)
+    of_nodes = {verb for _, resource, verb in granted if resource == "nodes"}
+    assert of_nodes <= ({"patch"} if use in OF_AGENTS else {"get", "list", "watch"})
+    assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == ("patch" in of_nodes)
+
+
+def test_fleet_reads_the_agents_that_the_other_manifest_installs(tmp_path: Path) -> None:
+    [namespace] = of_kind(manifest("agent"), "Namespace")
+    agents_namespace = namespace["metadata"]["name"]
+    [own] = fleet_clusters(manifest(FLEET), tmp_path).values()
+    assert own.agents is not None
+    assert own.agents.namespace == agents_namespace
+    for use, account in ((FLEET, "accelscope-fleet"), ("fleet-reader", "accelscope-fleet-reader")):
+        assert local_rights(manifest(use), account).keys() == {"", agents_namespace}
+    assert fleet_settings(manifest(FLEET), tmp_path).tokens_file is not None
+
+
+def test_readers_of_one_cluster_are_one_account() -> None:
+    """Both may be applied, and what both have is the same."""
+
+    def identity(each: dict[str, Any]) -> tuple[str, ...]:
+        return each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]
+
+    agents_only, exec_only = ({identity(each): each for each in manifest(use)} for use in READERS)
+    common = agents_only.keys() & exec_only.keys()
+    assert {kind for kind, _, _ in common} == {
+        "Namespace",
+        "ServiceAccount",
+        "Secret",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    }
+    assert all(agents_only[each] == exec_only[each] for each in common)
+    rest = (agents_only.keys() ^ exec_only.keys()) - common
+    assert {namespace for _, namespace, _ in rest} == {"accelscope-system", "gpu-operator"}
 
 
 def test_restricted_needs_nothing_of_the_node() -> None:

@@ -1,29 +1,40 @@
 """What helm says after an installation: above all, what somebody has left open."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.deploy.conftest import CHART, Template
+from tests.deploy.conftest import CHART, Renderings, Template
+from tests.deploy.objects import of_kind
 
 
-def notes(template: Template, folder: Path, values: dict[str, Any]) -> str:
-    """helm template does not show them, so here they are the text of an object."""
-    chart = folder / "chart"
+@pytest.fixture(scope="session")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """helm template does not show notes, so here they are the text of an object."""
+    chart = tmp_path_factory.mktemp("notes") / "chart"
     shutil.copytree(CHART, chart)
     text = (chart / "templates" / "NOTES.txt").read_text()
     shown = 'kind: Notes\ntext: {{ include "notes" . | toJson }}\n'
     (chart / "templates" / "notes.yaml").write_text('{{ define "notes" }}' + text + "{{ end }}" + shown)
-    done = template(values, chart=chart)
-    assert done.returncode == 0, done.stderr
-    [found] = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "Notes"]
-    return str(found["text"])
+    return chart
+
+
+@pytest.fixture
+def notes(template: Template, renderings: Renderings, chart: Path) -> Callable[[dict[str, Any]], str]:
+    def run(values: dict[str, Any]) -> str:
+        [found] = of_kind(renderings.objects(template(values, chart=chart)), "Notes")
+        return str(found["text"])
+
+    return run
 
 
 OPEN_TOKENS = "tokens are asked for and nothing is encrypted"
 OPEN_NODES = "the agents may patch all nodes"
+OPEN_FLEET = "everybody who reaches the fleet's port reads everything"
+OPEN_FLEET_TOKENS = "the fleet's tokens travel in the open"
+ROOT = "as good as root on their nodes"
 TLS = {"tls": {"secretName": "tls"}}
 
 
@@ -36,15 +47,37 @@ TLS = {"tls": {"secretName": "tls"}}
         ({"http": {"tokenReview": True, "tokenSecretName": "token", **TLS}}, set()),
         ({"nodeObject": {"npuAnnotation": True, "admissionPolicy": False}}, {OPEN_NODES}),
         ({"nodeObject": {"npuAnnotation": True}}, set()),
+        ({"fleet": {"enabled": True, "auth": {"insecureNoAuth": True}}}, {OPEN_FLEET}),
+        ({"fleet": {"enabled": True, "auth": {"tokensSecretName": "tokens"}}}, {OPEN_FLEET_TOKENS}),
+        ({"fleet": {"enabled": True, "auth": {"tokensSecretName": "tokens"}, **TLS}}, set()),
+        (
+            {
+                "fleet": {
+                    "enabled": True,
+                    "auth": {"tokenReviewCluster": "own"},
+                    "ownCluster": {"exec": {"enabled": True}},
+                    **TLS,
+                }
+            },
+            {ROOT},
+        ),
     ],
 )
 def test_what_is_open_is_said(
-    template: Template, tmp_path: Path, values: dict[str, Any], warnings: set[str]
+    notes: Callable[[dict[str, Any]], str], values: dict[str, Any], warnings: set[str]
 ) -> None:
-    said = " ".join(notes(template, tmp_path, values).split())
-    known = {OPEN_TOKENS, OPEN_NODES, "also open the API server"}
+    said = " ".join(notes(values).split())
+    known = {OPEN_TOKENS, OPEN_NODES, "also open the API server", OPEN_FLEET, OPEN_FLEET_TOKENS, ROOT}
     assert {each for each in known if each in said} == warnings
 
 
-def test_scheme_of_the_page(template: Template, tmp_path: Path) -> None:
-    assert "https://localhost:9410/" in notes(template, tmp_path, {"http": {"port": 9410, **TLS}})
+def test_scheme_of_the_page(notes: Callable[[dict[str, Any]], str]) -> None:
+    assert "https://localhost:9410/" in notes({"http": {"port": 9410, **TLS}})
+
+
+def test_where_the_token_of_a_reader_is(notes: Callable[[dict[str, Any]], str]) -> None:
+    said = notes({"fleetReader": {"enabled": True}})
+    assert "kubectl get secret accelscope-fleet-reader-token -n metrics -o jsonpath='{.data.token}'" in said
+    assert "accelscope-fleet-reader-token" not in notes(
+        {"fleetReader": {"enabled": True, "tokenSecret": False}}
+    )

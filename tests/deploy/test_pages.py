@@ -1,25 +1,38 @@
 """The commands and values that the pages tell people to use: the chart takes them, and what they name is
 there. Those of docs/install.md are also run, on a real cluster (tests/e2e/test_install_page.py)."""
 
+import dataclasses
 import re
 import shlex
-import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, REPOSITORY, Objects, Render
-from tests.deploy.objects import agent_settings, agents, settings_text
+from tests.deploy.clusters_file_keys import SECTIONS, keys_of
+from tests.deploy.conftest import CHART, REPOSITORY, Render, Renderings
+from tests.deploy.objects import (
+    Objects,
+    agent_settings,
+    agents,
+    fleet_clusters,
+    of_kind,
+    read_objects,
+    settings_text,
+)
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.declaration import flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import PluginSettings
+from accelscope.fleet.api.access.tokens import read_tokens
+from accelscope.fleet.clusters import AgentsEntry, ExecEntry, PrometheusEntry, load_clusters
+from accelscope.fleet.settings import FleetSettings
 
 DOCS = REPOSITORY / "docs"
 SWITCHING = sorted((DOCS / "switching").glob("*.md"))
 PAGES = [
-    *(DOCS / f"{name}.md" for name in ("install", "security", "node-object", "device-plugin")),
+    *(DOCS / f"{name}.md" for name in ("install", "security", "node-object", "device-plugin", "fleet")),
     *SWITCHING,
 ]
 
@@ -34,7 +47,16 @@ THEIR_OBJECTS = {
     "configmap/npu-device-plugin of NAMESPACE",
     "deviceconfig/NAME",
 }
-KINDS = {"clusterpolicy", "clusterrole", "configmap", "daemonset", "deviceconfig"}
+KINDS = {
+    "clusterpolicy",
+    "clusterrole",
+    "configmap",
+    "daemonset",
+    "deployment",
+    "deviceconfig",
+    "rolebinding",
+    "secret",
+}
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -60,22 +82,24 @@ def of_helm(page: Path) -> list[list[str]]:
 HELM_COMMANDS = [(page.name, words) for page in PAGES for words in of_helm(page)]
 
 
-def rendered(helm: str, words: list[str], folder: Path) -> Objects:
+def rendered(renderings: Renderings, words: list[str], folder: Path) -> Objects:
     [release, *options] = words
-    (folder / "my-values.yaml").write_text("{}")
-    command = [helm, "template", release, str(CHART), *options, "--kube-version=1.34.0"]
     if not any(word.startswith("image.registry=") for word in options):
-        command += ["--set", REGISTRY]  # it was given to the release before, and is used again
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each is not None]
+        options += ["--set", REGISTRY]  # it was given to the release before, and is used again
+    if "my-values.yaml" in options:
+        file = folder / "my-values.yaml"
+        file.write_text("{}")
+        options[options.index("my-values.yaml")] = str(file)
+    return renderings.objects(renderings.template(release, *options))
 
 
 def understood(objects: Objects, file: Path) -> None:
-    """The agents take what the chart tells them. Raises ConfigError."""
+    """Agents and fleet take what the chart tells them. Raises ConfigError."""
     for vendor in agents(objects):
         file.write_text(settings_text(objects))
         agent_settings(objects, vendor, str(file))
+    if of_kind(objects, "Deployment"):
+        assert fleet_clusters(objects, file.parent)
 
 
 def identities(objects: Objects) -> set[str]:
@@ -91,14 +115,14 @@ def test_there_is_something_to_try() -> None:
     ("page", "words"), HELM_COMMANDS, ids=[f"{page}-{words[0]}" for page, words in HELM_COMMANDS]
 )
 def test_the_chart_takes_it_and_it_changes_something(
-    helm: str, tmp_path: Path, page: str, words: list[str]
+    renderings: Renderings, tmp_path: Path, page: str, words: list[str]
 ) -> None:
-    made = rendered(helm, words, tmp_path)
+    made = rendered(renderings, words, tmp_path)
     understood(made, tmp_path / "agent.yaml")
     settings = {at + 1 for at, word in enumerate(words) if word == "--set"}
     plain = [word for at, word in enumerate(words) if word != "--set" and at not in settings]
     if {words[at].partition(".")[0] for at in settings} - {"image"}:
-        assert made != rendered(helm, plain, tmp_path), "it is said to do something"
+        assert made != rendered(renderings, plain, tmp_path), "it is said to do something"
 
 
 def named_objects(words: list[str]) -> set[str]:
@@ -111,10 +135,12 @@ def named_objects(words: list[str]) -> set[str]:
     return {f"{each} of NAMESPACE" for each in found} if "NAMESPACE" in words else found
 
 
-def test_what_kubectl_is_pointed_at_is_there(helm: str, tmp_path: Path) -> None:
+def test_what_kubectl_is_pointed_at_is_there(renderings: Renderings, tmp_path: Path) -> None:
     there = set(THEIR_OBJECTS)
     for _, words in HELM_COMMANDS:
-        there |= identities(rendered(helm, words, tmp_path))
+        there |= identities(rendered(renderings, words, tmp_path))
+    for manifest in sorted((REPOSITORY / "deploy" / "manifests").glob("*.yaml")):
+        there |= identities(read_objects(manifest.read_text()))
     asked = {
         (page.name, each)
         for page in PAGES
@@ -144,6 +170,8 @@ def is_value(path: str) -> bool:
             return name in keys(AgentSettings)
         if parts[:at] == ["devicePlugin", "config"]:
             return name in keys(PluginSettings)
+        if parts[:at] == ["fleet", "config"]:
+            return name in keys(FleetSettings)
         if name == "<vendor>":
             return all(
                 is_value(".".join(["agents", vendor, *parts[at + 1 :]])) for vendor in ("amd", "ascend")
@@ -211,6 +239,7 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     [
         ("node-object", AgentSettings, {"--apply", "--show-managed-fields"}),
         ("device-plugin", PluginSettings, set()),
+        ("fleet", FleetSettings, {"--token-file"}),  # of the agent
     ],
 )
 def test_flags_that_are_named_are_there(page: str, settings: Any, others: set[str]) -> None:
@@ -218,3 +247,60 @@ def test_flags_that_are_named_are_there(page: str, settings: Any, others: set[st
     known = {flag_name(each.name) for each in settings_of(settings)}
     assert named
     assert not named - known - others
+
+
+# --- what the fleet is told -------------------------------------------------------------------------------
+
+
+def blocks_with(page: Path, key: str) -> list[str]:
+    """Blocks of YAML, also those in a list of steps, that have this key and no other."""
+    found = re.findall(r"^( *)```yaml\n(.*?)^\1```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    texts = [textwrap.dedent(text) for _, text in found]
+    return [text for text in texts if set(yaml.safe_load(text)) == {key}]
+
+
+@pytest.mark.parametrize("page", ["fleet", "switching/exec-collector"])
+def test_lists_of_clusters_are_taken(page: str, tmp_path: Path) -> None:
+    blocks = blocks_with(DOCS / f"{page}.md", "clusters")
+    assert blocks
+    for block in blocks:
+        (tmp_path / "clusters.yaml").write_text(block)
+        assert load_clusters(str(tmp_path / "clusters.yaml"))
+
+
+def test_tokens_are_taken(tmp_path: Path) -> None:
+    [block] = blocks_with(DOCS / "fleet.md", "tokens")
+    (tmp_path / "tokens.yaml").write_text(block)
+    [token] = read_tokens(str(tmp_path / "tokens.yaml"))
+    assert token.caller.clusters == frozenset({"berlin", "paris"})
+
+
+def documented_keys() -> dict[str, str]:
+    """Of the clusters file, with their defaults."""
+    text = (DOCS / "fleet.md").read_text()
+    [table] = re.findall(r"^\| key \| default \|.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| `([\w.]+)` \|(.*?)\|.*\|$", table, re.MULTILINE)
+    return {key: default.strip() for key, default in rows}
+
+
+def test_every_key_of_the_clusters_file_is_told(tmp_path: Path) -> None:
+    wanted = {".".join([*place, key]) for place in SECTIONS for key in keys_of(place, tmp_path)}
+    inner = {".".join(place) for place in SECTIONS}
+    assert documented_keys().keys() == wanted - inner
+
+
+@pytest.mark.parametrize("entry", [AgentsEntry(), ExecEntry(), PrometheusEntry(url="https://x")])
+def test_defaults_of_sources_are_told(entry: Any) -> None:
+    told = documented_keys()
+    source = type(entry).__name__.removesuffix("Entry").lower()
+    for field in dataclasses.fields(entry):
+        name = field.name.removesuffix("_seconds") if field.name != "ttl_seconds" else "ttl"
+        default = getattr(entry, field.name)
+        if not default or name == "url":
+            continue
+        shown = told[f"sources.{source}.{key_name(name)}"]
+        if field.name.endswith("_seconds"):
+            default = f"{default:g}s"
+        texts = default if isinstance(default, tuple) else [default]
+        plain = (f"{text:g}" if isinstance(text, float) else str(text) for text in texts)
+        assert shown == ", ".join(f"`{text}`" for text in plain)

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fuzz.txt"]
+LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fleet.txt", "fuzz.txt"]
 
 
 def lock_text(lock: str) -> str:
@@ -88,6 +88,12 @@ def test_device_plugin_lock_adds_its_extra_and_nothing_else(pyproject: dict[str,
     assert added == {"grpcio", "protobuf", "typing-extensions"}
 
 
-@pytest.mark.parametrize("lock", ["agent.txt", "device-plugin.txt"])
-def test_nodes_run_with_the_versions_that_were_tested(lock: str) -> None:
+def test_fleet_lock_has_its_extra_and_no_tools(pyproject: dict[str, Any]) -> None:
+    extra = pyproject["project"]["optional-dependencies"]["fleet"]
+    assert unsatisfied(extra, pins("fleet.txt")) == [], "make lock"
+    assert {"grpcio", "pytest", "mypy", "schemathesis"} & pins("fleet.txt").keys() == set()
+
+
+@pytest.mark.parametrize("lock", ["agent.txt", "device-plugin.txt", "fleet.txt"])
+def test_what_is_run_are_the_versions_that_were_tested(lock: str) -> None:
     assert pins("agent.txt").items() <= pins(lock).items() <= pins("dev.txt").items()

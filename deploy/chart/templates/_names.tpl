@@ -20,9 +20,13 @@
 {{- end -}}
 
 {{- define "accelscope.image" -}}
-{{- $image := .Values.image -}}
-{{- $registry := required "image.registry: name the registry that you pushed the image to; docs/install.md tells how to build it" $image.registry -}}
-{{- printf "%s/%s:%s" (trimSuffix "/" $registry) $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- include "accelscope.imageOf" (dict "root" . "image" .Values.image) -}}
+{{- end -}}
+
+{{/* From (root, image). */}}
+{{- define "accelscope.imageOf" -}}
+{{- $registry := required "image.registry: name the registry that you pushed the image to; docs/install.md tells how to build it" .image.registry -}}
+{{- printf "%s/%s:%s" (trimSuffix "/" $registry) .image.repository (default .root.Chart.AppVersion .image.tag) -}}
 {{- end -}}
 
 {{- define "accelscope.selectorLabels" -}}

@@ -40,7 +40,7 @@ Access = KubeconfigAccess | AddressAccess
 class AgentsEntry:
     """Agents found by label; read through the API server's pod proxy, or straight at the pod's address."""
 
-    namespace: str = "accelscope"
+    namespace: str = "accelscope-system"
     label_selector: str = AGENTS_SELECTOR
     via: Literal["proxy", "direct"] = "proxy"
     port: int = 9400

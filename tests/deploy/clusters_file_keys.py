@@ -1,0 +1,37 @@
+"""The keys of the clusters file, by section, as the fleet itself names them when it is given another."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from accelscope.config import ConfigError
+from accelscope.fleet.clusters import load_clusters
+
+Place = tuple[str, ...]
+
+SECTIONS: list[Place] = [
+    (),
+    ("capabilities",),
+    ("kubeconfig",),
+    ("server",),
+    ("sources",),
+    ("sources", "agents"),
+    ("sources", "exec"),
+    ("sources", "prometheus"),
+]
+
+
+def keys_of(place: Place, folder: Path) -> set[str]:
+    section: dict[str, Any] = {"nonsense": 1}
+    if place[-1:] in (("server",), ("prometheus",)):
+        section["url"] = "https://x"
+    entry = section
+    for name in reversed(place):
+        entry = {name: entry}
+    file = folder / "clusters.yaml"
+    file.write_text(yaml.safe_dump({"clusters": [{"id": "x", **entry}]}))
+    with pytest.raises(ConfigError, match="unknown key; allowed: ") as caught:
+        load_clusters(str(file))
+    return set(str(caught.value).partition("allowed: ")[2].split(", "))
