@@ -67,6 +67,14 @@ def history(looks: str, rule: HealthRule | None = None) -> str:
         pytest.param("geeeuu", "HHHUUH", id="answering again is enough where the driver never tells"),
         pytest.param("geueueue", "HHHHHHHH", id="one that answers between is not lost"),
         pytest.param("gbubub", "HHHHHU", id="unknown between bad ones hides none of them"),
+        pytest.param("gbxbxb", "HHHHHU", id="nor does a driver that cannot be asked"),
+        pytest.param("g-x-x-", "HHHHH.", id="nor of looks at which it was gone"),
+        pytest.param("ge-e-e", "HHHUUU", id="now gone, now not answering: never good"),
+        pytest.param("gb-", "HHH", id="of any kind: two are none"),
+        pytest.param("gbb-", "HHHU", id="of any kind: three are"),
+        pytest.param("gbb---", "HHHUU.", id="bad, then gone"),
+        pytest.param("gxxxxbx", "HHHHHHU", id="one bad look vouches for nothing"),
+        pytest.param("gbbbgxg", "HHHUUUH", id="a driver that cannot be asked takes back nothing good either"),
         pytest.param("gxxxx", "HHHHH", id="a driver that cannot be asked leaves things as they were"),
         pytest.param("gxxxxxgg", "HHHHHUUH", id="for so long"),
         pytest.param("giiii", "HHHHH", id="a damaged answer says nothing about who is missing"),
@@ -113,11 +121,18 @@ def test_unanswered_may_last_for_ever() -> None:
 def test_the_kubelet_hears_less_than_happens(looks: str) -> None:
     after = history(looks)
     for at in range(1, len(after)):
-        last = set(looks[max(0, at - 2) : at + 1])
+        told_of = [letter for letter in looks[: at + 1] if letter not in "xi"]
         if after[at - 1] == "H" and after[at] != "H":
-            assert last <= set("ube") or last <= set("-a") or last <= set("xi")
+            silent = sum(letter in "xi" for letter in looks[: at + 1])
+            assert set(told_of[-3:]) <= set("ube-a") or silent >= 5
         if after[at - 1] == "U" and after[at] == "H":
             assert looks[at] in "gwu"
+
+
+@given(st.text("gwubexai-", max_size=20), st.text("bexai-", min_size=7, max_size=20))
+def test_what_is_never_good_does_not_stay_healthy(looks: str, never_good: str) -> None:
+    """At most two bad looks and four unanswered ones, in whatever order they come."""
+    assert history(looks + never_good)[-1] != "H"
 
 
 class Driver:

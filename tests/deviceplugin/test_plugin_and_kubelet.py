@@ -423,6 +423,132 @@ def test_disabled_is_not_unhealthy(
     assert metric(plugin, "accelscope_device_plugin_devices", state="disabled") == 1
 
 
+def attribute(node: SimulatedNode, card: int, name: str) -> Path:
+    """A file of the driver's, of a Warboy."""
+    return node.folder / f"sys/class/npu_mgmt/npu{card}_mgmt" / name
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\x01\x02 garbage", "garbage"])
+def test_a_card_whose_uuid_cannot_be_read_is_not_a_second_card(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str], text: str
+) -> None:
+    node = make_node(WARBOYS)
+    first, second = uuids(node)
+    start_plugin(node, disabled_devices=second)
+    kubelet.wait_for(NPU, lambda health: health == {first: "Healthy"}, "the card that is not disabled")
+    files = [attribute(node, card, "device_uuid") for card in (0, 1)]
+    for file in files:
+        put(file, text)
+    kubelet.wait_for(NPU, lambda health: health != {first: "Healthy"}, "an effect, after three looks")
+    assert kubelet.health(NPU) == {first: "Unhealthy"}
+    assert any("unhealthy" in line and "uuid cannot be read" in line for line in said)
+    for file, uuid in zip(files, (first, second), strict=True):
+        put(file, f"{uuid}\n")
+    kubelet.wait_for(NPU, lambda health: health == {first: "Healthy"}, "as before")
+    assert sum("offered" in line for line in said) == 1  # at the start, and nothing since
+
+
+def test_a_card_is_given_by_its_place_only_while_no_other_is_there(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
+    node = make_node(WARBOYS)
+    start_plugin(node, interval="3600")
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    with kubelet.client(NPU) as client:
+        put(attribute(node, 0, "device_uuid"), "")
+        assert client.allocate([uuids(node)[0]])[0].envs["NPU_DEVNAME"] == "npu0pe0-1"
+        put(attribute(node, 0, "device_uuid"), "another\n")
+        with pytest.raises(grpc.RpcError) as caught:
+            client.allocate([uuids(node)[0]])
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_device_files_that_are_away_for_a_moment(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+) -> None:
+    node = make_node(WARBOYS)
+    first, second = uuids(node)
+    plugin = start_plugin(node)
+    kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
+    away = node.folder / "away"
+    away.mkdir()
+    for file in (node.folder / "dev").glob("npu1*"):
+        file.rename(away / file.name)
+    kubelet.wait_for(NPU, lambda h: h == {first: "Healthy", second: "Unhealthy"}, "the second card unhealthy")
+    assert any("unhealthy" in line and "device files are not there" in line for line in said)
+    assert metric(plugin, "accelscope_device_plugin_devices", state="withheld") == 0
+    for file in away.iterdir():
+        file.rename(node.folder / "dev" / file.name)
+    kubelet.wait_for(NPU, lambda h: h == dict.fromkeys((first, second), "Healthy"), "both healthy again")
+    assert not any("no longer offered" in line or "not offered" in line for line in said)
+
+
+def test_cards_that_share_a_cdi_name_are_withheld(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+) -> None:
+    node = make_node(
+        "node: b\nfuriosa:\n  devices: [{model: warboy}, {model: rngd}, {model: rngd}]\n"
+    )  # npu0, npu0 and npu1
+    plugin = start_plugin(node, cdi="true")
+    kubelet.wait_for(NPU, lambda health: list(health) == [uuids(node)[2]], "the card whose name is its own")
+    assert metric(plugin, "accelscope_device_plugin_devices", state="withheld") == 2
+    lines = [line for line in said if "furiosa.ai/npu=npu0" in line]
+    assert len(lines) == 2  # one for each of them
+    assert all("leave --cdi out" in line for line in lines)
+
+
+def test_a_driver_that_is_there_and_cannot_be_read_is_not_ready(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
+) -> None:
+    node = make_node("ascend-310p")
+    tool = tmp_path / "npu-smi"
+    tool.write_text("#!/bin/sh\nexit 7\n")
+    tool.chmod(0o755)
+    plugin = start_plugin(node, vendor="ascend", npu_smi_path=str(tool))
+    wait_until(lambda: "npu-smi" in get(plugin, "/readyz")[1], "readiness that says why not")
+    status, text = get(plugin, "/readyz")
+    assert (status, text.startswith("ascend: ")) == (503, True)
+    assert get(plugin, "/healthz")[0] == 200
+    assert kubelet.registrations == []
+    tool.unlink()
+    tool.symlink_to(node.folder / "bin/npu-smi")
+    kubelet.wait_for("huawei.com/Ascend310P", len, "chips, once the driver answers")
+    wait_until(lambda: get(plugin, "/readyz")[0] == 200, "ready")
+
+
+def test_disabled_names_that_fit_nothing_here_are_said_once_for_each_file(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    plugin_folder: Path,
+    tmp_path: Path,
+    said: list[str],
+) -> None:
+    node = make_node(WARBOYS)
+    file = tmp_path / "config.yaml"
+    rest = f"interval: 0.1\npluginDir: {plugin_folder}\n"
+    file.write_text(
+        rest + "disabledDevices: [npu1pe0, npu0, npu7pe1, {devName: NPU9, nodeName: node-7}, "
+        "{devName: npu8, nodeName: node-8}]\n"
+    )
+    plugin = start_plugin(node, file=file)
+
+    def lines() -> list[str]:
+        return [line for line in said if line.startswith("disabledDevices")]
+
+    wait_until(lines, "said")
+    put(file, rest + "shares: 2\ndisabledDevices: [npu0, nobody]\n")
+    kubelet.wait_for(NPU, lambda health: f"{uuids(node)[1]}::1" in health, "shares")
+    wait_until(lambda: len(lines()) == 2, "said again")
+    put(file, rest + "shares: 3\ndisabledDevices: [npu0]\n")
+    kubelet.wait_for(NPU, lambda health: f"{uuids(node)[1]}::2" in health, "three shares")
+    assert lines() == [
+        "disabledDevices: nothing on this node fits npu7pe1, NPU9",
+        "disabledDevices: nothing on this node fits nobody",
+    ]
+    assert metric(plugin, "accelscope_device_plugin_devices", state="disabled") == 1
+
+
 def test_a_kubelet_that_restarts(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:

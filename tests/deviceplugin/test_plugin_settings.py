@@ -1,5 +1,6 @@
 """The plugin's options: names, defaults, what excludes what, and one-line errors; and the command."""
 
+import errno
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet, wait_until
 
 from accelscope.config import ConfigError
 from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
+from accelscope.deviceplugin.endpoint import EndpointError, check_folder
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.offers import Policy, make_offers
 from accelscope.deviceplugin.roots import Roots
@@ -103,6 +105,27 @@ def test_port_log_level_and_roots_may(tmp_path: Path) -> None:
         ({"vendor": "intel"}, '--vendor: "intel" is not one of'),
         ({"shares": "0"}, "--shares"),
         ({"resource_name": "npu"}, "--resource-name"),
+        ({"resource_name": "a..b/c"}, '--resource-name: "a..b/c" is not a name such as vendor.com/device'),
+        ({"resource_name": "a.-b/c"}, "--resource-name"),
+        ({"resource_name": "A.b/c"}, "--resource-name"),
+        ({"resource_name": "a.b/c/d"}, "--resource-name"),
+        ({"resource_name": "a.b/-c"}, "--resource-name"),
+        ({"resource_name": "a.b/" + "c" * 64}, "--resource-name"),
+        ({"resource_name": "kubernetes.io/npu"}, "kubernetes.io is for Kubernetes' own"),
+        ({"resource_name": "x.kubernetes.io/npu"}, "kubernetes.io is for Kubernetes' own"),
+        ({"resource_name": "requests.x/y"}, "requests. is how quotas begin"),
+        ({"resource_name": "a" * 300 + "/c"}, "longer than 244 characters"),
+        ({"dev_root": "dev"}, '--dev-root: "dev" is not an absolute path'),
+        ({"dev_root": ""}, "--dev-root"),
+        ({"sys_root": "./sys"}, "--sys-root"),
+        ({"proc_root": "proc"}, "--proc-root"),
+        ({"host_dev_root": "dev"}, "--host-dev-root"),
+        ({"host_sys_root": "sys"}, "--host-sys-root"),
+        ({"container_dev_root": "dev"}, "--container-dev-root"),
+        ({"container_sys_root": "sys"}, "--container-sys-root"),
+        ({"container_sys_root": ""}, "--container-sys-root"),
+        ({"ascend_driver_root": "driver"}, "--ascend-driver-root"),
+        ({"pod_resources_socket": "kubelet.sock"}, "--pod-resources-socket"),
         ({"socket_name": "../x"}, "--socket-name"),
         ({"socket_name": "kubelet"}, "kubelet.sock is the kubelet's own"),
         ({"plugin_dir": "x"}, "an absolute path"),
@@ -119,6 +142,20 @@ def test_a_bad_option_is_one_line(flags: dict[str, str], says: str) -> None:
         loaded(**flags)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "vendor.com/gpu", "beta.furiosa.ai/npu", "furiosa.ai/rngd-1core.6gb", "huawei.com/Ascend910",
+     "a" * 244 + "/" + "b" * 63, "requests/x", "my-requests.x/y", "kubernetes.io.example.com/x"],
+)  # fmt: skip
+def test_what_kubelets_take_as_a_resource_is_taken(name: str) -> None:
+    assert loaded(resource_name=name).resource_name == name
+
+
+def test_roots_that_need_not_be_given_may_be_empty() -> None:
+    settings = loaded(host_dev_root="", host_sys_root="", pod_resources_socket="", dev_root="/d")
+    assert (settings.roots.host_dev, settings.pod_resources_socket) == ("/d", "")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +281,29 @@ def test_a_folder_that_cannot_be_written_ends_the_command() -> None:
     """/proc takes no file, not even root's."""
     done = command("--plugin-dir", "/proc", "--exporter-port", "0")
     assert done.returncode == 2
-    assert "/proc is not writable" in done.stderr
+    [line] = done.stderr.splitlines()
+    assert "/proc is no folder to write in: give the kubelet's with --plugin-dir" in line
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.EACCES, "is not writable (Permission denied): run as root, and mount it without readOnly"),
+        (errno.EROFS, "is not writable (Read-only file system): run as root"),
+        (errno.ENOSPC, "cannot be written to (No space left on device)"),
+    ],
+)
+def test_what_to_do_about_a_folder_depends_on_what_is_wrong_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(EndpointError) as caught:
+        check_folder(tmp_path)
+    assert says in str(caught.value)
+    assert ("run as root" in str(caught.value)) == (number != errno.ENOSPC)
 
 
 def test_without_the_extra_it_says_which() -> None:

@@ -6,12 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from accelscope import __version__
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
-from accelscope.deviceplugin.disabled import Disabled
+from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
 from accelscope.deviceplugin.edits import Edits, Given
 from accelscope.deviceplugin.endpoint import check_folder
 from accelscope.deviceplugin.health import HealthLedger
@@ -24,8 +25,10 @@ from accelscope.deviceplugin.service import PluginService
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.deviceplugin.tally import Tally
 from accelscope.deviceplugin.vendors import open_vendor
-from accelscope.deviceplugin.watch import DriverWatch
+from accelscope.deviceplugin.vendors.steady import SteadyPart
+from accelscope.deviceplugin.watch import DriverWatch, Look
 from accelscope.model import Vendor
+from accelscope.readers.contract import ReaderError
 from accelscope.readers.registry import open_reader
 from accelscope.readers.tool import end_running_tools
 from accelscope.serve import Server
@@ -53,7 +56,7 @@ class Plugin:
         self._settings = settings
         self._node = settings.node_name or socket.gethostname()
         vendor = Vendor(settings.vendor)
-        self._part = open_vendor(vendor, settings.roots)
+        self._part = SteadyPart(open_vendor(vendor, settings.roots))
         self._watch = DriverWatch(
             open_reader(vendor, settings.reader_options),
             survey_seconds=settings.reader_timeout,
@@ -64,6 +67,7 @@ class Plugin:
         self._resource = settings.resource_name  # empty until the devices tell what is usual
         self._cut = self._wanted_cut = settings.cut  # in force; as the last good file says
         self._said_withheld: tuple[str, ...] = ()
+        self._fitted: tuple[DisabledDevice, ...] = ()  # of which was said what fits nothing here
         self._inventory = Inventory()
         self._tally = Tally()
         self._registration = Registration(
@@ -105,7 +109,7 @@ class Plugin:
             try:
                 look = self._watch.look()
                 with self._ledger_lock:
-                    self._ledger.take(look)
+                    self._ledger.take(self._without_files_is_failed(look))
                     self._publish()
             except Exception:  # the loop outlives a fault of ours; the offers stay what they were
                 log.exception("the devices could not be looked at in a way that was not foreseen")
@@ -124,6 +128,18 @@ class Plugin:
             self._look_now.wait(self._settings.interval)
             self._look_now.clear()
 
+    def _without_files_is_failed(self, look: Look) -> Look:
+        """A device that answers, but whose files are gone, is in no better a state than one that does not."""
+        lost = {
+            device.id: ReaderError("no_files", "its device files are not there")
+            for device in look.devices
+            if self._part.has_lost_files(device, self._resource, self._cut.cores_per_unit)
+        }
+        if not lost:
+            return look
+        there = tuple(device for device in look.devices if device.id not in lost)
+        return replace(look, devices=there, failed={**look.failed, **lost})
+
     def _publish(self) -> None:
         """Holds the ledger's lock."""
         devices = tuple(self._ledger.listed())
@@ -136,12 +152,17 @@ class Plugin:
             cores_per_unit=self._cut.cores_per_unit,
             partition_cores=self._cut.partition_cores,
             shares=self._settings.shares,
+            cdi=self._settings.cdi,
         )
         offers = make_offers(devices, self._part, policy, self._settings.roots.sys)
         if offers.withheld != self._said_withheld:
             self._said_withheld = offers.withheld
             for line in offers.withheld:
                 log.warning("not offered: %s", line)
+        if devices and self._fitted != self._settings.disabled_devices:
+            self._fitted = self._settings.disabled_devices
+            if offers.unfitting:
+                log.warning("disabledDevices: nothing on this node fits %s", ", ".join(offers.unfitting))
         self._inventory.publish(offers)
 
     def _keep_up(self) -> None:
@@ -215,6 +236,9 @@ class Plugin:
         if not self._looked.is_set():
             return "the devices were not looked at yet"
         if not self._registration.registered and not self._inventory.by_id:
+            state = self._watch.state
+            if state.found and not state.up and not self._tally.total("registrations"):
+                return f"{self._settings.vendor}: {state.reason}"
             return None  # there is nothing to offer on this node
         return self._registration.trouble
 

@@ -63,7 +63,8 @@ class Disabled:
     """Those of one node, and the question whether something is one of them."""
 
     def __init__(self, devices: Iterable[DisabledDevice], node: str) -> None:
-        self._names = frozenset(each.name.casefold() for each in devices if each.node in (None, node))
+        self._spelling = {each.name.casefold(): each.name for each in devices if each.node in (None, node)}
+        self._names = frozenset(self._spelling)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Disabled) and self._names == other._names
@@ -72,8 +73,7 @@ class Disabled:
         return hash(self._names)
 
     def whole(self, device: Device) -> bool:
-        names = (device.device_name, device.uuid, device.serial, device.pci_address, device.id)
-        return any(name is not None and name.casefold() in self._names for name in names)
+        return not self._names.isdisjoint(_names(device))
 
     def unit(self, unit_id: str) -> bool:
         return unit_id.casefold() in self._names
@@ -84,3 +84,20 @@ class Disabled:
         return frozenset(
             core for file in files if file is not None and file.index == device.index for core in file.cores
         )
+
+    def unfitting(self, devices: Sequence[Device], unit_ids: Iterable[str]) -> tuple[str, ...]:
+        """Names that are of nothing here, as they were written."""
+        here = {name for device in devices for name in _names(device)}
+        here.update(unit_id.casefold() for unit_id in unit_ids)
+        indices = {device.index for device in devices}
+        files = {name: core_file(name) for name in self._names - here}
+        return tuple(
+            written
+            for name, written in self._spelling.items()
+            if name in files and not ((file := files[name]) and file.cores and file.index in indices)
+        )
+
+
+def _names(device: Device) -> Iterable[str]:
+    names = (device.device_name, device.uuid, device.serial, device.pci_address, device.id)
+    return (name.casefold() for name in names if name is not None)

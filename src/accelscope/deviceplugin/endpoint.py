@@ -16,6 +16,7 @@ from accelscope.deviceplugin.service import MOST_STREAMS
 _CONNECT_SECONDS = 2.0
 _THREADS = MOST_STREAMS + 8  # each stream holds one; the others answer calls
 _STOP_SECONDS = 2.0
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class EndpointError(Exception):
@@ -36,11 +37,15 @@ def check_folder(folder: Path) -> None:
     try:
         scratch.touch()  # what a user may do on paper says little: folders may be read-only even to root
         scratch.unlink(missing_ok=True)  # a kubelet that starts may have been faster
-    except OSError as error:
+    except FileNotFoundError as error:  # as a file system of the kernel's own has it, such as /proc
         raise EndpointError(
-            "not_writable",
-            f"{folder} is not writable ({_text(error)}): run as root, and mount it without readOnly",
+            "not_writable", f"{folder} is no folder to write in: give the kubelet's with --plugin-dir"
         ) from error
+    except OSError as error:
+        problem = f"{folder} cannot be written to ({_text(error)})"
+        if error.errno in _FORBIDDEN:
+            problem = f"{folder} is not writable ({_text(error)}): run as root, and mount it without readOnly"
+        raise EndpointError("not_writable", problem) from error
 
 
 def answers(path: Path) -> bool:

@@ -72,5 +72,8 @@ def _say(before: Mapping[str, Offer], after: Mapping[str, Offer]) -> None:
     for what, ids in (("offered", added), ("no longer offered", removed), ("healthy again", rose)):
         if ids:
             log.info("%s: %s", what, ", ".join(sorted(ids)))
-    if fell:
-        log.warning("unhealthy: %s", ", ".join(sorted(fell)))
+    reasons: dict[str, list[str]] = {}
+    for each in sorted(fell):
+        reasons.setdefault(after[each].reason, []).append(each)
+    for reason, ids in reasons.items():
+        log.warning("unhealthy: %s: %s", ", ".join(ids), reason)

@@ -14,7 +14,6 @@ from accelscope.config import (
     ConfigError,
     Duration,
     Loaded,
-    Text,
     WholeNumber,
     load,
     setting,
@@ -23,6 +22,7 @@ from accelscope.config.declaration import flag_name, key_name
 from accelscope.config.log import FORMATS, LEVELS
 from accelscope.deviceplugin.disabled import DISABLED_DEVICES, DisabledDevice
 from accelscope.deviceplugin.health import HealthRule
+from accelscope.deviceplugin.kinds import ABSOLUTE_PATH, ABSOLUTE_PATH_OR_NONE, ByVendor, ResourceName
 from accelscope.deviceplugin.roots import Roots
 from accelscope.model import Vendor
 from accelscope.readers.contract import Paths, ReaderOptions
@@ -51,23 +51,8 @@ _SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
 _SUFFIX = ".sock"
 
 
-class _ByVendor(Text):
-    """Text that, when not given, follows from the vendor; what it is for Furiosa is shown as the default."""
-
-    def __init__(self, allowed: str, pattern: str, furiosa: str) -> None:
-        super().__init__(allowed, pattern)
-        self._furiosa = furiosa
-
-    def text(self, value: str) -> str:
-        return value or self._furiosa
-
-
-_SOCKET_NAME = _ByVendor("a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", "furiosa-npu")
-_RESOURCE_NAME = _ByVendor(
-    "a name such as vendor.com/device",
-    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
-    "beta.furiosa.ai/npu",
-)
+_SOCKET_NAME = ByVendor("a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", "furiosa-npu")
+_RESOURCE_NAME = ResourceName()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +80,12 @@ class Cut:
 
 def _path(default: str, text: str) -> str:
     return setting(default, TEXT, text, group="Paths", reloadable=False, metavar="PATH")
+
+
+def _root(default: str, text: str) -> str:
+    """The kubelet and the container runtime take them as they stand: they have no folder to start from."""
+    kind = ABSOLUTE_PATH if default else ABSOLUTE_PATH_OR_NONE
+    return setting(default, kind, text, group="Paths", reloadable=False, metavar="PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +155,8 @@ class PluginSettings:
     unhealthy_after: int = setting(
         3,
         WholeNumber(1, 1000),
-        "Bad looks in a row after which a device is unhealthy, or leaves the list if the driver does not "
-        "show it any more.",
+        "Bad looks without a good one between after which a device is unhealthy, or leaves the list if the "
+        "driver does not show it any more.",
         group="Health",
     )
     healthy_after: int = setting(
@@ -177,8 +168,8 @@ class PluginSettings:
     unanswered_after: int = setting(
         30,
         WholeNumber(0, 100_000),
-        "Looks in a row at which the driver as a whole could not be asked, after which its devices are "
-        "unhealthy; until then they stay what they were. 0: for ever.",
+        "Looks at which the driver as a whole could not be asked, without a good one between, after which "
+        "its devices are unhealthy; until then they stay what they were. 0: for ever.",
         group="Health",
     )
     device_timeout: float = setting(
@@ -198,7 +189,7 @@ class PluginSettings:
 
     plugin_dir: str = setting(
         "/var/lib/kubelet/device-plugins",
-        Text("an absolute path", r"/[^\x00-\x1f\x7f]*"),
+        ABSOLUTE_PATH,
         "The kubelet's folder for the sockets of device plugins.",
         group="Kubelet",
         reloadable=False,
@@ -224,7 +215,7 @@ class PluginSettings:
     )
     pod_resources_socket: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
-        TEXT,
+        ABSOLUTE_PATH_OR_NONE,
         "The kubelet's socket that tells which resources are served already; empty: do not ask.",
         group="Kubelet",
         reloadable=False,
@@ -238,19 +229,19 @@ class PluginSettings:
         9401, PORT, "Port of /metrics, /healthz and /readyz.", group="HTTP", reloadable=False
     )
 
-    proc_root: str = _path("/proc", "The node's /proc, as it is seen here.")
-    sys_root: str = _path("/sys", "The node's /sys, as it is seen here.")
-    dev_root: str = _path("/dev", "The node's /dev, as it is seen here.")
-    host_sys_root: str = _path("", "The same on the node itself; as --sys-root if not given.")
-    host_dev_root: str = _path("", "The same on the node itself; as --dev-root if not given.")
-    container_sys_root: str = _path("/sys", "Where containers get what they are given of /sys.")
-    container_dev_root: str = _path("/dev", "Where containers get their device nodes.")
+    proc_root: str = _root("/proc", "The node's /proc, as it is seen here.")
+    sys_root: str = _root("/sys", "The node's /sys, as it is seen here.")
+    dev_root: str = _root("/dev", "The node's /dev, as it is seen here.")
+    host_sys_root: str = _root("", "The same on the node itself; as --sys-root if not given.")
+    host_dev_root: str = _root("", "The same on the node itself; as --dev-root if not given.")
+    container_sys_root: str = _root("/sys", "Where containers get what they are given of /sys.")
+    container_dev_root: str = _root("/dev", "Where containers get their device nodes.")
     nvml_library: str = _path("libnvidia-ml.so.1", "NVML library: a name for the loader or a path.")
     nvidia_smi_path: str = _path("nvidia-smi", "Used where there is no NVML library.")
     amd_smi_path: str = _path("amd-smi", "For what the amdgpu driver does not show in /sys.")
     rocm_smi_path: str = _path("rocm-smi", "Used where there is no amd-smi.")
     npu_smi_path: str = _path("npu-smi", "The npu-smi tool of Ascend's driver.")
-    ascend_driver_root: str = _path(
+    ascend_driver_root: str = _root(
         "/usr/local/Ascend/driver", "Folder of Ascend's driver, which containers get to read."
     )
     furiosa_smi_path: str = _path("furiosa-smi", "For what Furiosa's driver does not show in /sys.")

@@ -27,9 +27,13 @@ class AmdPart:
         """A GPU that is cut into partitions is handed out with all of them."""
         return () if device.pci_address is None else (Unit(device.pci_address),)
 
+    def cdi_name(self, device: Device) -> str | None:
+        """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
+        return None if device.index is None else f"{_CDI_KIND}={device.index}"
+
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
         if cdi:
-            return Edits(cdi=tuple(f"{_CDI_KIND}={_index(each.device)}" for each in given))
+            return Edits(cdi=tuple(self._cdi_name(each.device) for each in given))
         cards = {card.pci_address: card for card in Cards(self._roots.sys).find()}
         partitions = ComputeDriver(self._roots.sys).nodes()
         names = [_COMPUTE]
@@ -51,13 +55,12 @@ class AmdPart:
             )
         )
 
+    def _cdi_name(self, device: Device) -> str:
+        name = self.cdi_name(device)
+        if name is None:
+            raise NotAvailable(f"{device.pci_address}: nothing tells which number this GPU has for CDI")
+        return name
+
 
 def open_part(roots: Roots) -> AmdPart:
     return AmdPart(roots)
-
-
-def _index(device: Device) -> int:
-    """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
-    if device.index is None:
-        raise NotAvailable(f"{device.pci_address}: nothing tells which number this GPU has for CDI")
-    return device.index

@@ -33,6 +33,9 @@ class AscendPart:
         number = _number(device)
         return () if number is None else (Unit(f"{_kind(device) or 'Ascend910'}-{number}"),)
 
+    def cdi_name(self, device: Device) -> str | None:  # noqa: ARG002
+        return None
+
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:  # noqa: ARG002 - refused with the settings
         numbers = (_number(each.device) for each in given)
         chips = sorted({number for number in numbers if number is not None})

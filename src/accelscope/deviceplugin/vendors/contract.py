@@ -26,6 +26,9 @@ class VendorPart(Protocol):
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
         """The parts of a device, each of so many cores (0: the whole). Empty: it cannot be handed out."""
 
+    def cdi_name(self, device: Device) -> str | None:
+        """As the device is called in the vendor's CDI specification, as far as that is known beforehand."""
+
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
         """What a container with all of these gets. Looks anew for names that may have changed since. May
         block as long as the kernel does. Raises NotAvailable."""

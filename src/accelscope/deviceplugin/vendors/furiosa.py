@@ -58,10 +58,15 @@ class FuriosaPart:
             if len(file.cores) == cores_per_unit
         )
 
+    def cdi_name(self, device: Device) -> str | None:
+        """Of either family: a Warboy and an RNGD may have the same."""
+        return None if device.device_name is None else f"{_CDI_KIND}={device.device_name}"
+
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
         placed = [(each, self._now(each.device)) for each in given]
         if cdi:
-            return Edits(cdi=tuple(dict.fromkeys(f"{_CDI_KIND}={card.device_name}" for _, card in placed)))
+            cdi_names = (self.cdi_name(card) for _, card in placed)
+            return Edits(cdi=tuple(dict.fromkeys(name for name in cdi_names if name is not None)))
         nodes: dict[Node, None] = {}
         mounts: dict[Mount, None] = {}
         names: list[str] = []
@@ -102,8 +107,8 @@ class FuriosaPart:
             except DeviceLost:
                 continue  # not the one that is looked for, or it cannot be given
         same = [card for card in cards if device.uuid is not None and card.uuid == device.uuid]
-        if len(same) != 1:  # no uuid, or the same one given to several cards
-            same = [card for card in same or cards if card.pci_address == device.pci_address is not None]
+        if len(same) != 1:  # no uuid, or none just now, or the same one given to several cards
+            same = [card for card in same or cards if _could_be(card, device)]
         if len(same) != 1:
             raise NotAvailable(f"{device.uuid or device.pci_address}: the driver does not show this card now")
         return same[0]
@@ -138,6 +143,12 @@ class FuriosaPart:
 
 def open_part(roots: Roots) -> FuriosaPart:
     return FuriosaPart(roots)
+
+
+def _could_be(card: Device, device: Device) -> bool:
+    """In its place, and not known to be another."""
+    in_place = device.pci_address is not None and card.pci_address == device.pci_address
+    return in_place and (card.uuid == device.uuid or None in (card.uuid, device.uuid))
 
 
 def _span(file: CoreFile) -> str:

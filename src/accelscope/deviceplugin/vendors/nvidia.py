@@ -21,10 +21,14 @@ class NvidiaPart:
         """A GPU that MIG has cut is handed out whole."""
         return () if device.uuid is None else (Unit(device.uuid),)
 
+    def cdi_name(self, device: Device) -> str | None:
+        return None if device.uuid is None else f"{_CDI_KIND}={device.uuid}"
+
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
-        uuids = dict.fromkeys(each.device.uuid for each in given if each.device.uuid is not None)
         if cdi:
-            return Edits(cdi=tuple(f"{_CDI_KIND}={uuid}" for uuid in uuids))
+            names = (self.cdi_name(each.device) for each in given)
+            return Edits(cdi=tuple(dict.fromkeys(name for name in names if name is not None)))
+        uuids = (each.device.uuid for each in given if each.device.uuid is not None)
         return Edits(environment={"NVIDIA_VISIBLE_DEVICES": once(uuids)})
 
 
