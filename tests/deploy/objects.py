@@ -14,7 +14,13 @@ from accelscope.fleet.settings import FleetSettings
 Objects = list[dict[str, Any]]
 
 # Of the driver's runtime, of the shell, and the chart's own; all else must be a setting of the agent.
-FOREIGN_ENVIRONMENT = {"HOME", "NODE_IP", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"}
+FOREIGN_ENVIRONMENT = {
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "NODE_IP",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_VISIBLE_DEVICES",
+}
 
 
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader  # ten times faster, or there

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from tests.deploy.conftest import Render, Template
-from tests.deploy.objects import agents, container, host_paths, of_kind, rights
+from tests.deploy.objects import agents, container, device_plugin, environment, host_paths, of_kind, rights
+
+from accelscope.sinks.domains import ACCELSCOPE, DOMAINS
 
 VENDORS = ["nvidia", "amd", "ascend", "furiosa"]
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
@@ -134,6 +136,22 @@ def test_least_privilege(
         assert "privileged" not in context
 
 
+def test_dcmi_is_where_the_node_has_it_and_npu_smi_finds_it_there(render: Render) -> None:
+    """The device plugin has containers given what it finds: nothing may stand where the node has nothing."""
+    values: dict[str, Any] = {
+        "agents": {"ascend": {"driver": {"dcmi": "/opt/dcmi"}}},
+        "devicePlugin": {"enabled": True, "vendor": "ascend"},
+    }
+    objects = render(**values)
+    for pod in (agents(objects)["ascend"], device_plugin(objects)):
+        assert "/opt/dcmi" in host_paths(pod)
+        places = {each["mountPath"] for each in container(pod)["volumeMounts"]}
+        assert "/opt/dcmi" in places
+        assert "/usr/local/dcmi" not in places
+        assert environment(pod)["LD_LIBRARY_PATH"] == "/opt/dcmi"
+    assert "LD_LIBRARY_PATH" not in environment(agents(render())["ascend"])
+
+
 @pytest.mark.parametrize(
     ("values", "vendor", "expected"),
     [
@@ -224,8 +242,54 @@ def test_policy_allows_only_what_is_switched_on(
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
     assert binding["spec"]["validationActions"] == ["Deny"]
     assert own_annotations(policy) == annotations
-    expressions = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    assert set(re.findall(r"matches\('(.+?)'\)", expressions)) == label_patterns
+    new, old = changes(policy)
+    assert set(patterns(" ".join(new))) == label_patterns
+    assert len(patterns(" ".join(old))) == 2, "what was on before can be removed"
+
+
+def changes(policy: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What it says of annotations and of labels that are there now, and of those that were there before."""
+    said = [
+        each["expression"] for each in policy["spec"]["validations"] if "its own" in each.get("message", "")
+    ]
+    parted = [re.split(r" && variables\.old\w+\.all\(", each) for each in said]
+    return [new for new, _ in parted], [old for _, old in parted]
+
+
+def patterns(expression: str) -> list[str]:
+    return re.findall(r"matches\('(.+?)'\)", expression)
+
+
+@pytest.mark.parametrize(
+    "node_object",
+    [
+        {"npuAnnotation": True},
+        {"devicesAnnotation": True},
+        {"featureLabels": "node", "featureDomains": ["accelscope.io"]},
+    ],
+)
+@pytest.mark.parametrize(
+    ("annotation", "removable"),
+    [
+        (NPU_METRICS, True),
+        (DEVICES, True),
+        (f"{DEVICES}.ascend", True),
+        (f"{DEVICES}.amd-furiosa", True),
+        ("accelscope.io/other", False),
+        ("node.alpha.kubernetes.io/ttl", False),
+    ],
+)
+def test_a_sink_that_is_off_may_still_be_tidied_up_after(
+    render: Render, node_object: dict[str, Any], annotation: str, removable: bool
+) -> None:
+    [policy] = of_kind(render(nodeObject=node_object), "ValidatingAdmissionPolicy")
+    _, old = changes(policy)
+    [of_annotations], [of_labels] = map(patterns, old)
+    assert bool(re.search(of_annotations, annotation)) == removable
+    for domain in DOMAINS:
+        assert re.search(
+            of_labels, f"{domain}/npu.count" if domain != ACCELSCOPE else f"{domain}/nvidia.count"
+        )
 
 
 def test_policy_forbids_and_does_not_call_it_invalid(render: Render) -> None:
@@ -274,6 +338,6 @@ def test_cluster_too_old_for_the_policy_is_told(
 )
 def test_policy_knows_our_labels(render: Render, label: str, allowed: bool) -> None:
     [policy] = of_kind(render(nodeObject={"featureLabels": "node"}), "ValidatingAdmissionPolicy")
-    patterns = re.findall(r"matches\('(.+?)'\)", policy["spec"]["validations"][-1]["expression"])
-    assert len(patterns) == 2
-    assert {bool(re.search(pattern, label)) for pattern in patterns} == {allowed}
+    found = patterns(policy["spec"]["validations"][-1]["expression"])
+    assert len(found) == 2
+    assert {bool(re.search(pattern, label)) for pattern in found} == {allowed}

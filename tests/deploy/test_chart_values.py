@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,15 @@ import pytest
 import yaml
 from tests.deploy.conftest import CHART, Render, Template
 
+from accelscope.agent.settings import AgentSettings
+from accelscope.config.declaration import key_name, settings_of
+from accelscope.config.scalars import Duration
+from accelscope.deviceplugin.settings import PluginSettings
+from accelscope.fleet.settings import FleetSettings
+
 Keys = tuple[str, ...]
+
+DURATION = Duration()
 
 # By a null as by an empty value, somebody says that there shall be none.
 MAY_BE_NONE = {"priorityClassName", "resources", "runtimeClassName", "tolerations", "updateStrategy"}
@@ -42,12 +51,69 @@ ON: dict[str, Any] = {
         ({"scrape": {"by": "serviceMonitor"}, "service": {"enabled": False}}, "service.enabled"),
         ({"http": {"tls": {"clientCASecretName": "ca"}}}, "http.tls.secretName"),
         ({"agents": {"any": {"enabled": True, "nodes": []}}}, "agents.any.nodes"),
+        ({"config": {"intervall": "5s"}}, "intervall"),
+        ({"config": {"collection_interval": "5s"}}, "collection_interval"),
+        ({"config": {"configFile": "/x"}}, "configFile"),
+        ({"config": {"logLevel": "loud"}}, "logLevel"),
+        ({"config": {"dialect": ["dcgn"]}}, "dialect"),
+        ({"config": {"collectionInterval": "5 s"}}, "collectionInterval"),
+        ({"config": {"maxProcessSeries": "many"}}, "maxProcessSeries"),
+        ({"fleet": {"config": {"refreshIntervall": "30s"}}}, "refreshIntervall"),
+        *(
+            ({"nodeObject": {"annotationInterval": value}}, "annotationInterval")
+            for value in ("1.2.3", "", "3x", "s", "3 s", ".")
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(template: Template, values: dict[str, Any], complaint: str) -> None:
     done = template(values)
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("value", ["3s", "500ms", "1m30s", "0.5s", "1.5h", "2d", "3", 3, 2.5])
+def test_durations_are_what_the_agent_reads(template: Template, value: str | float) -> None:
+    DURATION.parse(str(value))
+    done = template({"nodeObject": {"annotationHeartbeat": value}, "config": {"collectionInterval": value}})
+    assert done.returncode == 0, done.stderr
+
+
+SETTINGS = {"agentConfig": AgentSettings, "devicePluginConfig": PluginSettings, "fleetConfig": FleetSettings}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_schema_has_every_key_of_the_file(name: str) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = schema["definitions"][name]
+    declared = [each for each in settings_of(SETTINGS[name]) if each.in_file]
+    keys = {key_name(each) for setting in declared for each in (setting.name, *setting.deprecated)}
+    assert known["additionalProperties"] is False
+    assert known["properties"].keys() == keys, "run make manifests"
+
+
+def test_the_schema_takes_every_setting_as_its_default_is_written(template: Template) -> None:
+    """What is not set is left out; what the chart keeps for values of its own is another test's."""
+    own = ("accelscope.ownSettings", "accelscope.devicePlugin.ownSettings", "accelscope.fleet.ownSettings")
+    texts = "".join(path.read_text() for path in (CHART / "templates").glob("*.tpl"))
+    kept = {
+        key
+        for name in own
+        for block in re.findall(rf'define "{re.escape(name)}" -}}}}\n(.*?){{{{- end', texts, re.DOTALL)
+        for key in re.findall(r"^(\w+):", block, re.MULTILINE)
+    }
+
+    def config(declared: type) -> dict[str, str]:
+        written = {key_name(each.name): each.default_text for each in settings_of(declared) if each.in_file}
+        return {key: text for key, text in written.items() if text and key not in kept}
+
+    done = template(
+        {
+            "config": config(AgentSettings),
+            "devicePlugin": {"enabled": True, "config": config(PluginSettings)},
+            "fleet": {"enabled": True, "auth": {"insecureNoAuth": True}, "config": config(FleetSettings)},
+        }
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def named(values: dict[str, Any], schema: dict[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:

@@ -18,8 +18,8 @@ from tests.deploy.objects import (
     rights,
 )
 
-from accelscope.config.declaration import environment_name, key_name, settings_of
-from accelscope.deviceplugin.settings import PluginSettings
+from accelscope.config.declaration import environment_name, flag_name, key_name, settings_of
+from accelscope.deviceplugin.settings import OF_ONE_PLACE, PluginSettings
 
 ON = {"enabled": True}
 NO_AGENTS = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
@@ -224,12 +224,54 @@ def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
         ({"config": {"pluginDir": "plugins"}}, "pluginDir"),
         ({"port": "9401"}, "port"),
         ({"extraArgs": ["interval=3"]}, "extraArgs"),
+        ({"extraArgs": ["--vendor=amd"]}, "set devicePlugin.vendor instead"),
+        ({"config": {"defaultPe": "Foo"}}, "defaultPe"),
+        ({"config": {"default-pe": "Single"}}, "default-pe"),
+        ({"config": {"intervall": 5}}, "intervall"),
+        ({"configMapName": "accelscope"}, "configMapName: accelscope is a ConfigMap of the agents"),
     ],
 )
 def test_bad_values_are_refused_by_name(template: Template, plugin: dict[str, Any], complaint: str) -> None:
     done = template({"devicePlugin": {**ON, **plugin}})
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("name", OF_ONE_PLACE)
+def test_what_the_plugin_would_refuse_beside_its_file_is_refused_before(
+    template: Template, name: str
+) -> None:
+    done = template({"devicePlugin": {**ON, "extraArgs": ["--log-level=debug", f"{flag_name(name)}=1"]}})
+    assert done.returncode != 0
+    instead = "devicePlugin.vendor" if name == "vendor" else f"devicePlugin.config.{key_name(name)}"
+    assert f"set {instead} instead" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"devicePlugin": {**ON, "env": {"DEFAULT_PE": "Single"}}}, "devicePlugin"),
+        ({"devicePlugin": ON, "agents": {"furiosa": {"env": {"DEFAULT_PE": "Single"}}}}, "agents.furiosa"),
+    ],
+)
+def test_so_are_its_variables(template: Template, values: dict[str, Any], place: str) -> None:
+    done = template(values)
+    assert done.returncode != 0
+    assert f"{place}.env.DEFAULT_PE cannot stand beside" in done.stderr
+
+
+def test_other_flags_are_the_users(render: Render) -> None:
+    flags = ["--log-level=debug", "--interval-of-nothing"]
+    pod = device_plugin(render(devicePlugin={**ON, "extraArgs": flags, "configMapName": "other"}))
+    assert container(pod)["args"][-2:] == flags
+
+
+@pytest.mark.parametrize("name", ["accelscope-fleet", "accelscope-fleet-clusters"])
+def test_the_fleets_config_maps_are_not_the_plugins(template: Template, name: str) -> None:
+    fleet = {"enabled": True, "auth": {"insecureNoAuth": True}}
+    done = template({"devicePlugin": {**ON, "configMapName": name}, "fleet": fleet})
+    assert done.returncode != 0
+    assert f"configMapName: {name} is a ConfigMap of the fleet" in done.stderr
 
 
 def test_older_clusters_are_not_sent_a_field_that_they_refuse(template: Template) -> None:

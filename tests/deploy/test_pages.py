@@ -1,5 +1,5 @@
 """The commands and values that the pages tell people to use: the chart takes them, and what they name is
-there. Those of docs/install.md are also run, on a real cluster (tests/e2e/test_install_page.py)."""
+there. They are also run, on a real cluster (tests/e2e/test_install_page.py, test_other_pages.py)."""
 
 import dataclasses
 import re

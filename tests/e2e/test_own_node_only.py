@@ -97,6 +97,13 @@ def write(
     return by.cluster.api.request("PATCH", path, change, token=token or by.token(), content_type=MERGE_PATCH)
 
 
+def apply_labels(cluster: Cluster, labels: dict[str, str], *, token: str | None = None) -> Reply:
+    """As the agent does; without a token, in its name by somebody who may do everything."""
+    about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.node_name, "labels": labels}}
+    path = f"/api/v1/nodes/{cluster.node_name}?fieldManager=accelscope&force=true"
+    return cluster.api.request("PATCH", path, about, token=token, content_type=APPLY_PATCH)
+
+
 def test_the_agent_writes_all_that_it_has_to(cluster: Cluster, agents: Account, tmp_path: Path) -> None:
     node = SimulatedNode(read_node(yaml.safe_dump(MIXED)), tmp_path / "node")
     node.build(at=100.0)
@@ -123,12 +130,40 @@ def test_the_agent_writes_all_that_it_has_to(cluster: Cluster, agents: Account, 
             ("labels", ()),
         }
     # And takes them away again.
-    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.node_name, "labels": {}}}
-    path = f"/api/v1/nodes/{cluster.node_name}?fieldManager=accelscope&force=true"
-    reply = cluster.api.request("PATCH", path, bare, token=agents.token(), content_type=APPLY_PATCH)
+    reply = apply_labels(cluster, {}, token=agents.token())
     assert reply.status == 200, reply
     assert not expected.keys() & cluster.get(f"node/{cluster.node_name}")["metadata"]["labels"].keys()
     assert write(agents, cluster.node_name, annotation(NPU_METRICS, None)).status == 200
+
+
+def test_what_was_written_before_the_policy_was_narrowed_can_be_removed(
+    cluster: Cluster, agents: Account
+) -> None:
+    """Of a domain and of an annotation that are off here: the agent applies what is left, the rest goes."""
+    before = {
+        "accelscope.io/ascend.count": "2",
+        "beta.furiosa.ai/npu.count": "1",
+        "furiosa.ai/npu.count": "1",
+    }
+    narrow = {name: value for name, value in before.items() if not name.startswith("furiosa.ai/")}
+    assert apply_labels(cluster, before).status == 200
+    annotations = [DEVICES, f"{DEVICES}.ascend"]
+    cluster.kubectl("annotate", f"node/{cluster.node_name}", *(f"{name}=[]" for name in annotations))
+    try:
+        reply = apply_labels(cluster, narrow, token=agents.token())
+        assert reply.status == 200, reply
+        labels = cluster.get(f"node/{cluster.node_name}")["metadata"]["labels"]
+        assert {name: labels[name] for name in before.keys() & labels.keys()} == narrow
+        assert apply_labels(cluster, before, token=agents.token()).status in (403, 422)
+        for name in annotations:
+            assert write(agents, cluster.node_name, annotation(name, "changed")).status in (403, 422)
+            assert write(agents, cluster.node_name, annotation(name, None)).status == 200
+        assert (
+            not set(annotations) & cluster.get(f"node/{cluster.node_name}")["metadata"]["annotations"].keys()
+        )
+    finally:
+        apply_labels(cluster, {})
+        cluster.kubectl("annotate", f"node/{cluster.node_name}", *(f"{name}-" for name in annotations))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +185,8 @@ def test_the_agent_writes_all_that_it_has_to(cluster: Cluster, agents: Account, 
         ),
         ({"metadata": {"finalizers": ["example.com/held"]}}, "annotations and labels only"),
         ({"metadata": {"ownerReferences": [OWNER]}}, "annotations and labels only"),
+        # Who owns which field, which everybody's server-side apply goes by.
+        ({"metadata": {"managedFields": [{}]}}, "annotations and labels only"),
         ({"metadata": {"annotations": None}}, "its own annotations only"),
         ({"metadata": {"labels": None}}, "its own labels only"),
     ],

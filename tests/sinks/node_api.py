@@ -61,11 +61,12 @@ class NodeApi:
             if fault is not None:
                 fault(peer, asked)
             else:
-                self._answer(peer, asked)
+                self.answer(peer, asked)
 
         self._server.then(*[step] * 8)  # as many as may be under way at once
 
-    def _answer(self, peer: Peer, asked: Asked) -> None:
+    def answer(self, peer: Peer, asked: Asked) -> None:
+        """As it should be."""
         if self.token is not None and asked.headers.get("authorization") != f"Bearer {self.token}":
             peer.document(401, {"kind": "Status", "message": "Unauthorized"})
         elif asked.method != "PATCH" or asked.path != f"/api/v1/nodes/{self.name}":

@@ -277,17 +277,72 @@ def test_too_many_devices_lose_values_and_the_state_says_so(
     assert (lab.sink.state.up, lab.sink.state.reason) == (True, None)
 
 
-def test_where_others_fill_the_node_ours_become_smaller(lab: Lab) -> None:
-    text = "metadata.annotations: Too long: must have at most 262144 bytes"
-    lab.api.fail(*[refuse(422, text)] * 6)
-    lab.sink.offer(snapshot(*(chip(n) for n in range(40))))
-    for _ in range(7):
+def full_of_others(api: NodeApi, room: list[int]) -> Step:
+    """A server that refuses annotations of more bytes than there is room for."""
+
+    def step(peer: Peer, asked: Asked) -> None:
+        ours = json.loads(asked.body)["metadata"]["annotations"]
+        if sum(len(name) + len(text) for name, text in ours.items()) <= room[0]:
+            api.answer(peer, asked)
+        else:
+            refuse(422, "metadata.annotations: Too long: may not be more than 262144 bytes")(peer, asked)
+
+    return step
+
+
+def steps(lab: Lab, count: int) -> None:
+    for _ in range(count):
         wait = lab.sink.step()
         assert wait is not None
         lab.clock.now += wait
+
+
+@pytest.mark.parametrize(
+    ("names", "chips", "room", "refusals"),
+    [
+        ((NPU_METRICS,), 40, 4096, 1),
+        ((NPU_METRICS,), 16, 1200, 1),
+        ((NPU_METRICS,), 40, 400, 4),
+        ((NPU_METRICS,), 1, 170, 1),
+        ((NPU_METRICS, DEVICES), 40, 1200, 4),
+    ],
+)
+def test_where_others_fill_the_node_ours_halve_until_they_fit(
+    node_api: NodeApi, names: tuple[str, ...], chips: int, room: int, refusals: int
+) -> None:
+    lab = Lab(node_api, *names)
+    node_api.fail(*[full_of_others(node_api, [room])] * (refusals + 1))
+    lab.sink.offer(snapshot(*(chip(n) for n in range(chips))))
+    steps(lab, refusals + 1)
     assert lab.sink.state.up
-    assert lab.errors()["too_large"] >= 6
-    assert len(lab.api.annotations[NPU_METRICS]) <= 4096
+    assert lab.errors()["too_large"] == refusals
+    assert len(lab.written()["chips"]) >= 1
+    assert "has no room for" in (lab.sink.state.error or "")
+
+
+def test_where_not_even_one_device_fits_it_says_so_and_writes_no_empty_list(lab: Lab) -> None:
+    room = [100]
+    lab.api.fail(*[full_of_others(lab.api, room)] * 10)
+    lab.sink.offer(snapshot(*(chip(n) for n in range(4))))
+    steps(lab, 6)
+    assert (lab.sink.state.up, lab.sink.state.reason) == (False, "too_large")
+    assert "no room for even one device: remove some of them" in (lab.sink.state.error or "")
+    assert NPU_METRICS not in lab.api.annotations
+    room[0] = 300
+    steps(lab, 1)
+    assert len(lab.written()["chips"]) == 1
+
+
+def test_room_that_comes_back_is_used_after_an_hour(lab: Lab) -> None:
+    lab.api.fail(full_of_others(lab.api, [300]), full_of_others(lab.api, [300]))
+    lab.sink.offer(snapshot(chip(0), chip(1)))
+    steps(lab, 2)
+    assert "power" not in lab.written()["chips"][0]
+    lab.collect(chip(0), chip(1), after=1800)
+    assert "power" not in lab.written()["chips"][0]
+    lab.collect(chip(0), chip(1), after=1801)
+    assert "power" in lab.written()["chips"][1]
+    assert (lab.sink.state.up, lab.sink.state.reason) == (True, None)
 
 
 def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) -> None:

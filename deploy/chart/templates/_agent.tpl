@@ -44,7 +44,11 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- $paths = append $paths (dict "path" . "type" "File") -}}
 {{- $_ := set $env "NPU_SMI_PATH" . -}}
 {{- end -}}
-{{- with $agent.driver.dcmi }}{{ $paths = append $paths (dict "path" . "mountPath" "/usr/local/dcmi" "type" "Directory") }}{{ end -}}
+{{- with $agent.driver.dcmi -}}
+{{- /* Where the node has it: what the device plugin finds here is what it has containers given of the node. */ -}}
+{{- $paths = append $paths (dict "path" . "type" "Directory") -}}
+{{- if ne . "/usr/local/dcmi" }}{{ $_ := set $env "LD_LIBRARY_PATH" . }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- if $scratch }}{{ $_ := set $env "HOME" "/tmp" }}{{ end -}}

@@ -42,6 +42,36 @@ exporterPort: devicePlugin.port
 podResourcesSocket: attribution.kubeletFolder
 {{- end -}}
 
+{{/*
+Settings that the plugin takes from its file only, once there is one, as Furiosa's does; a test compares them with its
+declarations. From flags and variables of the values the plugin would refuse them in every pod.
+*/}}
+{{- define "accelscope.devicePlugin.ofTheFile" -}}
+defaultPe interval disabledDevices pluginDir socketName resourceName vendor shares partition
+{{- end -}}
+
+{{- define "accelscope.devicePlugin.check" -}}
+{{- $plugin := .Values.devicePlugin -}}
+{{- range $key := splitList " " (include "accelscope.devicePlugin.ofTheFile" .) -}}
+{{- $flag := printf "--%s" (kebabcase $key) -}}
+{{- $own := index (include "accelscope.devicePlugin.ownSettings" $ | fromYaml) $key -}}
+{{- $instead := $own | default (printf "devicePlugin.config.%s" $key) -}}
+{{- range $plugin.extraArgs -}}
+{{- if eq $flag (first (splitList "=" .)) }}{{ fail (printf "devicePlugin.extraArgs: %s cannot stand beside the plugin's file: set %s instead" . $instead) }}{{ end -}}
+{{- end -}}
+{{- $variable := snakecase $key | upper -}}
+{{- range $place, $env := dict "devicePlugin" $plugin.env (printf "agents.%s" $plugin.vendor) (index $.Values.agents $plugin.vendor).env -}}
+{{- if hasKey ($env | default dict) $variable }}{{ fail (printf "%s.env.%s cannot stand beside the device plugin's file: set %s instead" $place $variable $instead) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- if include "accelscope.runsAgents" . }}{{ $_ := set $taken (include "accelscope.fullname" .) "the agents" }}{{ end -}}
+{{- if .Values.fleet.enabled -}}
+{{- range list "" "-clusters" }}{{ $_ := set $taken (printf "%s%s" (include "accelscope.fleet.name" $) .) "the fleet" }}{{ end -}}
+{{- end -}}
+{{- with index $taken $plugin.configMapName }}{{ fail (printf "devicePlugin.configMapName: %s is a ConfigMap of %s: choose another name" $plugin.configMapName .) }}{{ end -}}
+{{- end -}}
+
 {{- define "accelscope.devicePlugin.config" -}}
 {{- $config := deepCopy (.Values.devicePlugin.config | default dict) -}}
 {{- range $key, $value := include "accelscope.devicePlugin.ownSettings" . | fromYaml -}}

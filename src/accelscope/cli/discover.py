@@ -26,7 +26,8 @@ labels up to date by itself with --feature-labels.
                                                      Node Feature Discovery
 
 Labels on the Node that an earlier --apply or the agent has put there and that
-are no longer true are taken away. In a pod, --node-name (NODE_NAME, from the
+are no longer true are taken away, if they were written with the same --readers
+(others are another field manager, or another feature file). In a pod, --node-name (NODE_NAME, from the
 field spec.nodeName) names the Node; elsewhere give --kube-api-url and
 --kube-token-file too. The right to patch nodes is needed; a feature file needs
 none.

@@ -17,12 +17,14 @@ from accelscope.sinks.documents import (
     devices_document,
     fitted,
     npu_document,
+    smallest_bytes,
 )
 from accelscope.sinks.known import Knowledge
 from accelscope.sinks.sink import Pace, Sink, Timing
 
 NAME = "annotation"
-_SMALLEST_BUDGET_BYTES = 4 << 10
+# For so long ours stay small where the Node had no room for more; others' annotations may be gone by then.
+_SMALL_SECONDS = 3600.0
 _ANNOTATIONS_FIELD = "metadata.annotations"  # what the server names when they are too long together
 _UNPROCESSABLE = 422
 
@@ -54,7 +56,8 @@ class AnnotationSink(Sink[Documents]):
         self._api_server = client
         self._node = node
         self._annotations = annotations
-        self._budget_bytes = BUDGET_BYTES // len(annotations)
+        self._budget_bytes = self._full_bytes = BUDGET_BYTES // len(annotations)  # of each of them
+        self._small_since = 0.0  # by the monotonic clock
         self._known = {name: Knowledge(self._timing.monotonic) for name in annotations}
         self._had: set[str] = set()  # annotations that had a device since the agent started
 
@@ -79,6 +82,8 @@ class AnnotationSink(Sink[Documents]):
         return any(document is not None for document in content.values())
 
     def _write(self, content: Documents) -> str | None:
+        if self._timing.monotonic() - self._small_since >= _SMALL_SECONDS:
+            self._budget_bytes = self._full_bytes
         forms = {
             name: None if document is None else fitted(document, self._budget_bytes)
             for name, document in content.items()
@@ -86,13 +91,24 @@ class AnnotationSink(Sink[Documents]):
         try:
             annotate(self._api_server, self._node, forms)
         except KubeError as error:
-            too_large = error.status == _UNPROCESSABLE and _ANNOTATIONS_FIELD in error.text
-            if not too_large or self._budget_bytes <= _SMALLEST_BUDGET_BYTES:
+            if error.status != _UNPROCESSABLE or _ANNOTATIONS_FIELD not in error.text:
                 raise
-            # The server looks at all annotations together, and ours are what can be made smaller.
-            self._budget_bytes = max(self._budget_bytes // 2, _SMALLEST_BUDGET_BYTES)
-            raise KubeError(Reason.TOO_LARGE, error.text, status=error.status) from None
+            advice = self._become_smaller(content, forms)
+            raise KubeError(Reason.TOO_LARGE, f"{error.text}; {advice}", status=error.status) from None
         return "; ".join(filter(None, map(_left_out, forms.items()))) or None
+
+    def _become_smaller(self, content: Documents, forms: Mapping[str, Fitted | None]) -> str:
+        """The server looks at all annotations together, and ours are what can be made smaller. What will be
+        done about it, for people."""
+        self._small_since = self._timing.monotonic()
+        sent = max(
+            (len(name) + len(form.text) for name, form in forms.items() if form is not None), default=0
+        )
+        smallest = max((smallest_bytes(each) for each in content.values() if each is not None), default=0)
+        if sent <= smallest:
+            return "others' annotations leave no room for even one device: remove some of them"
+        self._budget_bytes = max(sent // 2, smallest)
+        return f"trying with {self._budget_bytes} bytes instead of {sent}"
 
 
 def annotate(client: Client, node: str, forms: Mapping[str, Fitted | None], *, dry_run: bool = False) -> None:

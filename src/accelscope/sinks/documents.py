@@ -108,6 +108,12 @@ def fitted(document: Document, budget_bytes: int = BUDGET_BYTES) -> Fitted:
     return Fitted(_framed(document, shown), without - left_out, left_out)
 
 
+def smallest_bytes(document: Document) -> int:
+    """The budget that still has room for one device: a list without any would say that there is none."""
+    first = [_compact(dict(entry.identity)) for entry in document.entries[:1]]
+    return len(document.annotation) + len(_framed(document, first)) + len(first)
+
+
 def timestamp(seconds: float) -> str:
     """RFC 3339, as Go's time.RFC3339 reads it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds)))

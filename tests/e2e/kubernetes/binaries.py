@@ -1,6 +1,6 @@
-"""The programs that are built from the Go module under go/: each is built once and kept.
+"""The programs that are built from the Go modules under go/: each is built once and kept.
 
-They are of one module so that all have the same versions of what they share, which Go compiles once for all.
+Most are of one module so that all have the same versions of what they share, which Go compiles once for all.
 Go's own caches make a second build cheap, but a machine that has only our cache folder needs none of them.
 """
 
@@ -25,6 +25,7 @@ class _Build:
     links: tuple[str, ...] = ()  # other names of the one program
     version_of: str | None = None  # the module whose version the program must be told
     tags: tuple[str, ...] = ()  # beside those of all
+    folder: Path = MODULE  # of the Go module
 
 
 _BUILDS = {
@@ -40,6 +41,10 @@ _BUILDS = {
     "prometheus": _Build(
         {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
         tags=("remove_all_sd", "enable_kubernetes_sd"),
+    ),
+    # Of a module of its own: it needs another Prometheus than the one above.
+    "thanos": _Build(
+        {"thanos": "github.com/thanos-io/thanos/cmd/thanos"}, tags=("slicelabels",), folder=MODULE / "thanos"
     ),
 }
 
@@ -86,7 +91,7 @@ def _built(name: str, build: _Build, say: Say) -> Path:
     tags = ",".join(("grpcnotrace", *build.tags))
     flags = ["-mod=readonly", "-buildvcs=false", "-trimpath", f"-tags={tags}"]
     flags.append(f"-ldflags={_linker_flags(build)}")
-    files = [path for path in sorted(MODULE.iterdir()) if path.suffix in (".go", ".mod", ".sum")]
+    files = [path for path in sorted(build.folder.iterdir()) if path.suffix in (".go", ".mod", ".sum")]
     ingredients: list[str | bytes] = [go.version, *flags, *(path.read_bytes() for path in files)]
     folder = cache_folder() / "bin" / f"{name}-{key_of(ingredients)}"
 
@@ -99,7 +104,7 @@ def _built(name: str, build: _Build, say: Say) -> Path:
 def _make(go: Go, build: _Build, flags: list[str], begun: Path) -> None:
     for program_name, package in build.packages.items():
         command = [str(go.program), "build", *flags, "-o", str(begun / program_name), package]
-        run(command, environment=go_environment(), folder=MODULE, seconds=_BUILD_SECONDS)
+        run(command, environment=go_environment(), folder=build.folder, seconds=_BUILD_SECONDS)
     for link in build.links:
         (begun / link).symlink_to(next(iter(build.packages)))
 

@@ -23,7 +23,7 @@ from tests.e2e.kubernetes.interruption import signals_interrupt
 from tests.e2e.kubernetes.leftovers import find_leftovers
 from tests.e2e.kubernetes.machine import check_machine, check_socket_path
 from tests.e2e.kubernetes.node import ADDRESS, NAME, Node, Program, clear_up
-from tests.e2e.kubernetes.pki import write_kubeconfig
+from tests.e2e.kubernetes.pki import Certificate, write_kubeconfig
 from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 120.0  # generous: a busy machine must not decide a test
@@ -139,6 +139,10 @@ class Cluster:
     def token_for(self, service_account: str, *options: str, namespace: str = "default") -> str:
         """From the TokenRequest API; options are those of `kubectl create token`."""
         return self.kubectl("create", "token", service_account, f"--namespace={namespace}", *options).strip()
+
+    def client_certificate(self, user: str) -> Certificate:
+        """By which the API server knows whoever shows it as this user, of no group."""
+        return self._secrets.authority.issue(f"client-{user}", f"/CN={user}")
 
     # --- reaching into it -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 kubeconfigs. Made anew for every run; nothing of it is worth anything outside of the node's own network."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,11 +75,16 @@ def write_tokens(path: Path, users: tuple[User, ...]) -> dict[str, str]:
 
 
 def write_kubeconfig(path: Path, server: str, ca_file: Path, token: str) -> Path:
+    return write_kubeconfig_of(path, server, ca_file, {"token": token})
+
+
+def write_kubeconfig_of(path: Path, server: str, ca_file: Path, user: Mapping[str, object]) -> Path:
+    """`user`: as a kubeconfig describes one."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "e2e", "cluster": {"server": server, "certificate-authority": str(ca_file)}}],
-        "users": [{"name": "e2e", "user": {"token": token}}],
+        "users": [{"name": "e2e", "user": dict(user)}],
         "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
         "current-context": "e2e",
     }

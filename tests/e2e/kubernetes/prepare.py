@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from tests.e2e.kubernetes import binaries, images
-from tests.e2e.kubernetes.agent_image import agent_image
+from tests.e2e.kubernetes.agent_image import agent_image, fleet_image
 from tests.e2e.kubernetes.cache import Say, to_stderr
 from tests.e2e.kubernetes.errors import ClusterError
 
@@ -22,7 +22,7 @@ def prepare(say: Say = to_stderr) -> None:
 
     programs = threading.Thread(target=try_to, args=(binaries.all_programs,))
     programs.start()
-    for image in (images.pause_image, agent_image):
+    for image in (images.pause_image, agent_image, fleet_image):
         try_to(image)
     programs.join()
     if failures:

@@ -30,6 +30,7 @@ _USERS = (
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
+    authority: Authority
     ca_file: Path
     admin_token: str
     api_server: tuple[str, ...]  # options
@@ -65,6 +66,7 @@ def make_secrets(folder: Path) -> Secrets:
         return (*given, f"--cert-dir={pki / user.rpartition(':')[2]}")
 
     return Secrets(
+        authority=authority,
         ca_file=authority.ca_file,
         admin_token=tokens[ADMIN],
         api_server=(
