@@ -45,7 +45,7 @@ e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and o
 
 .PHONY: e2e-setup
 e2e-setup:
-	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need cluster
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need victoria-metrics --need cluster
 
 .PHONY: bench
 bench: ## measure the agent beside other exporters

@@ -15,6 +15,7 @@ from bench.collection import collect
 from bench.contracts import Contract, Outcome, Verdict, contract_table
 from bench.effort import QUICK, USUAL
 from bench.exporters import compare
+from bench.fleet import read_fleets
 from bench.growth import grow
 from bench.page import write_page
 from bench.rendering import render
@@ -30,14 +31,15 @@ SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "attribution": attribute,
     "rendering": render,
     "vendors": read_each_vendor,
+    "fleet": read_fleets,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measures the agent beside other exporters on a simulated node. "
-        "Prints what it measured and never fails by a figure.",
+        description="Measures the agent beside other exporters on a simulated node, and the fleet on "
+        "simulated clusters. Prints what it measured and never fails by a figure.",
     )
     parser.add_argument("--quick", action="store_true", help="fewer repeats: less than a minute, more noise")
     parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")

@@ -48,8 +48,7 @@ class Child:
             try:
                 scraper.scrape()
             except (OSError, ScrapeFailed):
-                if self._process.poll() is not None:
-                    raise RuntimeError(f"{self.name} ended at once: {self._last_words()}") from None
+                self.check()
                 if time.perf_counter() - self.started > _SLOW_SECONDS:
                     raise RuntimeError(
                         f"{self.name} serves no page after {_SLOW_SECONDS:g} s: {self._last_words()}"
@@ -57,6 +56,11 @@ class Child:
                 time.sleep(0.001)
             else:
                 return time.perf_counter() - self.started
+
+    def check(self) -> None:
+        """Raises RuntimeError where it has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended at once: {self._last_words()}")
 
     def rss_bytes(self) -> int:
         return int(self._file("statm").split()[1]) * _PAGE_BYTES

@@ -1,4 +1,4 @@
-"""What the design promises of the agent, and what was measured of it."""
+"""What the design promises of agent and fleet, and what was measured of it."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,6 +21,13 @@ class Contract(Enum):
     PROCESSES = ("growth in processes, 10 to 5,000", "linear or better", "known ones free")
     ATTRIBUTION = ("attribution of known processes beside new ones", ">= 10 x cheaper", ">= 10 x cheaper")
     START = ("cold start to first page", "<= 1 s", "<= 0.3 s")
+    FLEET_REFRESH = ("fleet: refresh of 10,000 nodes x 8 devices, >= 10 % changed", "<= 10 s", "<= 5 s")
+    FLEET_MEMORY = ("fleet: RSS with history", "<= 1 GiB", "<= 1 GiB")
+    FLEET_ANSWERS = (
+        "fleet: p99 of summary, nodes page, device search while refreshing",
+        "<= 100 ms",
+        "<= 20 ms",
+    )
 
 
 Verdict = tuple[str, bool, bool]  # measured, contract holds, aim is met

@@ -15,6 +15,8 @@ class Effort:
     repeats: int  # of a whole measurement, of which the median counts
     devices: tuple[int, ...]  # steps of growth
     processes: tuple[int, ...]  # steps of growth
+    fleet_nodes: tuple[int, ...]  # steps of growth
+    fleet_refreshes: int
 
 
 USUAL = Effort(
@@ -28,6 +30,8 @@ USUAL = Effort(
     repeats=3,
     devices=(1, 8, 64),
     processes=(10, 100, 1000, 5000),
+    fleet_nodes=(100, 1000, 10_000),
+    fleet_refreshes=6,
 )
 QUICK = Effort(
     scrapes=100,
@@ -40,4 +44,6 @@ QUICK = Effort(
     repeats=1,
     devices=(1, 8),
     processes=(10, 300, 1000),
+    fleet_nodes=(100, 1000),
+    fleet_refreshes=2,
 )

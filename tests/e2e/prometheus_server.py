@@ -8,7 +8,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -77,19 +77,32 @@ class PrometheusApi:
 
 
 class PrometheusServer(PrometheusApi):
-    def __init__(self, folder: Path, jobs: Mapping[str, tuple[int, Mapping[str, object]]]) -> None:
-        """Each job is the port of an agent, and what stands in the scrape config beside the target: scheme,
-        tls_config, authorization."""
+    def __init__(
+        self,
+        folder: Path,
+        jobs: Mapping[str, tuple[int, Mapping[str, object]]],
+        *,
+        external_labels: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """Each job is the port of an agent, and what stands in the scrape config beside the target (scheme,
+        tls_config, authorization) or in its place (static_configs)."""
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus is not installed (make e2e installs it)")
         folder.mkdir(parents=True)
-        super().__init__(_free_port())
+        super().__init__(free_port())
+        self.data = folder / "tsdb"
         self._folder = folder
         self._log = folder / "prometheus.log"
         self._jobs = frozenset(jobs)
+        self._options = options
         interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
         config = {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "global": {
+                "scrape_interval": interval,
+                "scrape_timeout": interval,
+                "external_labels": dict(external_labels or {}),
+            },
             "scrape_configs": [
                 {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}], **scrape}
                 for name, (port, scrape) in jobs.items()
@@ -101,8 +114,9 @@ class PrometheusServer(PrometheusApi):
         command = [
             "prometheus",
             f"--config.file={self._folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={self._folder / 'tsdb'}",
+            f"--storage.tsdb.path={self.data}",
             f"--web.listen-address=127.0.0.1:{self.port}",
+            *self._options,
         ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -135,7 +149,7 @@ class PrometheusServer(PrometheusApi):
             self._process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Prometheus does not tell which port it took, so it is given one that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -132,6 +132,18 @@ def until_kubelet_has(cluster: Cluster, count: int) -> None:
     wait_until(has, f"the kubelet has {count} of {NPU}", PATIENCE_SECONDS)
 
 
+def until_kubelet_knows(cluster: Cluster, pod: str) -> None:
+    """A kubelet that has just started takes the devices of pods that ended before for given away, until it
+    has seen which pods there are; one that comes to it in that moment is refused for good."""
+
+    def knows() -> bool:
+        reply = cluster.api.request("GET", f"/api/v1/nodes/{cluster.node_name}/proxy/pods")
+        listed = reply.json()["items"] if reply.status == 200 else None  # which it says of no pods too
+        return any(each["metadata"]["name"] == pod for each in listed or ())
+
+    wait_until(knows, f"the kubelet knows of {pod}", PATIENCE_SECONDS)
+
+
 def until_said(plugin: Deployed, *texts: str) -> None:
     def fulfilled() -> bool:
         lines = said(plugin).splitlines()
@@ -335,6 +347,7 @@ def test_registers_again_when_the_kubelet_restarts(cluster: Cluster, plugin: Dep
     )
     took = time.monotonic() - started
     until_kubelet_has(cluster, 2)
+    until_kubelet_knows(cluster, "npu-pod")
     until_offered(plugin, 2, 2)
     assert alive_since(cluster, "npu-pod") == before
     with running(cluster, asking("second")) as shell:

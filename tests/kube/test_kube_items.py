@@ -1,6 +1,7 @@
 """Lists and watches taken apart while they arrive."""
 
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -134,6 +135,21 @@ def test_an_item_beyond_the_limit() -> None:
     with pytest.raises(KubeError) as caught:
         split(content, 100, limit=5_000)
     assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_blanks_without_end_cost_next_to_nothing() -> None:
+    """Of the thread's own time: what others on the machine do is not counted."""
+    splitter = ListSplitter()
+    began = time.thread_time()
+    for _ in range(64):
+        assert list(splitter.feed(b" " * (64 << 10))) == []
+    assert time.thread_time() - began < 0.2
+
+
+def test_a_document_of_far_too_many_members_is_no_list() -> None:
+    with pytest.raises(KubeError) as error:
+        list(ListSplitter().feed(b"{" + b'"a":0,' * 1000))
+    assert error.value.reason is Reason.BAD_ANSWER
 
 
 def test_a_long_item_in_small_pieces_is_not_read_over_and_over() -> None:

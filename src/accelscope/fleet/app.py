@@ -5,8 +5,9 @@ import gc
 import logging
 import os
 import signal
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -31,14 +32,16 @@ from accelscope.fleet.own_certificate import OwnCertificate
 from accelscope.fleet.refresh.engine import ClusterList, Engine
 from accelscope.fleet.refresh.pacing import Pacing
 from accelscope.fleet.settings import FleetSettings
+from accelscope.fleet.sources.prometheus.past import StoredPast
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 
 log = logging.getLogger(__name__)
 
 _STATE_FILE = "history.accelscope"
-_SAVED_EVERY_MINUTES = 5
+_SAVED_EVERY_MINUTES = 10
 _LOOK_SECONDS = 2.0
+_RING_SECONDS = 3600.0  # what is kept of each device
 
 
 class _Fixed:
@@ -82,7 +85,10 @@ class FleetProcess:
                 per_second=settings.per_second,
             ),
             each_minute=self._each_minute,
+            each_list=self._each_list,
         )
+        self._past = StoredPast(loop_share=self.engine.loop_share)
+        self._filled = False
         self._certificate = (
             OwnCertificate(settings.tls_certificate, settings.tls_key)
             if settings.tls_certificate is not None and settings.tls_key is not None
@@ -112,6 +118,7 @@ class FleetProcess:
             if self._state is not None:
                 self._history.load(self._state)
                 stack.push_async_callback(self._history.save, self._state)
+            stack.push_async_callback(self._past.close)
             listener = await self._listening()
             stack.push_async_callback(listener.close)
             self._say_where(listener)
@@ -131,6 +138,7 @@ class FleetProcess:
             refresh=self.engine.refresh,
             metrics=lambda: render(self._view(app)).text,
             unready=self.engine.unready,
+            past=self._past,
             limits=self._limits,
         )
         try:
@@ -169,8 +177,14 @@ class FleetProcess:
             extra=fields(url=f"{scheme}://{shown}:{listener.port}", auth=self._access.guarded),
         )
 
+    async def _each_list(self, entries: Sequence[ClusterEntry]) -> None:
+        await self._past.declare(entries)
+
     async def _each_minute(self, now: float) -> None:
         await self._history.record(self.store, now)
+        if not self._filled:
+            self._filled = True
+            await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
         await self._trends.update(self.store)
         if self._state is not None and int(now // 60) % _SAVED_EVERY_MINUTES == 0:
             await self._history.save(self._state)
@@ -230,11 +244,20 @@ def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ:
     configure(loaded.settings.log_level, loaded.settings.log_format)
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    # A reading is thousands of objects that are gone a moment later, none of them in a cycle: looking for
-    # cycles as often as Python does by itself takes a tenth of the time and finds nothing.
-    gc.set_threshold(20_000, 20, 50)
+    _let_nothing_hold_the_loop()
     asyncio.run(_serve(loaded, arguments, environ))
     return 0
+
+
+def _let_nothing_hold_the_loop() -> None:
+    # A reading is thousands of objects that are gone a moment later, none of them in a cycle: looking for
+    # cycles as often as Python does by itself takes a tenth of the time and finds nothing. What was imported
+    # stays for good and is not looked at again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 20, 50)
+    # Large answers are made in threads: the loop need not wait five milliseconds for each of its turns.
+    sys.setswitchinterval(0.001)
 
 
 async def _serve(

@@ -27,6 +27,7 @@ class NodeReport:
     taken_at: float  # when it was read there, by this process's clock, seconds since the epoch
     snapshot: Snapshot
     document: bytes = b""  # the snapshot as the agent sent it, gzip; empty: there is none
+    remark: str | None = None  # what of it had to be left out, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Lists and watches taken apart while they arrive, so that none is in memory whole."""
 
 import json
+import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -12,7 +13,8 @@ ITEM_LIMIT = 16 << 20  # characters of one item or watch event; etcd takes 1.5 M
 # json's decoder cannot tell "not whole yet" from "wrong", but where it stopped does: of what can be cut off,
 # only a string makes it stop more characters before the end than these (the others: -Infinity, an escape).
 _CUT_OFF = 12
-_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_MEMBERS = 64  # of the document, beside its items; API servers write four
 _SELF_DELIMITING = '{["'  # a value that begins with these shows where it ends
 
 
@@ -55,6 +57,7 @@ class ListSplitter:
         self._need = 0  # how much must be there before it makes sense to look again
         self._metadata: dict[str, object] = {}
         self._has_items = False
+        self._members = 0
 
     @property
     def resource_version(self) -> str | None:
@@ -153,6 +156,9 @@ class ListSplitter:
             return
         if not isinstance(value, str):
             raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
+        self._members += 1
+        if self._members > _MEMBERS:
+            raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
         self._key = value
         self._at = _At.COLON
 
@@ -184,6 +190,5 @@ class LineSplitter:
 
 
 def _after_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in _SPACE:
-        position += 1
-    return position
+    match = _SPACE.match(text, position)
+    return position if match is None else match.end()

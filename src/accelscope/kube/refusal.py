@@ -50,7 +50,7 @@ def _message(body: bytes) -> str:
             document = json.loads(text)
         except (ValueError, RecursionError):
             return text
-        message = document.get("message")
+        message = document.get("message", document.get("error"))  # the latter is a Prometheus store's
         return message if isinstance(message, str) else ""
     return "" if text.startswith("<") else text
 

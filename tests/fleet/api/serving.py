@@ -203,6 +203,14 @@ def fill(store: FleetStore) -> None:
     store.tick(time.time())
 
 
+async def recorded(minutes: int = 3) -> History:
+    """The fleet of these tests as it was for some minutes until now."""
+    history, store, now = History(), fleet_store(), time.time()
+    for before in range(minutes - 1, -1, -1):
+        await history.record(store, now - 60 * before)
+    return history
+
+
 TOKENS = """\
 tokens:
   - name: everything

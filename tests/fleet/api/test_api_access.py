@@ -11,6 +11,7 @@ from tests.fleet.loop import run
 
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import AccessControl, Scope, TokensFile, check_exposure, make_token
+from accelscope.fleet.api.access.caller import Caller
 from accelscope.fleet.api.access.tokens import read_tokens
 from accelscope.fleet.api.rate import Rate
 
@@ -191,6 +192,11 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         (f"tokens: [{{name: a, sha256: {HASH}, scopes: [write]}}]", "scopes must be a list of read, admin"),
         (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes must be"),
         (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters must be a list"),
+        (
+            f"tokens: [{{name: a, sha256: {HASH}, clusters: ['*']}}]",
+            r'"\*" is no cluster.*leave clusters out',
+        ),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: ['a,b']}}]", '"a,b" is no cluster'),
         (f"tokens: [{{name: a, sha256: {HASH}, expires: 2027-01-01}}]", "expires must be"),
         (f"tokens: [{{name: a, sha256: {HASH}}}, {{name: b, sha256: {HASH}}}]", "same sha256 is given twice"),
         ("tokens: [", "not valid YAML"),
@@ -250,3 +256,32 @@ def test_tokens_are_looked_up_quickly(tmp_path: Path) -> None:
     began = time.perf_counter()
     assert tokens.caller(os.urandom(8).hex()) is None
     assert time.perf_counter() - began < 0.5
+
+
+def test_views_are_the_same_for_the_same_clusters_only() -> None:
+    seen = [
+        None,
+        frozenset("*"),
+        frozenset(("all",)),
+        frozenset(),
+        frozenset(("a,b",)),
+        frozenset(("a", "b")),
+    ]
+    views = {Caller(name="x", scopes=frozenset(), clusters=clusters).view for clusters in seen}
+    assert len(views) == len(seen)
+    one, other = (Caller(name=name, scopes=frozenset(), clusters=frozenset("ab")) for name in "xy")
+    assert one.view == other.view
+
+
+def test_of_two_tokens_the_one_in_our_own_header_counts(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            both = {**bearer("reader"), "X-AccelScope-Token": "parisian"}
+            _, headers, content = await client.ask("/api/v1/clusters", headers=both)
+            assert b"paris" in content
+            assert b"berlin" not in content
+            assert headers["Vary"] == "Accept-Encoding, Authorization, X-AccelScope-Token"
+            both = {**bearer("reader"), "X-AccelScope-Token": "wrong"}
+            assert (await client.ask("/api/v1/clusters", headers=both))[0] == 401
+
+    run(body())

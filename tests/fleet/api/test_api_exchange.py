@@ -223,3 +223,17 @@ def test_probes_and_the_description_need_nothing() -> None:
             assert (await client.ask("/metrics"))[2] == b"accelscope_fleet_up 1\n"
 
     run(body())
+
+
+@pytest.mark.parametrize("bound", ["age_seconds_min=100", "age_seconds_max=100"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/devices", "/api/v1/devices/columns", "/api/v1/summary", "/api/v1/idle"]
+)
+def test_rows_that_age_in_and_out_by_themselves_have_no_etag(path: str, bound: str) -> None:
+    async def body() -> None:
+        async with serving() as client:
+            _, headers, _ = await client.ask(f"{path}?{bound}")
+            assert "ETag" not in headers
+            assert headers["Cache-Control"] == "no-store"
+
+    run(body())

@@ -5,19 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fleet.api.serving import fleet_store, serving, tokens_file
+from tests.fleet.api.serving import fleet_store, recorded, serving, tokens_file, view
 from tests.fleet.loop import run
 
 from accelscope.fleet.api.access import AccessControl, TokensFile
-from accelscope.fleet.history import History, HistorySeries
-
-
-async def recorded(minutes: int = 3) -> History:
-    """The fleet of these tests as it was for some minutes until now."""
-    history, store, now = History(), fleet_store(), time.time()
-    for before in range(minutes - 1, -1, -1):
-        await history.record(store, now - 60 * before)
-    return history
+from accelscope.fleet.cluster_view import SourceView
+from accelscope.fleet.history import HistorySeries
 
 
 class LongMemory:
@@ -91,12 +84,17 @@ def test_steps_are_as_coarse_as_is_asked_for() -> None:
         ("scope=vendor&key=amd&node=alpha", "node"),
         ("scope=fleet&since=yesterday", "since"),
         ("scope=fleet&step=0", "step"),
+        ("scope=fleet&since=1e25", "since"),
+        ("scope=fleet&since=1e308&until=1e308", "since"),
+        ("scope=fleet&until=-1", "until"),
     ],
 )
 def test_what_does_not_go_together_is_named(query: str, parameter: str) -> None:
     async def body() -> None:
-        async with serving() as client:
-            assert (await client.get(f"/api/v1/history?{query}", 400))["parameter"] == parameter
+        async with serving(history=await recorded()) as client:
+            problem = await client.get(f"/api/v1/history?{query}", 400)
+            assert problem["parameter"] == parameter
+            assert "None" not in problem["detail"]
 
     run(body())
 
@@ -142,5 +140,49 @@ def test_a_token_of_some_clusters_sees_the_past_of_those(tmp_path: Path) -> None
             assert series["fields"]["devices"][-1] in (0, None)
             await client.get("/api/v1/history?scope=cluster&key=berlin", 404)
             await client.get("/api/v1/history?scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7", 404)
+
+    run(body())
+
+
+@pytest.mark.parametrize("query", ["scope=fleet", "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7"])
+def test_of_what_is_to_come_there_is_nothing(query: str) -> None:
+    async def body() -> None:
+        async with serving(history=await recorded()) as client:
+            series = await client.get(f"/api/v1/history?{query}&since=253402300799")
+            assert all(values == [] for values in series["fields"].values())
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("query", "simulated"),
+    [
+        ("scope=fleet", True),
+        ("scope=cluster&key=paris", True),
+        ("scope=cluster&key=berlin", False),
+        ("scope=vendor&key=ascend", True),
+        ("scope=vendor&key=nvidia", False),
+        ("scope=namespace&key=team-a", False),
+        ("scope=device&cluster=paris&node=louvre&key=ascend:A1", True),
+        ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", False),
+    ],
+)
+def test_a_simulated_past_is_called_so(query: str, simulated: bool) -> None:
+    async def body() -> None:
+        async with serving(history=await recorded()) as client:
+            assert (await client.get(f"/api/v1/history?{query}"))["simulated"] is simulated
+
+    run(body())
+
+
+@pytest.mark.parametrize(("kind", "simulated"), [("prometheus", True), ("agents", False)])
+def test_a_sum_from_stores_is_simulated_with_any_simulated_store(kind: str, simulated: bool) -> None:
+    store = fleet_store()
+    store.describe(view("paris", simulated=True, sources=[SourceView(kind=kind, up=True)]))
+
+    async def body() -> None:
+        async with serving(store, history=await recorded(), past=LongMemory()) as client:
+            series = await client.get("/api/v1/history?scope=fleet&since=0")
+            assert (series["source"], series["simulated"]) == ("prometheus", simulated)
 
     run(body())

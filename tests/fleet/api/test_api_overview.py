@@ -4,9 +4,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot
+from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, usage, view
 from tests.fleet.loop import run
 
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Health, HealthState
 
 
@@ -142,5 +143,75 @@ def test_events_are_followed_without_missing_one() -> None:
             worse = await client.get("/api/v1/events?severity=critical&cluster=berlin")
             assert {event["severity"] for event in worse["items"]} == {"critical"}
             await client.get("/api/v1/events?kind=colour", 400)
+
+    run(body())
+
+
+@pytest.mark.parametrize("sort", ["-devices", "devices"])
+def test_a_group_that_moves_between_two_pages_hides_and_repeats_no_other(sort: str) -> None:
+    """The last of the first page becomes the largest, or the smallest; those behind it are still to come."""
+    store = FleetStore()
+    store.declare([view("c")])
+
+    def has(node: str, *devices: int) -> None:
+        store.take("c", report(snapshot(node, tuple(nvidia(number) for number in devices))))
+
+    for node, first, count in (("a", 0, 2), ("b", 10, 3), ("d", 20, 4), ("e", 30, 5)):
+        has(node, *range(first, first + count))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            path = f"/api/v1/summary?group_by=node&sort={sort}"
+            before = [group["node"] for group in (await client.get(path))["groups"]]
+            page = await client.get(f"{path}&limit=2")
+            has(before[1], *(range(100, 109) if sort == "-devices" else range(100, 101)))
+            rest = await client.get(f"{path}&cursor={page['next']}")
+            assert [group["node"] for group in rest["groups"]] == before[2:]
+            page = await client.get(f"{path}&limit=2")
+            has(page["groups"][1]["node"], *range(100, 120))
+            rest = await client.get(f"{path}&cursor={page['next']}")
+            there = {group["node"] for group in [*page["groups"], *rest["groups"]]}
+            assert there == {"a", "b", "d", "e"}
+
+    run(body())
+
+
+def test_nodes_of_one_name_in_two_clusters_are_two_groups() -> None:
+    store = FleetStore()
+    store.declare([view("c"), view("d")])
+    store.take("c", report(snapshot("gpu-1", (nvidia(0),))))
+    store.take("d", report(snapshot("gpu-1", (nvidia(1), nvidia(2)))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            groups = (await client.get("/api/v1/summary?group_by=vendor,node"))["groups"]
+            shown = [(group["cluster"], group["node"], group["devices"]) for group in groups]
+            assert shown == [("c", "gpu-1", 1), ("d", "gpu-1", 2)]
+
+    run(body())
+
+
+def test_simulated_devices_are_told_in_sums() -> None:
+    store = FleetStore()
+    store.declare([view("made-up", simulated=True), view("real")])
+    store.take(
+        "made-up",
+        report(snapshot("n", (nvidia(0), nvidia(1)), pod_usages=(usage("nvidia:GPU-0", "train-0"),))),
+    )
+    store.take("real", report(snapshot("n", (nvidia(2),), pod_usages=(usage("nvidia:GPU-2", "train-1"),))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            summary = await client.get("/api/v1/summary?group_by=cluster")
+            assert summary["total"]["devices_simulated"] == 2
+            by_cluster = {group["cluster"]: group["devices_simulated"] for group in summary["groups"]}
+            assert by_cluster == {"made-up": 2, "real": 0}
+            spaces = (await client.get("/api/v1/namespaces"))["items"]
+            assert {item["cluster"]: item["devices_simulated"] for item in spaces} == {
+                "made-up": 1,
+                "real": 0,
+            }
+            columns = await client.get("/api/v1/devices/columns")
+            assert sorted(columns["fields"]["simulated"]["values"]) == [False, True, True]
 
     run(body())

@@ -206,3 +206,20 @@ def test_streams_end_when_the_server_does() -> None:
             answer.close()
 
     run(body())
+
+
+def test_readers_whose_clusters_read_alike_hear_of_their_own() -> None:
+    async def body() -> None:
+        async with (
+            serving() as client,
+            opened(client, "?cluster=berlin,paris") as two,
+            opened(client, "?cluster=berlin%5C,paris") as none,
+        ):
+            assert (await message(none)).data["summary"]["devices"] == 0
+            await message(two)
+            sick(client)
+            assert (await message(two)).event == "event"
+            client.app[STREAMS].close()
+            assert b"data:" not in await asyncio.wait_for(none.content.read(), 10)
+
+    run(body())

@@ -1,5 +1,7 @@
 """/api/v1/gpu: what users of an exec-based collector find in its place."""
 
+import time
+from math import inf
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, view
 from tests.fleet.loop import run
 
 from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.model import Pcie, Process
 
 NODE = ["node_name", "cluster_id", "gpus", "gpu_count", "total_memory_mb", "labels"]
 GPU = [
@@ -212,5 +215,83 @@ def test_a_store_that_knows_nodes_is_enough_to_have_reached_a_cluster() -> None:
         async with serving(store) as client:
             nodes: list[Any] = await client.get("/api/v1/gpu/nodes?cluster_id=c")
             assert len(nodes) == 1
+
+    run(body())
+
+
+def test_what_no_number_can_hold_is_null_and_out_of_sums() -> None:
+    store = FleetStore()
+    store.declare([view("c")])
+    endless = nvidia(
+        0,
+        index=10**39,
+        utilization_ratio=inf,
+        memory_total_bytes=10**39,
+        memory_used_bytes=10**39,
+        memory_free_bytes=10**39,
+        temperature_celsius=-inf,
+        power_watts=1e308,
+        pcie=Pcie(generation=10**39, width=16),
+    )
+    process = Process(pid=7, device="nvidia:GPU-0", memory_bytes=10**39, utilization_ratio=1e308)
+    store.take("c", report(snapshot("n", (endless, nvidia(1)), processes=(process,))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            [node] = await client.get("/api/v1/gpu/nodes")
+            gpu = next(gpu for gpu in node["gpus"] if gpu["uuid"] == "GPU-0")
+            absent = {name for name, value in gpu.items() if value is None}
+            assert absent == {
+                *("index", "utilization_gpu_percent", "memory_total_mb", "memory_used_mb", "memory_free_mb"),
+                *("temperature_celsius", "power_draw_watts", "pcie_generation", "fan_speed_percent"),
+            }
+            assert gpu["pcie_link_width"] == 16
+            assert node["total_memory_mb"] == 81920
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert (summary["total_memory_mb"], summary["used_memory_mb"]) == (81920, 20480)
+            assert summary["memory_utilization_percent"] == 25
+            assert summary["average_gpu_utilization_percent"] == 50
+            assert summary["average_temperature_celsius"] == 60
+            [shown] = await client.get("/api/v1/gpu/processes")
+            assert (shown["pid"], shown["fb_memory_mb"], shown["sm_utilization"]) == (7, None, None)
+            fields = "index,memory_total_bytes,temperature_celsius,power_watts,pcie_width"
+            columns = (await client.get(f"/api/v1/devices/columns?fields={fields}"))["fields"]
+            assert {name: column["values"] for name, column in columns.items()} == {
+                "index": [None, 1],
+                "memory_total_bytes": [None, 80 * GIB],
+                "temperature_celsius": [None, 60],
+                "power_watts": [None, 350.5],
+                "pcie_width": [16, 16],
+            }
+
+    run(body())
+
+
+def test_a_share_that_is_beyond_all_numbers_is_null() -> None:
+    store = FleetStore()
+    store.declare([view("c")])
+    store.take("c", report(snapshot("n", (nvidia(0, memory_total_bytes=1, memory_used_bytes=2**62),))))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert summary["memory_utilization_percent"] is None
+
+    run(body())
+
+
+def test_a_cluster_that_answers_and_whose_gpus_are_all_stale_is_stale() -> None:
+    store = FleetStore()
+    store.declare([view("c"), view("empty")])
+    store.take("c", report(snapshot("old", (nvidia(0),)), age=300))
+    store.tick(time.time())
+
+    async def body() -> None:
+        async with serving(store) as client:
+            stale = {item["cluster_id"]: item["stale"] for item in await client.get("/api/v1/gpu/summary")}
+            assert stale == {"c": True, "empty": False}
+            store.take("c", report(snapshot("new", (nvidia(1),))))
+            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=c")
+            assert not summary["stale"]
 
     run(body())

@@ -11,7 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
-from tests.fleet.api.serving import serving
+from tests.fleet.api.serving import recorded, serving
 
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
 from accelscope.fleet.api.openapi import openapi
@@ -59,7 +59,7 @@ def address() -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with serving(limits=UNHURRIED) as client:
+        async with serving(limits=UNHURRIED, history=await recorded()) as client:
             started.append(client.base)
             ready.set()
             await ended.wait()

@@ -115,6 +115,14 @@ def test_a_command_that_fails_gives_its_exit_code() -> None:
     assert result_of(speaking(play)) == ExecResult(b"", b"no devices", 9)
 
 
+# As containerd words it: the cause comes last, behind more than a line has room for.
+NO_SUCH_TOOL = (
+    "Internal error occurred: Internal error occurred: error executing command in container: failed to exec "
+    f'in container: failed to start exec "{"0123456789abcdef" * 4}": OCI runtime exec failed: exec failed: '
+    'unable to start container process: exec: "nvidia-smi": executable file not found in $PATH: unknown'
+)
+
+
 @pytest.mark.parametrize(
     ("play", "reason", "told"),
     [
@@ -123,6 +131,7 @@ def test_a_command_that_fails_gives_its_exit_code() -> None:
             Reason.SERVER_ERROR,
             "not found",
         ),
+        (frames((3, failure("InternalError", NO_SUCH_TOOL))), Reason.NOT_FOUND, "executable file not found"),
         (
             frames((3, failure("NonZeroExitCode", "x", [{"reason": "ExitCode", "message": "?"}]))),
             Reason.SERVER_ERROR,

@@ -71,15 +71,21 @@ def test_not_modified_is_an_answer() -> None:
     run(go())
 
 
-def test_a_body_is_posted() -> None:
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({}, "application/json"),  # API servers take nothing else
+        ({"content-type": "application/x-www-form-urlencoded"}, "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_body_is_posted(headers: dict[str, str], sent: str) -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=await request.read() + request.headers["Content-Type"].encode())
 
     async def go() -> None:
         async with served(handler) as server, session_at(server.url) as session:
-            headers = {"Content-Type": "application/json"}
             reply = await session.post("/", b"{}", headers=headers, limit_bytes=LIMIT)
-            assert reply.body == b"{}application/json"
+            assert reply.body == b"{}" + sent.encode()
 
     run(go())
 

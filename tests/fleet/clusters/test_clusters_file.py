@@ -34,7 +34,7 @@ clusters:
       tokenFile: /etc/token
       caFile: ca.pem
       tlsServerName: oslo
-      proxyUrl: http://user:hunter2@proxy:3128
+      proxyUrl: http://proxy:3128
     sources:
       agents:
         {namespace: monitoring, labelSelector: app=a, via: direct, port: 9500, scheme: https, tokenFile: t,
@@ -73,7 +73,7 @@ def test_all_that_an_entry_can_say_is_taken(tmp_path: Path) -> None:
             token_file="/etc/token",
             ca_file=str(tmp_path / "ca.pem"),
             tls_server_name="oslo",
-            proxy_url="http://user:hunter2@proxy:3128",
+            proxy_url="http://proxy:3128",
         ),
         agents=AgentsEntry(
             namespace="monitoring",
@@ -175,10 +175,16 @@ def test_what_is_wrong_is_told_in_one_line_that_names_it(tmp_path: Path, text: s
     assert told.count("\n") == 0
 
 
-def test_a_password_in_a_proxys_address_is_not_repeated(tmp_path: Path) -> None:
-    text = "clusters:\n- {id: a, server: {url: 'https://a', proxyUrl: 'ftp://user:hunter2@proxy'}}"
+@pytest.mark.parametrize(
+    ("scheme", "problem"), [("ftp", "is not http"), ("http", "proxyUrl: a URL with a user or password in it")]
+)
+def test_a_password_in_a_proxys_address_is_refused_and_not_repeated(
+    tmp_path: Path, scheme: str, problem: str
+) -> None:
+    text = f"clusters:\n- {{id: a, server: {{url: 'https://a', proxyUrl: '{scheme}://user:hunter2@proxy'}}}}"
     with pytest.raises(ConfigError) as raised:
         load_clusters(written(tmp_path, text))
+    assert problem in str(raised.value)
     assert "hunter2" not in str(raised.value)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
 
 from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.history import History
+from accelscope.fleet.history import History, SummaryScope
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store import FleetStore
 from accelscope.fleet.trends import Trends
@@ -72,7 +72,9 @@ def main() -> None:
     for minute in range(3):
         said(f"trends, minute {minute + 1}", *stretches(trends.update(store)))
     print(f"{resident_mib():.0f} MiB")
-    for scope, key in (("fleet", None), ("cluster", "cluster-03"), ("namespace", "team-7")):
+    asked: tuple[tuple[SummaryScope, str | None], ...]
+    asked = ("fleet", None), ("cluster", "cluster-03"), ("namespace", "team-7")
+    for scope, key in asked:
         start = time.thread_time()
         history.summary(scope, key, 0, STARTED + 3600)
         said(f"summary of {scope} {key or ''}", time.thread_time() - start, time.thread_time() - start)

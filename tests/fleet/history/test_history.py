@@ -47,7 +47,7 @@ class Fleet:
 
 
 def gpu(id_: str, **values: object) -> Device:
-    return device(id_, model="H100", memory_total_bytes=80 * GIB, **values)
+    return device(id_, model="H100", memory_total_bytes=80 * GIB, **values)  # type: ignore[arg-type]
 
 
 def test_a_device_is_remembered_by_the_minute() -> None:
@@ -230,7 +230,7 @@ def test_gaps_are_filled_from_a_store_that_remembers_and_nothing_else_is() -> No
             source="prometheus",
         )
 
-    long_ago = [7.0] * 90
+    long_ago: list[float | None] = [7.0] * 90
     run(
         fleet.history.fill(
             [

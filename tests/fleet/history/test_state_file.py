@@ -114,14 +114,14 @@ def _summed(content: bytes) -> bytes:
         (lambda _: b"", "it is no file of this kind"),
         (lambda _: b"accelscope history 1\n", "its sum is wrong: it is cut off or damaged"),
         (lambda _: b"accelscope history \xb2\n" * 9, "it is no file of this kind"),
-        (lambda _: _summed(b"accelscope history 1\n"), "a page's head: Input data was truncated"),
+        (lambda _: _summed(b"accelscope history 1\n"), "a page's head"),
         (lambda _: _summed(b"accelscope history 1\n\xff\xff\xff\xff"), "a page's head is too long"),
         (lambda _: _summed(b'accelscope history 1\n\x0b\0\0\0{"pages":7}'), "pages are missing"),
         (
             lambda _: _summed(
                 b'accelscope history 1\n\x2f\0\0\0{"ring":"pods","fields":["a"],"length":9,"keys":[[]]}'
             ),
-            "a page's head: Input data was truncated",
+            "a page's head",
         ),
     ],
 )

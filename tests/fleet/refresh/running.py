@@ -55,7 +55,7 @@ class Running:
     async def until(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
+            assert time.monotonic() < deadline, f"waited in vain: {dict(self.store.clusters)}"
             await asyncio.sleep(0.02)
 
 

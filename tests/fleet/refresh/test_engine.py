@@ -70,10 +70,54 @@ def test_nodes_of_a_cluster_are_read_by_the_source_that_knows_most_of_them() -> 
             assert (view.name, view.reachable, view.gpu) == ("Berlin", True, True)
             assert [source.kind for source in view.sources] == ["agents", "exec", "annotations"]
             assert running.source("berlin", "agents").answered == 2
-            assert running.store.labels("berlin", "node-x") == {"rack": "7"}
+            await running.until(lambda: running.store.labels("berlin", "node-x") == {"rack": "7"})
             assert running.engine.unready() is None
 
     run(go())
+
+
+def test_no_command_is_run_where_an_agent_may_still_tell() -> None:
+    async def go() -> None:
+        cluster = with_agents(2)
+        cluster.command = smi
+        answer = cluster.agents["agent-0"]
+
+        async def late(request: web.BaseRequest) -> web.StreamResponse:
+            await asyncio.sleep(0.5)
+            return await answer(request)
+
+        cluster.agents["agent-0"] = late
+        for name in ("node-0", "node-x"):
+            cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server))) as running,
+        ):
+            await running.until(lambda: any(row.node == "node-x" for row in running.nodes(state="fresh")))
+            commands = [request.path for request in cluster.asked if request.path.endswith("/exec")]
+            assert {path.split("/")[-2] for path in commands} == {"driver-node-x"}
+
+    run(go())
+
+
+def test_a_source_that_never_was_up_tells_of_how_many_nodes() -> None:
+    async def go() -> None:
+        cluster = with_agents(3)
+        for name in cluster.agents:
+            cluster.agents[name] = broken
+        async with (
+            cluster.running() as server,
+            engine_over(everything("berlin", access_to(server), exec=None)) as running,
+        ):
+            await running.until(lambda: running.engine.unready() is None)
+            source = running.source("berlin", "agents")
+            assert (source.up, source.expected, source.answered) == (False, 3, 0)
+
+    run(go())
+
+
+async def broken(_: web.BaseRequest) -> web.StreamResponse:
+    return status(503, "no endpoints available")
 
 
 async def hang(_: web.BaseRequest) -> web.StreamResponse:

@@ -12,11 +12,12 @@ from typing import Any
 from aiohttp import web
 from tests.fleet.api_server.served import Handler, Served, served, status
 
-from accelscope.fleet.clusters import AddressAccess
+from accelscope.fleet.clusters import AddressAccess, AgentsEntry
 
 AgentAnswer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 CommandAnswer = Callable[[str, list[str]], tuple[str, int]]  # pod, command: what it prints, its exit code
 
+AGENT_NAMESPACE = "accelscope-system"
 AGENT_LABELS = {"app.kubernetes.io/name": "accelscope", "app.kubernetes.io/component": "agent"}
 
 _PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+):(\d+)/proxy/snapshot")
@@ -34,7 +35,7 @@ def node(name: str, *, gpus: int = 0, **metadata: Any) -> dict[str, Any]:
 
 def agent_pod(name: str, node_name: str, *, ready: bool = True, port: int = 9400) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "namespace": "accelscope", "uid": name, "labels": AGENT_LABELS},
+        "metadata": {"name": name, "namespace": AgentsEntry().namespace, "uid": name, "labels": AGENT_LABELS},
         "spec": {
             "nodeName": node_name,
             "containers": [{"name": "agent", "ports": [{"name": "metrics", "containerPort": port}]}],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import to_builtins
 from tests.fleet.api_server.served import served, session_at, status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering
@@ -52,6 +53,7 @@ async def agents_of(
     *,
     concurrency: int = 8,
     timeout_seconds: float = 5.0,
+    loop_share: LoopShare | None = None,
 ) -> AsyncIterator[Agents]:
     entry = entry or AgentsEntry()
     async with (
@@ -68,7 +70,7 @@ async def agents_of(
             if direct
             else ProxyReach(session, entry),
             pace=Pace(10_000),
-            loop_share=LoopShare(),
+            loop_share=loop_share or LoopShare(),
             concurrency=concurrency,
             token_file=entry.token_file,
         )
@@ -87,7 +89,7 @@ def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
             outcome, said = await agents.round()
             report = said["node-a"]
             assert isinstance(report, NodeReport)
-            assert report.snapshot == read_snapshot(document())
+            assert to_builtins(report.snapshot) == to_builtins(read_snapshot(document()))
             assert before - 3.1 <= report.taken_at <= time.time() - 2.9
             assert json.loads(gzip.decompress(report.document)) == document()
             assert outcome == SourceOutcome(up=True, expected=1, answered=1)
@@ -236,6 +238,80 @@ def test_a_large_document_is_read_too() -> None:
             assert isinstance(said["node-a"], NodeReport)
             _, said = await agents.round()
             assert isinstance(said["node-a"], NodeUnchanged)
+
+    run(go())
+
+
+def test_a_cluster_whose_large_documents_come_slowly_does_not_keep_others_from_theirs() -> None:
+    async def go() -> None:
+        slow, good, over = StubCluster(), StubCluster(), asyncio.Event()
+        stuck = 0
+
+        async def trickle(request: web.BaseRequest) -> web.StreamResponse:
+            nonlocal stuck
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b" " * (2 << 20))
+            stuck += 1
+            await over.wait()
+            return response
+
+        for number in range(3):
+            slow.add_agent(f"agent-{number}", f"node-{number}", trickle)
+        large = document("nvidia-h100x8")
+        large["labels"] = [[f"label{number}", "x" * 1000] for number in range(3000)]
+        good.add_agent("agent-a", "node-a", answering(large))
+        share = LoopShare()
+        async with (
+            agents_of(slow, timeout_seconds=60.0, loop_share=share) as held_up,
+            agents_of(good, loop_share=share) as agents,
+        ):
+            waiting = asyncio.create_task(held_up.round())
+            while stuck < 3 + 2:  # each once, and then as many as large ones may come at a time
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(10):
+                _, said = await agents.round()
+            assert isinstance(said["node-a"], NodeReport)
+            assert not waiting.done()
+            waiting.cancel()
+            over.set()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    run(go())
+
+
+def test_an_agent_that_shows_more_than_a_node_can_have_is_refused() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        crowd = document()
+        crowd["devices"] = [{**crowd["devices"][0], "id": f"nvidia:{number}"} for number in range(1025)]
+        cluster.add_agent("agent-a", "node-a", answering(crowd, tag='"1"'))
+        async with agents_of(cluster) as agents:
+            for _ in range(2):
+                _, said = await agents.round()
+                failure = said["node-a"]
+                assert isinstance(failure, NodeFailure)
+                assert failure.reason == "too_large"
+                assert "1025 devices" in failure.text
+
+    run(go())
+
+
+def test_numbers_that_cannot_be_are_left_out_and_named() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        spoilt, other = document(), document("nvidia-h100x8")
+        spoilt["devices"][0]["power_watts"] = -1e308
+        cluster.add_agent("agent-a", "node-a", answering(spoilt))
+        cluster.add_agent("agent-b", "node-b", answering(spoilt))
+        cluster.add_agent("agent-c", "node-b", answering(other))
+        async with agents_of(cluster) as agents:
+            _, said = await agents.round()
+            for report in said.values():
+                assert isinstance(report, NodeReport)
+                assert report.remark == "values out of range were left out: power_watts"
+                assert report.document == b""
+                assert all((d.power_watts or 0.0) >= 0 for d in report.snapshot.devices)
 
     run(go())
 

@@ -5,8 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
-from accelscope.fleet.sources.snapshot_document import BadDocument, IncompatibleSchema, decode_snapshot
+from accelscope.fleet.sources.snapshot_document import (
+    BadDocument,
+    IncompatibleSchema,
+    decode_snapshot,
+    glance,
+)
 from accelscope.model import HealthState, OwnerKind, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot
 
@@ -32,6 +38,21 @@ def test_stored_snapshots_are_read_as_the_model_itself_reads_them(path: Path) ->
     result = decode_snapshot(path.read_bytes())
     assert result.whole
     assert result.snapshot == read_snapshot(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_glance_shows_the_same_fields_with_the_same_values(path: Path) -> None:
+    seen, snapshot = glance(path.read_bytes()), read_snapshot(json.loads(path.read_text()))
+    assert seen.whole
+    assert to_builtins(seen.snapshot) == to_builtins(snapshot)
+    assert [device.vendor for device in seen.snapshot.devices] == [d.vendor for d in snapshot.devices]
+
+
+def test_what_a_glance_cannot_take_is_looked_at_closely() -> None:
+    device = {"vendor": "nvidia", "id": "nvidia:a", "health": {"state": "drowsy"}}
+    result = glance(json.dumps({**MINIMAL, "devices": [device]}).encode())
+    assert not result.whole
+    assert result.snapshot.devices[0].health.state is HealthState.UNKNOWN
 
 
 def test_fields_of_a_newer_minor_are_passed_over() -> None:
@@ -87,6 +108,8 @@ def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
 def test_another_major_is_refused_with_both_versions(version: str, first: bool) -> None:
     head, tail = {"schema_version": version}, {"node": "n1"}
     document = {**head, **tail} if first else {**tail, **head}
+    with pytest.raises(IncompatibleSchema):
+        glance(json.dumps(document).encode())
     with pytest.raises(IncompatibleSchema) as raised:
         decoded(document)
     assert version in str(raised.value)
@@ -116,6 +139,8 @@ def test_another_major_is_refused_with_both_versions(version: str, first: bool) 
     ],
 )
 def test_what_is_no_snapshot_is_said_to_be_none_in_one_line(document: bytes) -> None:
+    with pytest.raises(BadDocument):
+        glance(document)
     with pytest.raises(BadDocument) as raised:
         decode_snapshot(document)
     assert str(raised.value).isprintable()

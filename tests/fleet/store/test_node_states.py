@@ -35,6 +35,11 @@ def devices(store: FleetStore) -> dict[str, DeviceRow]:
     return {row.id: row for row in store.devices.rows(store.devices.select(Query(limit=1000)).positions)}
 
 
+def nodes_of(store: FleetStore, cluster: str) -> dict[str, NodeRow]:
+    rows = store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)
+    return {row.node: row for row in rows if row.cluster == cluster}
+
+
 def kinds(store: FleetStore) -> list[EventKind]:
     return [event.kind for event in store.events.after(0)]
 
@@ -186,6 +191,49 @@ def test_labels_are_those_of_the_node_object_or_what_the_agent_passes_on(
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
     assert store.labels("berlin", "n1") == {"zone": "a"}
     assert store.labels("berlin", "nowhere") == store.labels("nowhere", "n1") == {}
+
+
+def test_what_a_reading_lacks_is_the_reason_of_a_fresh_node(store: FleetStore, clock: Clock) -> None:
+    lacking = replace(report("n1", [device()], clock.now), remark="left out: power_watts")
+    store.take("berlin", lacking)
+    assert (nodes(store)["n1"].state, nodes(store)["n1"].reason) == ("fresh", "left out: power_watts")
+    store.take("berlin", report("n1", [device()], clock.advance(5)))
+    assert nodes(store)["n1"].reason is None
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("devices", 3), ("processes", 2)])
+def test_a_cluster_has_no_more_rows_than_its_share(clock: Clock, kind: str, limit: int) -> None:
+    store = FleetStore(devices_limit=3, processes_limit=2, clock=clock)
+    store.declare([ClusterView(id="berlin"), ClusterView(id="oslo")])
+    pair = [device("a"), device("b")]
+    running = [process(1, pair[0]), process(2, pair[0])] if kind == "processes" else []
+    shown = snapshot(pair if kind == "devices" else pair[:1], processes=running)
+    for _ in range(2):  # what replaces itself counts once
+        store.take("berlin", report("n1", shown, clock.now))
+    store.take("oslo", report("n1", shown, clock.now))
+    store.take("berlin", report("n2", shown, clock.now))
+    refused = nodes_of(store, "berlin")["n2"]
+    assert (refused.state, refused.devices) == ("unread", 0)
+    assert refused.reason == f"its cluster has more than {limit} {kind}"
+    assert {row.state for row in (*nodes_of(store, "oslo").values(), nodes_of(store, "berlin")["n1"])} == {
+        "fresh"
+    }
+    store.take("berlin", report("n1", [], clock.now))  # makes room
+    store.take("berlin", report("n2", shown, clock.now))
+    assert nodes_of(store, "berlin")["n2"].state == "fresh"
+
+
+def test_labels_are_known_of_a_node_that_is_first_read_after_its_object_came(
+    store: FleetStore, clock: Clock
+) -> None:
+    """One that offers no devices itself: without a device plugin, say."""
+    store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
+    store.tick()
+    assert not nodes(store)
+    store.take("berlin", report("n1", [device()], clock.now))
+    assert store.labels("berlin", "n1") == {"zone": "a"}
+    store.node_objects("berlin", {})
+    assert store.labels("berlin", "n1") == {}
 
 
 def test_a_higher_source_counts_while_it_is_fresh(store: FleetStore, clock: Clock) -> None:

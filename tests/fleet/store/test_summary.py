@@ -241,3 +241,13 @@ def test_many_groups_are_sorted_instead_of_tabled(store: FleetStore, monkeypatch
     monkeypatch.setattr("accelscope.fleet.store.grouping._DENSE_LIMIT", 1)
     assert summarize(store, (), every) == before
     assert store.devices.select(Query()).total == 3
+
+
+def test_a_sum_beyond_what_an_answer_can_say_is_no_negative_number() -> None:
+    store = store_of("berlin", clock=(clock := Clock()))
+    vast = [device(str(number), memory_total_bytes=2**61, memory_used_bytes=2**70) for number in range(8)]
+    store.take("berlin", report("n1", vast, clock.now))
+    [row] = summarize(store)
+    assert row.memory_total_bytes == row.memory_used_bytes == 2**62
+    shown = store.devices.rows(store.devices.select(Query(limit=9)).positions)
+    assert {(row.memory_total_bytes, row.memory_used_bytes) for row in shown} == {(2**61, None)}

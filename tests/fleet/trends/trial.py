@@ -1,10 +1,10 @@
 """What trends find, how late, and what they find where there is nothing. No test: it prints.
 
-    python -m tests.fleet.trends.trial [hours] [nodes]
+    python -m tests.fleet.trends.trial [hours] [nodes] [seed]
 
-Simulated nodes of eight H100 run jobs that come and go, sampled once a minute. The simulator's devices are too
-good to be true, so three things are added to what they show: sensors waver, the room gets warmer and cooler
-over hours, and a job draws more or less power for the same utilisation as it goes through its phases.
+Simulated nodes of eight H100 run jobs that come and go, sampled once a minute. The simulator's devices are
+too good to be true, so three things are added to what they show: sensors waver, the room gets warmer and
+cooler over hours, and a job draws more or less power for the same utilisation as it goes through its phases.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ import math
 import random
 import sys
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -31,13 +31,15 @@ from accelscope.simulate.fleet.node import Agent, NodeModel
 from accelscope.simulate.fleet.usage import Ledger
 
 DEVICES = 8
+SHAPES = ("steady", "wave")
+EACH = 10  # nodes for each fault and shape
 MINUTE = 60.0
 START = 1_700_000_040.0
 GIB = 1 << 30
 FAULT_MINUTE = 90
-WATCHED_MINUTES = 90  # from then on
+WATCHED_MINUTES = 120  # from then on
 VICTIM = 3  # index of the device that a fault befalls
-STEADY_JOB = "victim"  # the job that runs there
+VICTIM_JOB = "victim"  # the job that runs there
 AGENT = Agent(version="1.0", interval_seconds=10.0, started_at=START)
 
 
@@ -46,6 +48,7 @@ class FaultCase:
     """What is done to the device, by minutes since it began; or to the node model."""
 
     name: str
+    whole_node: bool = False  # its job runs on all devices of the node
     device: Callable[[Device, float], Device] = lambda device, minutes: device
     pod: Callable[[PodUsage, float], PodUsage] = lambda usage, minutes: usage
     kind: FaultKind | None = None
@@ -77,6 +80,7 @@ def _leaking_pod(usage: PodUsage, minutes: float) -> PodUsage:
 
 FAULTS = (
     FaultCase("overheating: 2 °C a minute, up to 20", device=_hotter),
+    FaultCase("the same, the job has all eight devices", device=_hotter, whole_node=True),
     FaultCase("slow overheating: 12 °C within an hour", device=_warmer),
     FaultCase("at its slowdown temperature, throttled", kind=FaultKind.HOT),
     FaultCase("power brake: 45 % less power", device=_braked),
@@ -116,31 +120,44 @@ def _jobs(node: str, chance: random.Random, minutes: int, device: int) -> Iterat
         number += 1
 
 
-def _process(name: str, device: int, memory: str, load: dict[str, object]) -> dict[str, object]:
-    cgroup = {"kind": "pod", "namespace": f"team-{device % 3}", "pod": name}
+def _process(
+    name: str, device: int, memory: str, load: dict[str, object], namespace: str | None = None
+) -> dict[str, object]:
+    cgroup = {"kind": "pod", "namespace": namespace or f"team-{device % 3}", "pod": name}
     return {"name": name, "device": device, "memory": memory, "load": load, "cgroup": cgroup}
 
 
-def _all_jobs(node: str, chance: random.Random, minutes: int, *, victim: bool) -> Iterator[Job]:
+def _all_jobs(
+    node: str, chance: random.Random, minutes: int, case: FaultCase | None, shape: str
+) -> Iterator[Job]:
+    name = f"{VICTIM_JOB}-{node}"
+    load = {"shape": shape, "level": 0.9, "period_seconds": 410}
     for device in range(DEVICES):
-        if victim and device == VICTIM:
-            load = {"shape": chance.choice(["steady", "wave"]), "level": 0.9, "period_seconds": 410}
-            yield Job(-math.inf, math.inf, _process(f"{STEADY_JOB}-{node}", device, "40GiB", load))
+        if case is not None and (case.whole_node or device == VICTIM):
+            yield Job(-math.inf, math.inf, _process(name, device, "40GiB", load, namespace="team-0"))
         else:
             yield from _jobs(node, chance, minutes, device)
 
 
 class Node:
-    def __init__(self, name: str, chance: random.Random, minutes: int, case: FaultCase | None) -> None:
+    def __init__(
+        self, name: str, seed: int, minutes: int, case: FaultCase | None = None, shape: str = ""
+    ) -> None:
+        chance = random.Random(seed)
         self.name = name
+        self.shape = shape  # of the load of the job that a fault befalls
         self.case = case
-        self.victim = f"{STEADY_JOB}-{name}"
+        self.victim = f"{VICTIM_JOB}-{name}"
         self._chance = chance
         self._seed = chance.randrange(1, 100_000)
-        self._jobs = list(_all_jobs(name, chance, minutes, victim=case is not None))
+        self._jobs = list(_all_jobs(name, chance, minutes, case, shape))
         self._running: list[Job] | None = None
         self._ledger = Ledger()
         self._phases: dict[int, tuple[int, float]] = {}
+        self._energy: dict[int, tuple[NodeModel, float, float]] = {}  # by the simulator, and ours
+
+    def load_of(self, name: str) -> object:
+        return next((job.process["load"] for job in self._jobs if job.process["name"] == name), None)
 
     def snapshot(self, minute: int) -> Snapshot:
         at, case = minute * MINUTE, self.case
@@ -150,6 +167,7 @@ class Node:
         model = self._model_at(minute)
         snapshot, self._ledger = model.snapshot(at, START + at, self._ledger, FaultLog(faults))
         devices = tuple(self._real(device, minute) for device in snapshot.devices)
+        self.victim_device = next(device.id for device in devices if device.index == VICTIM)
         usages, since = snapshot.pod_usages, minute - FAULT_MINUTE
         if case is not None and since >= 0:
             devices = tuple(case.device(d, since) if d.index == VICTIM else d for d in devices)
@@ -181,32 +199,45 @@ class Node:
         if device.power_watts is None or device.temperature_celsius is None:
             return device
         saved = (1 - intensity) * max(0.0, device.power_watts - 70)
+        joules = self._joules(device, saved)
         room = 2.5 * math.sin(minute / 97 + zlib.crc32(self.name.encode()) % 7)
         return replace(
             device,
             power_watts=device.power_watts - saved + self._chance.gauss(0, 4),
+            energy_joules=joules,
             temperature_celsius=round(
                 device.temperature_celsius - saved / 12 + room + self._chance.gauss(0, 0.8)
             ),
         )
 
+    def _joules(self, device: Device, saved: float) -> float:
+        """The simulator's counter is of the jobs that it was given: it jumps when they are others."""
+        index, told, watts = device.index or 0, device.energy_joules or 0.0, device.power_watts or 0.0
+        model, before, ours = self._energy.get(index, (None, 0.0, 0.0))
+        drawn = told - before if model is self._model else MINUTE * watts
+        ours += max(0.0, drawn - MINUTE * saved)
+        self._energy[index] = self._model, told, ours
+        return ours
 
-def _nodes(count: int, minutes: int) -> Iterator[Node]:
+
+def _nodes(count: int, minutes: int, seed: int) -> Iterator[Node]:
     for number in range(count):
-        yield Node(f"well-{number:03d}", random.Random(number), minutes, None)
+        yield Node(f"well-{number:03d}", seed + number, minutes)
     for place, case in enumerate(FAULTS):
-        for number in range(10):
-            yield Node(f"fault-{place}-{number}", random.Random(1000 * place + 500 + number), minutes, case)
+        for number in range(EACH):
+            for shape in SHAPES:
+                own = seed + 10_000 + 1000 * place + 100 * SHAPES.index(shape) + number
+                yield Node(f"fault-{place}-{shape}-{number}", own, minutes, case, shape)
 
 
-async def _run(hours: float, count: int) -> None:
+async def _run(hours: float, count: int, seed: int) -> None:
     minutes = int(hours * 60)
     now = START
     store = FleetStore(clock=lambda: now)
     store.declare([ClusterView(id="trial", reachable=True)])
     history = History()
     trends = Trends(history)
-    nodes = list(_nodes(count, minutes))
+    nodes = list(_nodes(count, minutes, seed))
     for minute in range(minutes):
         now = START + minute * MINUTE
         for node in nodes:
@@ -219,8 +250,9 @@ async def _run(hours: float, count: int) -> None:
             pass
         await history.record(store, now)
         await trends.update(store)
-    _print_found(store)
-    _print_false(store, count, minutes)
+    by_name = {node.name: node for node in nodes}
+    _print_found(store, by_name)
+    _print_false(store, by_name, count, minutes)
 
 
 def _began(store: FleetStore) -> Iterator[tuple[str, bool, float, str]]:
@@ -230,46 +262,46 @@ def _began(store: FleetStore) -> Iterator[tuple[str, bool, float, str]]:
             yield event.node or "", event.pod is not None, (event.at - START) / MINUTE, event.text
 
 
-def _print_found(store: FleetStore) -> None:
+def _print_found(store: FleetStore, nodes: Mapping[str, Node]) -> None:
     first: dict[str, tuple[float, str]] = {}
     for node, of_pod, minute, text in _began(store):
         if node.startswith("fault") and minute >= FAULT_MINUTE:
             case = FAULTS[int(node.split("-")[1])]
-            mine = of_pod == case.on_pod and (not of_pod or text.startswith(f"team-0/{STEADY_JOB}"))
-            if mine and (of_pod or _is_victim(store, node, text)):
+            who = f"team-0/{nodes[node].victim}" if case.on_pod else nodes[node].victim_device
+            if of_pod == case.on_pod and text.startswith(f"{who}: "):
                 first.setdefault(node, (minute - FAULT_MINUTE, text))
     for place, case in enumerate(FAULTS):
-        found = [late for node, (late, _) in first.items() if node.startswith(f"fault-{place}-")]
-        said = next((text for node, (_, text) in first.items() if node.startswith(f"fault-{place}-")), "")
-        late = f"after {median(found):.0f} minutes, the last after {max(found):.0f}" if found else ""
-        print(f"{case.name:45} {len(found):2} of 10 {late:42} {said.partition(': ')[2]}")
+        for shape in SHAPES:
+            here = [late for node, late in first.items() if node.startswith(f"fault-{place}-{shape}-")]
+            late = [minutes for minutes, _ in here]
+            when = f"after {median(late):.0f} minutes, the last after {max(late):.0f}" if late else ""
+            said = here[0][1].partition(": ")[2] if here else ""
+            print(f"{case.name:42} {shape:6} {len(late):2} of {EACH} {when:42} {said}")
 
 
-def _is_victim(store: FleetStore, node: str, text: str) -> bool:
-    position = store.devices.find(cluster="trial", node=node, index=VICTIM)
-    if position is None:
-        return any(e.node == node and e.text == text for e in store.events.after(0))
-    return text.startswith(str(store.devices.value("id", position)))
-
-
-def _print_false(store: FleetStore, count: int, minutes: int) -> None:
+def _print_false(store: FleetStore, nodes: Mapping[str, Node], count: int, minutes: int) -> None:
+    """Each with the load of its job, where it is a pod's."""
     device_hours = count * DEVICES * minutes / 60
-    kinds: Counter[str] = Counter()
-    examples: dict[str, list[str]] = defaultdict(list)
+    alarms: dict[str, list[str]] = defaultdict(list)
     for node, of_pod, minute, text in _began(store):
         if node.startswith("well"):
-            said = text.partition(": ")[2]
+            who, _, said = text.partition(": ")
+            load = nodes[node].load_of(who.partition("/")[2]) if of_pod else ""
             kind = ("pod: " if of_pod else "device: ") + said.split(" ")[0]
-            kinds[kind] += 1
-            examples[kind].append(f"{node} minute {minute:.0f}: {text}")
-    total = sum(kinds.values())
+            alarms[kind].append(f"{node} minute {minute:.0f}: {said} {load}")
+    total = sum(map(len, alarms.values()))
     print(f"\n{device_hours:.0f} device-hours without a fault: {total} alarms, ", end="")
     print(f"{1000 * total / device_hours:.2f} for each 1,000 device-hours")
-    for kind, number in kinds.most_common():
-        print(f"  {number:4} {kind:24} {examples[kind][0]}")
+    for kind, said_of in sorted(alarms.items()):
+        print(f"  {len(said_of)} {kind}", *said_of, sep="\n    ")
 
 
 if __name__ == "__main__":
+    given = sys.argv[1:]
     asyncio.run(
-        _run(float(sys.argv[1]) if len(sys.argv) > 1 else 8, int(sys.argv[2]) if len(sys.argv) > 2 else 40)
+        _run(
+            float(given[0]) if given else 8,
+            int(given[1]) if len(given) > 1 else 40,
+            int(given[2]) if len(given) > 2 else 1,
+        )
     )

@@ -19,6 +19,8 @@ from aiohttp.typedefs import Handler
 
 from accelscope.fleet.api import parameter
 from accelscope.fleet.api.access import EVERYBODY, AccessControl, Caller
+from accelscope.fleet.api.access.control import TOKEN_HEADER
+from accelscope.fleet.api.filters import asks_for_ages
 from accelscope.fleet.api.fleet import Fleet
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.problem import MEDIA_TYPE, Problem, ProblemKind, later
@@ -152,7 +154,7 @@ class Answering:
         )
 
     def _etag(self, call: Call, route: Route) -> str | None:
-        if not route.cached:
+        if not route.cached or asks_for_ages(call.values):
             return None
         said = f"{self._fleet.store.generation} {call.caller.view} {call.request.raw_path}"
         return f'W/"{hashlib.blake2b(said.encode(), key=self._secret, digest_size=12).hexdigest()}"'
@@ -207,7 +209,7 @@ def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> N
 
 
 def _headers(route: Route, etag: str | None) -> dict[str, str]:
-    headers = {**SECURITY_HEADERS, "Vary": "Accept-Encoding, Authorization"}
+    headers = {**SECURITY_HEADERS, "Vary": f"Accept-Encoding, Authorization, {TOKEN_HEADER}"}
     if etag is not None:
         headers["ETag"] = etag
         headers["Cache-Control"] = "private, no-cache"

@@ -11,6 +11,14 @@ from accelscope.fleet.store.table import Table
 
 Array = npt.NDArray[Any]
 
+_LIMIT = 2.0**63
+
+
+def countable(values: Array) -> Array:
+    """NaN, absence, in the place of what no whole number of 64 bits is near: JSON has no infinity, and the
+    edge of the range is nothing that was measured."""
+    return np.where(np.abs(values) < _LIMIT, values, np.nan)
+
 
 class CopiedColumns:
     """Values of some rows. Taken in the loop, where it is quick; read in a thread, where it may take a while.
@@ -56,7 +64,7 @@ class CopiedColumns:
 
     def number(self, field: str, factor: float = 1.0) -> list[Any]:
         """One decimal; a whole number without one, since some callers take nothing else."""
-        values = np.round(self._values[field] * factor, 1)
+        values = np.round(countable(countable(self._values[field]) * factor), 1)
         gaps = np.isnan(values)
         if gaps.all():
             return [None] * len(values)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from accelscope.fleet.api.copied_columns import countable
 from accelscope.fleet.api.filters import columns, conditions, filter_parameters
 from accelscope.fleet.api.parameter import Parameter, Several, Text
 from accelscope.fleet.api.route import Call, Document, Large, Route
@@ -21,7 +22,7 @@ from accelscope.fleet.store.texts import ABSENT
 _NAMES = tuple(column.name for column in columns(DeviceRow))
 _KINDS = {column.name: column.kind for column in columns(DeviceRow)}
 _DEFAULT = (
-    *("cluster", "node", "id", "index", "vendor", "model", "state", "health"),
+    *("cluster", "node", "id", "index", "vendor", "model", "state", "simulated", "health"),
     *("utilization_ratio", "memory_used_bytes", "memory_total_bytes", "temperature_celsius", "power_watts"),
 )
 
@@ -81,6 +82,7 @@ def _column(
 ) -> TextColumn | NumberColumn | FlagColumn:
     if kind == "text":
         return _text_column(values, texts)
+    values = countable(values)
     absent = np.isnan(values)
     if kind == "flag":
         flags = [None if gap else bool(v) for v, gap in zip(values.tolist(), absent.tolist(), strict=True)]

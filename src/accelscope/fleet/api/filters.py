@@ -156,6 +156,11 @@ def visible(call: Call) -> tuple[Condition, ...]:
     return (Condition("cluster", "in", tuple(sorted(call.caller.clusters))),)
 
 
+def asks_for_ages(values: Mapping[str, Any]) -> bool:
+    """Rows come and go by themselves then, without any change that the store would count."""
+    return any(values.get(f"{_AGE}_{bound}") is not None for bound in ("min", "max"))
+
+
 def list_query(row: type[Struct], table: Table[Any], call: Call) -> Query:
     """Raises Problem for a cursor that is of no use."""
     given = call.values["cursor"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from accelscope.fleet.api.copied_columns import CopiedColumns
+from accelscope.fleet.api.copied_columns import CopiedColumns, countable
 from accelscope.fleet.api.filters import visible
 from accelscope.fleet.api.gpu_objects import (
     GPU_FIELDS,
@@ -25,6 +25,7 @@ from accelscope.fleet.api.gpu_objects import (
     PROCESS_ORDER,
     NodeGpus,
     encoded_processes,
+    tenths,
     tidy,
 )
 from accelscope.fleet.api.gpu_types import GpuNode, GpuProcess, GpuSummary
@@ -34,6 +35,7 @@ from accelscope.fleet.api.route import Call, Document, Large, Route
 from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.rows import DeviceRow
+from accelscope.fleet.store.node_rows import STALE
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
 from accelscope.model import Vendor
@@ -104,25 +106,33 @@ def summary(call: Call) -> list[GpuSummary]:
 
 
 def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> GpuSummary:
-    total, used = table.column("memory_total_bytes", positions), table.column("memory_used_bytes", positions)
+    total = countable(table.column("memory_total_bytes", positions))
+    used = countable(table.column("memory_used_bytes", positions))
     both = ~np.isnan(total) & ~np.isnan(used)
     of_both = float(total[both].sum())
     return GpuSummary(
         cluster_id=view.id,
         node_count=len(np.unique(table.nodes(positions))),
         gpu_count=len(positions),
-        total_memory_mb=tidy(float(np.nansum(total)) / _MEBIBYTE),
-        used_memory_mb=tidy(float(np.nansum(used)) / _MEBIBYTE),
+        total_memory_mb=tenths(float(np.nansum(total)) / _MEBIBYTE),
+        used_memory_mb=tenths(float(np.nansum(used)) / _MEBIBYTE),
         memory_utilization_percent=tidy(100 * float(used[both].sum()) / of_both) if of_both else None,
-        average_gpu_utilization_percent=_mean(table.column("utilization_ratio", positions) * 100),
+        average_gpu_utilization_percent=_mean(countable(table.column("utilization_ratio", positions)) * 100),
         average_temperature_celsius=_mean(table.column("temperature_celsius", positions)),
         age_seconds=view.age_seconds,
-        stale=view.reachable is not True,
+        stale=view.reachable is not True or _all_stale(table, positions),
         simulated=view.simulated,
     )
 
 
+def _all_stale(table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
+    """The cluster answers, and nothing comes from its nodes. Of no GPUs there is nothing that is old."""
+    code = table.texts("state").code(STALE)
+    return len(positions) > 0 and bool((table.column("state", positions) == code).all())
+
+
 def _mean(values: np.ndarray[Any, Any]) -> int | float | None:
+    values = countable(values)
     known = values[~np.isnan(values)]
     return tidy(float(known.mean())) if len(known) else None
 

@@ -39,7 +39,12 @@ PROCESS_FIELDS = (
 )
 
 
-def tidy(value: float) -> int | float:
+def tidy(value: float) -> int | float | None:
+    """As `tenths`; None for what no number in an answer is."""
+    return tenths(value) if abs(value) < 2.0**63 else None
+
+
+def tenths(value: float) -> int | float:
     """One decimal; a whole number without one, since some callers take nothing else."""
     rounded = round(value, 1)
     return int(rounded) if rounded == int(rounded) else rounded
@@ -91,7 +96,7 @@ class NodeGpus:
                 cluster_id=cluster,
                 gpus=held,
                 gpu_count=len(held),
-                total_memory_mb=tidy(total),
+                total_memory_mb=tenths(total),
                 labels=dict(labels),
                 age_seconds=age,
                 stale=not fresh,

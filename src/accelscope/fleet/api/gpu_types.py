@@ -78,5 +78,8 @@ class GpuSummary(Struct, frozen=True, kw_only=True):
     average_gpu_utilization_percent: Measured
     average_temperature_celsius: Measured
     age_seconds: Annotated[float | None, Meta(description="since the cluster last answered")]
-    stale: Annotated[bool, Meta(description="the cluster is out of reach: this is the last that is known")]
+    stale: Annotated[
+        bool,
+        Meta(description="the cluster is out of reach, or all its GPUs are stale: the last that is known"),
+    ]
     simulated: bool

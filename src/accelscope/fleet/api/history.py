@@ -15,6 +15,7 @@ from accelscope.fleet.store.query import Condition, Query
 
 SPAN_SECONDS = 3600.0
 _LONGEST_SECONDS = 366 * 86400.0
+_LATEST = 253402300799  # seconds since the epoch: the end of the year 9999
 _NEAR_ENOUGH_SECONDS = 120.0  # a store that is asked for less would not know more
 _NEEDED = {
     "fleet": (),
@@ -35,7 +36,8 @@ async def history(call: Call) -> HistorySeries:
     if since < min(_begin(series), until) - _NEAR_ENOUGH_SECONDS:
         series = await _remembered(call, scope, since, until) or series
     _check_known(call, scope, series)
-    return _in_steps(series, call.values["step"])
+    shown = _in_steps(series, call.values["step"])
+    return replace(shown, simulated=_is_simulated(call, scope, series.source))
 
 
 def _check(call: Call, scope: Scope) -> None:
@@ -76,6 +78,21 @@ async def _remembered(call: Call, scope: Scope, since: float, until: float) -> H
         return None
     parts = {name: call.values[name] for name in _PARTS}
     return await store.series(scope, call.values["key"], **parts, since=since, until=until)
+
+
+def _is_simulated(call: Call, scope: Scope, source: str) -> bool:
+    views = call.fleet.store.clusters
+    simulated = {view.id for view in views.values() if view.simulated and call.caller.sees(view.id)}
+    match scope:
+        case "device" | "pod":
+            return call.values["cluster"] in simulated
+        case "cluster":
+            return call.values["key"] in simulated
+    if source == "prometheus":  # a store does not tell whose devices it adds up
+        return any(kept.kind == source for name in simulated for kept in views[name].sources)
+    return not simulated.isdisjoint(
+        call.fleet.history.clusters_of(scope, call.values["key"], clusters=simulated)
+    )
 
 
 def _check_known(call: Call, scope: Scope, series: HistorySeries) -> None:
@@ -136,7 +153,7 @@ def _part(name: str, description: str) -> Parameter:
 
 
 def _moment(name: str, description: str) -> Parameter:
-    return Parameter(name=name, kind=Number(least=0), description=description)
+    return Parameter(name=name, kind=Number(least=0, most=_LATEST), description=description)
 
 
 _PARAMETERS = (

@@ -21,8 +21,8 @@ where it is from, how old it is and whether it is simulated.
 
 Lists come in pages: `next` of an answer is the `cursor` of the next question. A token that is limited to some
 clusters sees a fleet of those. An `ETag` is of the data, not of its age: a 304 says that nothing but
-`age_seconds`, `at` and the like has changed. GET also answers HEAD. Anything that is refused is a problem
-(RFC 9457); one with `Retry-After` goes away by itself.
+`age_seconds`, `at` and the like has changed; a filter by `age_seconds` has none. GET also answers HEAD.
+Anything that is refused is a problem (RFC 9457); one with `Retry-After` goes away by itself.
 """
 
 TAGS = {

@@ -91,8 +91,10 @@ class Number:
         value = float(text)
         if not math.isfinite(value):
             raise BadText("is too large")
-        if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
-            raise BadText(f"is not between {self.least} and {self.most}")
+        if self.least is not None and value < self.least:
+            raise BadText(f"is less than {self.least}")
+        if self.most is not None and value > self.most:
+            raise BadText(f"is more than {self.most}")
         return value
 
     def schema(self) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """Pages of lists that are made anew for each question: sums by group, namespaces."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from math import isfinite
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -26,40 +29,74 @@ def sort_parameter(row: type[Struct]) -> Parameter:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One field of the order; what is absent comes last in both directions."""
+
+    field: str
+    descending: bool = False
+
+    def value(self, item: Struct) -> str | float | None:
+        """As a cursor holds it. Numbers that differ by less than a cursor can tell are the same number."""
+        value = getattr(item, self.field)
+        if value is None or isinstance(value, str):
+            return value
+        number = float(value)
+        return number if isfinite(number) else None
+
+    def compare(self, item: Struct, place: str | float | None) -> int:
+        """Below 0: the item is before that place; above 0: behind it."""
+        value = self.value(item)
+        if value == place:
+            return 0
+        if value is None or place is None:
+            return 1 if value is None else -1
+        if isinstance(value, str) != isinstance(place, str):
+            raise _no_place()
+        larger: bool = value > place  # type: ignore[operator]
+        return 1 if larger != self.descending else -1
+
+
 def short_page(call: Call, items: Sequence[S], identity: Sequence[str]) -> tuple[list[S], str | None]:
-    """One page, and the cursor of the next. The cursor remembers the last item by its identity, and its place
-    in case that it is gone by then. Raises Problem."""
-    ordered = _sorted(items, call.values["sort"])
+    """One page, and the cursor of the next: what the last item was sorted by, and its identity, so that items
+    that come, go or change their place in between neither hide nor repeat others. `items` come in the order
+    of their identity. Raises Problem."""
+    sort = [_Key(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
+    keys = [*sort, *map(_Key, identity)]
+    ordered = _sorted(items, sort)
     start = 0
     if (given := call.values["cursor"]) is not None:
-        start = _behind(ordered, identity, read_cursor(call.question, given))
+        start = _behind(ordered, keys, read_cursor(call.question, given))
     shown = ordered[start : start + call.values["limit"]]
-    end = start + len(shown)
-    if not shown or end >= len(ordered):
+    if not shown or start + len(shown) >= len(ordered):
         return shown, None
-    return shown, write_cursor(call.question, (float(end), *_named(shown[-1], identity)))
+    return shown, write_cursor(call.question, tuple(key.value(shown[-1]) for key in keys))
 
 
-def _sorted(items: Sequence[S], sort: Sequence[str]) -> list[S]:
+def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
     ordered = list(items)
-    for word in reversed(sort):
-        field = word.removeprefix("-")
-        known = [item for item in ordered if getattr(item, field) is not None]
-        absent = [item for item in ordered if getattr(item, field) is None]
-        known.sort(key=lambda item: getattr(item, field), reverse=word.startswith("-"))
-        ordered = known + absent
+    for key in reversed(keys):
+        valued = [(key.value(item), item) for item in ordered]
+        known = [pair for pair in valued if pair[0] is not None]
+        known.sort(key=lambda pair: pair[0], reverse=key.descending)  # type: ignore[arg-type,return-value]
+        ordered = [item for _, item in known] + [item for value, item in valued if value is None]
     return ordered
 
 
-def _behind(ordered: Sequence[Any], identity: Sequence[str], after: After) -> int:
-    place, *named = after or (None,)
-    if not isinstance(place, float) or len(named) != len(identity):
-        raise Problem(ProblemKind.BAD_CURSOR, "the cursor is not taken: it is no place in this list")
-    for position, item in enumerate(ordered):
-        if list(_named(item, identity)) == named:
-            return position + 1
-    return min(len(ordered), max(0, int(place) - 1))
+def _behind(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
+    if len(after) != len(keys):
+        raise _no_place()
+
+    def is_behind(item: Struct) -> bool:
+        for key, place in zip(keys, after, strict=True):
+            if compared := key.compare(item, place):
+                return compared > 0
+        return False
+
+    return bisect_left(ordered, True, key=is_behind)
 
 
-def _named(item: Struct, identity: Sequence[str]) -> tuple[str | None, ...]:
-    return tuple(getattr(item, field) for field in identity)
+def _no_place() -> Problem:
+    return Problem(
+        ProblemKind.BAD_CURSOR, "the cursor is not taken: it is no place in this list", parameter="cursor"
+    )

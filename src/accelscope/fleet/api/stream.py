@@ -62,7 +62,7 @@ class Streams:
         self._process = os.urandom(4).hex()  # entries of the log are numbered anew by each process
         self._open: dict[Subscription, str] = {}  # and whose it is
         self._closing = False
-        self._made: dict[tuple[str, str], bytes] = {}
+        self._made: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
         self._made_of: Change | None = None
 
     def __len__(self) -> int:
@@ -157,7 +157,7 @@ class Streams:
         if self._made_of is not change:
             self._made_of = change
             self._made = {}
-        key = (call.caller.view, ",".join(call.values["cluster"] or ()))
+        key = (call.caller.view, call.values["cluster"])
         message = self._made.get(key)
         if message is None:
             message = self._made[key] = self._make(call, change, last_id)

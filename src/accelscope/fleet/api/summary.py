@@ -12,7 +12,7 @@ from accelscope.fleet.api.short_lists import short_page, sort_parameter
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.rows import DeviceRow
 from accelscope.fleet.store.query import Condition
-from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, summarize
+from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, summarize_whole_and_groups
 
 _GROUPS_ON_A_PAGE = 1000
 
@@ -31,9 +31,8 @@ def summary(call: Call) -> Summary:
     where = list(conditions(DeviceRow, store.devices, call))
     if call.values["namespace"] is not None:
         where.append(Condition("namespace", "in", call.values["namespace"]))
-    group_by = call.values["group_by"]
-    [total] = summarize(store, where)
-    groups = summarize(store, where, group_by) if group_by else []
+    group_by = _grouping(call.values["group_by"])
+    total, groups = summarize_whole_and_groups(store, where, group_by)
     shown, following = short_page(call, groups, group_by)
     return Summary(
         total=total,
@@ -43,6 +42,11 @@ def summary(call: Call) -> Summary:
         generation=store.generation,
         at=call.now,
     )
+
+
+def _grouping(asked: tuple[str, ...]) -> tuple[str, ...]:
+    """A node is one of its cluster: others may have a node of that name."""
+    return ("cluster", *asked) if "node" in asked and "cluster" not in asked else asked
 
 
 _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
@@ -63,7 +67,7 @@ ROUTES = (
                 name="group_by",
                 kind=Several(of=Text(words=GROUP_FIELDS), limit=len(GROUP_FIELDS)),
                 default=(),
-                description="one group for each combination of these",
+                description="one group for each combination of these; `node` is by cluster too",
             ),
             Parameter(
                 name="namespace",

@@ -12,6 +12,9 @@ from accelscope.kube.refusal import reason_of
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _STATUS_BYTES = 64 << 10
+# Container runtimes tell the cause last, behind the words of all who passed it on.
+_CAUSE_CHARACTERS = 150
+_NO_SUCH_PROGRAM = ("executable file not found", "no such file or directory")
 
 
 class ExecOutput:
@@ -82,7 +85,10 @@ def _exit_code(content: bytes) -> int:
             if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 10:
                 return int(code)
     code, message = status.get("code"), status.get("message")
-    reason = reason_of(code) if isinstance(code, int) else Reason.SERVER_ERROR
-    raise KubeError(
-        reason, f"the command was not run: {message if isinstance(message, str) else 'no reason told'}"
-    )
+    told = message if isinstance(message, str) else "no reason told"
+    if any(words in told for words in _NO_SUCH_PROGRAM):
+        reason = Reason.NOT_FOUND
+    else:
+        reason = reason_of(code) if isinstance(code, int) else Reason.SERVER_ERROR
+    cause = told if len(told) <= _CAUSE_CHARACTERS else f"… {told[-_CAUSE_CHARACTERS:]}"
+    raise KubeError(reason, f"the command was not run: {cause}")

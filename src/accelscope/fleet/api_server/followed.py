@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ T = TypeVar("T")
 MOST_ITEMS = 50_000  # ten times the nodes of a large cluster; what says that it has more is not believed
 _LIST_BYTES = 1 << 30  # 20,000 nodes of 20 KB are 400 MB
 _LIST_SECONDS = 300.0
+_AT_ONCE = 50  # objects, a few milliseconds, before others have their turn
 _IDLE_MARGIN_SECONDS = 30.0
 _SHORT_SECONDS = 1.0  # a watch that ends sooner is no watch
 _SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or install something first
@@ -139,15 +141,15 @@ class Followed(Generic[T]):
 
     async def _list_at(self, path: str) -> None:
         found: dict[str, T] = {}
+        count = 0
         # A cache that is behind may give a version that is gone already; then its store is asked.
         asked = self._collection.list_path(path, from_cache=self._gone < 2)
         while True:
             splitter = ListSplitter()
             async with self._session.stream(asked, limit_bytes=_LIST_BYTES) as pieces:
                 async for piece in pieces:
-                    self._take(found, splitter.feed(piece))
-                    await asyncio.sleep(0)  # a long list must not hold the others up
-                self._take(found, splitter.close())
+                    count += await self._take(found, splitter.feed(piece), count)
+                count += await self._take(found, splitter.close(), count)
             if splitter.continue_token is None:
                 break
             asked = self._collection.list_path(path, continue_token=splitter.continue_token)
@@ -158,10 +160,17 @@ class Followed(Generic[T]):
         self._succeeded()
         self.synced.set()
 
-    def _take(self, found: dict[str, T], documents: Iterable[object]) -> None:
-        found.update(self._store.read_list(documents))
-        if len(found) > self._most_items:
-            raise KubeError(Reason.TOO_LARGE, f"{self._path}: more than {self._most_items} objects")
+    async def _take(self, found: dict[str, T], documents: Iterator[object], before: int) -> int:
+        """Those that cannot be decoded count too: they cost as much."""
+        count = 0
+        while some := list(islice(documents, _AT_ONCE)):
+            count += len(some)
+            if before + count > self._most_items:
+                raise KubeError(Reason.TOO_LARGE, f"{self._path}: more than {self._most_items} objects")
+            found.update(self._store.read_list(some))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # also where a piece has no whole object
+        return count
 
     async def _watch(self) -> float:
         version = self._store.resource_version

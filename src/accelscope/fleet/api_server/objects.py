@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from sys import intern
 from typing import Any, TypeVar
 
@@ -26,22 +25,22 @@ _NO_DEVICE = re.compile(
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeObject:
+class _Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Kept for as long as the object is there. There are no cycles in it to be looked for."""
+
+
+class NodeObject(_Held, frozen=True, kw_only=True, gc=False):
     name: str
     labels: Mapping[str, str]
     ready: bool
-    accelerators: Mapping[
-        str, int
-    ]  # allocatable devices by resource: nvidia.com/gpu, huawei.com/Ascend910 ...
+    accelerators: Mapping[str, int]  # allocatable by resource: nvidia.com/gpu, huawei.com/Ascend910 ...
     npu_annotation: str | None = None  # k8s-monitor.io/npu-metrics, as it stands there
     devices_annotation: str | None = None  # accelscope.io/devices
     # accelscope.io/devices.nvidia and the like, of agents that read some vendors only, with their keys
     devices_by_vendor: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentPod:
+class AgentPod(_Held, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None  # None: it has none yet
@@ -50,8 +49,7 @@ class AgentPod:
     ports: Mapping[str, int]  # of its containers, by name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverPod:
+class DriverPod(_Held, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None

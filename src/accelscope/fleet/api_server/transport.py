@@ -63,7 +63,9 @@ class Transport:
                     response = await self._begun(method, route, url, headers, body)
                     try:
                         await _check(response, url)
-                        content, gzip = await Body(response, limit_bytes).whole()
+                        content, gzip = b"", None
+                        if response.status != _NOT_MODIFIED:  # which has no body, by HTTP
+                            content, gzip = await Body(response, limit_bytes).whole()
                     finally:
                         response.close()  # which lets go of nothing that was read to its end
             except (KubeError, *FAILURES) as error:
@@ -173,10 +175,13 @@ class Transport:
     async def _begun(
         self, method: str, route: Route, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> aiohttp.ClientResponse:
+        fields = _fields(route, headers)
+        if body is not None:
+            fields.setdefault("Content-Type", "application/json")  # API servers take nothing else
         return await self._opened().request(
             method,
             URL(url, encoded=True),
-            headers=_fields(route, headers),
+            headers=fields,
             data=body,
             allow_redirects=False,
             ssl=route.tls or True,

@@ -21,6 +21,7 @@ from accelscope.config import (
 from accelscope.config.kind import quoted
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.clusters.entry import (
+    CLUSTER_ID,
     Access,
     AddressAccess,
     AgentsEntry,
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 _ID = Text(
     "an id: small letters, digits, - and ., a letter or digit at both ends",
-    r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+    CLUSTER_ID,
 )
 _NAMESPACE = Text("the name of a namespace", r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LINE = Text("one line of text that is not empty", r"[^\x00-\x1f\x7f]+")
@@ -159,7 +160,7 @@ class _Reader:
         server.finish()
         self._check_tls(server, access)
         if access.proxy_url is not None:
-            _checked(server, "proxyUrl", lambda: checked_proxy(str(access.proxy_url)))
+            _checked(server, "proxyUrl", lambda: checked_proxy(str(access.proxy_url), credentials=False))
         return access
 
     def _agents(self, section: Section) -> AgentsEntry:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 AGENTS_SELECTOR = "app.kubernetes.io/name=accelscope,app.kubernetes.io/component=agent"
+CLUSTER_ID = r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
 DRIVER_NAMESPACES = ("gpu-operator", "nvidia-gpu-operator")
 
 GpuSetting = Literal["true", "false", "auto"]

@@ -67,8 +67,9 @@ def checked_url(url: str, *, plain_http: bool = False) -> str:
     return url.rstrip("/")
 
 
-def checked_proxy(url: str) -> str:
-    """Raises ConfigError, whose text holds the scheme at most: the rest may be a password."""
+def checked_proxy(url: str, *, credentials: bool = True) -> str:
+    """Without `credentials`, a user or password in it is refused. Raises ConfigError, whose text holds the
+    scheme at most: the rest may be a password."""
     try:
         parts = urlsplit(url)
         host = parts.hostname if parts.port != 0 else None
@@ -78,4 +79,6 @@ def checked_proxy(url: str) -> str:
         raise ConfigError(f"a proxy of type {parts.scheme} is not supported; http and https are")
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError("the proxy's URL is not http:// or https:// with a host")
+    if not credentials and "@" in parts.netloc:
+        raise ConfigError("a URL with a user or password in it; put it into a kubeconfig, as its proxy-url")
     return url

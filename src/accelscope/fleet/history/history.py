@@ -122,7 +122,7 @@ class History:
         """Of these clusters only; None: of all."""
         rings = self.namespaces if scope == "namespace" else self.kinds
         first, end = rings.span(since, until)
-        slots = self._slots_of(scope, key, clusters)
+        slots = (slot for _, slot in self._entries_of(scope, key, clusters))
         return HistorySeries(
             scope=scope,
             key=None if scope == "fleet" else key,
@@ -132,14 +132,21 @@ class History:
             source="ring",
         )
 
-    def _slots_of(
+    def _entries_of(
         self, scope: SummaryScope, key: str | None, clusters: Collection[str] | None
-    ) -> Iterator[int]:
+    ) -> Iterator[tuple[str, int]]:
+        """Cluster and slot of each."""
         rings = self.namespaces if scope == "namespace" else self.kinds
         place = 1 if scope == "namespace" else _KEY_OF.get(scope)
         for parts, slot in rings.entries():
             if (clusters is None or parts[0] in clusters) and (place is None or parts[place] == key):
-                yield slot
+                yield str(parts[0]), slot
+
+    def clusters_of(
+        self, scope: SummaryScope, key: str | None, *, clusters: Collection[str] | None = None
+    ) -> set[str]:
+        """Those that `summary` is added up from."""
+        return {cluster for cluster, _ in self._entries_of(scope, key, clusters)}
 
     def device(self, cluster: str, node: str, device_id: str, since: float, until: float) -> HistorySeries:
         start, values = _row(self.devices, (cluster, node, device_id), since, until)

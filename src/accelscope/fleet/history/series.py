@@ -41,6 +41,7 @@ class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
         dict[str, list[float | None]],
         Meta(description="by name, all of one length; null: nothing was read then"),
     ]
+    simulated: Annotated[bool, Meta(description="all of it or a part, by clusters as they are now")] = False
     source: Annotated[
         Literal["ring", "prometheus"], Meta(description="ring: what this process saw by the minute")
     ]

@@ -20,7 +20,7 @@ from accelscope.fleet.refresh.cover import Cover
 from accelscope.fleet.refresh.open_sources import Opened, open_sources
 from accelscope.fleet.refresh.pacing import Pacing
 from accelscope.fleet.refresh.source_loop import SourceLoop
-from accelscope.fleet.report import NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.report import NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.errors import Reason
@@ -58,7 +58,7 @@ class ClusterRun:
         self._pacing = pacing
         self._loop_share = loop_share
         self._clock = clock
-        self._cover = Cover(pacing.covered_seconds)
+        self._cover = Cover(pacing.covered_seconds, clock=clock)
         self._beat: Beat | None = None
         self._nodes: Followed[NodeObject] | None = None
         self._has_accelerators = False  # by its Node objects
@@ -128,13 +128,21 @@ class ClusterRun:
                     group.create_task(self._beat.run())
                     group.create_task(self._follow_nodes())
                 for loop in self.loops:
-                    group.create_task(loop.run())
+                    group.create_task(self._run(loop))
 
     async def refresh(self) -> None:
         """Every source, at once; returns when all have ended their round."""
         if self._beat is not None:
             self._beat.ask_soon()
         await asyncio.gather(*(loop.now() for loop in self.loops))
+
+    async def _run(self, loop: SourceLoop) -> None:
+        """Where an agent tells of a node, no command is run there: commands wait until agents were asked."""
+        if loop.kind is SourceKind.EXEC:
+            for other in self.loops:
+                if other.kind is SourceKind.AGENTS:
+                    await other.asked_once.wait()
+        await loop.run()
 
     def _loop(self, opened: Opened) -> SourceLoop:
         return SourceLoop(

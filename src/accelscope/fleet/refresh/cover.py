@@ -1,39 +1,45 @@
-"""Which nodes' GPUs an agent tells of: they need not be asked by other means."""
+"""Which nodes' GPUs an agent tells of: they need not be asked by other means.
+
+By the age of what it read, not by when it answered: an agent whose collection hangs goes on answering that
+nothing has changed.
+"""
 
 import time
 from collections.abc import Callable
 
-from accelscope.fleet.report import NodeReport, NodeUnchanged, Saying, SourceKind
+from accelscope.fleet.report import NodeFailure, NodeReport, Saying, SourceKind
 from accelscope.model import Vendor
+
+_INTERVALS_MISSED = 3
 
 
 class Cover:
     """Of NVIDIA's GPUs, since nothing else is read without an agent."""
 
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
+        """For so many seconds, or three of the agent's intervals where that is longer. `clock` as that of
+        readings, in seconds since the epoch."""
         self._seconds = seconds
         self._clock = clock
-        self._told_at: dict[str, float] = {}
+        self._until: dict[str, float] = {}
 
     def hear(self, saying: Saying) -> None:
         if saying.source is not SourceKind.AGENTS:
             return
         if isinstance(saying, NodeReport):
             if any(device.vendor is Vendor.NVIDIA for device in saying.snapshot.devices):
-                self._told_at[saying.node] = self._clock()
+                patience = max(self._seconds, _INTERVALS_MISSED * (saying.snapshot.interval_seconds or 0.0))
+                self._until[saying.node] = saying.taken_at + patience
             else:
-                self._told_at.pop(saying.node, None)
-        elif isinstance(saying, NodeUnchanged):
-            if saying.node in self._told_at:
-                self._told_at[saying.node] = self._clock()
-        elif saying.incompatible:
-            self._told_at.pop(saying.node, None)
+                self._until.pop(saying.node, None)
+        elif isinstance(saying, NodeFailure) and saying.incompatible:
+            self._until.pop(saying.node, None)
 
     def __call__(self, node: str) -> bool:
-        told_at = self._told_at.get(node)
-        if told_at is None:
+        until = self._until.get(node)
+        if until is None:
             return False
-        if self._clock() - told_at < self._seconds:
+        if self._clock() < until:
             return True
-        del self._told_at[node]
+        del self._until[node]
         return False

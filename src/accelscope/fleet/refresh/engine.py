@@ -40,18 +40,20 @@ class Engine:
         *,
         pacing: Pacing,
         each_minute: Callable[[float], Awaitable[None]],
+        each_list: Callable[[Sequence[ClusterEntry]], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`each_minute` is called with the time, seconds since the epoch. Raises ConfigError for a list that
-        cannot be read."""
+        """`each_minute` is called with the time, seconds since the epoch; `each_list` with the whole list of
+        clusters, at first and when it has changed. Raises ConfigError for a list that cannot be read."""
         self._store = store
         self._list = clusters
         self._pacing = pacing
         self._each_minute = each_minute
+        self._each_list = each_list
         self._clock = clock
         self._entries = clusters.load()
         store.declare([declared(entry) for entry in self._entries])
-        self._loop_share = LoopShare()
+        self.loop_share = LoopShare()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, ClusterRun] = {}
         self._started_at = time.monotonic()
@@ -64,6 +66,7 @@ class Engine:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        await self._tell_list()
         for entry in self._entries:
             self._begin(entry)
         try:
@@ -121,6 +124,7 @@ class Engine:
         ended = [id_ for id_, entry in before.items() if after.get(id_) != entry]
         await self._end(ended)
         self._take_up(entries, before)
+        await self._tell_list()
         self._count("applied")
         log.info(
             "the list of clusters was taken up",
@@ -130,6 +134,10 @@ class Engine:
                 changed=",".join(id_ for id_ in ended if id_ in after),
             ),
         )
+
+    async def _tell_list(self) -> None:
+        if self._each_list is not None:
+            await self._each_list(self._entries)
 
     def _take_up(self, entries: Sequence[ClusterEntry], before: Mapping[str, ClusterEntry]) -> None:
         """What was read of another cluster under the same id is not this one's."""
@@ -143,7 +151,7 @@ class Engine:
 
     def _begin(self, entry: ClusterEntry) -> None:
         run = ClusterRun(
-            entry, self._store, pacing=self._pacing, loop_share=self._loop_share, clock=self._clock
+            entry, self._store, pacing=self._pacing, loop_share=self.loop_share, clock=self._clock
         )
         self._runs[entry.id] = run
         self._tasks[entry.id] = asyncio.create_task(self._kept_up(run), name=f"cluster {entry.id}")

@@ -38,6 +38,7 @@ class SourceLoop:
         self.view = SourceView(kind=source.kind.value)
         self.errors: Counter[str] = Counter()  # by reason: rounds that failed, and nodes that did not answer
         self.rounds = 0
+        self.asked_once = asyncio.Event()  # set when the first round has ended
         self._cluster = cluster
         self._take = take
         self._described = described
@@ -115,6 +116,7 @@ class SourceLoop:
     def _done(self, outcome: SourceOutcome, seconds: float) -> None:
         now = self._clock()
         self.rounds += 1
+        self.asked_once.set()
         if not outcome.up:
             self.errors[outcome.reason or "unknown"] += 1
         before = self.view
@@ -128,7 +130,8 @@ class SourceLoop:
             refreshed_at=now,
             succeeded_at=now if outcome.up else before.succeeded_at,
             duration_seconds=round(seconds, 3),
-            expected=outcome.expected if outcome.up else before.expected,
+            # One that failed as a whole does not know; one whose nodes all failed does.
+            expected=outcome.expected if outcome.up or outcome.expected else before.expected,
             answered=outcome.answered,
             errors=self.errors.total(),
         )

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from accelscope.filewatch import open_regular
 from accelscope.fleet.api_server import Followed, Reply
 from accelscope.fleet.api_server.objects import AgentPod, pod_key
@@ -19,12 +21,16 @@ from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Sour
 from accelscope.fleet.sources.discovery import not_found_yet
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.reach import Reach
+from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round
 from accelscope.fleet.sources.several_agents import Heard, together
 from accelscope.fleet.sources.snapshot_document import (
     BadDocument,
+    Decoded,
     IncompatibleSchema,
+    TooLarge,
     decode_snapshot,
+    glance,
 )
 from accelscope.kube.errors import KubeError, Reason
 
@@ -32,16 +38,16 @@ AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
 _TOKEN_LIMIT = 64 << 10  # bytes of the file
 _LEAST_PATIENCE = 16  # failures in a row
-# A node with eight devices says some 100 KB. Larger documents come one by one, so that a cluster which sends
-# nothing but them does not fill the memory.
+# A node with eight devices says some 100 KB. Larger documents come few at a time, so that a cluster which
+# sends nothing but them does not fill the memory.
 _USUAL_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
+_LARGE_AT_ONCE = 2
 _LEFT_ALONE_SECONDS = 300.0  # an agent that sends even more
 _NOT_MODIFIED = 304
 
 
-@dataclass(slots=True)
-class _Agent:
+class _Agent(Struct, gc=False):
     """What is remembered of one pod."""
 
     tag: str | None = None
@@ -84,6 +90,9 @@ class AgentsSource:
         self._concurrency = concurrency
         self._token_file = token_file
         self._clock = clock
+        # Of this cluster: one that sends slowly must not keep others from sending theirs. What is worked on
+        # is one of all clusters, by the share of the loop.
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # held while a large answer comes and is worked on
         self._agents: dict[str, _Agent] = {}
         self._sees_devices = False
 
@@ -128,13 +137,21 @@ class AgentsSource:
             this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
             return
         if not any(self._agent(pod).large for pod in ready):
-            answers = await asyncio.gather(*(self._ask(pod, headers, ready, _USUAL_BYTES) for pod in ready))
+            answers = await self._ask_all(ready, headers)
             if not any(self._agent(pod).large for pod in ready):
                 await self._say(node, ready, answers, this)
                 return
-        async with self._loop_share.large:
+        async with self._large:
             answers = [await self._ask(pod, headers, ready, _MOST_BYTES) for pod in ready]
             await self._say(node, ready, answers, this)
+
+    async def _ask_all(
+        self, pods: Sequence[AgentPod], headers: Mapping[str, str]
+    ) -> Sequence[_Answer | _Trouble]:
+        asked = [self._ask(pod, headers, pods, _USUAL_BYTES) for pod in pods]
+        if len(asked) == 1:  # without a task of its own: ten thousand nodes are asked each time
+            return [await asked[0]]
+        return await asyncio.gather(*asked)
 
     async def _ask(
         self, pod: AgentPod, headers: Mapping[str, str], ready: Sequence[AgentPod], limit_bytes: int
@@ -172,7 +189,7 @@ class AgentsSource:
         return self._agents.setdefault(pod_key(pod), _Agent())
 
     def _say_alone(self, node: str, pod: AgentPod, answer: _Answer | _Trouble, this: Round) -> None:
-        read = self._read(pod, answer)
+        read = self._read(pod, answer, glance)
         if isinstance(read, _Trouble):
             this.say(self._failure(node, read))
             return
@@ -184,6 +201,7 @@ class AgentsSource:
                 taken_at=heard.taken_at,
                 snapshot=heard.snapshot,
                 document=document,
+                remark=heard.remark,
             )
         )
         assert isinstance(answer, _Answer)
@@ -205,7 +223,7 @@ class AgentsSource:
                     known.heard = replace(known.heard, trouble=None)
             else:
                 news = True
-                read = self._read(pod, answer)
+                read = self._read(pod, answer, decode_snapshot)
                 if isinstance(read, _Trouble):
                     troubles.append(read)
                     if known.heard is not None:
@@ -221,26 +239,35 @@ class AgentsSource:
         elif not news:
             this.say(NodeUnchanged(node=node, source=self.kind))
         else:
-            whole = together(heard)
-            this.say(
-                NodeReport(node=node, source=self.kind, taken_at=whole.taken_at, snapshot=whole.snapshot)
-            )
+            self._say_whole(node, pods, together(heard), this)
 
-    def _read(self, pod: AgentPod, answer: _Answer | _Trouble) -> tuple[Heard, bytes] | _Trouble:
+    def _say_whole(self, node: str, pods: Sequence[AgentPod], whole: Heard, this: Round) -> None:
+        saying = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
+        this.say(saying)
+        if isinstance(saying, NodeFailure):
+            for pod in pods:  # none of it was taken
+                self._agent(pod).tag = None
+
+    def _read(
+        self, pod: AgentPod, answer: _Answer | _Trouble, decode: Callable[[bytes], Decoded]
+    ) -> tuple[Heard, bytes] | _Trouble:
         """The reading, and the document where it can be kept as it came."""
         if isinstance(answer, _Trouble):
             return answer
         reply = answer.reply
         try:
-            decoded = decode_snapshot(reply.body)
+            decoded = decode(reply.body)
         except BadDocument as error:
             return _Trouble(Reason.BAD_ANSWER, f"{pod.name} sent no snapshot: {error}")
+        except TooLarge as error:
+            return _Trouble(Reason.TOO_LARGE, f"{pod.name} sent too much: {error}")
         except IncompatibleSchema as error:
             return _Trouble("incompatible", f"{pod.name}: {error}", incompatible=True)
         self._sees_devices = self._sees_devices or bool(decoded.snapshot.devices)
         heard = Heard(
             snapshot=decoded.snapshot,
             taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, answer.came_at),
+            remark=decoded.remark,
         )
         return heard, (reply.gzip or b"") if decoded.whole else b""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from accelscope.fleet.api_server import Followed
 from accelscope.fleet.api_server.objects import DEVICES, NPU_METRICS, NodeObject
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.annotation_documents import (
     Annotated,
     BadAnnotation,
@@ -14,6 +14,7 @@ from accelscope.fleet.sources.annotation_documents import (
 )
 from accelscope.fleet.sources.discovery import not_found_yet
 from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round
 from accelscope.kube.errors import one_line
 from accelscope.model import AgentState, Device, ReaderState, Snapshot, Vendor
@@ -80,8 +81,10 @@ class AnnotationsSource:
                 return
             self._sees_devices = self._sees_devices or bool(snapshot.devices)
             taken_at = min(snapshot.taken_at, self._clock())
-            this.say(NodeReport(node=name, source=self.kind, taken_at=taken_at, snapshot=snapshot))
-            self._read[name] = texts
+            saying = reported(name, self.kind, taken_at, snapshot)
+            this.say(saying)
+            if not isinstance(saying, NodeFailure):
+                self._read[name] = texts
 
 
 def _texts(node: NodeObject) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from accelscope.fleet.api_server import ExecResult, Followed, Session
 from accelscope.fleet.api_server.objects import DriverPod
 from accelscope.fleet.clusters import ExecEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.discovery import not_found_yet
 from accelscope.fleet.sources.nvidia_smi import (
     MOST_UNKNOWN_FIELDS,
@@ -18,6 +18,7 @@ from accelscope.fleet.sources.nvidia_smi import (
     snapshot_of,
 )
 from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing.parsed import Parsed, ParseError
@@ -129,7 +130,10 @@ class ExecSource:
                 interval_seconds=self._entry.ttl_seconds,
                 ids_by_address=known.ids_by_address,
             )
-            this.say(NodeReport(node=node, source=self.kind, taken_at=taken_at, snapshot=snapshot))
+            saying = reported(node, self.kind, taken_at, snapshot)
+            this.say(saying)
+        if isinstance(saying, NodeFailure):
+            return
         known.asked_at = began
         self._sees_devices = self._sees_devices or bool(snapshot.devices)
 

@@ -17,6 +17,7 @@ class Heard:
     snapshot: Snapshot
     taken_at: float  # by this process's clock
     trouble: str | None = None  # why it did not answer this time
+    remark: str | None = None  # what of it had to be left out
 
 
 def together(heard: Sequence[Heard]) -> Heard:
@@ -51,7 +52,11 @@ def together(heard: Sequence[Heard]) -> Heard:
         sinks=tuple(sink for part in parts for sink in part.sinks),
     )
     answered = [agent.taken_at for agent in in_order if agent.trouble is None]
-    return Heard(snapshot=snapshot, taken_at=min(answered, default=in_order[0].taken_at))
+    return Heard(
+        snapshot=snapshot,
+        taken_at=min(answered, default=in_order[0].taken_at),
+        remark=next((agent.remark for agent in in_order if agent.remark is not None), None),
+    )
 
 
 def _unanswered(agent: Heard) -> Snapshot:

@@ -30,6 +30,9 @@ FORGET_AFTER_SECONDS = 900.0
 
 _PUBLISHED_EVERY_SECONDS = 1.0
 _WORK_AT_ONCE = 200  # by one tick, so that a cluster that falls silent does not hold up others' answers
+# Of one cluster, so that one which makes them up does not fill the memory.
+DEVICES_LIMIT = 200_000
+PROCESSES_LIMIT = 2_000_000
 _TOO_OLD = "its last reading is older than readings are kept"
 
 
@@ -37,22 +40,28 @@ _TOO_OLD = "its last reading is older than readings are kept"
 class _Cluster:
     view: ClusterView
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    objects: Mapping[str, NodeObject] = field(default_factory=dict)  # also of nodes without a record
     devices: int = 0
+    processes: int = 0
 
 
 class FleetStore:
-    """`clock` gives seconds since the epoch."""
+    """`clock` gives seconds since the epoch. The limits are of one cluster."""
 
     def __init__(
         self,
         *,
         stale_after_seconds: float = STALE_AFTER_SECONDS,
         forget_after_seconds: float = FORGET_AFTER_SECONDS,
+        devices_limit: int = DEVICES_LIMIT,
+        processes_limit: int = PROCESSES_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ageing = Ageing(
             stale_after_seconds=stale_after_seconds, forget_after_seconds=forget_after_seconds
         )
+        self._devices_limit = devices_limit
+        self._processes_limit = processes_limit
         self._clock = clock
         self._tables = tables = NodeTables(clock)
         self.nodes, self.devices = tables.nodes, tables.devices
@@ -134,11 +143,12 @@ class FleetStore:
     # Nodes
 
     def node_objects(self, cluster: str, nodes: Mapping[str, NodeObject]) -> None:
-        """All Node objects of the cluster, by name. What follows from them shows with the next ticks, since
-        they may be thousands."""
+        """All Node objects of the cluster, by name, in a mapping that nobody changes. What follows from them
+        shows with the next ticks, since they may be thousands."""
         held = self._clusters.get(cluster)
         if held is None:
             return
+        held.objects = nodes
         for name, node in nodes.items():
             record = held.nodes.get(name)
             if record is None and node.accelerators:
@@ -177,14 +187,18 @@ class FleetStore:
             record.failures[report.source] = Failure(_TOO_OLD, False, now)
             self._refresh(held, record, now)
             return
+        if (too_many := self._too_many(held, record, report)) is not None:
+            record.failures[report.source] = Failure(too_many, False, now)
+            self._refresh(held, record, now)
+            return
         record.failures.pop(report.source, None)
         record.readings[report.source] = kept(report, now, self._ageing)
         shares = record.shared_out(now)
         used = report.source in {share.source for share in shares}
         if used or shares != record.shares:
-            devices = len(self.devices.of_node(record.number))
+            self._uncount(held, record)
             self._writer.write(record, shares, report, now, simulated=held.view.simulated, quiet=_quiet(held))
-            held.devices += len(self.devices.of_node(record.number)) - devices
+            self._count(held, record)
         record.due = record.next_due(now, self._ageing)
 
     def _take_unchanged(self, held: _Cluster, record: NodeRecord, saying: NodeUnchanged, now: float) -> None:
@@ -207,8 +221,9 @@ class FleetStore:
         record = self._record(cluster, node)
         if record is not None and record.object is not None:
             return record.object.labels
-        snapshot = self.snapshot(cluster, node)
-        return {} if snapshot is None else dict(snapshot.node_labels)
+        if record is None or not record.shares:
+            return {}
+        return dict(record.readings[record.shares[0].source].node_labels)
 
     def set_unusual(self, kind: Literal["device", "pod"], texts: Mapping[UnusualKey, str | None]) -> None:
         """Devices by cluster, node and id; pods by cluster, namespace and name. None: as usual again; those
@@ -258,11 +273,31 @@ class FleetStore:
         if not record.is_known:
             self._forget(held, record)
             return WORK_OF_MARKING
-        devices = len(self.devices.of_node(record.number))
+        self._uncount(held, record)
         work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
-        held.devices += len(self.devices.of_node(record.number)) - devices
+        self._count(held, record)
         record.due = record.next_due(now, self._ageing)
         return work
+
+    def _too_many(self, held: _Cluster, record: NodeRecord, report: NodeReport) -> str | None:
+        """Why the reading cannot be taken: its cluster has as many rows as one may have."""
+        devices = held.devices - len(self.devices.of_node(record.number)) + len(report.snapshot.devices)
+        if devices > self._devices_limit:
+            return f"its cluster has more than {self._devices_limit} devices"
+        processes = (
+            held.processes - len(self.processes.of_node(record.number)) + len(report.snapshot.processes)
+        )
+        if processes > self._processes_limit:
+            return f"its cluster has more than {self._processes_limit} processes"
+        return None
+
+    def _count(self, held: _Cluster, record: NodeRecord) -> None:
+        held.devices += len(self.devices.of_node(record.number))
+        held.processes += len(self.processes.of_node(record.number))
+
+    def _uncount(self, held: _Cluster, record: NodeRecord) -> None:
+        held.devices -= len(self.devices.of_node(record.number))
+        held.processes -= len(self.processes.of_node(record.number))
 
     def _record(self, cluster: str, node: str) -> NodeRecord | None:
         held = self._clusters.get(cluster)
@@ -270,12 +305,12 @@ class FleetStore:
 
     def _new(self, held: _Cluster, node: str) -> NodeRecord:
         cluster = held.view.id
-        record = NodeRecord(cluster, node, self._tables.number(cluster, node))
+        record = NodeRecord(cluster, node, self._tables.number(cluster, node), object=held.objects.get(node))
         held.nodes[node] = record
         return record
 
     def _forget(self, held: _Cluster, record: NodeRecord) -> None:
-        held.devices -= len(self.devices.of_node(record.number))
+        self._uncount(held, record)
         del held.nodes[record.node]
         self._clear(record)
         self._touch(record.cluster, record.node)

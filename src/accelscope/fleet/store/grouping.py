@@ -25,12 +25,17 @@ class Groups:
         self.count = count
 
     def rows(self, where: Mask | None = None) -> Numbers:
+        if self.count == 1:
+            return np.array([len(self.of) if where is None else np.count_nonzero(where)])
         return np.bincount(self.of if where is None else self.of[where], minlength=self.count)
 
     def sums(self, values: Values) -> Values:
         """Of what is present; 0 where nothing is."""
-        here = ~np.isnan(values)
-        return np.asarray(np.bincount(self.of[here], values[here], self.count), np.float64)
+        absent = np.isnan(values)
+        some = np.where(absent, 0.0, values) if absent.any() else values
+        if self.count == 1:
+            return np.array([some.sum()])
+        return np.asarray(np.bincount(self.of, some, self.count), np.float64)
 
     def present(self, values: Values) -> Numbers:
         return self.rows(~np.isnan(values))
@@ -38,16 +43,22 @@ class Groups:
     def maxima(self, values: Values) -> Values:
         """NaN where nothing is present."""
         found = np.full(self.count, -np.inf)
-        here = ~np.isnan(values)
-        np.maximum.at(found, self.of[here], values[here])
+        np.maximum.at(found, self.of, np.where(np.isnan(values), -np.inf, values))
         found[np.isinf(found)] = np.nan
         return found
 
     def distinct(self, runs: Numbers) -> Numbers:
         """How many different runs there are in each group. Runs are numbered in the order of the rows, so
         that there is mostly nothing to sort."""
+        if self.count == 1:
+            return np.array([runs[-1] + 1 if len(runs) else 0])
         pairs = runs * self.count + self.of
         if len(pairs) and np.any(pairs[1:] < pairs[:-1]):
+            if (last := int(runs[-1]) + 1) * self.count <= _DENSE_LIMIT:
+                there = np.zeros(last * self.count, np.bool_)
+                there[pairs] = True
+                sums: Numbers = np.count_nonzero(there.reshape(last, self.count), axis=0)
+                return sums
             pairs = np.sort(pairs)
         return np.bincount(pairs[_firsts(pairs)] % self.count, minlength=self.count)
 
@@ -63,8 +74,10 @@ def grouped(columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int
     if not columns:
         return Groups(keys, 1), np.empty((0, 1), np.int64)
     if combinations <= _DENSE_LIMIT:
-        found = np.flatnonzero(np.bincount(keys, minlength=combinations))
-        numbers = np.zeros(combinations, np.int64)
+        there = np.zeros(combinations, np.bool_)
+        there[keys] = True
+        found = np.flatnonzero(there)
+        numbers = np.empty(combinations, np.int64)  # only those of `found` are written and read
         numbers[found] = np.arange(len(found))
         of = numbers[keys]
     else:

@@ -1,7 +1,8 @@
 """What is remembered of one node: the last reading of each source, and the last failure.
 
 Readings are kept as compressed documents: eighty thousand devices as objects would take a quarter of a
-gigabyte, and all that lists and sums need of them is in columns.
+gigabyte, and all that lists and sums need of them is in columns. The garbage collector is not told of what is
+kept of a node: there are no cycles in it, and to look for some among ten thousand nodes would hold the loop.
 
 A reading is stale by its own age, not by when its source last answered: an agent whose collection hangs goes
 on answering that nothing has changed.
@@ -9,10 +10,11 @@ on answering that nothing has changed.
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 import msgspec
+from msgspec import Struct
 
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store.node_object import NodeObject
@@ -41,8 +43,7 @@ class Ageing:
         return taken_at + self.forget_after_seconds <= now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True, gc=False):
     """A reading."""
 
     source: SourceKind
@@ -50,6 +51,8 @@ class Kept:
     stale_at: float
     vendors: tuple[str, ...]  # of the devices that it shows
     agent_version: str | None
+    node_labels: tuple[tuple[str, str], ...]
+    remark: str | None  # what of it had to be left out
     document: bytes  # gzip or zlib
 
     def snapshot(self) -> Snapshot:
@@ -65,20 +68,20 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
         taken_at=taken_at,
         stale_at=ageing.stale_at(taken_at, snapshot.interval_seconds),
         vendors=tuple(sorted({device.vendor.value for device in snapshot.devices})),
-        agent_version=snapshot.agent.version if report.source is SourceKind.AGENTS else None,
+        agent_version=snapshot.agent.version or None,
+        node_labels=snapshot.node_labels,
+        remark=report.remark,
         document=report.document or zlib.compress(msgspec.json.encode(snapshot), 1),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True, gc=False):
     text: str
     incompatible: bool
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True, gc=False):
     """Which vendors' devices are taken from which source, and whether its reading is fresh."""
 
     source: SourceKind
@@ -86,13 +89,12 @@ class Share:
     vendors: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class NodeRecord:
+class NodeRecord(Struct, gc=False):
     cluster: str
     node: str
     number: int
-    readings: dict[SourceKind, Kept] = field(default_factory=dict)
-    failures: dict[SourceKind, Failure] = field(default_factory=dict)
+    readings: dict[SourceKind, Kept] = {}
+    failures: dict[SourceKind, Failure] = {}
     object: NodeObject | None = None
     shares: tuple[Share, ...] = ()  # that its rows were made from
     state: str | None = None  # of its row; None: it has none

@@ -127,7 +127,10 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
     failure = record.failure()
     text = None if failure is None else failure.text
     if record.shares:
-        return (FRESH, text) if record.shares[0].fresh else (STALE, text or _NOTHING_NEW)
+        if not record.shares[0].fresh:
+            return STALE, text or _NOTHING_NEW
+        remarks = (record.readings[share.source].remark for share in record.shares)
+        return FRESH, text or next(filter(None, remarks), None)
     if failure is None:
         return UNREAD, _NO_SOURCE
     return INCOMPATIBLE if failure.incompatible else UNREAD, text

@@ -29,6 +29,7 @@ GROUP_FIELDS: tuple[str, ...] = get_args(GroupField)
 IDLE_AFTER_SECONDS = 1800.0
 
 _NAMESPACE = "namespace"
+_MOST_WHOLE = 2.0**62  # of a sum: what an answer can say
 
 
 class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
@@ -45,6 +46,7 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
     devices_lost: int
     devices_unhealthy: Annotated[int, Meta(description="warning, critical or lost")]
     devices_stale: Annotated[int, Meta(description="counted with their last values")]
+    devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")] = 0
     devices_allocated: Annotated[int, Meta(description="held by some container, whole or in part")]
     devices_idle: Annotated[int, Meta(description="held, and nothing was done with them for long")]
     memory_total_bytes: int
@@ -81,21 +83,44 @@ def summarize(
 ) -> list[SummaryRow]:
     """`where` is about devices, and about `namespace`. One row for each group that there is, in the order of
     its keys; without `group_by`, one row for all, also of nothing."""
-    for field in group_by:
-        if field not in GROUP_FIELDS:
-            raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
+    return _summaries(store, where, [group_by], idle_after_seconds)[0]
+
+
+def summarize_whole_and_groups(
+    store: FleetStore, where: Sequence[Condition] = (), group_by: Sequence[str] = ()
+) -> tuple[SummaryRow, list[SummaryRow]]:
+    """Both in little more than the time of one; no groups where there is nothing to group by."""
+    [whole], *groups = _summaries(store, where, [(), group_by] if group_by else [()], IDLE_AFTER_SECONDS)
+    return whole, groups[0] if groups else []
+
+
+def _summaries(
+    store: FleetStore,
+    where: Sequence[Condition],
+    groupings: Iterable[Sequence[str]],
+    idle_after_seconds: float,
+) -> list[list[SummaryRow]]:
     of_pods = tuple(condition for condition in where if condition.field == _NAMESPACE)
     of_devices = tuple(condition for condition in where if condition.field != _NAMESPACE)
     devices = store.devices.matching(Query(where=of_devices))
     pods, linked = _pods_on(store, devices, of_pods)
-    if of_pods or _NAMESPACE in group_by:
-        return _by_namespace(store, pods, linked, group_by, idle_after_seconds)
-    groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
-    group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
-    group_of[devices] = groups.of
-    own = _own_of_devices(store, devices, idle_after_seconds)
-    pod_groups = Groups(group_of[linked], groups.count)
-    return _rows(store, groups, _words(store, group_by, keys), devices, own, pods=pods, pod_groups=pod_groups)
+    whole: _Subject | None = None
+    found = []
+    for group_by in groupings:
+        for field in group_by:
+            if field not in GROUP_FIELDS:
+                raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
+        if of_pods or _NAMESPACE in group_by:
+            found.append(_by_namespace(store, pods, linked, group_by, idle_after_seconds))
+            continue
+        if whole is None:
+            whole = _Subject(store, devices, _own_of_devices(store, devices, idle_after_seconds), pods)
+        groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
+        group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
+        group_of[devices] = groups.of
+        words = _words(store, group_by, keys)
+        found.append(_rows(whole, groups, words, Groups(group_of[linked], groups.count)))
+    return found
 
 
 def _by_namespace(
@@ -107,8 +132,9 @@ def _by_namespace(
     devices = devices.astype(np.intp)
     groups, keys = grouped(*_keys(store, devices, item_spaces, group_by), len(devices))
     own = _own_of_namespaces(store.pods, pods, items, idle_after_seconds)
+    subject = _Subject(store, devices, own, pods)
     pod_groups = Groups(groups.of[items.of], groups.count)
-    return _rows(store, groups, _words(store, group_by, keys), devices, own, pods=pods, pod_groups=pod_groups)
+    return _rows(subject, groups, _words(store, group_by, keys), pod_groups)
 
 
 def _pods_on(
@@ -182,43 +208,55 @@ def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups, idle_a
     )
 
 
+class _Subject:
+    """What is summed, looked up once for all groupings of it."""
+
+    def __init__(self, store: FleetStore, devices: Positions, own: _Own, pods: Positions) -> None:
+        table, column = store.devices, store.devices.column
+
+        def is_one_of(field: str, words: Iterable[str]) -> npt.NDArray[np.bool_]:
+            codes = [code for word in words if (code := table.texts(field).code(word))]
+            return np.isin(column(field, devices), codes)
+
+        self.own = own
+        self.nodes = runs(table.nodes(devices))
+        self.lost = is_one_of("health", ["lost"])
+        self.unhealthy = is_one_of("health", UNHEALTHY)
+        self.stale = is_one_of("state", [STALE])
+        self.simulated = column("simulated", devices) == 1
+        self.memory_total_bytes = column("memory_total_bytes", devices)
+        self.temperature_celsius = column("temperature_celsius", devices)
+        self.power_watts = column("power_watts", devices)
+        self.power_limit_watts = column("power_limit_watts", devices)
+        of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
+        self.pods = runs(*of_pod)
+        self.containers = runs(self.pods, store.pods.column("container", pods))
+
+
 def _rows(
-    store: FleetStore,
-    groups: Groups,
-    words: dict[str, list[str | None]],
-    devices: Positions,
-    own: _Own,
-    *,
-    pods: Positions,
-    pod_groups: Groups,
+    subject: _Subject, groups: Groups, words: dict[str, list[str | None]], pod_groups: Groups
 ) -> list[SummaryRow]:
-    column, texts = store.devices.column, store.devices.texts
-
-    def is_one_of(field: str, words: Iterable[str]) -> npt.NDArray[np.bool_]:
-        return np.isin(column(field, devices), [code for word in words if (code := texts(field).code(word))])
-
-    heat = column("temperature_celsius", devices)
-    of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
-    pod_runs = runs(*of_pod)
+    own, heat = subject.own, subject.temperature_celsius
     columns: dict[str, list[Any]] = {
         **words,
-        "nodes": groups.distinct(runs(store.devices.nodes(devices))).tolist(),
+        "nodes": groups.distinct(subject.nodes).tolist(),
         "devices": groups.rows().tolist(),
-        "devices_lost": groups.rows(is_one_of("health", ["lost"])).tolist(),
-        "devices_unhealthy": groups.rows(is_one_of("health", UNHEALTHY)).tolist(),
-        "devices_stale": groups.rows(is_one_of("state", [STALE])).tolist(),
+        "devices_lost": groups.rows(subject.lost).tolist(),
+        "devices_unhealthy": groups.rows(subject.unhealthy).tolist(),
+        "devices_stale": groups.rows(subject.stale).tolist(),
+        "devices_simulated": groups.rows(subject.simulated).tolist(),
         "devices_allocated": groups.rows(own.allocated).tolist(),
         "devices_idle": groups.rows(own.idle).tolist(),
-        "memory_total_bytes": _whole(groups.sums(column("memory_total_bytes", devices))),
+        "memory_total_bytes": _whole(groups.sums(subject.memory_total_bytes)),
         "memory_used_bytes": _whole(groups.sums(own.memory_used_bytes)),
         "utilization_ratio": _means(groups, own.utilization_ratio),
         "temperature_celsius": _means(groups, heat),
         "temperature_max_celsius": _or_none(groups.maxima(heat)),
-        "power_watts": groups.sums(column("power_watts", devices)).tolist(),
-        "power_limit_watts": groups.sums(column("power_limit_watts", devices)).tolist(),
+        "power_watts": groups.sums(subject.power_watts).tolist(),
+        "power_limit_watts": groups.sums(subject.power_limit_watts).tolist(),
         "energy_joules": groups.sums(own.energy_joules).tolist(),
-        "pods": pod_groups.distinct(pod_runs).tolist(),
-        "containers": pod_groups.distinct(runs(pod_runs, store.pods.column("container", pods))).tolist(),
+        "pods": pod_groups.distinct(subject.pods).tolist(),
+        "containers": pod_groups.distinct(subject.containers).tolist(),
         "processes": _whole(groups.sums(own.processes)),
     }
     names = tuple(columns)
@@ -228,7 +266,7 @@ def _rows(
 
 
 def _whole(values: Values) -> list[int]:
-    whole: list[int] = values.astype(np.int64).tolist()
+    whole: list[int] = np.minimum(values, _MOST_WHOLE).astype(np.int64).tolist()
     return whole
 
 
@@ -253,6 +291,7 @@ class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
     devices_allocated: int
     devices_idle: int
     devices_stale: int
+    devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")]
     memory_used_bytes: int
     utilization_ratio: float | None
     energy_joules: float

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from accelscope.fleet.rows import Row
 from accelscope.fleet.store import selecting
@@ -29,12 +30,12 @@ R = TypeVar("R", bound=Row)
 NOWHERE = -1
 
 _LEAST_ROWS = 1024
+_BEYOND_WHOLE = 2.0**63  # no whole number of an answer
 _HOLES_AT_LEAST = 4096
 _ROWS_MOVED_AT_ONCE = 20_000
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct, gc=False):
     start: int
     count: int
     capacity: int
@@ -147,6 +148,8 @@ class Table(Generic[R]):
         return [make(**dict(zip(names, values, strict=True))) for values in zip(*named.values(), strict=True)]
 
     def _plain(self, name: str, values: npt.NDArray[Any], gaps: npt.NDArray[np.bool_]) -> list[Any]:
+        if name in self.layout.whole:
+            gaps = gaps | (np.abs(values) >= _BEYOND_WHOLE)
         some_absent = bool(gaps.any())
         if name in self.layout.whole or name in self.layout.flags:
             kind = np.int64 if name in self.layout.whole else np.bool_

@@ -5,9 +5,7 @@ fill the memory. The order of texts is kept beside them and mended where they ch
 thousand of them anew takes longer than an answer may.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import numpy.typing as npt
 Codes = npt.NDArray[np.int32]
 Ranks = npt.NDArray[np.float64]
 Found = npt.NDArray[np.bool_]
+Sorted = npt.NDArray[np.object_]
 
 ABSENT = 0  # the code of None
 
@@ -38,7 +37,8 @@ class Texts:
         self._unheld: list[int] = []  # codes that came to be held by nobody; some may be held again by now
         self._free: list[int] = []
         self._in_order = in_order
-        self._sorted: list[str] = []
+        # An array, since the garbage collector would go through each new list of them, one by one.
+        self._sorted: Sorted = np.empty(0, np.object_)
         self._order: Codes = np.empty(0, np.int32)  # codes of `_sorted`
         self._unsorted: list[int] = []
         self._ranks: Ranks | None = None
@@ -134,7 +134,7 @@ class Texts:
             self._ranks[self._order] = np.arange(len(self._order))
         return self._ranks
 
-    def sorted_texts(self) -> Sequence[str]:
+    def sorted_texts(self) -> Sorted:
         """By rank."""
         self.ranks()
         return self._sorted
@@ -144,7 +144,7 @@ class Texts:
         if text is None:
             return np.inf
         in_order = self.sorted_texts()
-        place = bisect_left(in_order, text)
+        place = int(np.searchsorted(in_order, np.array([text], np.object_))[0])
         there = place < len(in_order) and in_order[place] == text
         return float(place) if there else place - 0.5
 
@@ -175,17 +175,9 @@ class Texts:
         del self._unsorted[-at_most:]
         by_code: list[Any] = self._texts
         added.sort(key=by_code.__getitem__)
-        before, merged, start = self._sorted, [], 0
-        places = []
-        for code in added:
-            text = by_code[code]
-            place = bisect_left(before, text, start)
-            merged += before[start:place]
-            merged.append(text)
-            places.append(place)
-            start = place
-        merged += before[start:]
-        self._sorted = merged
+        texts = np.array([by_code[code] for code in added], np.object_)
+        places = np.searchsorted(self._sorted, texts)
+        self._sorted = np.insert(self._sorted, places, texts)
         self._order = np.insert(self._order, places, added)
         self._ranks = None
 
@@ -200,7 +192,7 @@ class Texts:
         stays[list(gone)] = False
         in_order = stays[self._order]
         self._order = self._order[in_order]
-        self._sorted = list(compress(self._sorted, in_order.tolist()))
+        self._sorted = self._sorted[in_order]
         self._unsorted = [code for code in self._unsorted if code not in gone]
         self._free.extend(gone)
         self._ranks = self._joined = self._searched = None

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from accelscope.fleet.history.places import Fingerprints
 from accelscope.fleet.history.rings import Slots
 from accelscope.fleet.trends.oddities import ERROR_MINUTES, JUDGED_MINUTES, LEAST_MINUTES
-from accelscope.fleet.trends.usual import Mask, Numbers
+from accelscope.fleet.trends.usual import Mask, Numbers, Window
 
 _HOUR = 60  # minutes
+_LEAST_SECONDS = 10.0  # between two readings of a counter, for a rate that means something
 
 
 class Rises:
@@ -52,8 +53,56 @@ class Rises:
         return np.where(np.isnan(self._last[here]), np.nan, total).astype(np.float32)
 
 
+class Drawn:
+    """Mean power of each minute of the last hour, by the device's energy counter: what it drew at the moment
+    that it was asked says little where the load comes in bursts. Where there is no counter, that is all there
+    is."""
+
+    def __init__(self) -> None:
+        self._joules = np.zeros(0)
+        self._taken_at = np.zeros(0)
+        self._minute = 0
+        self._watts = np.zeros(
+            (_HOUR, 0), np.float32
+        )  # 0 is absence: memory that is not touched costs nothing
+
+    def reach(self, slots: int) -> None:
+        missing = slots - len(self._joules)
+        if missing > 0:
+            self._joules = np.concatenate([self._joules, np.full(missing, np.nan)])
+            self._taken_at = np.concatenate([self._taken_at, np.full(missing, np.nan)])
+            longer = np.zeros((_HOUR, slots), np.float32)
+            longer[:, : self._watts.shape[1]] = self._watts
+            self._watts = longer
+
+    def reset(self, slots: Slots) -> None:
+        self._joules[slots] = np.nan
+        self._watts[:, slots] = 0
+
+    def begin(self, minute: int) -> None:
+        for passed in range(max((self._minute or minute) + 1, minute - _HOUR + 1), minute + 1):
+            self._watts[passed % _HOUR] = 0
+        self._minute = minute
+
+    def take(self, slots: Slots, joules: npt.NDArray[np.float64], taken_at: npt.NDArray[np.float64]) -> None:
+        seconds = taken_at - self._taken_at[slots]
+        drawn = joules - self._joules[slots]
+        told = (seconds >= _LEAST_SECONDS) & (drawn > 0)  # a counter that fell was set back
+        watts = np.where(told, drawn / np.where(told, seconds, 1), 0)
+        self._watts[self._minute % _HOUR, slots] = watts
+        self._joules[slots] = joules
+        self._taken_at[slots] = taken_at
+
+    def of(self, here: slice, power: Window) -> Window:
+        """`power`: as it was at the moments of asking."""
+        places = np.arange(self._minute - _HOUR + 1, self._minute + 1) % _HOUR
+        watts = self._watts[places, here].T
+        return np.where(watts > 0, watts, power)
+
+
 class DevicePast:
     def __init__(self) -> None:
+        self.drawn = Drawn()
         self.memory_errors = Rises()
         self.errors = Rises()
         self._throttled = np.zeros(0, np.uint64)  # a bit for each minute, the newest lowest
@@ -62,6 +111,7 @@ class DevicePast:
         self._pods_since = np.zeros(0, np.int64)  # minute
 
     def reach(self, slots: int) -> None:
+        self.drawn.reach(slots)
         self.memory_errors.reach(slots)
         self.errors.reach(slots)
         missing = slots - len(self._minutes)
@@ -70,6 +120,7 @@ class DevicePast:
                 setattr(self, name, _longer(getattr(self, name), missing))
 
     def reset(self, slots: Slots) -> None:
+        self.drawn.reset(slots)
         self.memory_errors.reset(slots)
         self.errors.reset(slots)
         self._throttled[slots] = 0
@@ -77,14 +128,16 @@ class DevicePast:
         self._pods[slots] = 0
 
     def begin(self, minute: int) -> None:
+        self.drawn.begin(minute)
         self.memory_errors.begin(minute)
         self.errors.begin(minute)
 
     def take_errors(
         self, slots: Slots, memory: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
     ) -> None:
+        """Of errors with a code, there are none where none is told."""
         self.memory_errors.take(slots, memory)
-        self.errors.take(slots, others)
+        self.errors.take(slots, np.nan_to_num(others))
 
     def take_throttled(self, slots: Slots, throttled: Mask) -> None:
         shifted = self._throttled[slots] << np.uint64(1)

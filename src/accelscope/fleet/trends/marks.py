@@ -34,13 +34,10 @@ class Marks(Generic[W]):
     def begin(self) -> Slots:
         """Of a minute. Slots that were given to others since the last one: what was known of them is
         forgotten."""
-        lives = self._rings.lives
-        before = np.zeros(len(lives), np.int64)
-        before[: len(self._lives)] = self._lives
-        others = np.flatnonzero(before != lives)
-        self._lives = lives.copy()
+        before, self._lives = self._lives, self._rings.lives.copy()
+        others = np.flatnonzero(before != self._lives[: len(before)])
         for _, watch in self._watches:
-            watch.reach(len(lives))
+            watch.reach(len(self._lives))
             watch.reset(others)
         for slot in self._reasons.keys() & set(others.tolist()):
             del self._reasons[slot]

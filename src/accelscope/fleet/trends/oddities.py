@@ -20,6 +20,7 @@ LEAST_MINUTES = 20  # of history, before anything is said
 ERROR_MINUTES = 10
 
 _LEAST_LIKE = 10  # minutes with a like load
+_WARM_MINUTES = 3
 _HEAT_FLOOR = 6.0  # degrees: what sensors and weather do
 _NEIGHBOUR_FLOOR = 15.0  # degrees: the end of an air stream is warmer than its beginning
 _LIKE_POWER = 0.08  # of the limit
@@ -31,8 +32,9 @@ _STUCK_MINUTES = 10
 _BUSY_SHARE = 0.9  # of the minutes before
 _HELD = 0.8  # of the memory of before
 _LEAST_HELD = GIB / 4
-_SEGMENTS, _SEGMENT_MINUTES, _SEGMENT_LEAST = 6, 9, 6
-_STEADY = 0.4  # the slowest stretch's growth beside the mean one's
+_PARTS, _PART_MINUTES, _PART_LEAST = 3, 18, 12
+_STEADY = 0.5  # growth from one part to the next beside the mean of both
+_ABOVE_NOISE = 2.0  # spreads of what is no growth
 _LEAST_GROWTH = 0.01  # of the capacity, each hour
 _FULL_WITHIN_HOURS = 12.0
 _ABSENT = np.float32(np.nan)
@@ -50,20 +52,20 @@ class Oddity(Protocol[W_contra]):
 
 
 class Hot:
-    """A device is as warm as what it did in the last minutes made it: so a minute's load is the most that it
-    drew in three."""
+    """A device is as warm as its last minutes made it. So it is held against minutes that came after at least
+    as much power, all the while, as it may have drawn now."""
 
     patience = Patience(needed=3, of=JUDGED_MINUTES, end=10)
 
     def find(self, window: DeviceWindow, held: Held, /) -> Finding:
         heat, now = window.heat[:, :-JUDGED_MINUTES], window.heat[:, -1]
-        drawn = _most_of_three(window.power)
-        drawn_now = drawn[:, -1:]
+        lately = _mean_of_some(window.drawn)
+        most = np.fmax(lately[:, -1], window.drawn[:, -1])[:, None]
         within = like_power(window.power_limit, np.fmax.reduce(window.power, axis=1))[:, None]
-        like = drawn[:, :-JUDGED_MINUTES] >= drawn_now - within
-        like |= np.isnan(drawn_now)  # a device that does not tell it is held against all of its minutes
+        like = lately[:, :-JUDGED_MINUTES] >= most - within
+        like |= np.isnan(most)  # a device that does not tell it is held against all of its minutes
         seen = usual(heat, like)
-        strays = np.maximum(_HEAT_FLOOR / 2, 2 * seen.spread)
+        strays = np.maximum(_HEAT_FLOOR / 2, seen.spread)
         bound = np.maximum(seen.middle + _HEAT_FLOOR, seen.high + strays)
         enough = (_present(heat) >= LEAST_MINUTES) & (seen.minutes >= _LEAST_LIKE)
         return Finding(
@@ -100,15 +102,20 @@ class HotterThanNeighbours:
 
 
 class Weak:
-    patience = Patience(needed=5, of=5, end=10)
+    """Power goes with utilisation: what was drawn with a little more or less of it counts in proportion."""
+
+    patience = Patience(needed=4, of=5, end=10)
 
     def find(self, window: DeviceWindow, held: Held, /) -> Finding:
         power, now = window.power[:, :-JUDGED_MINUTES], window.power[:, -1]
         busy, busy_now = window.utilization[:, :-JUDGED_MINUTES], window.utilization[:, -1]
         ages = np.arange(window.power.shape[1] - 1, JUDGED_MINUTES - 1, -1)
         same_pods = ages <= window.same_pods[:, None]
-        like = np.abs(busy - busy_now[:, None]) <= _LIKE_UTILIZATION
-        seen = usual(power, like & same_pods)
+        like = (np.abs(busy - busy_now[:, None]) <= _LIKE_UTILIZATION) & (busy > _LIKE_UTILIZATION)
+        scaled: Window = np.multiply(
+            power, busy_now[:, None] / np.where(like, busy, _ABSENT), dtype=np.float32
+        )
+        seen = usual(scaled, same_pods)
         floor = _POWER_FLOOR * seen.middle
         bound = np.minimum(seen.middle - floor, seen.low - np.maximum(floor / 2, 2 * seen.spread))
         enough = (_present(np.where(same_pods, power, _ABSENT)) >= LEAST_MINUTES) & (
@@ -147,7 +154,7 @@ class Throttled:
 
 
 class MemoryErrors:
-    patience = Patience(needed=1, of=1, end=ERROR_MINUTES)
+    patience = Patience(needed=1, of=1, end=1)
 
     def find(self, window: DeviceWindow, _: Held, /) -> Finding:
         now = window.memory_errors
@@ -161,7 +168,7 @@ class MemoryErrors:
 class Errors:
     """One alone may be a job's own fault."""
 
-    patience = Patience(needed=1, of=1, end=ERROR_MINUTES)
+    patience = Patience(needed=1, of=1, end=1)
 
     def find(self, window: DeviceWindow, _: Held, /) -> Finding:
         now = window.errors
@@ -201,25 +208,30 @@ class Stuck:
 
 
 class Creep:
-    """Memory that grows and grows, and will be full before long."""
+    """Memory that grows and grows, and will be full before long. There is time: what breathes in an hour and
+    out in the next is not to be taken for it."""
 
-    patience = Patience(needed=2, of=3, end=15)
+    patience = Patience(needed=30, of=32, end=15)
 
     def find(self, window: JobWindow, _: Held, /) -> Finding:
-        length = _SEGMENTS * _SEGMENT_MINUTES
-        newest = window.memory[:, -length:]
-        parts = newest.reshape(len(newest) * _SEGMENTS, _SEGMENT_MINUTES)
+        length = _PARTS * _PART_MINUTES
+        newest, now = window.memory[:, -length:], window.memory[:, -1]
+        parts = newest.reshape(len(newest) * _PARTS, _PART_MINUTES)
         seen = usual(parts, np.ones(parts.shape, np.bool_))
-        enough = (seen.minutes.reshape(-1, _SEGMENTS) >= _SEGMENT_LEAST).all(axis=1)
-        growth = np.diff(seen.middle.reshape(-1, _SEGMENTS), axis=1)
+        enough = (seen.minutes.reshape(-1, _PARTS) >= _PART_LEAST).all(axis=1)
+        middles = seen.middle.reshape(-1, _PARTS)
+        growth = np.diff(middles, axis=1)
         mean = growth.mean(axis=1, dtype=np.float32)
-        hourly = mean * np.float32(60 / _SEGMENT_MINUTES)
-        now = window.memory[:, -1]
+        steady = growth.min(axis=1) >= _STEADY * mean
+        since_middle = (np.arange(length, dtype=np.float32) - (length - 1) / 2) / _PART_MINUTES
+        rest = newest - middles[:, 1:2] - mean[:, None] * since_middle
+        noise = usual(rest, np.ones(rest.shape, np.bool_)).spread
+        hourly = mean * np.float32(60 / _PART_MINUTES)
         left: Numbers = np.divide(
             window.capacity - now, np.where(hourly > 0, hourly, _ABSENT), dtype=np.float32
         )
-        steady = growth.min(axis=1) >= _STEADY * mean
-        odd = steady & (hourly >= _LEAST_GROWTH * window.capacity) & (left <= _FULL_WITHIN_HOURS)
+        odd = steady & (mean * _PARTS >= _ABOVE_NOISE * noise)
+        odd &= (hourly >= _LEAST_GROWTH * window.capacity) & (left <= _FULL_WITHIN_HOURS)
         return Finding(odd=enough & odd, judged=~np.isnan(now), now=hourly, middle=left)
 
     def text(self, watch: Watch, slot: int) -> str:
@@ -229,7 +241,8 @@ class Creep:
 
 
 class OfUnknownPods:
-    """What is a job's habit, seen on devices whose pods are not known or not measured."""
+    """What is a job's habit, on devices where no pod is known, or not what it does. Where pods are known, the
+    device's past is theirs only since they are there."""
 
     def __init__(self, job: Oddity[JobWindow]) -> None:
         self.patience = job.patience
@@ -237,7 +250,14 @@ class OfUnknownPods:
         self._job = job
 
     def find(self, window: DeviceWindow, held: Held, /) -> Finding:
-        finding = self._job.find(window, held)
+        ages = np.arange(window.memory.shape[1] - 1, -1, -1)
+        of_others = ages > window.same_pods[:, None]
+        own = replace(
+            window,
+            utilization=np.where(of_others, _ABSENT, window.utilization),
+            memory=np.where(of_others, _ABSENT, window.memory),
+        )
+        finding = self._job.find(own, held)
         return replace(finding, odd=finding.odd & ~window.measured_by_pods)
 
 
@@ -247,12 +267,14 @@ def like_power(limit: npt.NDArray[Any], power: npt.NDArray[Any]) -> npt.NDArray[
     return _LIKE_POWER * np.where(np.isnan(limit), power, limit)
 
 
-def _most_of_three(values: Window) -> Window:
-    """Of each minute and the two before it."""
-    most = values.copy()
-    for back in (1, 2):
-        most[:, back:] = np.fmax(most[:, back:], values[:, :-back])
-    return most
+def _mean_of_some(values: Window) -> Window:
+    """Of each minute and those before it that still warm the device; what is absent is left out."""
+    known = ~np.isnan(values)
+    sums = np.cumsum(np.where(known, values, 0), axis=1, dtype=np.float64)
+    counts = np.cumsum(known, axis=1)
+    sums[:, _WARM_MINUTES:] = sums[:, _WARM_MINUTES:] - sums[:, :-_WARM_MINUTES]
+    counts[:, _WARM_MINUTES:] = counts[:, _WARM_MINUTES:] - counts[:, :-_WARM_MINUTES]
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
 
 
 def _present(values: Window) -> npt.NDArray[np.intp]:

@@ -28,8 +28,9 @@ class PresentDevices:
     alike: npt.NDArray[np.int64]  # the same number: the same model on the same node
     heat: Values
     power: Values
-    utilization: Values
     power_limit: Values
+    energy: Values  # joules, a counter
+    taken_at: Values
     capacity: Values  # bytes
     ecc_uncorrected: Values
     errors: Values
@@ -62,8 +63,9 @@ def present_devices(store: FleetStore) -> PresentDevices:
         alike=table.nodes(here).astype(np.int64) * len(models) + table.column("model", here),
         heat=table.column("temperature_celsius", here),
         power=table.column("power_watts", here),
-        utilization=table.column("utilization_ratio", here),
         power_limit=table.column("power_limit_watts", here),
+        energy=table.column("energy_joules", here),
+        taken_at=table.column("taken_at", here),
         capacity=table.column("memory_total_bytes", here),
         ecc_uncorrected=table.column("ecc_uncorrected", here),
         errors=table.column("errors", here),

@@ -111,11 +111,14 @@ class Trends:
         beside = await _beside(present)
         measured = present.with_pods((pod_slots != NOWHERE) & _at(told, pod_slots))
         others = self._devices.begin()
+        await asyncio.sleep(0)
         past.reach(len(rings.lives))
         past.reset(others)
+        await asyncio.sleep(0)
         here = slots != NOWHERE
         slots = slots[here]
         past.begin(minute)
+        past.drawn.take(slots, present.energy[here], present.taken_at[here])
         past.take_errors(slots, present.ecc_uncorrected[here], present.errors[here])
         past.take_throttled(slots, present.throttled[here])
         past.take_pods(slots, present.pod_sets(pod_prints)[here], minute)
@@ -133,6 +136,7 @@ class Trends:
                 utilization=values["utilization_ratio"],
                 memory=values["memory_used_bytes"],
                 power=values["power_watts"],
+                drawn=past.drawn.of(part, values["power_watts"]),
                 heat=values["temperature_celsius"],
                 capacity=capacity[part],
                 idle_minutes=unknown[part],

@@ -20,7 +20,8 @@ class JobWindow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWindow(JobWindow):
     seen: Mask  # in this minute
-    power: Window  # watts
+    power: Window  # watts, at a moment of each minute
+    drawn: Window  # watts, the mean of each minute where that is known
     heat: Window  # degrees Celsius
     power_limit: Numbers  # watts
     throttled: Mask  # by heat or by its supply

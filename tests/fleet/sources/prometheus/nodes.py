@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.table import Table
 from accelscope.model import Device, Health, HealthState, Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.description import made_fleet
@@ -17,6 +19,7 @@ from accelscope.simulate.fleet.fleet import SimulatedFleet
 CLUSTER = "berlin"
 TAKEN_AT = 1_800_000_000.0  # seconds since the epoch
 _SIMULATED_SECONDS = 700.0
+_KINDS = ("nvidia-h100x8", "nvidia-shared", "nvidia-mig", "amd-mi300x8", "ascend-910b-x8", "furiosa-rngd")
 Rows = dict[str, list[dict[str, object]]]  # by table
 
 # What a store has no series of.
@@ -26,17 +29,25 @@ _OF_THE_WAY = {"source", "taken_at", "age_seconds", "agent_version"}
 
 
 def simulated_snapshots(
-    count: int = 12, *, cluster: int = 0, taken_at: float = TAKEN_AT
+    count: int = 6, *, cluster: int = 0, taken_at: float = TAKEN_AT
 ) -> dict[str, Snapshot]:
-    """By node: a mix of vendors, the same each time but for the ids of another cluster's. One device of the
+    """By node: every vendor, the same each time but for the ids of another cluster's. One device of the
     first node does not answer."""
-    fleet = SimulatedFleet(made_fleet(clusters=cluster + 1, nodes=count), "/nowhere")
+    fleet = SimulatedFleet(made_fleet(clusters=cluster + 1, nodes=count, kinds=_KINDS), "/nowhere")
     nodes = list(fleet.clusters.values())[cluster].nodes
     found = [read_snapshot(json.loads(node.document(_SIMULATED_SECONDS))) for node in nodes.values()]
-    first, *others = (replace(snapshot, taken_at=taken_at) for snapshot in found)
+    first, *others = (replace(_named_apart(snapshot), taken_at=taken_at) for snapshot in found)
     silent, *answering = first.devices
     first = replace(first, devices=(_silent(silent, taken_at - 30), *answering))
     return {snapshot.node: snapshot for snapshot in (first, *others)}
+
+
+def _named_apart(snapshot: Snapshot) -> Snapshot:
+    """On a simulated node pods of one Deployment share a name, which on a real one they never do: here they
+    are one pod."""
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    usages = (replace(usage, pod_uid=pods[usage.namespace, usage.pod].uid) for usage in snapshot.pod_usages)
+    return replace(snapshot, pods=tuple(pods.values()), pod_usages=tuple(usages))
 
 
 def _silent(device: Device, read_at: float) -> Device:
@@ -62,14 +73,19 @@ def reports_of_agents(snapshots: Mapping[str, Snapshot], taken_at: float) -> lis
     ]
 
 
-def rows(reports: Iterable[NodeReport], now: float) -> Rows:
-    """Of all tables, as the fleet's store makes them, without what tells of the way only."""
+def store_of(reports: Iterable[NodeReport], now: float) -> FleetStore:
     store = FleetStore(clock=lambda: now)
     store.declare([ClusterView(id=CLUSTER, reachable=True)])
     for report in reports:
         store.take(CLUSTER, report)
     store.tick(now)
-    tables = {
+    return store
+
+
+def rows(reports: Iterable[NodeReport], now: float) -> Rows:
+    """Of all tables, as the fleet's store makes them, without what tells of the way only."""
+    store = store_of(reports, now)
+    tables: dict[str, Table[Any]] = {
         "nodes": store.nodes,
         "devices": store.devices,
         "pods": store.pods,

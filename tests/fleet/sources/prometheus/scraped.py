@@ -40,9 +40,13 @@ class Agent:
     scraped_at: float
     job: str = "accelscope"
     external: Mapping[str, str] = field(default_factory=dict)  # labels that the store itself adds
+    dropped: str = ""  # families whose names begin so are not kept
 
     def __post_init__(self) -> None:
-        self._page = page(self.snapshot)
+        found = page(self.snapshot)
+        self._page = [
+            one for one in found if not self.dropped or not one.labels["__name__"].startswith(self.dropped)
+        ]
 
     def series(self) -> Iterator[Series]:
         target = {"job": self.job, "instance": self.instance, **AGENT_LABELS}

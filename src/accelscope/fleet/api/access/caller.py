@@ -26,7 +26,7 @@ class Caller:
     @property
     def view(self) -> str:
         """The same text for those to whom the same answer is given."""
-        return "*" if self.clusters is None else ",".join(sorted(self.clusters))
+        return "all" if self.clusters is None else repr(sorted(self.clusters))
 
 
 EVERYBODY = Caller(name="everybody", scopes=frozenset(Scope))

@@ -113,10 +113,11 @@ class AccessControl:
 
 
 def _shown(headers: Mapping[str, str]) -> str | None:
+    """Of both, the header that no proxy in between puts a token of its own into."""
+    if own := headers.get(TOKEN_HEADER, "").strip():
+        return own
     scheme, _, token = headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    return headers.get(TOKEN_HEADER, "").strip() or None
+    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _unauthorized(detail: str) -> Problem:

@@ -28,6 +28,7 @@ from accelscope.config.log import fields
 from accelscope.config.settingsfile import read_settings_file
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.api.access.caller import Caller, Scope
+from accelscope.fleet.clusters.entry import CLUSTER_ID
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +158,9 @@ def _token(node: Node) -> Token:
     if not scopes or any(scope not in tuple(Scope) for scope in scopes):
         raise ConfigError(f"scopes must be a list of {', '.join(Scope)}")
     clusters = frozenset(_texts(node, "clusters")) if "clusters" in node else None
+    for cluster in sorted(clusters or ()):
+        if not re.fullmatch(CLUSTER_ID, cluster, re.ASCII):
+            raise ConfigError(f"clusters: {quoted(cluster)} is no cluster's id; leave clusters out for all")
     held = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
     return Token(
         bytes.fromhex(sha256), Caller(name=name, scopes=held, clusters=clusters), _expiry(node.get("expires"))

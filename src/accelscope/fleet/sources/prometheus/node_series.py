@@ -56,8 +56,14 @@ class NodeSeries:
         return bool(self._facts)
 
     def add(self, labels: Labels, value: float) -> None:
-        if (taken := _TAKEN.get(labels.get("__name__", ""))) is not None:
-            taken(self, labels, value)
+        name = labels.get("__name__", "")
+        if (found := _TAKEN.get(name)) is not None:
+            taken, take = found
+            taken(self, take, labels, value)
+        elif name == families.INFO:
+            self._take_info(labels)
+        elif name == families.POD_INFO:
+            self._take_pod(labels)
 
     def snapshot(self, node: str, target: Target, interval_seconds: float | None) -> Snapshot:
         """`interval_seconds`: how often readings come by way of the store."""
@@ -89,7 +95,7 @@ class NodeSeries:
 
     # Series by what they are about
 
-    def _take_info(self, labels: Labels, _: float) -> None:
+    def _take_info(self, labels: Labels) -> None:
         if (device := text(labels, "device")) is not None:
             self._facts[device] = labels
 
@@ -106,8 +112,8 @@ class NodeSeries:
         if (vendor := member(Vendor, labels.get("vendor"))) is not None:
             take(_drafted(self._readers, vendor), labels, value)
 
-    def _take_pod(self, labels: Labels, _: float) -> None:
-        namespace, name, _container = workload(labels)
+    def _take_pod(self, labels: Labels) -> None:
+        namespace, name, _ = workload(labels)
         if namespace is not None and name is not None:
             self._pods[namespace, name] = Pod(
                 uid=labels.get("uid", ""),
@@ -245,19 +251,14 @@ def _place(device: Device) -> tuple[str, int, str]:
     return device.vendor, -1 if device.index is None else device.index, device.id
 
 
-_Taken = Callable[[NodeSeries, Labels, float], None]
+_Taken = Callable[[NodeSeries, Take, Labels, float], None]
 
 
-def _each(by_name: Mapping[str, Take], taken: Callable[..., None]) -> dict[str, _Taken]:
-    def bound(take: Take) -> _Taken:
-        return lambda series, labels, value: taken(series, take, labels, value)
-
-    return {name: bound(take) for name, take in by_name.items()}
+def _each(by_name: Mapping[str, Take], taken: _Taken) -> dict[str, tuple[_Taken, Take]]:
+    return {name: (taken, take) for name, take in by_name.items()}
 
 
-_TAKEN: Mapping[str, _Taken] = {
-    families.INFO: NodeSeries._take_info,
-    families.POD_INFO: NodeSeries._take_pod,
+_TAKEN: Mapping[str, tuple[_Taken, Take]] = {
     **_each(_DEVICES, NodeSeries._take_device),
     **_each(
         {families.PARTITION_INFO: _take_partition_facts, **families.PARTITION_DETAILS},

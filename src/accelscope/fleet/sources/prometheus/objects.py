@@ -87,7 +87,7 @@ def owner_of(labels: Labels) -> Owner | None:
         return None
     kind, reason = member(OwnerKind, word), member(UnattributedReason, labels.get("reason"))
     namespace, pod, container = workload(labels)
-    if reason is not None:
+    if reason is not None and pod is not None:
         # It is put down to no pod: what is named there is the agent's, filled in by the scrape.
         namespace = pod = container = None
     return Owner(
@@ -104,10 +104,8 @@ def workload(labels: Labels) -> tuple[str | None, str | None, str | None]:
     """Namespace, pod and container. Who scrapes without `honor_labels` has the agent's under these names, and
     the workload's under others."""
     prefix = "exported_" if "exported_pod" in labels else ""
-    namespace, pod, container = (
-        text(labels, f"{prefix}{name}") for name in ("namespace", "pod", "container")
-    )
-    return namespace, pod, container
+    get = labels.get
+    return get(f"{prefix}namespace") or None, get(f"{prefix}pod") or None, get(f"{prefix}container") or None
 
 
 def member(kind: type[T], word: str | None) -> T | None:

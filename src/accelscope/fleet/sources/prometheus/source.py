@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from accelscope.fleet.clusters import PrometheusEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
 from accelscope.fleet.sources.prometheus.questions import questions
@@ -22,6 +22,7 @@ from accelscope.fleet.sources.prometheus.target import (
     find_targets,
     target_key,
 )
+from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round
 from accelscope.fleet.sources.several_agents import Heard, together
 from accelscope.kube.errors import KubeError, Reason, one_line
@@ -87,6 +88,7 @@ class PrometheusSource:
         self._seen_nodes = False
         self._seen_devices = False
         self._batch_nodes = _FIRST_BATCH
+        self._most_nodes = _LARGEST_BATCH  # by what the store refused; raised again little by little
 
     def sees_accelerators(self) -> bool:
         return self._seen_devices
@@ -97,8 +99,10 @@ class PrometheusSource:
             found = await find_targets(self._store, self._loop_share)
         except KubeError as error:
             return SourceOutcome(up=False, reason=error.reason, text=error.text)
-        self._ages.look(found.targets)
-        nodes = _by_node(found.targets)
+        async with self._loop_share.piece():
+            self._ages.look(found.targets)
+        async with self._loop_share.piece():
+            nodes = _by_node(found.targets)
         this = Round(take, patience=_PATIENCE)
         self._tell_missing(nodes.keys(), this)
         if not nodes:
@@ -110,6 +114,7 @@ class PrometheusSource:
         async def read(batch: Sequence[_Node]) -> None:
             warnings.extend(await self._read(batch, moment, this))
 
+        self._most_nodes = min(self._most_nodes + 1, _LARGEST_BATCH)
         changed = await self._tell_unchanged(nodes.values(), this)
         deadline = time.monotonic() + _ROUND_SECONDS
         await this.over(self._batches(changed, deadline), read, at_once=_AT_ONCE)
@@ -185,7 +190,7 @@ class PrometheusSource:
         except KubeError as error:
             if len(batch) > 1 and (error.reason is Reason.TOO_LARGE or error.status == _UNPROCESSABLE):
                 half = len(batch) // 2
-                self._batch_nodes = half
+                self._batch_nodes = self._most_nodes = half
                 first = await self._read(batch[:half], moment, this)
                 return first + await self._read(batch[half:], moment, this)
             for node in batch:
@@ -203,7 +208,7 @@ class PrometheusSource:
         answers = [await self._store.vector(question, at=moment.there) for question in asked]
         largest = max(answer.size for answer in answers)
         fitting = int(len(batch) * _USUAL_BYTES / max(largest, 1))
-        self._batch_nodes = max(1, min(fitting, 2 * len(batch), _LARGEST_BATCH))
+        self._batch_nodes = max(1, min(fitting, 2 * self._batch_nodes, self._most_nodes))
         return answers
 
     def _tell(
@@ -228,11 +233,12 @@ class PrometheusSource:
             for target in node.targets
         ]
         heard = agents[0] if len(agents) == 1 else together(agents)
-        this.say(
-            NodeReport(node=node.name, source=self.kind, taken_at=heard.taken_at, snapshot=heard.snapshot)
-        )
-        # What came with a warning may lack something: it is asked for again.
-        self._told[node.name] = _Told(() if warnings else node.reading, time.monotonic())
+        saying = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
+        this.say(saying)
+        # What came with a warning may lack something, and what could not be taken is not known: it is asked
+        # for again.
+        again = bool(warnings) or isinstance(saying, NodeFailure)
+        self._told[node.name] = _Told(() if again else node.reading, time.monotonic())
 
 
 def _by_node(targets: Iterable[Target]) -> dict[str, _Node]:

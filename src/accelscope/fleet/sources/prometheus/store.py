@@ -1,7 +1,7 @@
 """The HTTP API that Prometheus and all who are compatible with it have."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -64,21 +64,21 @@ class Vector:
 
 _answer_decoder = msgspec.json.Decoder(_Answer)
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_sample_decoder = msgspec.json.Decoder(Sample)
-_run_decoder = msgspec.json.Decoder(Run)
+_samples_decoder = msgspec.json.Decoder(list[Sample])
+_runs_decoder = msgspec.json.Decoder(list[Run])
 
 
 async def each_sample(vector: Vector, loop_share: LoopShare, take: Callable[[Sample], None]) -> None:
     """Raises KubeError."""
     for start in range(0, len(vector.samples), _SAMPLES_AT_ONCE):
         async with loop_share.piece():
-            for sample in _decoded(_sample_decoder, vector.samples[start : start + _SAMPLES_AT_ONCE]):
+            for sample in _decoded(_samples_decoder, vector.samples[start : start + _SAMPLES_AT_ONCE]):
                 take(sample)
 
 
-def decoded_runs(runs: Sequence[msgspec.Raw]) -> Iterator[Run]:
+def decoded_runs(runs: Sequence[msgspec.Raw]) -> list[Run]:
     """Raises KubeError."""
-    return _decoded(_run_decoder, runs)
+    return _decoded(_runs_decoder, runs)
 
 
 def finite(text: str) -> float | None:
@@ -120,8 +120,8 @@ class PromqlStore:
             parameters["time"] = f"{at:.3f}"
         answer, size = await self._ask("query", "vector", parameters)
         samples = _listed(answer)
-        first = next(_decoded(_sample_decoder, samples[:1]), None)
-        return Vector(None if first is None else first.value[0], samples, _warnings(answer), size)
+        first = _decoded(_samples_decoder, samples[:1])
+        return Vector(first[0].value[0] if first else None, samples, _warnings(answer), size)
 
     async def matrix(self, query: str, *, start: float, end: float, step: float) -> Sequence[msgspec.Raw]:
         parameters = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
@@ -172,9 +172,8 @@ def _warnings(answer: _Answer) -> tuple[str, ...]:
     return tuple(warning[:_LONGEST_WARNING] for warning in answer.warnings)
 
 
-def _decoded(decoder: "msgspec.json.Decoder[T]", texts: Sequence[msgspec.Raw]) -> Iterator[T]:
+def _decoded(decoder: "msgspec.json.Decoder[list[T]]", texts: Sequence[msgspec.Raw]) -> list[T]:
     try:
-        for text in texts:
-            yield decoder.decode(text)
+        return decoder.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise KubeError(Reason.BAD_ANSWER, "the store's answer holds what is no series") from None

@@ -1,0 +1,213 @@
+"""The past as stores remember it, further back than this process does."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil, floor
+
+import msgspec
+
+from accelscope.config.log import fields
+from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
+from accelscope.fleet.history.series import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
+from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.prometheus.history_queries import DEVICE_FIELDS, HistoryQueries
+from accelscope.fleet.sources.prometheus.store import PromqlStore, Run, decoded_runs, finite
+from accelscope.fleet.sources.prometheus.target import Target, TargetKey, find_targets
+from accelscope.kube.errors import KubeError
+
+log = logging.getLogger(__name__)
+
+Values = list[float | None]
+
+_MOST_POINTS = 1440  # of a series
+_MOST_TARGETS = 1000  # whose devices' past is asked for: each device has 240 values an hour
+_TARGETS_AT_ONCE = 50
+_ACROSS_CLUSTERS = ("fleet", "vendor", "model", "namespace")
+
+
+class Grid:
+    """Moments, a whole number of minutes apart, the same for whoever asks for the same stretch."""
+
+    def __init__(self, since: float, until: float) -> None:
+        minutes = max(1, ceil((until - since) / MINUTE / _MOST_POINTS))
+        self.step = minutes * MINUTE
+        self.start = ceil(since / self.step) * self.step
+        self.points = max(0, floor((until - self.start) / self.step) + 1)
+
+    @property
+    def end(self) -> float:
+        return self.start + (self.points - 1) * self.step
+
+    def empty(self) -> Values:
+        return [None] * self.points
+
+    def laid_out(self, values: Iterable[tuple[float, str]]) -> Values:
+        laid = self.empty()
+        for at, text in values:
+            place = round((at - self.start) / self.step)
+            if 0 <= place < self.points:
+                laid[place] = finite(text)
+        return laid
+
+
+class ClusterPast:
+    """Of one cluster. Everything raises KubeError."""
+
+    def __init__(self, cluster: str, entry: PrometheusEntry, *, loop_share: LoopShare) -> None:
+        self.cluster = cluster
+        self.entry = entry
+        self._store = PromqlStore(entry)
+        self._queries = HistoryQueries(self._store.matchers)
+        self._loop_share = loop_share
+
+    async def fields(
+        self, scope: Scope, key: str | None, node: str | None, namespace: str | None, grid: Grid
+    ) -> dict[str, Values]:
+        queries = self._queries.of(scope, key, node, namespace)
+        return {field: await self._one(query, grid) for field, query in queries.items()}
+
+    async def devices(self, grid: Grid) -> list[HistorySeries]:
+        """All; none, where there are too many nodes to ask for each device of theirs."""
+        found = await find_targets(self._store, self._loop_share)
+        if len(found.targets) > _MOST_TARGETS:
+            return []
+        nodes = {target.key: target.node for target in found.targets}
+        series: list[HistorySeries] = []
+        for start in range(0, len(found.targets), _TARGETS_AT_ONCE):
+            some = found.targets[start : start + _TARGETS_AT_ONCE]
+            series += await self._of_targets(some, nodes, grid)
+        return series
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _of_targets(
+        self, targets: Iterable[Target], nodes: Mapping[TargetKey, str], grid: Grid
+    ) -> list[HistorySeries]:
+        by_device: dict[tuple[str, str], dict[str, Values]] = {}
+        for field, query in self._queries.devices(target.key[1] for target in targets).items():
+            runs = await self._runs(query, grid)
+            async with self._loop_share.piece():
+                for run in decoded_runs(runs):
+                    node, device = nodes.get(run_key(run)), run.metric.get("device")
+                    if node is not None and device is not None:
+                        by_device.setdefault((node, device), {})[field] = grid.laid_out(run.values)
+        return [
+            HistorySeries(
+                scope="device",
+                key=device,
+                cluster=self.cluster,
+                node=node,
+                start=grid.start,
+                step_seconds=grid.step,
+                fields={field: found.get(field) or grid.empty() for field in DEVICE_FIELDS},
+                source="prometheus",
+            )
+            for (node, device), found in by_device.items()
+        ]
+
+    async def _one(self, query: str, grid: Grid) -> Values:
+        """Of an expression that has one series, or none."""
+        runs = decoded_runs((await self._runs(query, grid))[:1])
+        return grid.laid_out(runs[0].values) if runs else grid.empty()
+
+    async def _runs(self, query: str, grid: Grid) -> Sequence[msgspec.Raw]:
+        return await self._store.matrix(query, start=grid.start, end=grid.end, step=grid.step)
+
+
+class StoredPast:
+    """Of all clusters that have a store (a `history.Past`)."""
+
+    def __init__(self, *, loop_share: LoopShare) -> None:
+        self._loop_share = loop_share
+        self._pasts: dict[str, ClusterPast] = {}
+        self._without: frozenset[str] = frozenset()  # clusters of which no store knows anything
+
+    async def declare(self, entries: Iterable[ClusterEntry]) -> None:
+        """The whole list of clusters."""
+        stores = {entry.id: entry.prometheus for entry in entries if entry.gpu != "false"}
+        self._without = frozenset(cluster for cluster, store in stores.items() if store is None)
+        for cluster, past in list(self._pasts.items()):
+            if stores.get(cluster) != past.entry:
+                del self._pasts[cluster]
+                await past.close()
+        for cluster, store in stores.items():
+            if store is not None and cluster not in self._pasts:
+                self._pasts[cluster] = ClusterPast(cluster, store, loop_share=self._loop_share)
+
+    async def close(self) -> None:
+        await self.declare(())
+
+    async def series(
+        self,
+        scope: Scope,
+        key: str | None,
+        *,
+        cluster: str | None = None,
+        node: str | None = None,
+        namespace: str | None = None,
+        since: float,
+        until: float,
+    ) -> HistorySeries | None:
+        grid = Grid(since, until)
+        pasts = self._asked(scope, key if scope == "cluster" else cluster)
+        if not pasts or not grid.points:
+            return None
+        try:
+            parts = [await past.fields(scope, key, node, namespace, grid) for past in pasts]
+        except KubeError as error:
+            said = fields(scope=scope, reason=error.reason.value, error=error.text)
+            log.warning("a store could not be asked for the past", extra=said)
+            return None
+        return HistorySeries(
+            scope=scope,
+            key=None if scope == "fleet" else key,
+            cluster=cluster,
+            node=node,
+            namespace=namespace,
+            start=grid.start,
+            step_seconds=grid.step,
+            fields=parts[0] if scope in ("device", "pod") else _added(parts),
+            source="prometheus",
+        )
+
+    async def devices(self, since: float, until: float) -> list[HistorySeries]:
+        grid = Grid(since, until)
+        found: list[HistorySeries] = []
+        for past in list(self._pasts.values()):
+            try:
+                found += await past.devices(grid) if grid.points else []
+            except KubeError as error:
+                said = fields(cluster=past.cluster, reason=error.reason.value, error=error.text)
+                log.warning("a store could not be asked for the past of devices", extra=said)
+        return found
+
+    def _asked(self, scope: Scope, cluster: str | None) -> list[ClusterPast]:
+        """Sums over clusters are of all of them, or there are none."""
+        if scope in _ACROSS_CLUSTERS:
+            return [] if self._without else list(self._pasts.values())
+        past = self._pasts.get(cluster or "")
+        return [] if past is None else [past]
+
+
+def run_key(run: Run) -> TargetKey:
+    return run.metric.get("job", ""), run.metric.get("instance", "")
+
+
+def _added(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
+    def over(field: str, combine: Callable[[Iterable[float]], float]) -> Values:
+        moments = zip(*(part[field] for part in parts), strict=True)
+        known = ([value for value in moment if value is not None] for moment in moments)
+        return [combine(values) if values else None for values in known]
+
+    counts, sums = over("utilization_count", sum), over("utilization_sum", sum)
+    ratios: Values = [
+        None if not count or total is None else total / count
+        for count, total in zip(counts, sums, strict=True)
+    ]
+    return {
+        field: ratios
+        if field == "utilization_ratio"
+        else over(field, max if field == "temperature_max_celsius" else sum)
+        for field in SUMMARY_FIELDS
+    }

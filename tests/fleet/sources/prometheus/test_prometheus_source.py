@@ -1,0 +1,447 @@
+"""A cluster read from a store: what is told of nodes, how old it is, and what a store does that fails."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.fleet.api_server.served import Handler, served
+from tests.fleet.loop import run
+from tests.fleet.sources.prometheus.nodes import TAKEN_AT, reports_of_agents, rows, simulated_snapshots
+from tests.fleet.sources.prometheus.scraped import Agent, StubStore
+
+import accelscope.fleet.sources.prometheus.source as source_module
+from accelscope.fleet.clusters import PrometheusEntry
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
+from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.prometheus import PrometheusSource
+from accelscope.model import AgentState, Device, Snapshot, Vendor
+
+NOW = TAKEN_AT + 5  # by the store's clock
+HERE = NOW + 3600  # by ours, which is an hour ahead
+
+
+def node(name: str, *devices: str, taken_at: float = TAKEN_AT, vendor: Vendor = Vendor.NVIDIA) -> Snapshot:
+    return Snapshot(
+        node=name,
+        taken_at=taken_at,
+        agent=AgentState(version="1.2.3", started_at=TAKEN_AT - 100),
+        devices=tuple(Device(vendor=vendor, id=f"{vendor}:{device}", power_watts=1.5) for device in devices),
+    )
+
+
+def agent(snapshot: Snapshot, *, scraped_at: float = NOW - 2, **options: Any) -> Agent:
+    return Agent(snapshot, **{"instance": f"{snapshot.node}:9400", "scraped_at": scraped_at, **options})
+
+
+class Cluster:
+    """A source, and what it says."""
+
+    def __init__(self, source: PrometheusSource) -> None:
+        self.source = source
+
+    async def refresh(self) -> tuple[SourceOutcome, list[Saying]]:
+        sayings: list[Saying] = []
+        return await self.source.refresh(sayings.append), sayings
+
+    async def reports(self) -> list[NodeReport]:
+        outcome, sayings = await self.refresh()
+        assert outcome.up, outcome
+        return [saying for saying in sayings if isinstance(saying, NodeReport)]
+
+
+@asynccontextmanager
+async def reading(handler: Handler, **entry: Any) -> AsyncIterator[Cluster]:
+    async with served(handler) as place:
+        source = PrometheusSource(
+            PrometheusEntry(url=place.url, **entry), loop_share=LoopShare(), clock=lambda: HERE
+        )
+        try:
+            yield Cluster(source)
+        finally:
+            await source.close()
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_rows_are_those_that_agents_would_have_made(monkeypatch: pytest.MonkeyPatch, brief: bool) -> None:
+    monkeypatch.setattr(source_module, "DETAILED_TARGETS", 0 if brief else 500)
+    snapshots = simulated_snapshots()
+
+    async def read() -> list[NodeReport]:
+        async with reading(StubStore([agent(each) for each in snapshots.values()], NOW).answer) as cluster:
+            return await cluster.reports()
+
+    reports = run(read())
+    told = rows(reports_of_agents(snapshots, HERE - 5), HERE)
+    assert all(told.values())
+    assert rows(reports, HERE) == told
+    assert {report.snapshot.agent.version for report in reports} == {
+        snapshot.agent.version for snapshot in snapshots.values()
+    }
+
+
+def test_a_page_is_read_once() -> None:
+    async def read() -> None:
+        store = StubStore([agent(node("n1", "a")), agent(node("n2", "b"))], NOW)
+        async with reading(store.answer) as cluster:
+            assert len(await cluster.reports()) == 2
+            store.asked.clear()
+            outcome, sayings = await cluster.refresh()
+            assert outcome == SourceOutcome(up=True, expected=2, answered=2)
+            assert sayings == [
+                NodeUnchanged(node=name, source=SourceKind.PROMETHEUS) for name in ("n1", "n2")
+            ]
+            assert len(store.asked) == 2
+            store.agents = [agent(node("n1", "a")), agent(node("n2", "b", taken_at=TAKEN_AT + 4))]
+            assert [report.node for report in await cluster.reports()] == ["n2"]
+            # All about one moment by the store's clock.
+            assert {form["time"] for form in store.asked if "time" in form} == {f"{NOW:.3f}"}
+
+    run(read())
+
+
+@pytest.mark.parametrize(
+    ("collected_at", "scraped_at", "age"),
+    [
+        (NOW - 5, NOW - 2, 5),
+        (NOW - 500, NOW - 2, 500),  # an agent that makes no new pages
+        (NOW + 500, NOW - 2, 2),  # whose clock is ahead: it was scraped, so it was before that
+    ],
+)
+def test_a_reading_is_as_old_as_the_page(collected_at: float, scraped_at: float, age: float) -> None:
+    async def read() -> list[NodeReport]:
+        store = StubStore([agent(node("n1", "a", taken_at=collected_at), scraped_at=scraped_at)], NOW)
+        async with reading(store.answer) as cluster:
+            return await cluster.reports()
+
+    [report] = run(read())
+    assert report.taken_at == pytest.approx(HERE - age)
+    assert report.snapshot.taken_at == collected_at
+
+
+def test_a_node_whose_clock_is_behind_is_not_old_for_that() -> None:
+    """A new page cannot be older than the scrape before it."""
+
+    async def read() -> None:
+        store = StubStore([agent(node("n1", "a", taken_at=NOW - 1000), scraped_at=NOW - 2)], NOW)
+        async with reading(store.answer) as cluster:
+            assert (await cluster.reports())[0].taken_at == pytest.approx(HERE - 1000)
+            store.now = NOW + 15
+            store.agents = [agent(node("n1", "a", taken_at=NOW - 985), scraped_at=NOW + 13)]
+            [report] = await cluster.reports()
+            assert report.taken_at == pytest.approx(HERE - 17)
+            assert report.snapshot.interval_seconds == pytest.approx(15)
+
+    run(read())
+
+
+def test_nodes_that_a_store_lost_sight_of_fail_once_and_come_back() -> None:
+    async def read() -> None:
+        first, second = agent(node("n1", "a")), agent(node("n2", "b"))
+        store = StubStore([first, second], NOW)
+        async with reading(store.answer) as cluster:
+            await cluster.reports()
+            store.agents = [first]
+            outcome, sayings = await cluster.refresh()
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+            [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
+            assert (failure.node, failure.reason) == ("n2", "no_series")
+            outcome, sayings = await cluster.refresh()
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+            assert not any(isinstance(saying, NodeFailure) for saying in sayings)
+            store.agents = []
+            outcome, _ = await cluster.refresh()
+            assert (outcome.up, outcome.reason, outcome.expected) == (False, "no_series", 2)
+            store.agents = [first, second]
+            outcome, sayings = await cluster.refresh()
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 2)
+            assert all(isinstance(saying, NodeReport) for saying in sayings)
+
+    run(read())
+
+
+def test_a_store_without_a_series_of_the_cluster_is_up_and_says_so() -> None:
+    async def read() -> SourceOutcome:
+        store = StubStore([agent(node("n1", "a"), external={"cluster": "oslo"})], NOW)
+        async with reading(store.answer, matchers={"cluster": "berlin"}) as cluster:
+            outcome, sayings = await cluster.refresh()
+            assert sayings == []
+            assert not cluster.source.sees_accelerators()
+            return outcome
+
+    outcome = run(read())
+    assert (outcome.up, outcome.reason) == (True, "no_series")
+    assert 'cluster="berlin"' in (outcome.text or "")
+
+
+def test_matchers_choose_the_cluster() -> None:
+    """Also where the same address, and even the same node and device, is in both."""
+
+    async def read() -> list[NodeReport]:
+        clusters = [
+            agent(replace(node("n1", device), labels=()), external={"cluster": cluster})
+            for cluster, device in (('ber"l|in', "a"), ("oslo", "b"))
+        ]
+        async with reading(StubStore(clusters, NOW).answer, matchers={"cluster": 'ber"l|in'}) as cluster:
+            return await cluster.reports()
+
+    [report] = run(read())
+    assert [device.id for device in report.snapshot.devices] == ["nvidia:a"]
+
+
+def test_addresses_are_taken_for_what_they_are() -> None:
+    async def read() -> list[str]:
+        odd = agent(node("n1", "a"), instance=r'a.b+c|d"e\f')
+        other = agent(node("n2", "b"), instance="aXb+c")
+        store = StubStore([odd, other], NOW)
+        async with reading(store.answer) as cluster:
+            return [device.id for report in await cluster.reports() for device in report.snapshot.devices]
+
+    assert run(read()) == ["nvidia:a", "nvidia:b"]
+
+
+def test_what_two_replicas_of_a_store_scraped_is_one() -> None:
+    async def read() -> list[NodeReport]:
+        same = node("n1", "a", "b")
+        pair = [agent(same, external={"replica": name}) for name in ("a", "b")]
+        async with reading(StubStore(pair, NOW).answer) as cluster:
+            return await cluster.reports()
+
+    [report] = run(read())
+    assert [device.id for device in report.snapshot.devices] == ["nvidia:a", "nvidia:b"]
+
+
+def test_several_agents_of_a_node_make_one_reading() -> None:
+    async def read() -> list[NodeReport]:
+        pair = [
+            agent(node("n1", "a"), instance="10.0.0.1:9400"),
+            agent(node("n1", "b", vendor=Vendor.AMD), instance="10.0.0.2:9400"),
+        ]
+        async with reading(StubStore(pair, NOW).answer) as cluster:
+            return await cluster.reports()
+
+    [report] = run(read())
+    assert {device.id for device in report.snapshot.devices} == {"nvidia:a", "amd:b"}
+
+
+def test_a_store_that_keeps_no_self_metrics() -> None:
+    async def read() -> list[NodeReport]:
+        store = StubStore([agent(node("n1", "a"), dropped="accelscope_")], NOW)
+        async with reading(store.answer) as cluster:
+            reports = await cluster.reports()
+            assert (await cluster.reports()) == []
+            return reports
+
+    [report] = run(read())
+    assert report.taken_at == pytest.approx(HERE - 2)
+    assert [device.power_watts for device in report.snapshot.devices] == [1.5]
+
+
+def test_a_node_without_devices_is_a_node() -> None:
+    async def read() -> list[NodeReport]:
+        async with reading(StubStore([agent(node("n1"))], NOW).answer) as cluster:
+            reports = await cluster.reports()
+            assert not cluster.source.sees_accelerators()
+            return reports
+
+    [report] = run(read())
+    assert report.snapshot.devices == ()
+
+
+def test_an_answer_in_part_is_told_and_taken() -> None:
+    async def read() -> None:
+        store = StubStore(
+            [agent(node("n1", "a")), agent(node("n2"))], NOW, warnings=["no store in Oslo\nat all"]
+        )
+        async with reading(store.answer) as cluster:
+            outcome, sayings = await cluster.refresh()
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+            assert (outcome.reason, outcome.text) == (
+                "partial",
+                "the store answers in part: no store in Oslo at all",
+            )
+            kinds = {saying.node: type(saying) for saying in sayings}
+            # One that shows no device may have some that are missing: it is not told to have none.
+            assert kinds == {"n1": NodeReport, "n2": NodeFailure}
+            store.warnings = ()
+            assert {report.node for report in await cluster.reports()} == {"n1", "n2"}
+
+    run(read())
+
+
+def test_nothing_in_part_is_down() -> None:
+    async def read() -> SourceOutcome:
+        async with reading(StubStore([], NOW, warnings=["No StoreAPIs matched"]).answer) as cluster:
+            return (await cluster.refresh())[0]
+
+    outcome = run(read())
+    assert (outcome.up, outcome.reason) == (False, "partial")
+
+
+def test_a_store_that_refuses_long_answers_is_asked_for_less() -> None:
+    async def read() -> list[NodeReport]:
+        agents = [agent(node(f"n{number}", "a", "b")) for number in range(20)]
+        store = StubStore(agents, NOW, most_series=200)
+        async with reading(store.answer) as cluster:
+            reports = await cluster.reports()
+            asked = len(store.asked)
+            store.asked.clear()
+            store.agents = [agent(replace(each.snapshot, taken_at=TAKEN_AT + 1)) for each in agents]
+            await cluster.reports()
+            assert len(store.asked) < asked, "it remembers how much is taken"
+            return reports
+
+    assert len(run(read())) == 20
+
+
+def vector(*result: object) -> dict[str, object]:
+    return {"status": "success", "data": {"resultType": "vector", "result": list(result)}}
+
+
+def always(answer: Callable[[], web.StreamResponse]) -> Handler:
+    async def handler(_: web.BaseRequest) -> web.StreamResponse:
+        return answer()
+
+    return handler
+
+
+async def _hang(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(30)
+    return web.Response()
+
+
+async def _endless(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b'{"status":"success","data":{"resultType":"vector","result":[')
+    while True:
+        await response.write(b'{"metric":{},"value":[1,"1"]},' * 100_000)
+
+
+def json_text(text: str, status: int = 200) -> Handler:
+    return always(lambda: web.Response(text=text, status=status, content_type="application/json"))
+
+
+REFUSAL = json.dumps({"status": "error", "errorType": "bad_data", "error": "nope"})
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        (json_text("<html>hello</html>"), "bad_answer"),
+        (json_text("[]"), "bad_answer"),
+        (json_text("{"), "bad_answer"),
+        (json_text("[" * 100_000), "bad_answer"),
+        (json_text('{"status":"success"}'), "bad_answer"),
+        (json_text('{"status":"success","data":{"resultType":"matrix","result":[]}}'), "bad_answer"),
+        (json_text('{"status":"success","data":{"resultType":"vector","result":{}}}'), "bad_answer"),
+        (json_text(json.dumps(vector(1))), "bad_answer"),
+        (json_text(json.dumps(vector({"metric": {"node": 1}, "value": [1, "1"]}))), "bad_answer"),
+        (json_text(json.dumps(vector({"metric": {}, "value": ["1", 1]}))), "bad_answer"),
+        (json_text(REFUSAL), "bad_answer"),
+        (json_text(REFUSAL, 400), "bad_answer"),
+        (json_text(REFUSAL, 422), "bad_answer"),
+        (json_text(REFUSAL, 503), "server_error"),
+        (json_text("", 401), "unauthorized"),
+        (json_text("", 403), "forbidden"),
+        (json_text("", 404), "not_found"),
+        (json_text("", 429), "throttled"),
+        (always(lambda: web.Response(status=302, headers={"Location": "/elsewhere"})), "bad_answer"),
+        (_hang, "timeout"),
+        (_endless, "too_large"),
+    ],
+)
+def test_a_store_that_answers_badly_is_down(
+    monkeypatch: pytest.MonkeyPatch, handler: Handler, reason: str
+) -> None:
+    monkeypatch.setattr("accelscope.fleet.sources.prometheus.store._GRACE_SECONDS", 0.1)
+
+    async def read() -> SourceOutcome:
+        async with reading(handler, timeout_seconds=0.5 if handler is _hang else 10.0) as cluster:
+            outcome, sayings = await cluster.refresh()
+            assert sayings == []
+            return outcome
+
+    outcome = run(read())
+    assert (outcome.up, outcome.reason) == (False, reason)
+    assert outcome.text
+
+
+@pytest.mark.parametrize(
+    "metric", [{}, {"node": ""}, {"node": "n1"}, {"job": "x", "instance": "y", "node": "n1", "device": "d"}]
+)
+def test_a_store_that_answers_everything_with_the_same(metric: dict[str, str]) -> None:
+    """What is no target tells of no node, and no number of no device."""
+
+    async def read() -> tuple[SourceOutcome, list[Saying]]:
+        answer = json.dumps(vector({"metric": metric, "value": [NOW, "NaN"]}, {"metric": metric}))
+        async with reading(json_text(answer)) as cluster:
+            return await cluster.refresh()
+
+    outcome, sayings = run(read())
+    assert outcome.up
+    assert sayings == []
+
+
+def test_nodes_fail_where_the_store_fails_after_it_named_them() -> None:
+    async def read() -> tuple[SourceOutcome, Sequence[Saying]]:
+        store = StubStore([agent(node(f"n{number}", "a")) for number in range(3)], NOW)
+
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            return await store.answer(request) if len(store.asked) < 2 else web.Response(status=500)
+
+        async with reading(handler) as cluster:
+            return await cluster.refresh()
+
+    outcome, sayings = run(read())
+    assert (outcome.up, outcome.expected, outcome.answered) == (False, 3, 0)
+    assert outcome.reason == "server_error"
+    assert [type(saying) for saying in sayings] == [NodeFailure] * 3
+
+
+def test_token_and_tenant_are_sent_and_not_told(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-word\n")
+
+    async def read() -> SourceOutcome:
+        headers: list[web.BaseRequest] = []
+
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            headers.append(request)
+            return web.Response(status=403, text=f"not with {request.headers['Authorization']}")
+
+        async with reading(handler, token_file=str(token), tenant="team-7") as cluster:
+            outcome, _ = await cluster.refresh()
+        assert headers[0].headers["Authorization"] == "Bearer secret-word"
+        assert headers[0].headers["X-Scope-OrgID"] == "team-7"
+        assert headers[0].method == "POST"
+        return outcome
+
+    outcome = run(read())
+    assert outcome.reason == "forbidden"
+    assert "secret-word" not in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("url", "token"), [("http://user:secret-word@127.0.0.1:1", False), ("http://store.example:1", True)]
+)
+def test_secrets_are_not_sent_as_they_should_not_be(url: str, token: bool, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret-word\n")
+
+    async def read() -> SourceOutcome:
+        entry = PrometheusEntry(url=url, token_file=str(file) if token else None)
+        source = PrometheusSource(entry, loop_share=LoopShare())
+        try:
+            return await source.refresh(lambda _: None)
+        finally:
+            await source.close()
+
+    outcome = run(read())
+    assert not outcome.up
+    assert "secret-word" not in str(outcome)

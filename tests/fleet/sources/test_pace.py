@@ -1,0 +1,79 @@
+"""How fast sources go, and that they leave the event loop to others."""
+
+import asyncio
+from collections import Counter
+
+from tests.fleet.loop import run
+
+from accelscope.fleet.sources.pace import LoopShare, Pace
+
+TASKS = 100
+
+
+class Passes:
+    """Counts passes of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_soon(self._count)
+
+    def _count(self) -> None:
+        self.number += 1
+        self._next = self._loop.call_soon(self._count)
+
+    def close(self) -> None:
+        self._next.cancel()
+
+
+def test_few_requests_begin_in_one_pass_however_many_could() -> None:
+    async def go() -> None:
+        share, pace, passes = LoopShare(), Pace(1e9), Passes()
+        begun: Counter[int] = Counter()
+
+        async def begin() -> None:
+            await share.room(pace)
+            begun[passes.number] += 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(TASKS):
+                group.create_task(begin())
+        passes.close()
+        assert begun.total() == TASKS
+        assert max(begun.values()) <= 16
+
+    run(go())
+
+
+def test_who_gives_up_waiting_does_not_keep_others_from_their_turn() -> None:
+    async def go() -> None:
+        share, pace = LoopShare(), Pace(1e9)
+        waiting = [asyncio.create_task(share.room(pace)) for _ in range(TASKS)]
+        await asyncio.sleep(0)
+        for task in waiting[10:90]:
+            task.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in ended] == (
+            [False] * 10 + [True] * 80 + [False] * 10
+        )
+
+    run(go())
+
+
+def test_answers_are_worked_on_one_in_a_pass() -> None:
+    async def go() -> None:
+        share, passes = LoopShare(), Passes()
+        worked: Counter[int] = Counter()
+
+        async def work() -> None:
+            async with share.piece():
+                worked[passes.number] += 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(TASKS):
+                group.create_task(work())
+        passes.close()
+        assert worked.total() == TASKS
+        assert max(worked.values()) == 1
+
+    run(go())

@@ -1,0 +1,151 @@
+"""Numbers that cannot be, and more of everything than a node has: whatever source they come from."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from accelscope.fleet.report import NodeFailure, NodeReport, SourceKind
+from accelscope.fleet.sources.reported import reported
+from accelscope.fleet.sources.snapshot_document import (
+    BadDocument,
+    TooLarge,
+    checked,
+    decode_snapshot,
+    glance,
+)
+from accelscope.model import AgentState, Device, Process, Sensor, Snapshot, Vendor
+
+DEVICE: dict[str, Any] = {"vendor": "nvidia", "id": "nvidia:a", "power_watts": 70.0}
+MINIMAL: dict[str, Any] = {
+    "schema_version": "1.0",
+    "node": "n1",
+    "taken_at": 1000.0,
+    "agent": {"version": "9.9", "started_at": 1.0},
+}
+
+ABSURD = [
+    ("memory_total_bytes", -5),
+    ("memory_total_bytes", int("9" * 39)),
+    ("memory_used_bytes", 10**19),
+    ("index", -3),
+    ("index", 10**30),
+    ("temperature_celsius", 1e308),
+    ("temperature_celsius", -274),
+    ("utilization_ratio", 1e300),
+    ("utilization_ratio", -0.5),
+    ("power_watts", -1e308),
+    ("energy_joules", 1e16),
+    ("uptime_seconds", -1),
+    ("performance_state", -(2**60)),
+    ("read_at", -1e300),
+]
+
+
+def written(*devices: dict[str, Any], **fields: Any) -> bytes:
+    return json.dumps({**MINIMAL, "devices": devices, **fields}).encode()
+
+
+def snapshot(*devices: Device, processes: tuple[Process, ...] = (), taken_at: float = 1000.0) -> Snapshot:
+    return Snapshot(
+        node="n1",
+        taken_at=taken_at,
+        agent=AgentState(version="", started_at=1.0),
+        devices=devices,
+        processes=processes,
+    )
+
+
+@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize(("field", "value"), ABSURD)
+def test_a_number_that_cannot_be_is_absent_and_named(decode: Any, field: str, value: float) -> None:
+    result = decode(written({**DEVICE, field: value}, {**DEVICE, "id": "nvidia:b", "index": 1}))
+    spoilt, good = result.snapshot.devices
+    assert getattr(spoilt, field) is None
+    assert (spoilt.id, good.index, good.power_watts) == ("nvidia:a", 1, 70.0)
+    assert not result.whole  # the document must not be read again as it came
+    assert field in result.remark
+
+
+@pytest.mark.parametrize(("field", "value"), [*ABSURD, ("power_watts", math.inf), ("power_watts", math.nan)])
+def test_so_is_one_that_was_put_together_here(field: str, value: float) -> None:
+    fields: dict[str, Any] = {"vendor": Vendor.NVIDIA, "id": "nvidia:a", field: value}
+    device = Device(**fields)
+    saying = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    assert isinstance(saying, NodeReport)
+    assert getattr(saying.snapshot.devices[0], field) is None
+    assert saying.remark is not None
+    assert field in saying.remark
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("utilization_ratio", 1.02),
+        ("temperature_celsius", -40.0),
+        ("memory_total_bytes", 2**40),
+        ("numa_node", -1),
+        ("power_watts", 0.0),
+        ("energy_joules", 3e9),
+        ("read_at", 1.8e9),
+    ],
+)
+def test_what_is_only_unusual_is_left_as_it_is(field: str, value: float) -> None:
+    result = glance(written({**DEVICE, field: value}))
+    assert (result.whole, result.remark) == (True, None)
+    assert getattr(result.snapshot.devices[0], field) == value
+
+
+def test_a_member_that_is_nothing_without_its_number_costs_itself() -> None:
+    hot = {**DEVICE, "sensors": [{"name": "die", "celsius": 1e9}, {"name": "board", "celsius": 40}]}
+    processes = [{"pid": -1, "device": "nvidia:a"}, {"pid": 7, "device": "nvidia:a"}]
+    found = glance(written(hot, processes=processes)).snapshot
+    assert found.devices[0].sensors == (Sensor("board", 40.0),)
+    assert [process.pid for process in found.processes] == [7]
+
+
+def test_a_reading_of_no_possible_time_is_none() -> None:
+    with pytest.raises(BadDocument, match="taken_at"):
+        glance(written(DEVICE, taken_at=1e300))
+    failure = reported("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
+    assert isinstance(failure, NodeFailure)
+    assert failure.reason == "bad_answer"
+
+
+def many(member: str, count: int) -> dict[str, list[dict[str, Any]]]:
+    one: dict[str, Any] = {
+        "devices": DEVICE,
+        "processes": {"pid": 1},
+        "pod_usages": {"device": "nvidia:a", "namespace": "a", "pod": "b", "container": "c"},
+    }[member]
+    return {member: [one] * count}
+
+
+@pytest.mark.parametrize(
+    ("member", "most"), [("devices", 1024), ("processes", 16_384), ("pod_usages", 16_384)]
+)
+@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+def test_more_than_a_node_can_have_is_refused(decode: Any, member: str, most: int) -> None:
+    enough = decode(json.dumps({**MINIMAL, **many(member, most)}).encode())
+    assert len(getattr(enough.snapshot, member)) == most
+    for spoilt in ({}, {"interval_seconds": -1}):
+        with pytest.raises(TooLarge, match=str(most)):
+            decode(json.dumps({**MINIMAL, **many(member, most + 1), **spoilt}).encode())
+
+
+def test_more_than_a_node_can_have_is_a_failure_of_other_sources_too() -> None:
+    crowd = tuple(Device(vendor=Vendor.AMD, id=f"amd:{number}") for number in range(1025))
+    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
+    assert isinstance(failure, NodeFailure)
+    assert failure.reason == "too_large"
+    with pytest.raises(TooLarge):
+        checked(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
+
+
+def test_a_large_document_is_not_looked_at_closely() -> None:
+    """It would hold up everybody else."""
+    labels = [[f"label{number}", "x" * 1000] for number in range(1100)]
+    assert glance(written(DEVICE, labels=labels)).whole
+    with pytest.raises(BadDocument, match="power_watts"):
+        glance(written({**DEVICE, "power_watts": -1}, labels=labels))
