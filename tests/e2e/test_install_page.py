@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.certificates import make_certificates
 from tests.e2e.kubernetes.agent_image import REGISTRY, agent_image
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.deployment import NAMESPACE, objects_of_ours, runtime_class
+from tests.e2e.kubernetes.deployment import NAMESPACE, PATIENCE_SECONDS, objects_of_ours, runtime_class
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 from tests.e2e.page_commands import DOCS, Shell, commands, places, sections
 
@@ -37,6 +37,8 @@ BINDING = ("ClusterRoleBinding", "prometheus-reads-accelscope")
 @pytest.fixture(scope="module")
 def shell(cluster: Cluster, folder: Path) -> Iterator[Shell]:
     cluster.import_image(agent_image())
+    # Another module's may still be going.
+    cluster.wait_for(f"namespace/{NAMESPACE}", "delete", seconds=PATIENCE_SECONDS)
     certificates = make_certificates(folder)
     (folder / "tls.crt").write_bytes(certificates.server.read_bytes())
     (folder / "tls.key").write_bytes(certificates.server_key.read_bytes())
