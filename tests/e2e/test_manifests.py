@@ -29,6 +29,7 @@ from accelscope.simulate import SimulatedNode, load_node
 
 MANIFESTS = REPOSITORY / "deploy" / "manifests"
 RESTRICTED = "accelscope-restricted"
+OF_THE_FLEET = ("accelscope-fleet", "accelscope-fleet-reader")
 SERVICE_MONITOR = "servicemonitor.monitoring.coreos.com"
 NETWORK_POLICY = "networkpolicy.networking.k8s.io"
 PLUGIN = "accelscope-device-plugin"
@@ -55,7 +56,7 @@ def ready(cluster: Cluster) -> Iterator[Cluster]:
     with ExitStack() as stack:
         stack.enter_context(namespace(cluster))
         stack.enter_context(namespace(cluster, RESTRICTED, "restricted"))
-        for name in ("accelscope-fleet", "accelscope-fleet-reader", "gpu-operator"):
+        for name in (*OF_THE_FLEET, "gpu-operator"):
             stack.enter_context(namespace(cluster, name, "restricted"))
         stack.enter_context(runtime_class(cluster, "nvidia"))
         yield cluster
@@ -143,7 +144,7 @@ def test_agents_of_two_vendors_run_until_they_are_deleted(ready: Cluster, tmp_pa
         unwanted = ready.get(f"daemonset/{RELEASE}-amd", NAMESPACE)
         assert unwanted["status"]["desiredNumberScheduled"] == 0, "no label says that there is an AMD GPU"
         ready.kubectl("delete", f"--filename={file}", "--wait=true")
-        others = {("Namespace", RESTRICTED)}
+        others = {("Namespace", name) for name in (RESTRICTED, *OF_THE_FLEET)}
         wait_until(lambda: objects_of_ours(ready) == others, "nothing is left", PATIENCE_SECONDS)
 
 
