@@ -2,29 +2,7 @@
 
 import pytest
 
-from accelscope.serve.allowance import Allowance, PeerAllowances
 from accelscope.serve.fair_queue import FairQueue
-
-
-def test_an_allowance_is_used_up_and_fills_again() -> None:
-    allowance = Allowance(per_second=2.0, burst=3)
-    assert [allowance.take(10.0) for _ in range(4)] == [0, 0, 0, 0.5]
-    assert allowance.take(10.25) == 0.25
-    assert allowance.take(10.5) == 0
-    assert allowance.take(10.5) == 0.5
-    assert [allowance.take(1000.0) for _ in range(4)] == [0, 0, 0, 0.5]  # never more than at once
-
-
-def test_a_clock_that_goes_back_gives_nothing() -> None:
-    allowance = Allowance(per_second=1.0, burst=1)
-    assert (allowance.take(10.0), allowance.take(5.0)) == (0, 1.0)
-
-
-def test_each_peer_has_its_own_and_not_too_many_are_remembered() -> None:
-    peers = PeerAllowances(per_second=1.0, burst=1, peers_limit=2)
-    assert [peers.take(peer, 0.0) for peer in ("a", "a", "b", "b", "a")] == [0, 1.0, 0, 1.0, 1.0]
-    assert peers.take("c", 0.0) == 0  # b was not heard of for longest
-    assert [peers.take(peer, 0.0) for peer in ("a", "b")] == [1.0, 0]
 
 
 def filled(*brought: str, limit: int = 6, peer_limit: int = 4) -> tuple[FairQueue[str], list[str]]:

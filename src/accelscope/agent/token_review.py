@@ -24,11 +24,11 @@ from enum import StrEnum
 from typing import Literal
 
 from accelscope.agent.token_reviewer import Reviewer, Verdict
+from accelscope.allowance import Allowances, Rate
 from accelscope.config.log import fields
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.model import Counted
 from accelscope.serve import Continuation, Deferred, Request, Response, shown_tokens, unauthorized
-from accelscope.serve.allowance import Allowance, PeerAllowances
 from accelscope.serve.fair_queue import FairQueue
 
 log = logging.getLogger(__name__)
@@ -109,8 +109,8 @@ class TokenReviewGuard:
         self._pending: dict[bytes, _Review] = {}
         self._renewals: deque[_Review] = deque()  # no more than there are verdicts
         self._unseen: FairQueue[_Review] = FairQueue(limits.waiting, limits.waiting_of_peer)
-        self._pace = Allowance(limits.per_second, limits.burst)
-        self._peers = PeerAllowances(limits.peer_per_second, limits.peer_burst)
+        self._pace = Allowances(Rate(limits.per_second, limits.burst))
+        self._peers = Allowances(Rate(limits.peer_per_second, limits.peer_burst), keys_limit=1024)
         self._counts = dict.fromkeys(Result, 0)
         self._limited_at = float("-inf")  # when somebody was last turned away
         self._away: Reason | None = None  # why the last review failed
@@ -238,7 +238,7 @@ class TokenReviewGuard:
             if now >= self._unseen.first().asked_at + TURN_SECONDS:
                 self._counts[Result.LIMITED] += 1
                 return self._unseen.pop(), False
-            if not (wait := self._pace.take(now)):
+            if not (wait := self._pace.take("", now)):
                 return self._unseen.pop(), True
             self._changed.wait(wait)
         return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 from accelscope import __version__
+from accelscope.allowance import Rate
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
@@ -22,7 +23,6 @@ from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.app import make_app
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.listening import Listener, listen
-from accelscope.fleet.api.rate import Rate
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
 from accelscope.fleet.history import History

@@ -9,11 +9,11 @@ import pytest
 from tests.fleet.api.serving import serving, tokens_file
 from tests.fleet.loop import run
 
+from accelscope.allowance import Rate
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import AccessControl, Scope, TokensFile, check_exposure, make_token
 from accelscope.fleet.api.access.caller import Caller
 from accelscope.fleet.api.access.tokens import read_tokens
-from accelscope.fleet.api.rate import Rate
 
 
 def guarded(folder: Path) -> AccessControl:

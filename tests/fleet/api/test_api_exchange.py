@@ -10,8 +10,8 @@ import pytest
 from tests.fleet.api.serving import nvidia, report, serving, snapshot
 from tests.fleet.loop import run
 
+from accelscope.allowance import Rate
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
-from accelscope.fleet.api.rate import Rate
 
 
 def test_an_etag_confirms_until_something_changes() -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 from tests.fleet.loop import run
 
+from accelscope.allowance import Rate
 from accelscope.fleet.api.access import AccessControl, Caller, Scope
 from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.problem import Problem
-from accelscope.fleet.api.rate import Rate
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import TOKEN_REVIEWS
 

@@ -13,9 +13,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from tests.fleet.api.serving import recorded, serving
 
+from accelscope.allowance import Rate
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
 from accelscope.fleet.api.openapi import openapi
-from accelscope.fleet.api.rate import Rate
 from accelscope.fleet.api.routes import ROUTES
 
 EXAMPLES = 8

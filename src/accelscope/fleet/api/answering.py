@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from accelscope.allowance import Allowances
 from accelscope.fleet.api import parameter
 from accelscope.fleet.api.access import EVERYBODY, AccessControl, Caller
 from accelscope.fleet.api.access.control import TOKEN_HEADER
@@ -24,7 +25,6 @@ from accelscope.fleet.api.filters import asks_for_ages
 from accelscope.fleet.api.fleet import Fleet
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.problem import MEDIA_TYPE, Problem, ProblemKind, later
-from accelscope.fleet.api.rate import Allowances
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.sending import Body, encoded, send, takes_gzip
 

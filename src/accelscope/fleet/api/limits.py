@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.fleet.api.rate import Rate
+from accelscope.allowance import Rate
 
 REQUESTS = Rate(per_second=50.0, burst=200)
 FAILED_LOGINS = Rate(per_second=0.5, burst=20)  # of an address

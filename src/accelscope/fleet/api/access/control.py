@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from accelscope.allowance import Allowances, Rate
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.fleet.api.access.caller import EVERYBODY, Caller
@@ -12,7 +13,6 @@ from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.access.tokens import TokensFile
 from accelscope.fleet.api.limits import FAILED_LOGINS
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
-from accelscope.fleet.api.rate import Allowances, Rate
 
 log = logging.getLogger(__name__)
 

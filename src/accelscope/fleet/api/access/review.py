@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from accelscope.allowance import Allowances, Rate
 from accelscope.config.log import fields
 from accelscope.fleet.api.access.caller import Caller, Scope
 from accelscope.fleet.api.problem import ProblemKind, later
-from accelscope.fleet.api.rate import Allowances, Rate
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     ACCESS_REVIEWS,
