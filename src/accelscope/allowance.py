@@ -17,9 +17,7 @@ class Allowances:
     def __init__(self, rate: Rate, *, keys_limit: int = 4096) -> None:
         self._rate = rate
         self._keys_limit = keys_limit
-        self._left: dict[
-            str, tuple[float, float]
-        ] = {}  # how much, and when; the last to ask is last
+        self._left: dict[str, tuple[float, float]] = {}  # how much, and when; the last to ask is last
 
     def wait(self, key: str, now: float) -> float:
         """Seconds until one may be taken; 0: at once. Takes nothing."""
