@@ -1,0 +1,28 @@
+"""The page's types say what the API answers."""
+
+import re
+
+from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.routes import ROUTES
+from accelscope.fleet.api.typescript import types
+
+
+def test_every_field_of_every_answer_is_there() -> None:
+    text = types()
+    declared = {}
+    for block in text.split("export ")[1:]:
+        head, _, body = block.partition("{")
+        declared[head.split()[1]] = body
+    for name, schema in openapi(ROUTES, guarded=True)["components"]["schemas"].items():
+        paged = re.fullmatch(r"Page_(\w+)_", name)
+        shown = f"{paged[1]}Page" if paged else name
+        for field in schema.get("properties", {}):
+            assert f"  {field}: " in declared[shown], f"{name}.{field}"
+
+
+def test_what_may_be_absent_may_be_null() -> None:
+    text = types()
+    assert "  utilization_ratio: number | null;" in text
+    assert "  codes: (number | null)[];" in text
+    assert "  devices_by_health: Record<string, number>;" in text
+    assert "  health: HealthState;" in text or "  state: HealthState;" in text

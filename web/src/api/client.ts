@@ -1,0 +1,87 @@
+// Questions to the fleet's API. What is refused is a Problem (RFC 9457); nothing is ever answered in its place.
+import { signal } from "@preact/signals";
+
+export type Parameters = Record<string, string | number | boolean | readonly string[] | null | undefined>;
+
+export class Problem extends Error {
+  constructor(
+    readonly status: number, // 0: no answer at all
+    readonly title: string,
+    readonly detail: string,
+    readonly retryAfterSeconds: number | null = null,
+  ) {
+    super(detail || title);
+  }
+}
+
+const KEPT_AS = "accelscope.token";
+
+// A fleet beyond loopback asks for a token. It is kept for this tab only, and sent nowhere but to the fleet.
+export const token = signal<string | null>(kept());
+export const tokenWanted = signal(false); // the last answer was a 401
+
+function kept(): string | null {
+  return typeof sessionStorage === "undefined" ? null : sessionStorage.getItem(KEPT_AS);
+}
+
+export function useToken(given: string | null): void {
+  token.value = given;
+  tokenWanted.value = false;
+  if (given === null) sessionStorage.removeItem(KEPT_AS);
+  else sessionStorage.setItem(KEPT_AS, given);
+}
+
+export function query(parameters: Parameters): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value === null || value === undefined || value === "") continue;
+    if (Array.isArray(value)) for (const one of value) search.append(name, one);
+    else search.append(name, String(value));
+  }
+  const text = search.toString();
+  return text ? `?${text}` : "";
+}
+
+// A part of a path, as the API's routes have them: ids hold colons and slashes are told apart.
+export function path(...parts: string[]): string {
+  return parts.map(encodeURIComponent).join("/");
+}
+
+export function headers(): HeadersInit {
+  return token.value === null ? {} : { Authorization: `Bearer ${token.value}` };
+}
+
+export async function get<T>(url: string, parameters: Parameters = {}, abort?: AbortSignal): Promise<T> {
+  return ask<T>("GET", url + query(parameters), abort);
+}
+
+export async function post<T>(url: string): Promise<T> {
+  return ask<T>("POST", url);
+}
+
+async function ask<T>(method: string, url: string, abort?: AbortSignal): Promise<T> {
+  let answer: Response;
+  try {
+    answer = await fetch(url, { method, headers: headers(), signal: abort ?? null });
+  } catch (error) {
+    if (abort?.aborted) throw error;
+    throw new Problem(0, "The fleet does not answer", "Is `accelscope fleet` still running, and the network up?");
+  }
+  if (!answer.ok) throw await refused(answer);
+  return (await answer.json()) as T;
+}
+
+export async function refused(answer: Response): Promise<Problem> {
+  if (answer.status === 401) tokenWanted.value = true;
+  const after = Number(answer.headers.get("Retry-After"));
+  let title = answer.statusText || `HTTP ${answer.status}`;
+  let detail = "";
+  try {
+    const document = (await answer.json()) as { title?: string; detail?: string };
+    title = document.title ?? title;
+    detail = document.detail ?? "";
+  } catch {
+    // no problem document: a proxy in between answered
+  }
+  return new Problem(answer.status, title, detail, Number.isFinite(after) && after > 0 ? after : null);
+}

@@ -1,0 +1,48 @@
+// Where the reader is: the path chooses the view, the query holds its filters, so that every view can be sent on.
+import { computed, signal } from "@preact/signals";
+
+const here = signal(read());
+
+function read(): URL {
+  return new URL(typeof location === "undefined" ? "http://localhost/" : location.href);
+}
+
+export const pathname = computed(() => here.value.pathname);
+export const search = computed(() => here.value.searchParams);
+
+if (typeof window !== "undefined") {
+  window.addEventListener("popstate", () => {
+    here.value = read();
+  });
+}
+
+export function go(to: string, { replace = false } = {}): void {
+  const url = new URL(to, here.value);
+  if (url.href === here.value.href) return;
+  if (replace) history.replaceState(null, "", url);
+  else history.pushState(null, "", url);
+  const moved = url.pathname !== here.value.pathname;
+  here.value = url;
+  if (moved) window.scrollTo(0, 0);
+}
+
+// A new value for one parameter, others kept; none: it goes. A cursor belongs to the parameters that it was made with.
+export function withParameter(name: string, values: readonly string[]): string {
+  const parameters = new URLSearchParams(here.value.search);
+  parameters.delete(name);
+  for (const value of values) if (value !== "") parameters.append(name, value);
+  const text = parameters.toString();
+  return here.value.pathname + (text ? `?${text}` : "");
+}
+
+// Plain links stay plain links: middle click, copying and screen readers work. A click without modifier keys is ours.
+export function followLink(event: MouseEvent): void {
+  const anchor = (event.target as Element | null)?.closest?.("a");
+  if (!anchor || event.defaultPrevented || event.button !== 0) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || anchor.target || anchor.hasAttribute("download"))
+    return;
+  const url = new URL(anchor.href);
+  if (url.origin !== location.origin || /^\/(api|docs|openapi\.json|metrics|healthz|readyz)\b/.test(url.pathname)) return;
+  event.preventDefault();
+  go(url.href);
+}

@@ -1,0 +1,65 @@
+// Numbers for people. What is not known is a dash, never 0.
+
+export const ABSENT = "–";
+
+type Maybe = number | null | undefined;
+
+export function percent(ratio: Maybe): string {
+  if (ratio === null || ratio === undefined) return ABSENT;
+  const value = ratio * 100;
+  return `${value > 0 && value < 1 ? "<1" : Math.round(value)} %`;
+}
+
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+export function bytes(count: Maybe): string {
+  if (count === null || count === undefined) return ABSENT;
+  let value = count;
+  let size = 0;
+  while (Math.abs(value) >= 1024 && size < SIZES.length - 1) {
+    value /= 1024;
+    size += 1;
+  }
+  return `${value < 10 && size > 0 ? value.toFixed(1) : Math.round(value)} ${SIZES[size]}`;
+}
+
+export function watts(value: Maybe): string {
+  if (value === null || value === undefined) return ABSENT;
+  if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(2)} MW`;
+  if (Math.abs(value) >= 1e4) return `${(value / 1e3).toFixed(1)} kW`;
+  return `${Math.round(value)} W`;
+}
+
+export function energy(joules: Maybe): string {
+  if (joules === null || joules === undefined) return ABSENT;
+  const hours = joules / 3600; // Wh
+  if (hours >= 1e6) return `${(hours / 1e6).toFixed(2)} MWh`;
+  if (hours >= 1e3) return `${(hours / 1e3).toFixed(1)} kWh`;
+  return `${hours < 10 ? hours.toFixed(1) : Math.round(hours)} Wh`;
+}
+
+export function celsius(value: Maybe): string {
+  return value === null || value === undefined ? ABSENT : `${Math.round(value)} °C`;
+}
+
+export function count(value: Maybe): string {
+  return value === null || value === undefined ? ABSENT : value.toLocaleString("en-GB").replaceAll(",", " "); // thin space
+}
+
+// 12 s, 4 min, 3 h 20 min, 5 d 2 h: two parts at most.
+export function duration(seconds: Maybe): string {
+  if (seconds === null || seconds === undefined) return ABSENT;
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+}
+
+export function clock(secondsSinceEpoch: Maybe): string {
+  if (secondsSinceEpoch === null || secondsSinceEpoch === undefined) return ABSENT;
+  return new Date(secondsSinceEpoch * 1000).toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,99 @@
+// What a view shows of the API: asked for once, asked for anew when the fleet says that it changed.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, type Parameters, Problem, query } from "../api/client";
+import { type Change, onChange } from "./stream";
+
+export interface Resource<T> {
+  data: T | null; // the last that was answered, also while a newer one cannot be had
+  problem: Problem | null; // why the last question was not answered
+  loading: boolean; // a question is open and there is nothing to show yet
+  fetchedAt: number | null; // of `data`, milliseconds since the epoch
+  refetch: () => void;
+}
+
+export interface Watching {
+  concerns?: (change: Change) => boolean; // left out: every change
+  atMostEverySeconds?: number; // 2 unless said
+}
+
+// url null: nothing is asked (yet). A new url or new parameters forget what the old ones gave, unless keepWhileAsking.
+export function useResource<T>(
+  url: string | null,
+  parameters: Parameters = {},
+  { concerns, atMostEverySeconds = 2, keepWhileAsking = false }: Watching & { keepWhileAsking?: boolean } = {},
+): Resource<T> {
+  const address = url === null ? null : url + query(parameters);
+  const [state, setState] = useState<{ of: string | null; data: T | null; problem: Problem | null; at: number | null }>({
+    of: null,
+    data: null,
+    problem: null,
+    at: null,
+  });
+  const again = useRef<() => void>(() => {});
+  const concernsNow = useRef(concerns);
+  concernsNow.current = concerns;
+
+  useEffect(() => {
+    if (address === null) return;
+    const abort = new AbortController();
+    let open = false;
+    let wanted = false;
+    let last = 0;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+
+    const fetchNow = async () => {
+      timer = undefined;
+      if (open) {
+        wanted = true;
+        return;
+      }
+      open = true;
+      last = Date.now();
+      try {
+        const data = await get<T>(address, {}, abort.signal);
+        setState({ of: address, data, problem: null, at: Date.now() });
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        const problem = error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
+        setState((old) =>
+          old.of === address ? { ...old, problem } : { of: address, data: null, problem, at: null },
+        );
+        const wait = problem.retryAfterSeconds ?? (problem.status === 0 || problem.status >= 500 ? 5 : null);
+        if (wait !== null) schedule(wait * 1000);
+      } finally {
+        open = false;
+        if (wanted && !abort.signal.aborted) {
+          wanted = false;
+          schedule(atMostEverySeconds * 1000);
+        }
+      }
+    };
+    const schedule = (least: number) => {
+      if (timer === undefined) timer = setTimeout(fetchNow, Math.max(0, last + least - Date.now()));
+    };
+    again.current = fetchNow;
+    void fetchNow();
+    const stop = onChange((change) => {
+      if (change === "all" || !concernsNow.current || concernsNow.current(change)) schedule(atMostEverySeconds * 1000);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [address, atMostEverySeconds]);
+
+  const current = state.of === address;
+  return {
+    data: current || keepWhileAsking ? state.data : null,
+    problem: current ? state.problem : null,
+    loading: address !== null && !current,
+    fetchedAt: state.at,
+    refetch: () => again.current(),
+  };
+}
+
+export function concernsNode(cluster: string, node: string): (change: Change) => boolean {
+  return ({ clusters, nodes }) =>
+    clusters.includes(cluster) || nodes === null || nodes.some(([c, n]) => c === cluster && n === node);
+}

@@ -1,0 +1,112 @@
+// The live stream of the fleet: one for the whole page. Views listen for changes and ask anew for what they show.
+import { signal } from "@preact/signals";
+import { headers, refused, token } from "../api/client";
+import type { Event as FleetEvent, SummaryRow } from "../api/types";
+import { MessageReader } from "./sse";
+
+export interface Change {
+  generation: number;
+  clusters: readonly string[];
+  nodes: readonly (readonly [cluster: string, node: string])[] | null; // null: more than are named
+}
+
+export type Connection = "connecting" | "live" | "lost";
+
+export const connection = signal<Connection>("connecting");
+export const heardAt = signal<number | null>(null); // milliseconds since the epoch, of the last message
+export const summary = signal<SummaryRow | null>(null);
+export const recentEvents = signal<readonly FleetEvent[]>([]); // newest first, of this visit
+export const paused = signal(false); // the reader wants to look in peace: nothing on the page moves
+
+const EVENTS_KEPT = 200;
+const FIRST_WAIT_MS = 1000;
+const LONGEST_WAIT_MS = 15_000;
+const SILENCE_MS = 45_000; // the fleet says something every 15 s
+
+type Listener = (change: Change | "all") => void;
+const listeners = new Set<Listener>();
+
+// `all`: something was missed, or the stream is back: ask for everything anew.
+export function onChange(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function tell(change: Change | "all"): void {
+  if (!paused.value) for (const listener of [...listeners]) listener(change);
+}
+
+export function resume(): void {
+  paused.value = false;
+  tell("all");
+}
+
+// Runs until aborted; comes back by itself.
+export async function follow(abort: AbortSignal): Promise<void> {
+  let wait = FIRST_WAIT_MS;
+  let lastId = "";
+  let before = false;
+  while (!abort.aborted) {
+    const attempt = new AbortController();
+    const end = () => attempt.abort();
+    abort.addEventListener("abort", end);
+    const unsubscribe = onTokenChange(end);
+    let timer = setTimeout(end, SILENCE_MS);
+    try {
+      const answer = await fetch("/api/v1/stream", {
+        headers: { ...headers(), ...(lastId ? { "Last-Event-ID": lastId } : {}) },
+        signal: attempt.signal,
+      });
+      if (!answer.ok || !answer.body) throw await refused(answer);
+      const reader = new MessageReader();
+      const text = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      connection.value = "live";
+      wait = FIRST_WAIT_MS;
+      if (before) tell("all");
+      before = true;
+      for (;;) {
+        const { done, value } = await text.read();
+        if (done) break;
+        clearTimeout(timer);
+        timer = setTimeout(end, SILENCE_MS);
+        heardAt.value = Date.now();
+        for (const message of reader.take(value)) {
+          lastId = message.id || lastId;
+          take(message.event, message.data);
+        }
+      }
+    } catch {
+      // what went wrong shows in `connection`, and in the answer to any other question
+    } finally {
+      clearTimeout(timer);
+      unsubscribe();
+      abort.removeEventListener("abort", end);
+      attempt.abort();
+    }
+    if (abort.aborted) return;
+    connection.value = "lost";
+    await new Promise((done) => setTimeout(done, wait));
+    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+  }
+}
+
+function onTokenChange(end: () => void): () => void {
+  let first = true;
+  return token.subscribe(() => {
+    if (!first) end();
+    first = false;
+  });
+}
+
+function take(event: string, data: string): void {
+  if (event === "resync") return tell("all");
+  const content = JSON.parse(data);
+  if (event === "hello") {
+    summary.value = content.summary;
+  } else if (event === "change") {
+    if (!paused.value) summary.value = content.summary;
+    tell(content);
+  } else if (event === "event") {
+    recentEvents.value = [content as FleetEvent, ...recentEvents.value].slice(0, EVENTS_KEPT);
+  }
+}
