@@ -238,3 +238,20 @@ def test_selecting_by_what_is_unusual(store: FleetStore, clock: Clock) -> None:
     store.set_unusual("device", {("berlin", "n1", "nvidia:b"): "hot"})
     found = store.devices.select(Query(search="hot"))
     assert [row.id for row in store.devices.rows(found.positions)] == ["nvidia:b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"index": 5, "model": "NVIDIA H100"}, "NVIDIA H100 #5"),
+        ({"index": 0}, "nvidia #0"),
+        ({"model": "NVIDIA H100"}, "nvidia:a"),
+    ],
+)
+def test_events_call_a_device_as_people_do(
+    store: FleetStore, clock: Clock, fields: dict[str, object], name: str
+) -> None:
+    store.take("berlin", report("n1", [device("a", **fields)], clock.now))
+    store.take("berlin", report("n1", [device("a", health="warning", **fields)], clock.now))
+    store.set_unusual("device", {("berlin", "n1", "nvidia:a"): "runs hot"})
+    assert [text for _, _, text in told(store)] == [f"{name} went from ok to warning", f"{name}: runs hot"]

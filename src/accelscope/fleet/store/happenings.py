@@ -11,6 +11,11 @@ from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 _BADNESS = {"ok": 0, "warning": 1, "critical": 2, "lost": 3}  # of `unknown` nothing can be said
 
 
+def device_name(model: str | None, index: int | None, id_: str) -> str:
+    """For people, who count the cards of a node; the id is in the event beside it."""
+    return id_ if index is None else f"{model or id_.partition(':')[0]} #{index}"
+
+
 class Happenings:
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -22,34 +27,41 @@ class Happenings:
         for row in after:
             was = before.get(row.id)
             if was is None:
-                self._device(
-                    EventKind.DEVICE_NEW, Severity.INFO, "appeared", record=record, id_=row.id, at=at
-                )
+                self._device(EventKind.DEVICE_NEW, Severity.INFO, record, row.id, _named(row), "appeared", at)
             elif was != row.health:
                 self._health(record, row, was, at)
         for id_ in before.keys() - {row.id for row in after}:
             text = "is no longer reported by its node"
-            self._device(EventKind.DEVICE_GONE, Severity.WARNING, text, record=record, id_=id_, at=at)
+            self._device(EventKind.DEVICE_GONE, Severity.WARNING, record, id_, id_, text, at)
 
     def _health(self, record: NodeRecord, row: DeviceRow, was: str, at: float) -> None:
         now = row.health
-        why = f": {row.health_reason}" if row.health_reason else ""
-        text = f"went from {was} to {now}{why}"
         if now == "lost":
-            self._device(EventKind.DEVICE_LOST, Severity.CRITICAL, text, record=record, id_=row.id, at=at)
+            kind, severity = EventKind.DEVICE_LOST, Severity.CRITICAL
         elif was == "lost":
-            self._device(EventKind.DEVICE_BACK, Severity.INFO, text, record=record, id_=row.id, at=at)
-        elif was in _BADNESS and now in _BADNESS:
-            worse = _BADNESS[now] > _BADNESS[was]
-            grave = Severity.CRITICAL if now == "critical" else Severity.WARNING
-            kind = EventKind.DEVICE_WORSE if worse else EventKind.DEVICE_BETTER
-            self._device(kind, grave if worse else Severity.INFO, text, record=record, id_=row.id, at=at)
+            kind, severity = EventKind.DEVICE_BACK, Severity.INFO
+        elif was not in _BADNESS or now not in _BADNESS:
+            return
+        elif _BADNESS[now] > _BADNESS[was]:
+            kind = EventKind.DEVICE_WORSE
+            severity = Severity.CRITICAL if now == "critical" else Severity.WARNING
+        else:
+            kind, severity = EventKind.DEVICE_BETTER, Severity.INFO
+        why = f": {row.health_reason}" if row.health_reason else ""
+        self._device(kind, severity, record, row.id, _named(row), f"went from {was} to {now}{why}", at)
 
     def _device(
-        self, kind: EventKind, severity: Severity, text: str, *, record: NodeRecord, id_: str, at: float
+        self,
+        kind: EventKind,
+        severity: Severity,
+        record: NodeRecord,
+        id_: str,
+        name: str,
+        text: str,
+        at: float,
     ) -> None:
         self._log.add(
-            kind, severity, f"{id_} {text}", at=at, cluster=record.cluster, node=record.node, device=id_
+            kind, severity, f"{name} {text}", at=at, cluster=record.cluster, node=record.node, device=id_
         )
 
     def node_state(self, record: NodeRecord, state: str, reason: str | None, at: float, quiet: bool) -> None:
@@ -100,15 +112,15 @@ class Happenings:
         *,
         cluster: str,
         node: str | None = None,
+        who: str,
         device: str | None = None,
         namespace: str | None = None,
         pod: str | None = None,
     ) -> None:
-        """Another text while it goes on is no event."""
+        """Another text while it goes on is no event. `who`: its name for people."""
         if (was is None) == (now is None):
             return
         began = now is not None
-        who = device or f"{namespace}/{pod}"
         self._log.add(
             EventKind.UNUSUAL_BEGAN if began else EventKind.UNUSUAL_ENDED,
             Severity.WARNING if began else Severity.INFO,
@@ -120,3 +132,7 @@ class Happenings:
             namespace=namespace,
             pod=pod,
         )
+
+
+def _named(row: DeviceRow) -> str:
+    return device_name(row.model, row.index, row.id)

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, PodRow
-from accelscope.fleet.store.happenings import Happenings
+from accelscope.fleet.store.happenings import Happenings, device_name
 from accelscope.fleet.store.node_rows import NodeRows
 from accelscope.fleet.store.table import Table
 
@@ -51,7 +51,11 @@ class Unusual:
             if text is not None:
                 self._devices[key] = text
             self._device_table.assign(np.array([position]), "unusual", text)
-            self._happenings.unusual(was, text, at, cluster=cluster, node=node, device=id_)
+            model, index = (self._device_table.value(name, position) for name in ("model", "index"))
+            who = device_name(
+                None if model is None else str(model), None if index is None else int(index), id_
+            )
+            self._happenings.unusual(was, text, at, cluster=cluster, node=node, device=id_, who=who)
             yield cluster, node
 
     def set_pods(self, texts: Mapping[UnusualKey, str | None], at: float) -> Iterator[tuple[str, str]]:
@@ -64,7 +68,14 @@ class Unusual:
             self._pod_table.assign(np.array(positions), "unusual", text)
             cluster, namespace, pod = key
             node = str(self._pod_table.value("node", positions[0]))
-            self._happenings.unusual(was, text, at, cluster=cluster, node=node, namespace=namespace, pod=pod)
+            self._happenings.unusual(
+                *(was, text, at),
+                cluster=cluster,
+                node=node,
+                namespace=namespace,
+                pod=pod,
+                who=f"{namespace}/{pod}",
+            )
             yield cluster, node
 
     def _positions_of_pods(self, keys: Iterable[UnusualKey]) -> list[tuple[UnusualKey, list[int]]]:
