@@ -27,12 +27,13 @@ class Happenings:
         for row in after:
             was = before.get(row.id)
             if was is None:
-                self._device(EventKind.DEVICE_NEW, Severity.INFO, record, row.id, _named(row), "appeared", at)
+                text = f"{_named(row)} appeared"
+                self._device(EventKind.DEVICE_NEW, Severity.INFO, text, record, id_=row.id, at=at)
             elif was != row.health:
                 self._health(record, row, was, at)
         for id_ in before.keys() - {row.id for row in after}:
-            text = "is no longer reported by its node"
-            self._device(EventKind.DEVICE_GONE, Severity.WARNING, record, id_, id_, text, at)
+            text = f"{id_} is no longer reported by its node"
+            self._device(EventKind.DEVICE_GONE, Severity.WARNING, text, record, id_=id_, at=at)
 
     def _health(self, record: NodeRecord, row: DeviceRow, was: str, at: float) -> None:
         now = row.health
@@ -48,21 +49,13 @@ class Happenings:
         else:
             kind, severity = EventKind.DEVICE_BETTER, Severity.INFO
         why = f": {row.health_reason}" if row.health_reason else ""
-        self._device(kind, severity, record, row.id, _named(row), f"went from {was} to {now}{why}", at)
+        text = f"{_named(row)} went from {was} to {now}{why}"
+        self._device(kind, severity, text, record, id_=row.id, at=at)
 
     def _device(
-        self,
-        kind: EventKind,
-        severity: Severity,
-        record: NodeRecord,
-        id_: str,
-        name: str,
-        text: str,
-        at: float,
+        self, kind: EventKind, severity: Severity, text: str, record: NodeRecord, *, id_: str, at: float
     ) -> None:
-        self._log.add(
-            kind, severity, f"{name} {text}", at=at, cluster=record.cluster, node=record.node, device=id_
-        )
+        self._log.add(kind, severity, text, at=at, cluster=record.cluster, node=record.node, device=id_)
 
     def node_state(self, record: NodeRecord, state: str, reason: str | None, at: float, quiet: bool) -> None:
         """`quiet`: its cluster is out of reach, which has been said and explains it."""
