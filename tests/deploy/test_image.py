@@ -111,6 +111,50 @@ def test_nothing_is_fetched_but_by_its_hash(
         assert "--require-hashes" in command or {"--no-index", "--no-build-isolation"} <= set(command)
 
 
+def test_page_of_the_fleet_is_built_from_locked_packages(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    install.fetch(Path("requirements/fleet.txt"), tmp_path / "wheels")
+    [node] = [command for command in commands if "requirements/node.txt" in command]
+    assert "--require-hashes" in node
+    npm = [command[2:] for command in commands if command[0].endswith("/node")]
+    assert [words[0] for words in npm] == ["install", "run"]
+    assert "--no-save" in npm[0], "nothing but the lock decides"
+    assert commands.index(node) < len(commands) - 3
+    assert "wheel" in commands[-1]
+
+
+def wheel_with_page(folder: Path, *pages: str) -> zipfile.ZipFile:
+    with zipfile.ZipFile(folder / "accelscope-1-py3-none-any.whl", "w") as archive:
+        for name in ("accelscope/fleet/page/built_page.py", *pages):
+            archive.writestr(name, "")
+    return zipfile.ZipFile(folder / "accelscope-1-py3-none-any.whl")
+
+
+PAGE = ("accelscope/fleet/page/static/index.html", "accelscope/fleet/page/static/assets/main.js")
+
+
+@pytest.mark.parametrize(("lock", "unpacked"), [("fleet", 3), ("device-plugin", 1), ("agent", 1)])
+def test_page_is_in_the_image_that_serves_it(
+    install: ModuleType, tmp_path: Path, lock: str, unpacked: int
+) -> None:
+    with wheel_with_page(tmp_path, *PAGE) as archive:
+        assert len(install.members(archive, Path(f"requirements/{lock}.txt"))) == unpacked
+
+
+def test_no_image_of_the_fleet_without_a_page(install: ModuleType, tmp_path: Path) -> None:
+    with wheel_with_page(tmp_path) as archive, pytest.raises(SystemExit, match="collect-wheels --lock fleet"):
+        install.members(archive, Path("requirements/fleet.txt"))
+
+
+def test_wheels_of_others_need_no_page(install: ModuleType, tmp_path: Path) -> None:
+    wheel(tmp_path, "h2-4.4.1-py3-none-any.whl", h2="")
+    with zipfile.ZipFile(tmp_path / "h2-4.4.1-py3-none-any.whl") as archive:
+        assert install.members(archive, Path("requirements/fleet.txt")) == ["h2.py"]
+
+
 def test_base_is_an_argument_by_tag() -> None:
     text = (IMAGE / "Dockerfile").read_text()
     assert "ARG BASE=" in text
@@ -119,10 +163,14 @@ def test_base_is_an_argument_by_tag() -> None:
     assert "USER 65532:65532" in text
 
 
-@pytest.mark.parametrize("lock", ["agent", "device-plugin", "fleet"])
-def test_every_lock_reaches_the_build(lock: str) -> None:
+@pytest.mark.parametrize("lock", ["agent", "device-plugin", "fleet", "node"])
+def test_every_lock_is_in_the_context(lock: str) -> None:
     assert (REPOSITORY / "requirements" / f"{lock}.txt").exists()
     assert f"!requirements/{lock}.txt" in (REPOSITORY / ".dockerignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("lock", ["agent", "device-plugin", "fleet"])
+def test_every_lock_can_be_collected(lock: str) -> None:
     collector = [sys.executable, str(IMAGE / "collect-wheels"), "--lock", lock, "--help"]
     assert subprocess.run(collector, capture_output=True, check=False, timeout=60).returncode == 0
 

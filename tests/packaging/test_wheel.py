@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "src"
+PAGE = "accelscope/fleet/page/static"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -63,6 +64,18 @@ def test_every_file_of_the_package_is_in_it(names: set[str]) -> None:
 @pytest.mark.parametrize("pattern", ["accelscope/py.typed", "accelscope/simulate/*.c", "accelscope/*.yaml"])
 def test_what_is_not_python_is_in_it_too(names: set[str], pattern: str) -> None:
     assert fnmatch.filter(names, pattern)
+
+
+def test_page_is_in_it_where_it_is_built(names: set[str]) -> None:
+    if not (SOURCES / PAGE / "index.html").exists():
+        pytest.skip("the page is not built: make page")
+    assert f"{PAGE}/index.html" in names
+    assert fnmatch.filter(names, f"{PAGE}/assets/*.js")
+
+
+def test_make_wheel_builds_the_page_first() -> None:
+    recipe = run("make", "--dry-run", "wheel", cwd=REPOSITORY).splitlines()
+    assert recipe.index("scripts/page") < next(at for at, line in enumerate(recipe) if "pip wheel" in line)
 
 
 def test_nothing_else_is_in_it(names: set[str]) -> None:

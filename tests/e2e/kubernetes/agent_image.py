@@ -19,9 +19,9 @@ FLEET_TAG = f"{REGISTRY}/accelscope-fleet:{accelscope.__version__}"
 
 _COLLECT_SECONDS = 600.0
 # What .dockerignore lets through.
-_LOCKS = ("requirements/agent.txt", "requirements/device-plugin.txt", "requirements/fleet.txt")
-_SOURCES = ("LICENSE", "README.md", "pyproject.toml", *_LOCKS, "src", "deploy/image")
-_NOT_SOURCES = ("__pycache__", "*.egg-info", "wheels")
+_LOCKS = tuple(f"requirements/{name}.txt" for name in ("agent", "device-plugin", "fleet", "node"))
+_SOURCES = ("LICENSE", "README.md", "pyproject.toml", *_LOCKS, "src", "web", "deploy/image")
+_NOT_SOURCES = ("__pycache__", "*.egg-info", "wheels", "static", "node_modules")
 
 
 @functools.cache

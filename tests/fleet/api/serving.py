@@ -18,6 +18,7 @@ from accelscope.fleet.api.limits import DEFAULT_LIMITS, ApiLimits
 from accelscope.fleet.api.listening import listen
 from accelscope.fleet.cluster_view import ClusterView, SourceView
 from accelscope.fleet.history import History, Past
+from accelscope.fleet.page import BuiltPage
 from accelscope.fleet.report import NodeFailure, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import (
@@ -266,6 +267,7 @@ async def serving(
     unready: str | None = None,
     history: History | None = None,
     past: Past | None = None,
+    page: BuiltPage | None = None,
 ) -> AsyncIterator[Client]:
     store = fleet_store() if store is None else store
     refreshed: list[str] = []
@@ -282,6 +284,7 @@ async def serving(
         unready=lambda: unready,
         past=past,
         limits=limits,
+        page=page,
     )
     listener = await listen(app, host="127.0.0.1", port=0, limits=limits)
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
@@ -26,7 +26,7 @@ from accelscope.fleet.api.fleet import Fleet
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.problem import MEDIA_TYPE, Problem, ProblemKind, later
 from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.api.sending import Body, encoded, send, takes_gzip
+from accelscope.fleet.api.sending import Body, Ready, encoded, send, takes_gzip
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,11 @@ class Traffic:
     active: int = 0
     unsent_bytes: int = 0
 
+    def count(self, route: str, status: int) -> None:
+        self.requests[route, status] = self.requests.get((route, status), 0) + 1
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    status: int
-    headers: Mapping[str, str]
-    body: Body = Body()  # noqa: RUF009 - frozen, and empty
+    def spend(self, route: str, seconds: float) -> None:
+        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
 
 
 class Answering:
@@ -75,26 +74,40 @@ class Answering:
         return handle
 
     async def _exchange(self, request: web.Request, route: Route) -> web.StreamResponse:
-        began = time.perf_counter()
-        if route.stream is not None:
-            response = await self._streamed(request, route)
-        else:
-            response = await self._bounded(request, route)
-        key = (route.path, response.status)
-        self.traffic.requests[key] = self.traffic.requests.get(key, 0) + 1
         if route.stream is None:
-            spent = time.perf_counter() - began
-            self.traffic.seconds[route.path] = self.traffic.seconds.get(route.path, 0.0) + spent
+            return await self._bounded(request, route.path, lambda: self._ready(request, route))
+        response = await self._streamed(request, route)
+        self.traffic.count(route.path, response.status)
         return response
 
-    async def _bounded(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def give(self, request: web.Request, counted_as: str, ready: Ready) -> web.StreamResponse:
+        """What lies ready and is open to everybody. Nobody's requests are counted: all who come through one
+        proxy have its address, and to refuse costs as much as to answer."""
+
+        async def made() -> Ready:
+            return ready
+
+        return await self._bounded(request, counted_as, made)
+
+    async def _bounded(
+        self, request: web.Request, counted_as: str, make: Callable[[], Awaitable[Ready]]
+    ) -> web.StreamResponse:
+        began = time.perf_counter()
+        response = await self._if_not_busy(request, make)
+        self.traffic.count(counted_as, response.status)
+        self.traffic.spend(counted_as, time.perf_counter() - began)
+        return response
+
+    async def _if_not_busy(
+        self, request: web.Request, make: Callable[[], Awaitable[Ready]]
+    ) -> web.StreamResponse:
         if self.traffic.active >= self._limits.concurrent_requests:
             return problem_response(
                 later(ProblemKind.BUSY, "too many requests at the same time", 1.0), request
             )
         self.traffic.active += 1
         try:
-            return await self._send(request, await self._ready(request, route))
+            return await self._send(request, await make())
         finally:
             self.traffic.active -= 1
 
@@ -106,12 +119,12 @@ class Answering:
         except Problem as problem:
             return problem_response(problem, request)
 
-    async def _ready(self, request: web.Request, route: Route) -> _Ready:
+    async def _ready(self, request: web.Request, route: Route) -> Ready:
         try:
             call = await self._admitted(request, route)
             etag = self._etag(call, route)
-            if etag is not None and _confirms(request.headers.get("If-None-Match"), etag):
-                return _Ready(304, _headers(route, etag))
+            if etag is not None and confirms(request.headers.get("If-None-Match"), etag):
+                return Ready(304, _headers(route, etag))
             return await self._answered(call, route, etag)
         except Problem as problem:
             return _refusal(problem, request)
@@ -159,7 +172,7 @@ class Answering:
         said = f"{self._fleet.store.generation} {call.caller.view} {call.request.raw_path}"
         return f'W/"{hashlib.blake2b(said.encode(), key=self._secret, digest_size=12).hexdigest()}"'
 
-    async def _answered(self, call: Call, route: Route, etag: str | None) -> _Ready:
+    async def _answered(self, call: Call, route: Route, etag: str | None) -> Ready:
         assert route.handle is not None
         answer = route.handle(call)
         if inspect.isawaitable(answer):
@@ -169,9 +182,9 @@ class Answering:
         headers = _headers(route, etag) | {"Content-Type": route.media_type}
         if body.encoding is not None:
             headers["Content-Encoding"] = body.encoding
-        return _Ready(route.status, headers, body)
+        return Ready(route.status, headers, body)
 
-    async def _send(self, request: web.Request, ready: _Ready) -> web.StreamResponse:
+    async def _send(self, request: web.Request, ready: Ready) -> web.StreamResponse:
         """Here rather than left to the server, so that a reader who takes nothing is dropped in time."""
         size = ready.body.size
         if self.traffic.unsent_bytes + size > self._limits.unsent_bytes:
@@ -180,7 +193,7 @@ class Answering:
         self.traffic.unsent_bytes += size
         try:
             async with asyncio.timeout(self._limits.send_seconds):
-                return await send(request, ready.status, ready.headers, ready.body)
+                return await send(request, ready)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -194,9 +207,9 @@ def problem_response(problem: Problem, request: web.BaseRequest) -> web.Response
     return web.Response(status=refusal.status, headers=refusal.headers, body=b"".join(refusal.body.pieces))
 
 
-def _refusal(problem: Problem, request: web.BaseRequest) -> _Ready:
+def _refusal(problem: Problem, request: web.BaseRequest) -> Ready:
     headers = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": MEDIA_TYPE, **problem.headers}
-    return _Ready(problem.kind.status, headers, Body((problem.body(request.rel_url.raw_path),)))
+    return Ready(problem.kind.status, headers, Body((problem.body(request.rel_url.raw_path),)))
 
 
 def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> None:
@@ -220,7 +233,7 @@ def _headers(route: Route, etag: str | None) -> dict[str, str]:
     return headers
 
 
-def _confirms(if_none_match: str | None, etag: str) -> bool:
+def confirms(if_none_match: str | None, etag: str) -> bool:
     if if_none_match is None:
         return False
     opaque = etag.removeprefix("W/")

@@ -31,6 +31,15 @@ class Body:
         return sum(map(len, self.pieces))
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An answer as it is sent."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Body = Body()
+
+
 async def encoded(answer: object, *, compressed: bool, threads: asyncio.Semaphore) -> Body:
     """`threads` bounds how many large ones are made at the same time."""
     if isinstance(answer, Large):
@@ -61,16 +70,15 @@ def _compressed(pieces: Iterable[bytes]) -> Body:
     return Body(tuple(piece for piece in compressed if piece), "gzip")
 
 
-async def send(
-    request: web.Request, status: int, headers: Mapping[str, str], body: Body
-) -> web.StreamResponse:
+async def send(request: web.Request, ready: Ready) -> web.StreamResponse:
     """One piece counts as sent when it is in a buffer; of several, each waits for the reader."""
+    body = ready.body
     if body.size <= _PIECE or request.method == "HEAD":
-        response = web.Response(status=status, headers=headers, body=b"".join(body.pieces))
+        response = web.Response(status=ready.status, headers=ready.headers, body=b"".join(body.pieces))
         await response.prepare(request)
         await response.write_eof()
         return response
-    stream = web.StreamResponse(status=status, headers=headers)
+    stream = web.StreamResponse(status=ready.status, headers=ready.headers)
     stream.content_length = body.size
     await stream.prepare(request)
     for piece in body.pieces:
@@ -81,9 +89,14 @@ async def send(
 
 
 def takes_gzip(accept_encoding: str) -> bool:
-    """By RFC 9110; a weight of 0 is a no."""
+    taken = accepted(accept_encoding)
+    return taken.get("gzip", taken.get("*", False))
+
+
+def accepted(header: str) -> dict[str, bool]:
+    """What an Accept or Accept-Encoding names, by RFC 9110; a weight of 0 is a no."""
     weights = {}
-    for part in accept_encoding.lower().split(","):
-        coding, _, weight = part.partition(";")
-        weights[coding.strip()] = weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return weights.get("gzip", weights.get("*", False))
+    for part in header.lower().split(","):
+        named, _, weight = part.partition(";")
+        weights[named.strip()] = weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return weights

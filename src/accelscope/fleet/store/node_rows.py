@@ -249,6 +249,9 @@ def _process_row(place: Place, part: Part, device: Device, process: Process) -> 
         memory_utilization_ratio=process.memory_utilization_ratio,
         encoder_utilization_ratio=process.encoder_utilization_ratio,
         decoder_utilization_ratio=process.decoder_utilization_ratio,
+        cpu_ratio=process.cpu_ratio,
+        resident_memory_bytes=process.resident_memory_bytes,
+        started_at=process.started_at,
     )
 
 
