@@ -14,5 +14,5 @@ export default defineConfig({
     sourcemap: false,
   },
   server: { proxy: { "/api": fleet, "/docs": fleet, "/openapi.json": fleet } },
-  test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node" },
+  test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node", css: { include: /tokens\.css/ } },
 });

@@ -782,6 +782,8 @@ export interface ProcessRow {
   age_seconds: number | null;
   cluster: string;
   container: string | null;
+  /** of the node's CPUs, 1 is one; null: not known */
+  cpu_ratio: number | null;
   /** 0 to 1; null: not known */
   decoder_utilization_ratio: number | null;
   device: string;
@@ -801,8 +803,12 @@ export interface ProcessRow {
   partition: string | null;
   pid: number;
   pod: string | null;
+  /** of the node's own memory, bytes; null: not known */
+  resident_memory_bytes: number | null;
   simulated: boolean;
   source: string;
+  /** by the node's clock, seconds since the epoch; null: not known */
+  started_at: number | null;
   state: string;
   taken_at: number;
   /** compute, graphics or both */

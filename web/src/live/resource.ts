@@ -97,3 +97,12 @@ export function concernsNode(cluster: string, node: string): (change: Change) =>
   return ({ clusters, nodes }) =>
     clusters.includes(cluster) || nodes === null || nodes.some(([c, n]) => c === cluster && n === node);
 }
+
+// Of any of these clusters; of none: every change.
+export function concernsClusters(wanted: readonly string[]): (change: Change) => boolean {
+  return ({ clusters, nodes }) =>
+    wanted.length === 0 ||
+    nodes === null ||
+    clusters.some((cluster) => wanted.includes(cluster)) ||
+    nodes.some(([cluster]) => wanted.includes(cluster));
+}

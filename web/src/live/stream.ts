@@ -85,9 +85,22 @@ export async function follow(abort: AbortSignal): Promise<void> {
     }
     if (abort.aborted) return;
     connection.value = "lost";
-    await new Promise((done) => setTimeout(done, wait));
+    await anotherTokenOr(wait);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
+}
+
+// Whoever gives a token after a refusal is not kept waiting.
+async function anotherTokenOr(milliseconds: number): Promise<void> {
+  let unsubscribe = () => {};
+  await new Promise<void>((done) => {
+    const timer = setTimeout(done, milliseconds);
+    unsubscribe = onTokenChange(() => {
+      clearTimeout(timer);
+      done();
+    });
+  });
+  unsubscribe();
 }
 
 function onTokenChange(end: () => void): () => void {

@@ -1,0 +1,88 @@
+import { token, useToken } from "../api/client";
+import { DESTINATIONS } from "./destinations";
+import { Dialog } from "./dialog";
+import { helpOpen, keysOn, turnKeys } from "./keyboard";
+import { type Choice, choice, choose } from "./theme";
+
+const KEYS: readonly [keys: readonly string[], does: string][] = [
+  [["/"], "search"],
+  [["?"], "this help"],
+  [["t"], "light or dark"],
+  [["p"], "pause, and go on"],
+  [["Esc"], "close, clear"],
+];
+
+const THEMES: readonly [Choice, string][] = [
+  ["system", "As the system"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+];
+
+export function Help() {
+  return (
+    <Dialog title="Help and settings" close={() => (helpOpen.value = false)}>
+      <h3>Keys</h3>
+      <dl class="help-keys">
+        {KEYS.map(([keys, does]) => (
+          <Key key={does} keys={keys} does={does} />
+        ))}
+        {DESTINATIONS.map(({ key, title }) => (
+          <Key key={key} keys={["g", key]} does={title.toLowerCase()} />
+        ))}
+      </dl>
+      <h3>Settings</h3>
+      <div class="help-choices">
+        <label>
+          <input
+            type="checkbox"
+            checked={keysOn.value}
+            onChange={(event) => turnKeys(event.currentTarget.checked)}
+          />
+          Single keys do something
+        </label>
+      </div>
+      <fieldset class="help-choices">
+        <legend class="unseen">Colours</legend>
+        {THEMES.map(([value, text]) => (
+          <label key={value}>
+            <input
+              type="radio"
+              name="theme"
+              checked={choice.value === value}
+              onChange={() => choose(value)}
+            />
+            {text}
+          </label>
+        ))}
+      </fieldset>
+      <h3>More</h3>
+      <div class="help-choices">
+        <a href="/docs">The API that this page reads</a>
+        {token.value === null ? null : (
+          <button
+            type="button"
+            onClick={() => {
+              helpOpen.value = false;
+              useToken(null);
+            }}
+          >
+            Forget the token
+          </button>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+function Key({ keys, does }: { keys: readonly string[]; does: string }) {
+  return (
+    <div class="help-key">
+      <dt>
+        {keys.map((key) => (
+          <kbd key={key}>{key}</kbd>
+        ))}
+      </dt>
+      <dd>{does}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,124 @@
+// What stays around every view: header, navigation, the state of the stream.
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { connection, paused, summary } from "../live/stream";
+import { Badge } from "../parts/badge";
+import { SearchBox } from "../search/search-box";
+import { Icon } from "./icons";
+import { helpOpen, togglePause } from "./keyboard";
+import { pathname } from "./location";
+import { Navigation } from "./navigation";
+import { StreamBanner } from "./stream-banner";
+import { flip, theme } from "./theme";
+import "./shell.css";
+
+export const MAIN = "main";
+
+interface Props {
+  needsToken: (() => void) | null; // opens the dialog that asks for one
+  children: ComponentChildren;
+}
+
+export function Shell({ needsToken, children }: Props) {
+  const [menu, setMenu] = useState(false);
+  const here = pathname.value;
+  useEffect(() => setMenu(false), [here]);
+  return (
+    <div class="shell">
+      <a class="shell-skip" href={`#${MAIN}`} onClick={skip}>
+        Skip to the content
+      </a>
+      <header class="shell-header">
+        <button
+          type="button"
+          class="plain shell-menu"
+          aria-expanded={menu}
+          aria-controls="navigation"
+          onClick={() => setMenu(!menu)}
+          aria-label="Menu"
+        >
+          <Icon name="menu" />
+        </button>
+        <a class="shell-brand" href="/" aria-label="AccelScope">
+          <img src="/favicon.svg" alt="" width="20" height="20" />
+          <span>AccelScope</span>
+        </a>
+        <SearchBox />
+        <div class="shell-state">
+          <SimulatedFleet />
+          {needsToken ? (
+            <button type="button" onClick={needsToken}>
+              Enter a token
+            </button>
+          ) : (
+            <Live />
+          )}
+          <button
+            type="button"
+            class="plain shell-icon"
+            aria-pressed={paused.value}
+            aria-label="Pause"
+            onClick={togglePause}
+            title="Pause: nothing on the page moves (p)"
+          >
+            <Icon name={paused.value ? "play" : "pause"} />
+          </button>
+          <button
+            type="button"
+            class="plain shell-icon"
+            aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"}
+            title={`${theme.value === "dark" ? "Light colours" : "Dark colours"} (t)`}
+            onClick={flip}
+          >
+            <Icon name={theme.value === "dark" ? "light" : "dark"} />
+          </button>
+          <button
+            type="button"
+            class="plain shell-icon"
+            aria-label="Help and settings"
+            title="Help and settings (?)"
+            onClick={() => (helpOpen.value = true)}
+          >
+            <Icon name="help" />
+          </button>
+        </div>
+      </header>
+      <Navigation open={menu} />
+      <div class="shell-content">
+        <StreamBanner />
+        <main id={MAIN} class="shell-main" tabIndex={-1}>
+          {children}
+        </main>
+      </div>
+    </div>
+  );
+}
+
+function skip(event: MouseEvent): void {
+  event.preventDefault();
+  document.getElementById(MAIN)?.focus();
+}
+
+const SAID = { live: "Live", connecting: "Connecting", lost: "No stream" } as const;
+
+function Live() {
+  const state = paused.value ? "paused" : connection.value;
+  return (
+    <span class={`shell-live shell-live-${state}`} title="Whether what is shown follows what happens">
+      {state === "paused" ? "Paused" : SAID[state]}
+    </span>
+  );
+}
+
+function SimulatedFleet() {
+  const sums = summary.value;
+  if (!sums || sums.devices_simulated === 0) return null;
+  const all = sums.devices_simulated === sums.devices;
+  return (
+    <Badge
+      title={`${sums.devices_simulated} of ${sums.devices} devices are of simulated clusters: they do not exist`}
+    >
+      {all ? "simulated" : "partly simulated"}
+    </Badge>
+  );
+}

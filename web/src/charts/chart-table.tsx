@@ -1,0 +1,61 @@
+// The numbers behind a chart, newest first.
+import { useState } from "preact/hooks";
+import { clock } from "../app/units";
+import type { Values } from "./points";
+import { type Unit, written } from "./units";
+
+const ROWS = 60;
+
+interface Props {
+  title: string;
+  times: readonly number[];
+  series: readonly { label: string; unit: Unit; values: Values }[];
+}
+
+export function ChartTable({ title, times, series }: Props) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details
+      class="chart-numbers"
+      onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}
+    >
+      <summary>
+        Numbers<span class="unseen"> of {title}</span>
+      </summary>
+      {open ? (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+        <section class="chart-table" tabIndex={0} aria-label={`Numbers of ${title}`}>
+          <table class="plain">
+            <thead>
+              <tr>
+                <th scope="col">Time</th>
+                {series.map((one) => (
+                  <th key={one.label} scope="col" class="number">
+                    {one.label}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {newest(times).map((place) => (
+                <tr key={times[place]}>
+                  <th scope="row">{clock(times[place])}</th>
+                  {series.map((one) => (
+                    <td key={one.label} class="number">
+                      {written(one.unit, one.values[place] ?? null)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      ) : null}
+    </details>
+  );
+}
+
+function newest(times: readonly number[]): number[] {
+  const count = Math.min(ROWS, times.length);
+  return Array.from({ length: count }, (_, back) => times.length - 1 - back);
+}

@@ -1,0 +1,28 @@
+// The past of the fleet, a cluster, a device …: by the minute, asked for anew as minutes pass.
+import { useMemo } from "preact/hooks";
+import type { Parameters } from "../api/client";
+import type { HistorySeries } from "../api/types";
+import { type Resource, useResource } from "../live/resource";
+
+export const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400 } as const;
+export type Span = keyof typeof SPANS;
+
+export function isSpan(text: string | null): text is Span {
+  return text !== null && Object.hasOwn(SPANS, text);
+}
+
+const MINUTE = 60;
+
+// of: scope, and what belongs to it (key, cluster, node, namespace).
+export function useHistory(of: Parameters | null, spanSeconds: number): Resource<HistorySeries> {
+  // Asked for from a fixed moment on, so that the question stays the same while one looks.
+  const since = useMemo(
+    () => Math.floor(Date.now() / 1000 / MINUTE) * MINUTE - Math.max(spanSeconds, 3600),
+    [spanSeconds],
+  );
+  return useResource<HistorySeries>(
+    of === null ? null : "/api/v1/history",
+    { ...of, since },
+    { atMostEverySeconds: MINUTE / 2, keepWhileAsking: true },
+  );
+}

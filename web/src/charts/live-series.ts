@@ -1,0 +1,66 @@
+// What was seen during this visit, a point with every reading: the past comes by the minute only.
+import type { Points, Steps } from "./points";
+
+const CAPACITY = 720; // two hours at a reading every ten seconds
+const LONGEST_SILENCE_SECONDS = 120; // longer: no line is drawn across it
+
+type Point = { at: number; values: Readonly<Record<string, number | null>> };
+
+export class LiveSeries {
+  private points: Point[] = [];
+
+  constructor(private readonly capacity = CAPACITY) {}
+
+  // A reading that is no newer than the last one is the same one, asked for again. Says whether it was taken.
+  push(at: number, values: Readonly<Record<string, number | null>>): boolean {
+    const last = this.points.at(-1);
+    if (last && at <= last.at) return false;
+    this.points.push({ at, values });
+    if (this.points.length > this.capacity) this.points.splice(0, this.points.length - this.capacity);
+    return true;
+  }
+
+  get length(): number {
+    return this.points.length;
+  }
+
+  // With the past before it, and in its gaps. A minute of the past near to which something was seen is left out.
+  joined(past: Steps | null, fields: readonly string[]): Points {
+    const near = past?.step_seconds ?? 0;
+    const unseen = minutes(past, fields).filter(
+      ({ at }) => !this.points.some((point) => Math.abs(point.at - at) < near),
+    );
+    return withGaps(
+      [...unseen, ...this.points].sort((a, b) => a.at - b.at),
+      fields,
+      near,
+    );
+  }
+}
+
+function minutes(past: Steps | null, fields: readonly string[]): Point[] {
+  if (past === null) return [];
+  const length = Math.max(0, ...Object.values(past.fields).map((values) => values.length));
+  return Array.from({ length }, (_, place) => ({
+    at: past.start + place * past.step_seconds,
+    values: Object.fromEntries(fields.map((name) => [name, past.fields[name]?.[place] ?? null])),
+  }));
+}
+
+function withGaps(points: readonly Point[], fields: readonly string[], step: number): Points {
+  const silence = Math.max(LONGEST_SILENCE_SECONDS, step * 2);
+  const times: number[] = [];
+  const columns: Record<string, (number | null)[]> = Object.fromEntries(fields.map((name) => [name, []]));
+  const first = points.findIndex((point) => fields.some((name) => (point.values[name] ?? null) !== null));
+  let before: number | null = null;
+  for (const point of first < 0 ? [] : points.slice(first)) {
+    if (before !== null && point.at - before > silence) {
+      times.push((before + point.at) / 2);
+      for (const name of fields) columns[name]?.push(null);
+    }
+    times.push(point.at);
+    for (const name of fields) columns[name]?.push(point.values[name] ?? null);
+    before = point.at;
+  }
+  return { times, fields: columns };
+}

@@ -1,0 +1,25 @@
+import { expect, test, vi } from "vitest";
+
+vi.mock("uplot", () => ({ default: class {} })); // needs a browser; what is tested here does not
+
+const { reach } = await import("./plot");
+
+test.each([
+  { name: "ratios fill 0 to 1", values: [0.2, 0.9], floor: 0, ceiling: 1, limits: [], drawn: [0, 1] },
+  { name: "more than 100 % is not cut", values: [0, 2], floor: 0, ceiling: 1, limits: [], drawn: [0, 2.16] },
+  {
+    name: "a limit is always in sight",
+    values: [40, 50],
+    floor: 0,
+    ceiling: null,
+    limits: [100],
+    drawn: [0, 116],
+  },
+  { name: "nothing known", values: [null, null], floor: 0, ceiling: null, limits: [], drawn: [0, 1] },
+  { name: "all zero", values: [0, 0], floor: 0, ceiling: null, limits: [], drawn: [0, 1] },
+] as const)("the reach of the axis: $name", ({ values, floor, ceiling, limits, drawn }) => {
+  const given = limits.map((value) => ({ label: "", value, tone: "critical" as const }));
+  const [least, most] = reach(values[0], values[1], { floor, ceiling, limits: given });
+  expect(least).toBe(drawn[0]);
+  expect(most).toBeCloseTo(drawn[1], 6);
+});

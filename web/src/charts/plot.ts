@@ -1,0 +1,135 @@
+// uPlot as this page wants it: our colours, our numbers, 24 hours, limits drawn, nothing that moves by itself.
+import type uPlot from "uplot";
+import { alone, type Values } from "./points";
+import { token, tokens } from "./theme";
+import { increments, timeMark, type Unit, written } from "./units";
+
+export interface Limit {
+  label: string; // "slowdown at"
+  value: number;
+  tone: "warning" | "critical" | "unknown";
+}
+
+export interface Plotted {
+  series: readonly { label: string; unit: Unit; colour: string }[]; // colour: the name of a token
+  height: number;
+  width: number;
+  syncKey: string | null;
+  limits: readonly Limit[];
+  floor: number | null; // the axis starts here; null: wherever the values do
+  ceiling: number | null; // the axis reaches at least so far
+  span: [number, number]; // seconds since the epoch
+  pointed: (place: number | null) => void; // the reader points at this place in time
+}
+
+const FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif';
+const ROOM = 0.08; // above the highest, of the axis
+const ROOM_FOR_NAME = 0.16; // of a limit
+
+// `now` is asked at each drawing, since limits and the span change while one looks.
+export function plotOptions(now: () => Plotted): uPlot.Options {
+  const { series, width, height, syncKey } = now();
+  const unit = series[0]?.unit ?? "count";
+  const soft = () => token("ink-soft");
+  const grid = { stroke: () => token("line"), width: 1 };
+  return {
+    width,
+    height,
+    pxAlign: true,
+    padding: [8, 12, 0, 0],
+    legend: { show: false },
+    cursor: {
+      x: true,
+      y: false,
+      drag: { x: false, y: false, setScale: false },
+      points: { size: 7 },
+      ...(syncKey === null ? {} : { sync: { key: syncKey } }),
+    },
+    scales: {
+      x: { time: true, range: () => now().span },
+      y: { range: (_, least, most) => reach(least, most, now()) },
+    },
+    axes: [
+      {
+        stroke: soft,
+        font: FONT,
+        size: 26,
+        gap: 4,
+        space: 70,
+        grid,
+        ticks: { show: false },
+        values: (_, marks, __, ___, distance) => marks.map((mark) => timeMark(mark, distance)),
+      },
+      {
+        stroke: soft,
+        font: FONT,
+        size: 62,
+        gap: 6,
+        space: 34,
+        grid,
+        ticks: { show: false },
+        incrs: increments(unit),
+        values: (_, marks) => marks.map((mark) => written(unit, mark)),
+      },
+    ],
+    series: [
+      {},
+      ...series.map(
+        (one): uPlot.Series => ({
+          label: one.label,
+          stroke: () => token(one.colour),
+          width: 1.5,
+          points: {
+            show: true,
+            size: 5,
+            fill: () => token(one.colour),
+            filter: (plot, place) => alone(plot.data[place] as Values),
+          },
+        }),
+      ),
+    ],
+    hooks: {
+      draw: [(plot) => drawLimits(plot, now().limits)],
+      setLegend: [(plot) => now().pointed(plot.cursor.idx ?? null)],
+    },
+  };
+}
+
+export function reach(
+  least: number | null,
+  most: number | null,
+  { floor, ceiling, limits }: Pick<Plotted, "floor" | "ceiling" | "limits">,
+): [number, number] {
+  const highest = Math.max(most ?? 0, ceiling ?? 0, ...limits.map((limit) => limit.value));
+  const lowest = floor ?? least ?? 0;
+  const room = limits.some((limit) => limit.value >= highest) ? ROOM_FOR_NAME : ROOM;
+  const top = ceiling !== null && highest <= ceiling ? ceiling : highest + (highest - lowest) * room;
+  return [lowest, top > lowest ? top : lowest + 1];
+}
+
+function drawLimits(plot: uPlot, limits: readonly Limit[]): void {
+  if (limits.length === 0) return;
+  const { ctx, bbox } = plot;
+  const colours = tokens(["warning", "critical", "unknown"]);
+  const ratio = window.devicePixelRatio || 1;
+  ctx.save();
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([4 * ratio, 3 * ratio]);
+  ctx.font = `${11 * ratio}px ${FONT.slice(FONT.indexOf(" "))}`;
+  ctx.textAlign = "right";
+  const highestFirst = [...limits].sort((a, b) => b.value - a.value);
+  for (const [place, limit] of highestFirst.entries()) {
+    const y = Math.round(plot.valToPos(limit.value, "y", true)) + 0.5;
+    if (y < bbox.top - 1 || y > bbox.top + bbox.height) continue;
+    ctx.strokeStyle = colours[limit.tone];
+    ctx.fillStyle = colours[limit.tone];
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    // The highest has its name above it, others below: limits lie close together.
+    ctx.textBaseline = place === 0 ? "bottom" : "top";
+    ctx.fillText(limit.label, bbox.left + bbox.width - 4 * ratio, y + (place === 0 ? -2 : 3) * ratio);
+  }
+  ctx.restore();
+}

@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { alone, extremes, latest, stretch, timesOf } from "./points";
+
+test("times of steps", () => {
+  expect(timesOf(600, 60, 3)).toEqual([600, 660, 720]);
+  expect(timesOf(600, 60, 0)).toEqual([]);
+});
+
+test("what is not known is neither lowest nor highest", () => {
+  expect(extremes([null, 0.2, 0.1, 0.9, null])).toEqual({ least: 0.1, most: 0.9 });
+  expect(extremes([null, null])).toEqual({ least: null, most: null });
+  expect(extremes([0])).toEqual({ least: 0, most: 0 });
+});
+
+test("what it is now is what was known a moment ago, not long ago", () => {
+  expect(latest([0, 60, 120], [1, 2, 3])).toBe(3);
+  expect(latest([0, 60, 120], [1, 2, null])).toBe(2);
+  expect(latest([0, 60, 600], [1, 2, null])).toBeNull();
+  expect(latest([], [])).toBeNull();
+});
+
+test("a value between gaps stands alone", () => {
+  expect(alone([1, null, 2, null, 3, 4])).toEqual([0, 2]);
+  expect(alone([1, 2])).toEqual([]);
+  expect(alone([5])).toEqual([0]);
+});
+
+test.each([
+  { name: "of nothing", times: [], span: 3600, drawn: [0, 1] },
+  { name: "a young past fills the width", times: [1000, 1600], span: 3600, drawn: [1000, 1600] },
+  { name: "but no less than five minutes", times: [1000, 1060], span: 3600, drawn: [760, 1060] },
+  { name: "a long past is cut", times: [0, 10_000], span: 3600, drawn: [6400, 10_000] },
+  { name: "or not", times: [0, 10_000], span: null, drawn: [0, 10_000] },
+])("the stretch that is drawn: $name", ({ times, span, drawn }) => {
+  expect(stretch(times, span)).toEqual(drawn);
+});

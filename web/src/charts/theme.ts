@@ -1,0 +1,29 @@
+// Colours of the page for what is drawn on canvases, which know no CSS: read anew when the theme changes.
+import { signal } from "@preact/signals";
+
+export const themeChanges = signal(0); // counts them: whoever draws, draws again
+
+if (typeof document !== "undefined") {
+  new MutationObserver(() => {
+    themeChanges.value += 1;
+  }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+}
+
+export function token(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+// As #rrggbb, however it is written: builds shorten #ffffff to #fff, or to a name.
+export function colour(name: string): string {
+  const context = document.createElement("canvas").getContext("2d");
+  if (!context) return token(name);
+  context.fillStyle = token(name);
+  return context.fillStyle;
+}
+
+export function tokens<Name extends string>(names: readonly Name[]): Record<Name, string> {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(
+    names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+  ) as Record<Name, string>;
+}

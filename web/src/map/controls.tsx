@@ -1,0 +1,83 @@
+// How the map is shown: by what it is coloured and grouped, and how large.
+import { go, withParameter } from "../app/location";
+import { GROUPINGS } from "./arrangement";
+import { PITCHES } from "./layout";
+import { MEANINGS, MODES, type Mode } from "./modes";
+
+interface Props {
+  mode: Mode;
+  grouping: string;
+  pitch: number | null;
+  shownPitch: { current: number }; // as it is where all is in sight
+  act: (event: Event) => void; // notes when the reader did something
+}
+
+const GROUPS: Record<(typeof GROUPINGS)[number], string> = {
+  cluster: "cluster",
+  vendor: "vendor",
+  model: "model",
+  none: "nothing",
+};
+
+export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
+  const set = (name: string, value: string | null) =>
+    go(withParameter(name, value === null ? [] : [value]), { replace: true });
+  const size = (event: Event, by: number) => {
+    act(event);
+    const now = PITCHES.findLastIndex((one) => one <= shownPitch.current);
+    set("size", String(PITCHES[Math.min(PITCHES.length - 1, Math.max(0, now + by))] ?? PITCHES[0]));
+  };
+  return (
+    <div class="map-controls">
+      <fieldset class="map-modes">
+        <legend class="unseen">Coloured by</legend>
+        {MODES.map((one) => (
+          <label key={one}>
+            <input
+              type="radio"
+              name="map-mode"
+              checked={one === mode}
+              onChange={() => set("mode", one === "use" ? null : one)}
+            />
+            {MEANINGS[one].title}
+          </label>
+        ))}
+      </fieldset>
+      <label class="map-choice">
+        Group by
+        <select
+          value={grouping}
+          onChange={(event) =>
+            set("group", event.currentTarget.value === "cluster" ? null : event.currentTarget.value)
+          }
+        >
+          {GROUPINGS.map((one) => (
+            <option key={one} value={one}>
+              {GROUPS[one]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <fieldset class="map-choice map-sizes">
+        <legend class="unseen">Size</legend>
+        <button type="button" aria-label="Smaller" title="Smaller (−)" onClick={(event) => size(event, -1)}>
+          −
+        </button>
+        <button type="button" aria-label="Larger" title="Larger (+)" onClick={(event) => size(event, 1)}>
+          +
+        </button>
+        <button
+          type="button"
+          aria-pressed={pitch === null}
+          title="All in sight (0)"
+          onClick={(event) => {
+            act(event);
+            set("size", null);
+          }}
+        >
+          Fit
+        </button>
+      </fieldset>
+    </div>
+  );
+}

@@ -1,0 +1,22 @@
+// From what the reader did to what the reader sees, for whoever wants to know: performance.getEntriesByName.
+export const INPUT_TO_PAINT = "map-input-to-paint";
+const KEPT = 500;
+
+const soon = typeof MessageChannel === "undefined" ? null : new MessageChannel();
+let open: number[] = [];
+
+if (soon) {
+  // A message that is sent while a frame is made arrives when the frame has been handed on.
+  soon.port1.onmessage = () => {
+    const end = performance.now();
+    if (performance.getEntriesByName(INPUT_TO_PAINT).length > KEPT) performance.clearMeasures(INPUT_TO_PAINT);
+    for (const start of open) performance.measure(INPUT_TO_PAINT, { start, end });
+    open = [];
+  };
+}
+
+// Called within the frame that shows it; `since` as of performance.now().
+export function shownSince(since: number): void {
+  open.push(since);
+  soon?.port2.postMessage(null);
+}

@@ -1,0 +1,119 @@
+// What is known of the device that is pointed at: at once from the map, and a moment later all of it.
+import { useEffect, useState } from "preact/hooks";
+import type { DeviceRow, DeviceRowPage } from "../api/types";
+import { bytes, celsius, duration, percent, watts } from "../app/units";
+import { concernsNode, useResource } from "../live/resource";
+import { Value } from "../parts/absent";
+import { Health } from "../parts/health";
+import { vendorName } from "../parts/vendor";
+import { linkOf, type Named, nodeLink, question } from "./device-of";
+
+const REST_MS = 160; // a pointer on its way elsewhere asks nothing
+
+export interface Told {
+  named: Named;
+  model: string | null;
+  health: string;
+  stale: boolean;
+  value: string; // of the mode: "Use 42 %"
+}
+
+interface Props {
+  told: Told;
+  x: number; // of the device, within the frame
+  y: number;
+  size: number;
+  frame: { width: number; height: number };
+  links: boolean; // there is no pointer to click with: the ways on are links
+}
+
+const WIDTH = 264;
+const HEIGHT = 206;
+
+export function Tooltip({ told, x, y, size, frame, links }: Props) {
+  const { named } = told;
+  const key = `${named.cluster}\n${named.node}\n${named.vendor}\n${named.index}`;
+  const rested = useRested(key);
+  const asked = rested ? question(named) : null;
+  const { data } = useResource<DeviceRowPage>(asked === null ? null : "/api/v1/devices", asked ?? {}, {
+    concerns: concernsNode(named.cluster, named.node),
+    atMostEverySeconds: 5,
+  });
+  const device = data?.items.length === 1 ? (data.items[0] ?? null) : null;
+  return (
+    <div
+      class={links ? "map-tip map-tip-links" : "map-tip"}
+      aria-hidden={links ? undefined : "true"}
+      style={placed(x, y, size, frame)}
+    >
+      <div class="map-tip-name">
+        {named.node}
+        <span class="soft"> / {named.index ?? "–"}</span>
+      </div>
+      <div class="soft small map-tip-line">
+        {named.cluster} · {told.model ?? (named.vendor ? vendorName(named.vendor) : "model not known")}
+      </div>
+      <div class="map-tip-value">
+        <Health state={told.health} reason={device?.health_reason} showReason />
+        {told.stale ? <span class="soft"> stale</span> : null}
+        {told.value ? <span>{told.value}</span> : null}
+      </div>
+      <Numbers device={device} />
+      {links ? (
+        <div class="map-tip-ways">
+          {device ? <a href={linkOf(device)}>Open device</a> : null}
+          <a href={nodeLink(named)}>Open node</a>
+        </div>
+      ) : (
+        <div class="soft small">Click: device · Shift and click: node</div>
+      )}
+    </div>
+  );
+}
+
+function Numbers({ device }: { device: DeviceRow | null }) {
+  const rows: [string, string][] = [
+    ["Use", percent(device?.utilization_ratio)],
+    ["Memory", part(device?.memory_used_bytes, device?.memory_total_bytes, bytes)],
+    ["Power", part(device?.power_watts, device?.power_limit_watts, watts)],
+    ["Temperature", celsius(device?.temperature_celsius)],
+    ["Held by", device ? (device.namespaces?.replaceAll(",", ", ") ?? "nobody") : "–"],
+    ["Read", device?.age_seconds == null ? "–" : `${duration(device.age_seconds)} ago`],
+  ];
+  return (
+    <dl class="map-tip-numbers">
+      {rows.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <Value text={value} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+type Maybe = number | null | undefined;
+
+function part(of: Maybe, whole: Maybe, written: (value: Maybe) => string): string {
+  return whole === null || whole === undefined ? written(of) : `${written(of)} of ${written(whole)}`;
+}
+
+// Right of and below the device, or on the other side where there is no room.
+function placed(x: number, y: number, size: number, frame: { width: number; height: number }) {
+  const right = x + size + 10;
+  const left = right + WIDTH <= frame.width ? right : Math.max(0, x - WIDTH - 10);
+  const below = y + size + 6;
+  const top = below + HEIGHT <= frame.height ? below : Math.max(0, y - HEIGHT - 6);
+  return { left: `${left}px`, top: `${top}px`, width: `${Math.min(WIDTH, frame.width)}px` };
+}
+
+function useRested(key: string): boolean {
+  const [rested, setRested] = useState<string | null>(null);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(key), REST_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  return rested === key;
+}

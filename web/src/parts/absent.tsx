@@ -1,0 +1,28 @@
+// What is not known is said to be not known, with the reason where the API gives one. Never 0, never empty.
+import { ABSENT } from "../app/units";
+import { words } from "./health";
+
+export function Absent({ reason }: { reason?: string | null | undefined }) {
+  const text = reason ? `not known: ${words(reason)}` : "not known";
+  return (
+    <span class="absent" title={text}>
+      <span aria-hidden="true">{ABSENT}</span>
+      <span class="unseen">{text}</span>
+    </span>
+  );
+}
+
+// Any text made by app/units, or a text of the API that may be null.
+export function Value({
+  text,
+  reason,
+}: {
+  text: string | null | undefined;
+  reason?: string | null | undefined;
+}) {
+  return text === null || text === undefined || text === "" || text === ABSENT ? (
+    <Absent reason={reason} />
+  ) : (
+    text
+  );
+}

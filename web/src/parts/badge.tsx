@@ -1,0 +1,46 @@
+import type { ComponentChildren } from "preact";
+import { duration } from "../app/units";
+import { words } from "./health";
+import "./badge.css";
+
+interface Props {
+  tone?: "plain" | "ok" | "warning" | "critical" | "lost" | "unknown" | undefined;
+  title?: string | undefined;
+  children: ComponentChildren;
+}
+
+export function Badge({ tone = "plain", title, children }: Props) {
+  return (
+    <span class={`badge badge-${tone}`} title={title}>
+      {children}
+    </span>
+  );
+}
+
+// Data of a simulated cluster always says so.
+export function Simulated() {
+  return (
+    <Badge tone="plain" title="From a simulated cluster: no such device exists">
+      simulated
+    </Badge>
+  );
+}
+
+// `state` of the API's rows: stale rows show the last that was read, and how old it is.
+export function Stale({
+  ageSeconds,
+  reason,
+}: {
+  ageSeconds?: number | null | undefined;
+  reason?: string | null | undefined;
+}) {
+  const age = ageSeconds === null || ageSeconds === undefined ? "" : ` ${duration(ageSeconds)}`;
+  return (
+    <Badge
+      tone="warning"
+      title={`Nothing newer came${reason ? `: ${words(reason)}` : ""}; these are the last values`}
+    >
+      stale{age}
+    </Badge>
+  );
+}

@@ -1,0 +1,47 @@
+// A short list of events, newest first; the view of events has the long one.
+import type { Event } from "../api/types";
+import "./event-list.css";
+import { kindName, placeOfEvent, textBesidePlace, timeOfEvent, toneOfEvent } from "./events";
+import { HealthIcon } from "./health";
+
+export function EventList({
+  events,
+  withPlace = true,
+}: {
+  events: readonly Event[];
+  withPlace?: boolean | undefined;
+}) {
+  return (
+    <ol class="event-list">
+      {events.map((event) => {
+        const place = placeOfEvent(event);
+        return (
+          <li key={`${event.id} ${event.at}`} class="event-list-event">
+            <time
+              class="event-list-time"
+              dateTime={new Date(event.at * 1000).toISOString()}
+              title={new Date(event.at * 1000).toLocaleString("en-GB")}
+            >
+              {timeOfEvent(event.at, new Date())}
+            </time>
+            <span class="event-list-kind">
+              <HealthIcon tone={toneOfEvent(event)} /> {kindName(event.kind)}
+              <span class="unseen">, {event.severity}</span>
+            </span>
+            <span class="event-list-text">
+              {withPlace ? (
+                <>
+                  <a href={place.href} title={place.title}>
+                    {place.text}
+                  </a>{" "}
+                  {event.node || event.pod ? <span class="event-list-cluster">{event.cluster} </span> : null}
+                </>
+              ) : null}
+              <span class="event-list-said">{textBesidePlace(event)}</span>
+            </span>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

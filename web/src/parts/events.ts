@@ -1,0 +1,112 @@
+// Events of the fleet's log: what they are called, how grave they are, where they lead, which of them are meant.
+import type { Event, EventKind, Severity } from "../api/types";
+import { linkTo } from "../app/routes";
+import { clock } from "../app/units";
+import type { Tone } from "./health";
+
+export const KINDS: Record<EventKind, string> = {
+  device_lost: "Device lost",
+  device_back: "Device back",
+  device_worse: "Health worse",
+  device_better: "Health better",
+  device_gone: "Device gone",
+  device_new: "New device",
+  node_stale: "Node stale",
+  node_back: "Node back",
+  node_forgotten: "Node forgotten",
+  node_incompatible: "Node incompatible",
+  cluster_unreachable: "Cluster out of reach",
+  cluster_back: "Cluster back",
+  cluster_left: "Cluster left",
+  unusual_began: "Unusual",
+  unusual_ended: "Usual again",
+};
+
+export const SEVERITIES: readonly Severity[] = ["critical", "warning", "info"];
+
+const GOOD = new Set<EventKind>([
+  "device_back",
+  "device_better",
+  "node_back",
+  "cluster_back",
+  "unusual_ended",
+]);
+
+export function kindName(kind: string): string {
+  return KINDS[kind as EventKind] ?? kind.replaceAll("_", " ");
+}
+
+export function toneOfEvent({ severity, kind }: Event): Tone {
+  if (kind === "device_lost") return "lost";
+  if (severity !== "info") return severity;
+  return GOOD.has(kind) ? "ok" : "unknown";
+}
+
+// Ids are long, and what tells them apart is in their first letters: "nvidia:GPU-4257b940-…" is "GPU-4257b940…".
+export function shortId(id: string): string {
+  const own = id.slice(id.indexOf(":") + 1);
+  if (own.length <= 16) return own;
+  return `${/^.{8,14}?(?=-)/.exec(own)?.[0] ?? own.slice(0, 12)}…`;
+}
+
+export interface EventPlace {
+  text: string;
+  title: string; // in full
+  href: string;
+}
+
+// The most exact place that it is about.
+export function placeOfEvent({ cluster, node, device, namespace, pod }: Event): EventPlace {
+  if (pod && namespace) {
+    const text = `${namespace}/${pod}`;
+    return { text, title: text, href: linkTo("pod", { cluster, namespace, pod }) };
+  }
+  if (node && device) {
+    const href = linkTo("device", { cluster, node, device });
+    return { text: `${node} · ${shortId(device)}`, title: `${node} · ${device}`, href };
+  }
+  if (node) return { text: node, title: node, href: linkTo("node", { cluster, node }) };
+  return { text: cluster, title: cluster, href: linkTo("cluster", { cluster }) };
+}
+
+// The text begins with what it is about; beside a link to just that, it need not.
+export function textBesidePlace({ text, device, node, cluster, namespace, pod }: Event): string {
+  for (const name of [device, pod && namespace ? `${namespace}/${pod}` : null, pod, node, cluster]) {
+    if (name && text.startsWith(name)) return text.slice(name.length).replace(/^[:\s]+/, "");
+  }
+  return text;
+}
+
+// Today's have a time, older ones a day too.
+export function timeOfEvent(at: number, now: Date): string {
+  const then = new Date(at * 1000);
+  const day =
+    then.toDateString() === now.toDateString()
+      ? ""
+      : `${then.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} `;
+  return day + clock(at);
+}
+
+export const FILTERS = ["severity", "kind", "cluster", "node", "device", "namespace", "pod"] as const;
+export type Filters = Partial<Record<(typeof FILTERS)[number], readonly string[]>>;
+
+export function meant(event: Event, filters: Filters): boolean {
+  return FILTERS.every((name) => {
+    const wanted = filters[name];
+    return !wanted || wanted.length === 0 || wanted.includes(event[name] ?? "");
+  });
+}
+
+// What was asked for once and what came since, newest first, each once. `asked` is oldest first, as the API has it.
+// Numbers start anew when the fleet is restarted: what is told apart by number alone would then be lost.
+export function joined(asked: readonly Event[], since: readonly Event[], limit: number): Event[] {
+  const seen = new Set<string>();
+  const all: Event[] = [];
+  for (const event of [...since, ...asked.toReversed()]) {
+    const key = `${event.id} ${event.at}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    all.push(event);
+  }
+  return all.sort((a, b) => b.at - a.at || b.id - a.id).slice(0, limit);
+}

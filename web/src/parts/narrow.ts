@@ -1,0 +1,9 @@
+// Whether the page is as narrow as a telephone: where a table of many columns becomes a list.
+import { signal } from "@preact/signals";
+
+const query = typeof matchMedia === "undefined" ? null : matchMedia("(max-width: 640px)");
+
+export const narrow = signal(query?.matches ?? false);
+query?.addEventListener("change", () => {
+  narrow.value = query.matches;
+});

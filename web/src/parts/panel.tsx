@@ -1,0 +1,51 @@
+// A part of a view with a heading of its own.
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import "./panel.css";
+
+interface Props {
+  title: string;
+  aside?: ComponentChildren; // beside the heading: a count, a link to all of it
+  level?: 2 | 3 | undefined;
+  flush?: boolean | undefined; // no padding: for tables
+  children: ComponentChildren;
+}
+
+export function Panel({ title, aside, level = 2, flush = false, children }: Props) {
+  const id = useId();
+  const body = useRef<HTMLDivElement>(null);
+  const scrolls = useScrolls(body, flush);
+  const Heading = `h${level}` as "h2" | "h3";
+  return (
+    <section class={`panel${flush ? " panel-flush" : ""}`} aria-labelledby={id}>
+      <div class="panel-head">
+        <Heading id={id} class="panel-title">
+          {title}
+        </Heading>
+        {aside ? <div class="panel-aside">{aside}</div> : null}
+      </div>
+      {/* What scrolls can be scrolled by keys. */}
+      <div
+        ref={body}
+        class="panel-body"
+        {...(scrolls ? { tabIndex: 0, role: "group", "aria-labelledby": id } : {})}
+      >
+        {children}
+      </div>
+    </section>
+  );
+}
+
+function useScrolls(of: { current: HTMLElement | null }, may: boolean): boolean {
+  const [scrolls, setScrolls] = useState(false);
+  useEffect(() => {
+    const element = of.current;
+    if (!element || !may) return;
+    const look = () => setScrolls(element.scrollWidth > element.clientWidth);
+    const watch = new ResizeObserver(look);
+    watch.observe(element);
+    for (const child of element.children) watch.observe(child);
+    return () => watch.disconnect();
+  }, [of, may]);
+  return scrolls;
+}

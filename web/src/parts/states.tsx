@@ -1,0 +1,103 @@
+// What a view shows when it has nothing to show, or nothing new.
+import type { ComponentChildren } from "preact";
+import type { Problem } from "../api/client";
+import { clock, duration } from "../app/units";
+import type { Resource } from "../live/resource";
+import { HealthIcon } from "./health";
+import "./states.css";
+
+// A skeleton of the size of what comes. It takes its room at once and shows itself after 150 ms.
+export function Loading({
+  rows = 6,
+  label = "Loading",
+}: {
+  rows?: number | undefined;
+  label?: string | undefined;
+}) {
+  return (
+    <div class="loading" role="status" aria-label={label}>
+      {Array.from({ length: rows }, (_, row) => (
+        <div key={row} class="loading-row" />
+      ))}
+    </div>
+  );
+}
+
+interface EmptyProps {
+  title: string; // why: "No pod matches these filters"
+  children?: ComponentChildren; // what to do about it
+  action?: { text: string; run: () => void } | undefined;
+}
+
+export function Empty({ title, children, action }: EmptyProps) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children ? <div class="empty-text">{children}</div> : null}
+      {action ? (
+        <button type="button" onClick={action.run}>
+          {action.text}
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+// Why something could not be had. What was had before stays visible below it.
+export function ProblemNote({ problem, retry }: { problem: Problem; retry?: (() => void) | undefined }) {
+  return (
+    <div class="note note-critical" role="alert">
+      <HealthIcon tone="critical" />
+      <div class="note-text">
+        <strong>{problem.title}</strong>
+        {problem.detail ? <div>{problem.detail}</div> : null}
+      </div>
+      {retry ? (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+// `at`: of what is shown, seconds since the epoch.
+export function StaleNote({
+  seconds,
+  at,
+  children,
+}: {
+  seconds: number;
+  at?: number | null;
+  children?: ComponentChildren;
+}) {
+  return (
+    <div class="note note-warning" role="status">
+      <HealthIcon tone="warning" />
+      <div class="note-text">
+        {children ?? (
+          <>
+            Nothing new for {duration(seconds)}
+            {at ? `; what you see is from ${clock(at)}` : ""}.
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface AnswerProps<T> {
+  of: Resource<T>;
+  loading?: ComponentChildren; // in the place of the usual skeleton
+  children: (data: T) => ComponentChildren;
+}
+
+// A question's answer in whatever state it is: skeleton, problem, data, or old data with the problem above it.
+export function Answer<T>({ of, loading, children }: AnswerProps<T>) {
+  return (
+    <>
+      {of.problem ? <ProblemNote problem={of.problem} retry={of.refetch} /> : null}
+      {of.data !== null ? children(of.data) : of.problem === null ? (loading ?? <Loading />) : null}
+    </>
+  );
+}

@@ -1,0 +1,168 @@
+// What the tables' cells have in common: names that lead somewhere, and readings with their limits.
+import type { DeviceRow } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { bytes, celsius, duration, energy, percent, watts } from "../../app/units";
+import { Absent, Value } from "../absent";
+import { Badge, Stale } from "../badge";
+import { Bar } from "../bar";
+import { words } from "../health";
+import { ofBytes } from "./pair";
+import "./cells.css";
+
+type Maybe = number | null | undefined;
+
+export function ClusterCell({ cluster }: { cluster: string }) {
+  return <a href={linkTo("cluster", { cluster })}>{cluster}</a>;
+}
+
+const TAIL = 6; // characters
+
+// A name that gives way in its middle: names of one kind differ at their ends.
+export function Cut({ text }: { text: string }) {
+  if (text.length <= 2 * TAIL) return <>{text}</>;
+  return (
+    <span class="cell-name" title={text}>
+      <span class="cell-head">{text.slice(0, -TAIL)}</span>
+      <span>{text.slice(-TAIL)}</span>
+    </span>
+  );
+}
+
+export function NodeCell({ cluster, node }: { cluster: string; node: string }) {
+  return (
+    <a href={linkTo("node", { cluster, node })}>
+      <Cut text={node} />
+    </a>
+  );
+}
+
+export function DeviceName({ node, index }: { node: string; index: number | null }) {
+  return (
+    <span class="cell-name">
+      <Cut text={node} />
+      <span>
+        <span aria-hidden="true">/</span>
+        <span class="unseen"> device </span>
+        <Value text={index === null ? null : String(index)} />
+      </span>
+    </span>
+  );
+}
+
+export function PodCell({ cluster, namespace, pod }: { cluster: string; namespace: string; pod: string }) {
+  return (
+    <a href={linkTo("pod", { cluster, namespace, pod })}>
+      <Cut text={pod} />
+    </a>
+  );
+}
+
+export function TextCell({ text }: { text: string | null | undefined }) {
+  return <span title={text ?? undefined}>{text ? text : <Absent />}</span>;
+}
+
+export function UseCell({ ratio }: { ratio: Maybe }) {
+  return <Bar ratio={ratio} label="use" tone="plain" />;
+}
+
+const NEARLY_FULL = 0.95;
+
+export function MemoryCell({ used, total }: { used: Maybe; total: Maybe }) {
+  const ratio = ratioOf(used, total);
+  if (ratio === null) return <Value text={bytes(used)} />;
+  return (
+    <span class="cell-memory">
+      <Bar
+        ratio={ratio}
+        label="memory"
+        text={ofBytes(used, total)}
+        tone={ratio >= NEARLY_FULL ? "warning" : "plain"}
+      />
+    </span>
+  );
+}
+
+export function ratioOf(part: Maybe, whole: Maybe): number | null {
+  if (part === null || part === undefined || !whole) return null;
+  return part / whole;
+}
+
+const NEAR_SLOWDOWN = 5; // degrees
+
+export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
+  if (at === null || at === undefined) return <Absent />;
+  const limit = slowdown === null || slowdown === undefined ? "" : `slows down at ${celsius(slowdown)}`;
+  if (limit !== "" && at >= (slowdown ?? 0) - NEAR_SLOWDOWN)
+    return (
+      <Badge tone={at >= (slowdown ?? 0) ? "critical" : "warning"} title={limit}>
+        {celsius(at)}
+        <span class="unseen">, {limit}</span>
+      </Badge>
+    );
+  return <span title={limit || undefined}>{celsius(at)}</span>;
+}
+
+export function PowerCell({ drawn, limit }: { drawn: Maybe; limit?: Maybe }) {
+  const title = limit ? `${percent(ratioOf(drawn, limit))} of a limit of ${watts(limit)}` : undefined;
+  return (
+    <span title={title}>
+      <Value text={watts(drawn)} />
+    </span>
+  );
+}
+
+export function EnergyCell({ joules }: { joules: Maybe }) {
+  return <Value text={energy(joules)} />;
+}
+
+export const IDLE_FROM = 60; // seconds: less is a breath between two batches
+
+export function IdleCell({ seconds }: { seconds: Maybe }) {
+  if (seconds === null || seconds === undefined) return <Absent />;
+  if (seconds < IDLE_FROM) return <span class="cell-soft">busy</span>;
+  return <Badge tone={seconds >= 1800 ? "warning" : "plain"}>{duration(seconds)}</Badge>;
+}
+
+export function AgeCell({
+  seconds,
+  stale,
+  reason,
+}: {
+  seconds: Maybe;
+  stale: boolean;
+  reason?: string | null;
+}) {
+  return stale ? (
+    <Stale ageSeconds={seconds} reason={reason} />
+  ) : (
+    <Value text={duration(seconds)} reason={reason} />
+  );
+}
+
+// What else is to be said of a device: each a word, with the whole of it as a title.
+export function DeviceNotes({
+  row,
+}: {
+  row: Pick<DeviceRow, "throttled" | "unusual" | "errors" | "partitions">;
+}) {
+  return (
+    <span class="cell-notes">
+      {row.throttled && (
+        <Badge tone="warning" title={words(row.throttled)}>
+          throttled
+        </Badge>
+      )}
+      {row.unusual && (
+        <Badge tone="warning" title={words(row.unusual)}>
+          unusual
+        </Badge>
+      )}
+      {row.errors ? (
+        <Badge tone="critical">{row.errors === 1 ? "1 error" : `${row.errors} errors`}</Badge>
+      ) : null}
+      {row.partitions > 0 && (
+        <Badge>{row.partitions === 1 ? "1 partition" : `${row.partitions} partitions`}</Badge>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,76 @@
+// Which columns there are: as many as fit, unless the reader chose. The choice is kept in this browser.
+import { useState } from "preact/hooks";
+import { Menu } from "../filters/menu";
+import type { Column } from "./columns";
+
+const KEPT_AS = "accelscope.columns.";
+
+// null: as many as fit
+export function useHiddenColumns(
+  table: string,
+): [readonly string[] | null, (hidden: readonly string[] | null) => void] {
+  const [hidden, setHidden] = useState<readonly string[] | null>(() => kept(table));
+  return [
+    hidden,
+    (next) => {
+      setHidden(next);
+      try {
+        if (next === null) localStorage.removeItem(KEPT_AS + table);
+        else localStorage.setItem(KEPT_AS + table, next.join(","));
+      } catch {
+        // a browser that keeps nothing: the choice holds until the page is left
+      }
+    },
+  ];
+}
+
+function kept(table: string): readonly string[] | null {
+  try {
+    return localStorage.getItem(KEPT_AS + table)?.split(",") ?? null;
+  } catch {
+    return null;
+  }
+}
+
+interface Props<R> {
+  columns: readonly Column<R>[];
+  hidden: readonly string[] | null;
+  onHide: (hidden: readonly string[] | null) => void;
+}
+
+export function ColumnsMenu<R>({ columns, hidden, onHide }: Props<R>) {
+  return (
+    <Menu title="Columns" atEnd>
+      {() => (
+        <fieldset class="facet-choices">
+          <legend class="unseen">Columns</legend>
+          <label class="facet-choice">
+            <input
+              type="checkbox"
+              checked={hidden === null}
+              onChange={() => onHide(hidden === null ? [] : null)}
+            />
+            <span class="facet-text">As many as fit</span>
+          </label>
+          <div class="facet-scroll menu-rule">
+            {columns.slice(1).map(({ key, title }) => (
+              <label key={key} class="facet-choice">
+                <input
+                  type="checkbox"
+                  checked={!(hidden ?? []).includes(key)}
+                  disabled={hidden === null}
+                  onChange={() => onHide(toggledIn(hidden ?? [], key))}
+                />
+                <span class="facet-text">{title}</span>
+              </label>
+            ))}
+          </div>
+        </fieldset>
+      )}
+    </Menu>
+  );
+}
+
+function toggledIn(hidden: readonly string[], key: string): readonly string[] {
+  return hidden.includes(key) ? hidden.filter((one) => one !== key) : [...hidden, key];
+}

@@ -1,0 +1,169 @@
+// A real table: headers that sort, rows that lead somewhere, what does not fit left out by its priority.
+import { type ComponentChildren, Fragment } from "preact";
+import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Column, columnsChosen, columnsThatFit, fullWidth, leastWidth } from "./columns";
+import { moveAmongRows, Row } from "./row";
+import { ariaSort, type Order } from "./sort";
+import "./table.css";
+
+export type { Column } from "./columns";
+
+const EXPANDER = 32; // pixels
+
+export interface RowAge {
+  seconds: number | null;
+}
+
+// For rows as the API has them.
+export function staleness({
+  state,
+  age_seconds,
+}: {
+  state: string;
+  age_seconds: number | null;
+}): RowAge | null {
+  return state === "stale" ? { seconds: age_seconds } : null;
+}
+
+interface Props<R> {
+  caption: string; // for those who do not see it; says what the rows are
+  columns: readonly Column<R>[]; // the first names the row
+  rows: readonly R[];
+  rowKey: (row: R) => string;
+  rowLink?: (row: R) => string;
+  rowStale?: (row: R) => RowAge | null; // null: it is not
+  rowSimulated?: (row: R) => boolean; // says so beside its name
+  expand?: (row: R) => ComponentChildren; // what a row hides until it is asked for; null: nothing
+  orders?: readonly Order[];
+  sortBy?: (field: string, descendingFirst: boolean) => void;
+  hidden?: readonly string[] | null; // columns that the reader left out; null: as many as fit
+  busy?: boolean; // rows of an older question
+}
+
+export function DataTable<R>(props: Props<R>) {
+  const { caption, rows, rowKey, expand, orders = [], sortBy, hidden = null, busy = false } = props;
+  const frame = useRef<HTMLDivElement>(null);
+  const room = useWidth(frame);
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const extra = expand ? EXPANDER : 0;
+  const columns = useMemo(
+    () =>
+      hidden === null ? columnsThatFit(props.columns, room, extra) : columnsChosen(props.columns, hidden),
+    [props.columns, room, extra, hidden],
+  );
+  const needed = leastWidth(columns) + extra;
+  const tight = fullWidth(columns) + extra > room;
+  const span = columns.length + (expand ? 1 : 0);
+
+  const toggle = useCallback((key: string) => {
+    setOpen((before) => {
+      const next = new Set(before);
+      if (!next.delete(key)) next.add(key);
+      return next;
+    });
+  }, []);
+
+  return (
+    <div class={needed > room + 1 ? "table-frame table-frame-wide" : "table-frame"} ref={frame}>
+      <table class={busy ? "table table-busy" : "table"} style={{ minWidth: `${needed}px` }} aria-busy={busy}>
+        <caption class="unseen">{caption}</caption>
+        <colgroup>
+          {expand && <col style={{ width: `${EXPANDER}px` }} />}
+          {columns.map((column) => (
+            <col
+              key={column.key}
+              {...(column.grow ? {} : { style: { width: `${widthOf(column, tight)}px` } })}
+            />
+          ))}
+        </colgroup>
+        <thead>
+          <tr>
+            {expand && (
+              <td class="table-expander">
+                <span class="unseen">Details</span>
+              </td>
+            )}
+            {columns.map((column) => (
+              <Header key={column.key} column={column} orders={orders} sortBy={sortBy} />
+            ))}
+          </tr>
+        </thead>
+        <tbody onKeyDown={moveAmongRows}>
+          {rows.map((row) => {
+            const key = rowKey(row);
+            const hides = expand?.(row);
+            const shown = Boolean(hides) && open.has(key);
+            const stale = props.rowStale?.(row) ?? null;
+            return (
+              <Fragment key={key}>
+                <Row
+                  name={key}
+                  row={row}
+                  columns={columns}
+                  link={props.rowLink?.(row)}
+                  stale={stale !== null}
+                  ageSeconds={stale?.seconds ?? null}
+                  simulated={props.rowSimulated?.(row) ?? false}
+                  expands={expand ? Boolean(hides) : null}
+                  open={shown}
+                  onToggle={toggle}
+                />
+                {shown && (
+                  <tr class="table-details">
+                    <td colSpan={span}>{hides}</td>
+                  </tr>
+                )}
+              </Fragment>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function widthOf<R>({ width, least = width }: Column<R>, tight: boolean): number {
+  return tight ? least : width;
+}
+
+function Header<R>({
+  column,
+  orders,
+  sortBy,
+}: {
+  column: Column<R>;
+  orders: readonly Order[];
+  sortBy: Props<R>["sortBy"];
+}) {
+  const { sort, align = "start", title, note } = column;
+  if (sort === undefined || !sortBy)
+    return (
+      <th scope="col" class={`table-${align}`} title={note}>
+        {title}
+      </th>
+    );
+  const sorted = ariaSort(orders, sort);
+  return (
+    <th scope="col" class={`table-${align}`} aria-sort={sorted} title={note}>
+      <button type="button" class="table-sort" onClick={() => sortBy(sort, align === "end")}>
+        {title}
+        <span class="table-arrow" aria-hidden="true">
+          {sorted === "none" ? "" : sorted === "ascending" ? "↑" : "↓"}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+function useWidth(of: { current: HTMLElement | null }): number {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const element = of.current;
+    if (!element) return;
+    setWidth(element.clientWidth);
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [of]);
+  return width;
+}

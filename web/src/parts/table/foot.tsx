@@ -1,0 +1,25 @@
+import { count } from "../../app/units";
+
+interface Props {
+  shown: number;
+  total: number;
+  what: string; // in the plural: "devices"
+  more: (() => void) | null;
+  asking: boolean;
+}
+
+export function TableFoot({ shown, total, what, more, asking }: Props) {
+  return (
+    <div class="table-foot">
+      <span>{shown < total ? `${count(shown)} of ${count(total)} ${what}` : `${count(total)} ${what}`}</span>
+      {more && (
+        <button type="button" onClick={more} disabled={asking}>
+          Show more
+        </button>
+      )}
+      {!more && shown < total && (
+        <span>No more are shown at once: sort or filter to bring others to the top.</span>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,113 @@
+// A view that is a list: filters above, the table in whatever state it is, and how many there are.
+import type { ComponentChildren } from "preact";
+import { go, pathname } from "../../app/location";
+import { count } from "../../app/units";
+import { Simulated } from "../badge";
+import type { Facet } from "../filters/facets";
+import { clearFilters, FilterBar, isFiltered } from "../filters/filter-bar";
+import { Empty, ProblemNote } from "../states";
+import { View } from "../view";
+import type { Column } from "./columns";
+import { ColumnsMenu, useHiddenColumns } from "./columns-menu";
+import { DataTable, type RowAge } from "./data-table";
+import { TableFoot } from "./foot";
+import type { Listed } from "./use-table";
+import { WaitingTable } from "./waiting";
+
+const BAD_REQUEST = 400; // trying again does not help
+
+export interface ListProps<R> {
+  title: string;
+  what: string; // the rows, in the plural: "devices"
+  one: string; // and in the singular
+  name: string; // of the table, for what a browser keeps of it
+  table: Listed<R>;
+  columns: readonly Column<R>[];
+  rowKey: (row: R) => string;
+  rowLink?: (row: R) => string;
+  rowStale?: (row: R) => RowAge | null;
+  expand?: (row: R) => ComponentChildren;
+  simulated?: (row: R) => boolean;
+  placeholder: string; // what the search box finds
+  facets: readonly Facet[];
+  own?: readonly string[]; // parameters of the address that are no filters
+  controls?: ComponentChildren; // beside the filters
+  actions?: ComponentChildren; // beside the title
+  lead?: ComponentChildren; // between the filters and the table
+  empty: ComponentChildren; // when there is nothing without any filter
+  total?: string; // in the place of the number of rows
+}
+
+export function ListView<R>(props: ListProps<R>) {
+  const { title, what, one, table, columns, own = [], simulated = () => false } = props;
+  const { rows, total, problem, asking } = table;
+  const [hidden, setHidden] = useHiddenColumns(props.name);
+  const told = props.total ?? (total === null ? "" : `${count(total)} ${total === 1 ? one : what}`);
+  const allSimulated = rows !== null && rows.length > 0 && rows.every(simulated);
+  return (
+    <View title={title} badges={allSimulated ? <Simulated /> : null} actions={props.actions}>
+      <FilterBar what={what} placeholder={props.placeholder} facets={props.facets} own={own}>
+        {props.controls}
+        <span class="filters-total" role="status">
+          {told}
+        </span>
+        <div class="menu-wide-screen">
+          <ColumnsMenu columns={columns} hidden={hidden} onHide={setHidden} />
+        </div>
+      </FilterBar>
+      {props.lead}
+      {problem && (
+        <ProblemNote
+          problem={problem}
+          {...(problem.status === BAD_REQUEST ? {} : { retry: table.refetch })}
+        />
+      )}
+      {problem?.status === BAD_REQUEST && rows === null && (
+        <div class="table-frame">
+          <Empty
+            title="This address asks for something that cannot be answered"
+            action={{ text: "Clear the filters and the order", run: () => go(pathname.value) }}
+          />
+        </div>
+      )}
+      {rows === null && !problem && <WaitingTable columns={columns} expands={props.expand !== undefined} />}
+      {rows !== null && rows.length === 0 && !asking && !problem && (
+        <div class="table-frame">
+          {isFiltered(own) ? (
+            <Empty
+              title={`No ${one} matches these filters`}
+              action={{ text: "Clear the filters", run: () => clearFilters(own) }}
+            />
+          ) : (
+            props.empty
+          )}
+        </div>
+      )}
+      {rows !== null && rows.length > 0 && (
+        <>
+          <DataTable
+            caption={title}
+            columns={columns}
+            rows={rows}
+            rowKey={props.rowKey}
+            orders={table.orders}
+            sortBy={table.sortBy}
+            hidden={hidden}
+            busy={asking}
+            {...(allSimulated ? {} : { rowSimulated: simulated })}
+            {...(props.rowLink ? { rowLink: props.rowLink } : {})}
+            {...(props.rowStale ? { rowStale: props.rowStale } : {})}
+            {...(props.expand ? { expand: props.expand } : {})}
+          />
+          <TableFoot
+            shown={rows.length}
+            total={total ?? rows.length}
+            what={what}
+            more={table.more}
+            asking={asking}
+          />
+        </>
+      )}
+    </View>
+  );
+}

@@ -1,0 +1,37 @@
+// From the page's address to a question for the API. Whatever the API understands may stand in the address.
+import type { Parameters } from "../../api/client";
+
+export const FIRST_ROWS = 100;
+export const MORE_ROWS = 200;
+export const MOST_ROWS = 500; // a list with more is no longer read, but searched
+
+export interface Defaults {
+  sort?: string; // of the API; left out: it takes none
+  rename?: Readonly<Record<string, string>>; // name in the address → name in this API table
+  own?: readonly string[]; // of the address: for the view, not for the API
+  fixed?: Readonly<Record<string, string | number>>; // asked whatever the address says
+}
+
+export function questionOf(
+  address: URLSearchParams,
+  { sort, rename = {}, own = [], fixed = {} }: Defaults,
+): Parameters {
+  const asked: Record<string, string[] | string | number> = {};
+  for (const name of new Set(address.keys())) {
+    if (own.includes(name) || name === "limit" || name === "cursor" || name === "sort") continue;
+    const values = address.getAll(name).filter((value) => value.trim() !== "");
+    if (values.length === 0) continue;
+    const as = rename[name] ?? name;
+    const before = asked[as];
+    asked[as] =
+      name === "q" ? (values[0]?.trim() ?? "") : [...(Array.isArray(before) ? before : []), ...values];
+  }
+  if (sort !== undefined) asked.sort = address.get("sort") || sort;
+  return { ...asked, ...fixed };
+}
+
+// How many rows to ask for when more are wanted.
+export function moreRows(shown: number, total: number): number | null {
+  if (shown >= total || shown >= MOST_ROWS) return null;
+  return Math.min(shown + MORE_ROWS, MOST_ROWS);
+}

@@ -1,0 +1,155 @@
+// One cluster: whether it is read, by which sources, what is in it.
+
+import { path } from "../api/client";
+import type { ClusterView as Cluster, DeviceRowPage, HealthReport, NodeRowPage, Summary } from "../api/types";
+import { linkTo } from "../app/routes";
+import { count } from "../app/units";
+import { type Resource, useResource } from "../live/resource";
+import type { Change } from "../live/stream";
+import { Simulated } from "../parts/badge";
+import { Panel } from "../parts/panel";
+import { Answer, Empty, StaleNote } from "../parts/states";
+import { View } from "../parts/view";
+import { NodeTable } from "./clusters/node-table";
+import { RefreshButton } from "./clusters/refresh-button";
+import { SaidState } from "./clusters/said";
+import { SourceTable } from "./clusters/source-table";
+import { stateOfCluster } from "./clusters/state";
+import { ByModel } from "./overview/groups";
+import { HistoryPanel } from "./overview/history-panel";
+import { HottestPanel } from "./overview/hottest-panel";
+import { RecentEvents } from "./overview/recent-events";
+import { SumTiles } from "./overview/tiles";
+import "./overview/overview.css";
+
+const NODES_SHOWN = 15;
+
+export function ClusterView({ cluster }: { cluster: string }) {
+  const concerns = ({ clusters, nodes }: Change) =>
+    clusters.includes(cluster) || nodes === null || nodes.some(([of]) => of === cluster);
+  const calmly = { atMostEverySeconds: 5, concerns };
+  const own = useResource<Cluster>(`/api/v1/clusters/${path(cluster)}`, {}, calmly);
+  const sums = useResource<Summary>("/api/v1/summary", { cluster, group_by: ["vendor", "model"] }, calmly);
+  const health = useResource<HealthReport>("/api/v1/health", { cluster, limit: 1 }, calmly);
+  const troubled = useResource<NodeRowPage>(
+    "/api/v1/nodes",
+    { cluster, state: ["incompatible", "stale", "unread"], limit: NODES_SHOWN },
+    calmly,
+  );
+  const nodes = useResource<NodeRowPage>(
+    "/api/v1/nodes",
+    { cluster, sort: ["-devices_unhealthy", "-utilization_ratio"], limit: NODES_SHOWN },
+    calmly,
+  );
+  const hottest = useResource<DeviceRowPage>(
+    "/api/v1/devices",
+    { cluster, sort: "-temperature_celsius", present: "temperature_celsius", limit: 8 },
+    calmly,
+  );
+  const said = own.data ? stateOfCluster(own.data) : null;
+  return (
+    <View
+      title={own.data?.name ?? cluster}
+      kind="Cluster"
+      crumbs={[{ text: "Clusters", href: linkTo("clusters") }]}
+      badges={
+        <>
+          {said ? <SaidState said={said} /> : null}
+          {own.data?.simulated ? <Simulated /> : null}
+        </>
+      }
+      actions={own.data ? <RefreshButton cluster={cluster} done={own.refetch} /> : null}
+    >
+      <Answer of={own}>
+        {(data) => (
+          <>
+            <Reach data={data} />
+            {sums.data && sums.data.total.devices > 0 ? (
+              <SumTiles sums={sums.data.total} health={health.data} within={{ cluster }} />
+            ) : null}
+            <Panel title="Sources" flush>
+              <SourceTable sources={data.sources} />
+            </Panel>
+            {data.devices > 0 ? <HistoryPanel of={{ scope: "cluster", key: cluster }} /> : null}
+            <Nodes cluster={cluster} troubled={troubled} nodes={nodes} />
+            <div class="columns overview-groups">
+              <div class="overview-stack">
+                {data.devices > 0 ? <ByModel of={sums} within={{ cluster }} /> : null}
+                <RecentEvents cluster={cluster} />
+              </div>
+              {hottest.data && hottest.data.items.length > 0 ? (
+                <HottestPanel devices={hottest.data.items} within={{ cluster }} />
+              ) : null}
+            </div>
+          </>
+        )}
+      </Answer>
+    </View>
+  );
+}
+
+// Where the API gives an age, it says how old the rest of the page is.
+function Reach({ data }: { data: Cluster }) {
+  if (data.reachable !== false) return null;
+  const why = stateOfCluster(data).why;
+  return (
+    <StaleNote seconds={data.age_seconds ?? 0} at={data.succeeded_at}>
+      {data.succeeded_at === null ? "This cluster was never reached" : null}
+      {data.succeeded_at !== null ? <OldData data={data} /> : null}
+      {why ? `: ${why}` : "."}
+    </StaleNote>
+  );
+}
+
+function OldData({ data }: { data: Cluster }) {
+  const at = new Date((data.succeeded_at ?? 0) * 1000).toLocaleTimeString("en-GB");
+  return <>This cluster is out of reach; what you see is from {at}</>;
+}
+
+interface NodesProps {
+  cluster: string;
+  troubled: Resource<NodeRowPage>;
+  nodes: Resource<NodeRowPage>;
+}
+
+function Nodes({ cluster, troubled, nodes }: NodesProps) {
+  const bad = troubled.data;
+  return (
+    <>
+      {bad && bad.total > 0 ? (
+        <Panel
+          title="Nodes that are not read as they should be"
+          flush
+          aside={
+            <a href={`${linkTo("nodes", {}, { cluster })}&state=incompatible&state=stale&state=unread`}>
+              All {count(bad.total)}
+            </a>
+          }
+        >
+          <NodeTable caption="Nodes that are stale, incompatible or unread" nodes={bad.items} withReason />
+        </Panel>
+      ) : null}
+      <Panel
+        title="Nodes"
+        flush
+        aside={
+          <a href={linkTo("nodes", {}, { cluster })}>
+            All {nodes.data?.total ? count(nodes.data.total) : ""} nodes
+          </a>
+        }
+      >
+        <Answer of={nodes}>
+          {({ items }) =>
+            items.length > 0 ? (
+              <NodeTable caption="Nodes, unhealthy and busy ones first" nodes={items} />
+            ) : (
+              <Empty title="No node with accelerators is known">
+                The sources above say whether they were asked, and why they did not answer.
+              </Empty>
+            )
+          }
+        </Answer>
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,121 @@
+// All clusters: which can be read, through what, and what is in them.
+import type { Clusters, Summary, SummaryRow } from "../api/types";
+import { linkTo } from "../app/routes";
+import { count, watts } from "../app/units";
+import { useResource } from "../live/resource";
+import { Absent, Value } from "../parts/absent";
+import { Age } from "../parts/age";
+import { Simulated } from "../parts/badge";
+import { Bar } from "../parts/bar";
+import { Panel } from "../parts/panel";
+import { Answer, Empty } from "../parts/states";
+import { View } from "../parts/view";
+import { SaidState } from "./clusters/said";
+import { stateOfCluster, stateOfSource } from "./clusters/state";
+import { memoryRatio, someWatts } from "./overview/sums";
+import "./clusters/clusters.css";
+
+const CALMLY = { atMostEverySeconds: 5 };
+
+export function ClustersView() {
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, CALMLY);
+  const sums = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, CALMLY);
+  const of = new Map(sums.data?.groups.map((group) => [group.cluster, group]));
+  return (
+    <View title="Clusters">
+      <Panel title="All clusters" flush aside={clusters.data ? count(clusters.data.total) : null}>
+        <Answer of={clusters}>
+          {({ items }) =>
+            items.length > 0 ? (
+              <Table items={items} sums={of} />
+            ) : (
+              <Empty title="No cluster is configured">
+                Name them in a file, and start the fleet with it:{" "}
+                <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is read anew when it
+                changes.
+              </Empty>
+            )
+          }
+        </Answer>
+      </Panel>
+    </View>
+  );
+}
+
+function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<string | null, SummaryRow> }) {
+  return (
+    <table class="plain">
+      <caption class="unseen">Clusters with their state and sums</caption>
+      <thead>
+        <tr>
+          <th scope="col">Cluster</th>
+          <th scope="col">State</th>
+          <th scope="col">Sources</th>
+          <th scope="col" class="number">
+            Nodes
+          </th>
+          <th scope="col" class="number">
+            Devices
+          </th>
+          <th scope="col">Use</th>
+          <th scope="col">Memory</th>
+          <th scope="col" class="number">
+            Power
+          </th>
+          <th scope="col" class="number">
+            Last read
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {items.map((cluster) => {
+          const said = stateOfCluster(cluster);
+          const own = sums.get(cluster.id);
+          return (
+            <tr key={cluster.id}>
+              <th scope="row">
+                <a href={linkTo("cluster", { cluster: cluster.id })}>{cluster.name ?? cluster.id}</a>{" "}
+                {cluster.simulated ? <Simulated /> : null}
+              </th>
+              <td class="clusters-state">
+                <SaidState said={said} />
+                {said.why && said.tone !== "ok" ? <div class="clusters-why">{said.why}</div> : null}
+              </td>
+              <td>
+                <span class="clusters-sources">
+                  {cluster.sources.map((source) => {
+                    const state = stateOfSource(source);
+                    return (
+                      <SaidState
+                        key={source.kind}
+                        said={{
+                          ...state,
+                          word: source.kind,
+                          why: `${state.word}${state.why ? `: ${state.why}` : ""}`,
+                        }}
+                      />
+                    );
+                  })}
+                </span>
+              </td>
+              <td class="number">{cluster.succeeded_at === null ? <Absent /> : count(cluster.nodes)}</td>
+              <td class="number">{cluster.succeeded_at === null ? <Absent /> : count(cluster.devices)}</td>
+              <td>
+                <Bar ratio={own?.utilization_ratio} label="Use" />
+              </td>
+              <td>
+                <Bar ratio={own ? memoryRatio(own) : null} label="Memory" />
+              </td>
+              <td class="number">
+                <Value text={watts(own ? someWatts(own) : null)} />
+              </td>
+              <td class="number">
+                <Age at={cluster.succeeded_at} reason="never reached" />
+              </td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}

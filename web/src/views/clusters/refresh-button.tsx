@@ -1,0 +1,39 @@
+// Has a cluster read now. Only some tokens may: whether this one may is known when it was tried.
+import { useState } from "preact/hooks";
+import { Problem, path, post } from "../../api/client";
+import type { Refreshed } from "../../api/types";
+
+type State = { is: "ready" | "asking" | "done" } | { is: "refused"; problem: Problem };
+
+export function RefreshButton({ cluster, done }: { cluster: string; done: () => void }) {
+  const [state, setState] = useState<State>({ is: "ready" });
+  const refresh = async () => {
+    setState({ is: "asking" });
+    try {
+      await post<Refreshed>(`/api/v1/clusters/${path(cluster)}/refresh`);
+      setState({ is: "done" });
+      done();
+    } catch (error) {
+      setState({
+        is: "refused",
+        problem: error instanceof Problem ? error : new Problem(0, "It failed", String(error)),
+      });
+    }
+  };
+  const forbidden = state.is === "refused" && state.problem.status === 403;
+  return (
+    <>
+      <span role="status" class="soft small">
+        {state.is === "done" ? "Read just now" : null}
+        {state.is === "refused"
+          ? forbidden
+            ? "Only tokens with the scope admin may do this"
+            : state.problem.title
+          : null}
+      </span>
+      <button type="button" onClick={refresh} disabled={state.is === "asking" || forbidden}>
+        {state.is === "asking" ? "Reading…" : "Read now"}
+      </button>
+    </>
+  );
+}

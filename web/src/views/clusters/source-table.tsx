@@ -1,0 +1,71 @@
+import type { SourceView } from "../../api/types";
+import { count, duration } from "../../app/units";
+import { Absent, Value } from "../../parts/absent";
+import { Age } from "../../parts/age";
+import { Empty } from "../../parts/states";
+import { SaidState } from "./said";
+import { stateOfSource } from "./state";
+
+export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
+  if (sources.length === 0)
+    return (
+      <Empty title="No source is open">It is tried again by itself once the cluster can be reached.</Empty>
+    );
+  return (
+    <table class="plain">
+      <caption class="unseen">Sources of this cluster</caption>
+      <thead>
+        <tr>
+          <th scope="col">Source</th>
+          <th scope="col">State</th>
+          <th scope="col" class="number">
+            Nodes answered
+          </th>
+          <th scope="col" class="number">
+            Errors
+          </th>
+          <th scope="col" class="number">
+            Took
+          </th>
+          <th scope="col" class="number">
+            Last success
+          </th>
+          <th scope="col">Why</th>
+        </tr>
+      </thead>
+      <tbody>
+        {sources.map((source) => {
+          const said = stateOfSource(source);
+          return (
+            <tr key={source.kind}>
+              <th scope="row">{source.kind}</th>
+              <td>
+                <SaidState said={said} />
+              </td>
+              <td class="number">
+                {source.up === null ? <Absent /> : `${count(source.answered)} of ${count(source.expected)}`}
+              </td>
+              <td class="number">{count(source.errors)}</td>
+              <td class="number">
+                <Value text={took(source.duration_seconds)} />
+              </td>
+              <td class="number">
+                <Age at={source.succeeded_at} reason="none yet" />
+              </td>
+              <td class="wraps">{said.why ?? ""}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+export function took(seconds: number | null): string | null {
+  if (seconds === null) return null;
+  return seconds < 1
+    ? `${Math.max(1, Math.round(seconds * 1000))} ms`
+    : seconds < 60
+      ? `${seconds.toFixed(1)} s`
+      : duration(seconds);
+}

@@ -1,0 +1,41 @@
+// In which state a cluster and its sources are, in one word and one tone.
+import type { ClusterView, SourceView } from "../../api/types";
+import { type Tone, words } from "../../parts/health";
+
+export interface Said {
+  tone: Tone;
+  word: string;
+  why: string | null;
+}
+
+export function stateOfCluster({ reachable, succeeded_at, text, reason, sources, gpu }: ClusterView): Said {
+  const why = text ?? (reason ? words(reason) : null);
+  if (reachable === null) return { tone: "unknown", word: "not tried yet", why };
+  if (!reachable)
+    return {
+      tone: succeeded_at === null ? "lost" : "critical",
+      word: succeeded_at === null ? "never reached" : "out of reach",
+      why,
+    };
+  const down = sources.filter((source) => source.up === false);
+  if (down.length > 0) {
+    const all = down.length === sources.length;
+    return {
+      tone: all ? "critical" : "warning",
+      word: all ? "no source answers" : "source down",
+      why: down.map(whyDown).join("; "),
+    };
+  }
+  if (gpu === false) return { tone: "unknown", word: "no accelerators", why };
+  return { tone: "ok", word: "reachable", why };
+}
+
+function whyDown(source: SourceView): string {
+  return `${source.kind}: ${source.text ?? words(source.reason ?? "down")}`;
+}
+
+export function stateOfSource({ up, text, reason }: SourceView): Said {
+  const why = text ?? (reason ? words(reason) : null);
+  if (up === null) return { tone: "unknown", word: "not asked yet", why };
+  return up ? { tone: "ok", word: "up", why } : { tone: "critical", word: "down", why };
+}

@@ -1,0 +1,130 @@
+// One device with all that its driver gave.
+import { path } from "../api/client";
+import type { DeviceDetail, DeviceRow } from "../api/types";
+import { linkTo } from "../app/routes";
+import { duration } from "../app/units";
+import { concernsNode, useResource } from "../live/resource";
+import { Badge, Simulated, Stale } from "../parts/badge";
+import { shortId } from "../parts/events";
+import { Facts } from "../parts/facts";
+import { Health, words } from "../parts/health";
+import { Panel } from "../parts/panel";
+import { Answer, Empty, Loading, StaleNote } from "../parts/states";
+import { vendorName } from "../parts/vendor";
+import { View } from "../parts/view";
+import { Balance } from "./device/balance";
+import { EventsOf } from "./device/events-of";
+import { identityOf } from "./device/facts";
+import { LiveCharts } from "./device/live-charts";
+import { Partitions } from "./device/partitions";
+import { Activity, Clocks, Cores, Rails, State } from "./device/readings";
+import { Absences, Errors, Links } from "./device/troubles";
+import { InNoPod, Pods, Processes } from "./node/workloads";
+import "./device/device.css";
+
+export function DeviceView({ cluster = "", node = "", device = "" }: Record<string, string>) {
+  const resource = useResource<DeviceDetail>(
+    `/api/v1/devices/${path(cluster, node, device)}`,
+    {},
+    {
+      concerns: concernsNode(cluster, node),
+    },
+  );
+  const row = resource.data?.device;
+  return (
+    <View
+      kind="Device"
+      title={row ? titleOf(row) : shortId(device)}
+      crumbs={[
+        { text: "Devices", href: linkTo("devices") },
+        { text: cluster, href: linkTo("cluster", { cluster }) },
+        { text: node, href: linkTo("node", { cluster, node }) },
+      ]}
+      badges={row ? <Badges row={row} /> : null}
+    >
+      {resource.problem?.status === 404 && !resource.data ? (
+        <Empty title="No such device is known">
+          It was never read, or it is gone for so long that it was forgotten.{" "}
+          <a href={linkTo("node", { cluster, node })}>See its node</a>
+        </Empty>
+      ) : (
+        <Answer of={resource} loading={<Loading rows={16} />}>
+          {(detail) => <Whole detail={detail} />}
+        </Answer>
+      )}
+    </View>
+  );
+}
+
+function titleOf({ index, id, model, vendor }: DeviceRow): string {
+  return `${index ?? shortId(id)} · ${model ?? vendorName(vendor)}`;
+}
+
+function Badges({ row }: { row: DeviceRow }) {
+  return (
+    <>
+      <Health state={row.health} reason={row.health_reason} />
+      {row.state === "stale" ? <Stale ageSeconds={row.age_seconds} /> : null}
+      {row.throttled ? (
+        <Badge tone="warning" title="Reasons at work that hold its clocks down">
+          throttled: {words(row.throttled)}
+        </Badge>
+      ) : null}
+      {row.unusual ? (
+        <Badge tone="warning" title="Out of its own habit">
+          unusual: {words(row.unusual)}
+        </Badge>
+      ) : null}
+      {row.simulated ? <Simulated /> : null}
+    </>
+  );
+}
+
+function Whole({ detail }: { detail: DeviceDetail }) {
+  const { device, reading } = detail;
+  return (
+    <>
+      {device.state === "stale" ? (
+        <StaleNote seconds={device.age_seconds ?? 0}>
+          Nothing new of this device for {duration(device.age_seconds)}. These are the last values.
+        </StaleNote>
+      ) : null}
+      <LiveCharts detail={detail} />
+      <div class="columns">
+        <Panel title="The device">
+          <Facts facts={identityOf(detail)} />
+        </Panel>
+        {reading ? (
+          <div class="device-stack">
+            <State reading={reading} />
+            <Clocks reading={reading} />
+            <Activity reading={reading} />
+            <Cores reading={reading} />
+          </div>
+        ) : (
+          <Panel title="State">
+            <Empty title="Only a summary is known">
+              {`This device is read from ${device.source}, which gives no more than this.`}
+            </Empty>
+          </Panel>
+        )}
+      </div>
+      {reading ? <Partitions reading={reading} pods={detail.pods} /> : null}
+      <Pods rows={detail.pods} names={null} />
+      <Processes rows={detail.processes} names={null} />
+      <InNoPod rows={detail.unattributed} names={null} />
+      {reading ? (
+        <>
+          <div class="columns">
+            <Errors reading={reading} />
+            <Balance balance={detail.balance} />
+          </div>
+          <Rails reading={reading} />
+          <Links reading={reading} />
+        </>
+      ) : null}
+      <EventsOf cluster={device.cluster} node={device.node} device={device.id} />
+      {reading ? <Absences reading={reading} /> : null}
+    </>
+  );
+}

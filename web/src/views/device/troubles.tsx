@@ -1,0 +1,148 @@
+// Errors that were counted, links, and what the driver does not tell.
+import type { Device, EccCount } from "../../api/types";
+import { bytes, count } from "../../app/units";
+import { Value } from "../../parts/absent";
+import { Age } from "../../parts/age";
+import { Health, words } from "../../parts/health";
+import { Panel } from "../../parts/panel";
+import { Empty } from "../../parts/states";
+import { type Row, SmallTable } from "../node/small-table";
+import { perSecond } from "./units";
+
+export function Errors({ reading }: { reading: Device }) {
+  const rows = [
+    ...reading.errors
+      .filter((error) => error.count > 0)
+      .map((error) => ({
+        key: `${error.kind} ${error.code}`,
+        cells: [
+          `${error.kind.toUpperCase()} ${words(error.code)}`,
+          count(error.count),
+          error.last_seen === null ? "" : <Age key="age" at={error.last_seen} />,
+        ],
+      })),
+    ...counted("ECC", reading.ecc),
+    ...counted("Retired pages", reading.retired_pages),
+  ];
+  const looked = reading.errors.length + reading.ecc.length + reading.retired_pages.length;
+  return (
+    <Panel
+      title="Errors"
+      aside={looked > 0 ? (looked === 1 ? "1 counter" : `${count(looked)} counters`) : undefined}
+      flush
+    >
+      {rows.length > 0 ? (
+        <SmallTable
+          caption="Errors that were counted"
+          columns={["What", "#Count", "Last seen"]}
+          rows={rows}
+        />
+      ) : (
+        <Empty title={looked > 0 ? "All of its error counters are at 0" : "Its driver counts no errors"} />
+      )}
+    </Panel>
+  );
+}
+
+function counted(what: string, counts: readonly EccCount[]): Row[] {
+  return counts
+    .filter((one) => one.count > 0)
+    .map((one) => ({
+      key: `${what} ${one.severity} ${one.lifetime} ${one.block}`,
+      cells: [
+        `${what}, ${words(one.severity)}${one.block ? `, ${words(one.block)}` : ""}`,
+        count(one.count),
+        one.lifetime ? "in its whole life" : "since the driver was loaded",
+      ],
+    }));
+}
+
+// Many and mostly alike: in a sentence, and one by one for whoever wants to know.
+export function Links({ reading: { links } }: { reading: Device }) {
+  if (links.length === 0) return null;
+  const kinds = [...new Set(links.map((link) => link.kind))].join(", ");
+  const down = links.filter((link) => link.active === false).length;
+  const errors = links.reduce(
+    (sum, link) => sum + link.errors.reduce((all, error) => all + error.count, 0),
+    0,
+  );
+  return (
+    <Panel title="Links" aside={kinds} flush>
+      <details class="device-more" open={down > 0}>
+        <summary>
+          {down > 0 ? `${down} of ${links.length} down` : `${links.length} links, none down`},{" "}
+          {errors === 0 ? "no errors" : errors === 1 ? "1 error" : `${count(errors)} errors`}
+        </summary>
+        <SmallTable
+          caption="Links to other devices"
+          columns={["Link", "State", "To", "#Speed", "#Sent", "#Received", "Errors"]}
+          rows={links.map((link) => ({ key: `${link.kind} ${link.index}`, cells: linkCells(link) }))}
+        />
+      </details>
+    </Panel>
+  );
+}
+
+function linkCells(link: Device["links"][number]): Row["cells"] {
+  return [
+    `${link.kind} ${link.index}`,
+    link.active === null ? (
+      <Value key="state" text={null} />
+    ) : (
+      <Health key="state" state={link.active ? "ok" : "critical"} reason={link.active ? null : "down"} />
+    ),
+    <span key="to" class="mono">
+      <Value text={link.remote} />
+    </span>,
+    <Value key="speed" text={perSecond(link.bytes_per_second)} />,
+    <Value key="sent" text={bytes(link.transmit_bytes_total)} />,
+    <Value key="received" text={bytes(link.receive_bytes_total)} />,
+    link.errors
+      .filter((error) => error.count > 0)
+      .map((error) => `${words(error.kind)} ${count(error.count)}`)
+      .join(", ") || "none",
+  ];
+}
+
+// Why each is absent, in words of whoever has to do something about it.
+const WHY: Record<string, string> = {
+  not_supported: "this card or driver does not have it",
+  no_permission: "the agent may not read it",
+  no_sample: "the driver had no sample at that moment",
+  not_known: "the driver says that it does not know",
+  deprecated: "the driver does not give it any more",
+  driver_error: "the driver answered with an error",
+  lost: "the device is lost",
+  reset_required: "the device must be reset first",
+  shared: "it is of a whole that several devices share",
+  suspended: "the device sleeps",
+  timeout: "the driver did not answer in time",
+  unreadable: "what the driver answered could not be read",
+};
+
+export function Absences({ reading }: { reading: Device }) {
+  if (reading.absent.length === 0) return null;
+  return (
+    <Panel title="Not known" aside={count(reading.absent.length)} flush>
+      <details class="device-more">
+        <summary>
+          {count(reading.absent.length)} {reading.absent.length === 1 ? "value" : "values"} that could be
+          there, and why they are not
+        </summary>
+        <SmallTable
+          caption="Values that are absent, and why"
+          columns={["Value", "Why"]}
+          rows={reading.absent.map(({ field, reason }) => ({
+            key: field,
+            cells: [
+              <span key="field" class="mono">
+                {field}
+              </span>,
+              WHY[reason] ?? words(reason),
+            ],
+          }))}
+        />
+      </details>
+    </Panel>
+  );
+}

@@ -1,0 +1,89 @@
+// The log: what happened, newest first, as it happens.
+import { useRef } from "preact/hooks";
+import type { Clusters, Event, Events } from "../api/types";
+import { go, search } from "../app/location";
+import { count } from "../app/units";
+import { useResource } from "../live/resource";
+import { paused, recentEvents, resume } from "../live/stream";
+import { EventList } from "../parts/event-list";
+import { FILTERS, type Filters, joined, meant } from "../parts/events";
+import { narrow } from "../parts/narrow";
+import { Panel } from "../parts/panel";
+import { Answer, Empty, Loading } from "../parts/states";
+import { View } from "../parts/view";
+import { EventFilters } from "./events/event-filters";
+import { EventTable } from "./events/event-table";
+
+const SHOWN = 500;
+
+export function EventsView() {
+  const filters = filtersOf(search.value);
+  const narrowed = FILTERS.some((name) => (filters[name]?.length ?? 0) > 0);
+  const asked = useResource<Events>(
+    "/api/v1/events",
+    { ...filters, limit: SHOWN },
+    { concerns: () => false, keepWhileAsking: true },
+  );
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, { concerns: () => false });
+  const { since, held } = useSince(filters);
+  return (
+    <View title="Events">
+      <EventFilters filters={filters} clusters={clusters.data?.items.map(({ id }) => id) ?? []} />
+      <Panel
+        title="Log"
+        flush
+        aside={
+          held > 0 ? (
+            <button type="button" onClick={resume}>
+              {count(held)} new: go on
+            </button>
+          ) : (
+            "newest first"
+          )
+        }
+      >
+        <Answer of={asked} loading={<Loading rows={12} />}>
+          {({ items, first, last }) => {
+            const events = joined(
+              items.filter((event) => meant(event, filters)),
+              since,
+              SHOWN,
+            );
+            if (events.length > 0) {
+              const more = last - first + 1 > SHOWN;
+              return narrow.value ? (
+                <EventList events={events} />
+              ) : (
+                <EventTable events={events} more={more} />
+              );
+            }
+            return narrowed ? (
+              <Empty
+                title="No event matches these filters"
+                action={{ text: "Clear the filters", run: () => go("/events") }}
+              />
+            ) : (
+              <Empty title="Nothing has happened since the fleet was started">
+                Devices that get worse or are lost, nodes that fall silent and clusters out of reach are told
+                here as it happens.
+              </Empty>
+            );
+          }}
+        </Answer>
+      </Panel>
+    </View>
+  );
+}
+
+function filtersOf(parameters: URLSearchParams): Filters {
+  return Object.fromEntries(FILTERS.map((name) => [name, parameters.getAll(name)]));
+}
+
+// While paused nothing is added to what is shown, but counted.
+function useSince(filters: Filters): { since: Event[]; held: number } {
+  const all = recentEvents.value;
+  const shown = useRef(all);
+  if (!paused.value) shown.current = all;
+  const since = shown.current.filter((event) => meant(event, filters));
+  return { since, held: all.filter((event) => meant(event, filters)).length - since.length };
+}

@@ -1,0 +1,202 @@
+// Pods that hold devices and do nothing with them, the most wasteful first.
+import { useState } from "preact/hooks";
+import { Problem } from "../api/client";
+import type { IdlePod, IdlePods, Summary } from "../api/types";
+import { search } from "../app/location";
+import { linkTo } from "../app/routes";
+import { bytes, count, duration, watts } from "../app/units";
+import { useResource } from "../live/resource";
+import { Value } from "../parts/absent";
+import { FACETS } from "../parts/filters/facets";
+import { Empty, ProblemNote } from "../parts/states";
+import { AgeCell, ClusterCell, Cut, NodeCell, TextCell } from "../parts/table/cells";
+import type { Column } from "../parts/table/columns";
+import { download } from "../parts/table/csv";
+import { staleness } from "../parts/table/data-table";
+import { ListView } from "../parts/table/list";
+import { questionOf } from "../parts/table/question";
+import { useTable } from "../parts/table/use-table";
+import { Tile, Tiles } from "../parts/tile";
+import { allIdle, fileName, idleCsv } from "./idle/export";
+import { IdleSince, idleSince } from "./idle/since";
+import { ownerOf } from "./pods/group";
+import { OwnerCell } from "./pods/owner";
+import "./idle/idle.css";
+
+const COLUMNS: readonly Column<IdlePod>[] = [
+  { key: "pod", title: "Pod", width: 220, least: 150, grow: true, cell: ({ pod }) => <Cut text={pod} /> },
+  {
+    key: "namespace",
+    title: "Namespace",
+    width: 130,
+    priority: 2,
+    cell: ({ namespace }) => <TextCell text={namespace} />,
+  },
+  {
+    key: "cluster",
+    title: "Cluster",
+    width: 110,
+    priority: 2,
+    cell: ({ cluster }) => <ClusterCell cluster={cluster} />,
+  },
+  {
+    key: "owner",
+    title: "Owner",
+    width: 160,
+    priority: 2,
+    cell: (pod) => <OwnerCell owner={ownerOf(pod)} />,
+  },
+  {
+    key: "devices",
+    title: "Devices",
+    note: "Devices or partitions that it holds and does not use",
+    width: 80,
+    priority: 2,
+    align: "end",
+    cell: ({ devices }) => count(devices),
+  },
+  {
+    key: "models",
+    title: "Models",
+    width: 210,
+    priority: 2,
+    cell: ({ models }) => <TextCell text={models.join(", ")} />,
+  },
+  {
+    key: "idle",
+    title: "Idle",
+    note: "All of them are idle for at least so long",
+    width: 96,
+    align: "end",
+    cell: ({ idle_seconds }) => duration(idle_seconds),
+  },
+  {
+    key: "hours",
+    title: "Device-hours",
+    note: "Idle time of all its devices together; a share of a device counts as its share",
+    width: 104,
+    align: "end",
+    cell: ({ device_hours }) => hours(device_hours),
+  },
+  {
+    key: "memory",
+    title: "Memory held",
+    note: "On those devices",
+    width: 106,
+    priority: 2,
+    align: "end",
+    cell: ({ memory_used_bytes }) => <Value text={bytes(memory_used_bytes)} />,
+  },
+  {
+    key: "node",
+    title: "Node",
+    width: 170,
+    priority: 3,
+    cell: ({ cluster, node }) => <NodeCell cluster={cluster} node={node} />,
+  },
+  {
+    key: "age",
+    ages: true,
+    title: "Age",
+    note: "Since it was read",
+    width: 110,
+    priority: 3,
+    align: "end",
+    cell: ({ age_seconds, state }) => <AgeCell seconds={age_seconds} stale={state === "stale"} />,
+  },
+];
+
+const OWN = ["min_seconds"]; // has a control of its own
+
+// Filters of pods that devices have too.
+const OF_DEVICES = { own: ["min_seconds", "q", "pod", "owner_kind", "owner_name"] };
+
+function hours(value: number): string {
+  return value < 10 ? value.toFixed(1) : count(Math.round(value));
+}
+
+export function IdleView() {
+  const table = useTable<IdlePod, IdlePods>("/api/v1/idle");
+  const since = idleSince(search.value);
+  return (
+    <ListView
+      title="Idle"
+      what="idle pods"
+      one="idle pod"
+      name="idle"
+      table={table}
+      columns={COLUMNS}
+      rowKey={({ cluster, node, namespace, pod }) => `${cluster}/${node}/${namespace}/${pod}`}
+      rowLink={({ cluster, namespace, pod }) => linkTo("pod", { cluster, namespace, pod })}
+      rowStale={staleness}
+      simulated={({ simulated }) => simulated}
+      placeholder="Pod, namespace, owner, node"
+      facets={[FACETS.cluster, FACETS.namespace, FACETS.vendor, FACETS.model]}
+      own={OWN}
+      controls={<IdleSince />}
+      actions={<Export />}
+      lead={<Waste answer={table.answer} since={since} />}
+      empty={
+        <Empty title={`No pod has been idle for ${duration(since)}`}>
+          Every device that a pod holds was used since then, or its use is not known.
+        </Empty>
+      }
+    />
+  );
+}
+
+function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
+  const filters = questionOf(search.value, OF_DEVICES);
+  const { data } = useResource<Summary>(
+    "/api/v1/summary",
+    { ...filters, idle_seconds_min: since },
+    { keepWhileAsking: true, atMostEverySeconds: 5 },
+  );
+  const still = data?.total;
+  return (
+    <Tiles label="What is wasted">
+      <Tile
+        title="Device-hours lost"
+        value={answer && hours(answer.device_hours)}
+        detail="by these pods so far"
+      />
+      <Tile
+        title="Idle pods"
+        value={answer && count(answer.total)}
+        detail={`for ${duration(since)} or longer`}
+      />
+      <Tile
+        title="Devices that stand still"
+        value={still && count(still.devices)}
+        detail="nobody who holds them uses them"
+        href={linkTo("devices", {}, { idle_seconds_min: String(since) })}
+      />
+      <Tile
+        title="Power they draw"
+        value={still && (still.devices > 0 && still.power_watts === 0 ? null : watts(still.power_watts))}
+        detail="now, where it is known"
+      />
+    </Tiles>
+  );
+}
+
+function Export() {
+  const [state, setState] = useState<"ready" | "busy" | Problem>("ready");
+  const run = async () => {
+    setState("busy");
+    try {
+      download(fileName(new Date()), idleCsv(await allIdle(questionOf(search.value, {}))));
+      setState("ready");
+    } catch (error) {
+      setState(error instanceof Problem ? error : new Problem(0, "The file cannot be made", String(error)));
+    }
+  };
+  return (
+    <>
+      {state instanceof Problem && <ProblemNote problem={state} />}
+      <button type="button" onClick={run} disabled={state === "busy"}>
+        Download CSV
+      </button>
+    </>
+  );
+}

@@ -1,0 +1,34 @@
+// From when on a pod counts as idle. It is in the address, so that a list can be sent on.
+import { go, search, withParameter } from "../../app/location";
+import { duration } from "../../app/units";
+
+export const USUAL_SECONDS = 1800; // as the API has it
+const CHOICES = [300, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600];
+
+export function idleSince(address: URLSearchParams): number {
+  const text = address.get("min_seconds");
+  const given = Number(text);
+  return text !== null && Number.isFinite(given) && given >= 0 ? given : USUAL_SECONDS;
+}
+
+export function IdleSince() {
+  const chosen = idleSince(search.value);
+  const choices = [...new Set([...CHOICES, chosen])].sort((one, other) => one - other);
+  return (
+    <label class="idle-since">
+      Idle for at least{" "}
+      <select
+        value={String(chosen)}
+        onChange={({ currentTarget: { value } }) =>
+          go(withParameter("min_seconds", value === String(USUAL_SECONDS) ? [] : [value]))
+        }
+      >
+        {choices.map((seconds) => (
+          <option key={seconds} value={String(seconds)}>
+            {duration(seconds)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

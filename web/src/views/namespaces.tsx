@@ -1,0 +1,159 @@
+// Who has what, who uses it, and who lets it lie.
+import type { NamespaceRow, Namespaces } from "../api/types";
+import { linkTo } from "../app/routes";
+import { bytes, count } from "../app/units";
+import { Value } from "../parts/absent";
+import { Badge } from "../parts/badge";
+import { FACETS } from "../parts/filters/facets";
+import { Empty } from "../parts/states";
+import { ClusterCell, EnergyCell, TextCell, UseCell } from "../parts/table/cells";
+import type { Column } from "../parts/table/columns";
+import { ListView } from "../parts/table/list";
+import { useTable } from "../parts/table/use-table";
+
+const COLUMNS: readonly Column<NamespaceRow>[] = [
+  {
+    key: "namespace",
+    title: "Namespace",
+    width: 180,
+    least: 130,
+    grow: true,
+    sort: "namespace",
+    cell: ({ namespace }) => <TextCell text={namespace} />,
+  },
+  {
+    key: "cluster",
+    title: "Cluster",
+    width: 120,
+    priority: 2,
+    sort: "cluster",
+    cell: ({ cluster }) => <ClusterCell cluster={cluster} />,
+  },
+  {
+    key: "devices",
+    title: "Devices",
+    note: "That its pods hold or use",
+    width: 84,
+    align: "end",
+    sort: "devices",
+    cell: ({ devices }) => count(devices),
+  },
+  {
+    key: "held",
+    title: "Held",
+    note: "Devices that its pods were given",
+    width: 84,
+    priority: 2,
+    align: "end",
+    sort: "devices_allocated",
+    cell: ({ devices_allocated }) => count(devices_allocated),
+  },
+  {
+    key: "use",
+    title: "Use",
+    note: "Mean of its devices, by what its own pods do",
+    width: 124,
+    least: 110,
+    align: "end",
+    sort: "utilization_ratio",
+    cell: ({ utilization_ratio }) => <UseCell ratio={utilization_ratio} />,
+  },
+  {
+    key: "idle",
+    title: "Idle devices",
+    note: "Held, and nothing was done with them for long",
+    width: 110,
+    priority: 2,
+    align: "end",
+    sort: "devices_idle",
+    cell: ({ cluster, namespace, devices_idle }) =>
+      devices_idle > 0 ? (
+        <a href={linkTo("idle", {}, { cluster, namespace })}>
+          <Badge tone="warning">{count(devices_idle)}</Badge>
+        </a>
+      ) : (
+        "0"
+      ),
+  },
+  {
+    key: "memory",
+    title: "Memory",
+    note: "That its processes hold on devices",
+    width: 96,
+    priority: 2,
+    align: "end",
+    sort: "memory_used_bytes",
+    cell: ({ memory_used_bytes }) => <Value text={bytes(memory_used_bytes)} />,
+  },
+  {
+    key: "energy",
+    title: "Energy",
+    note: "Of devices, by its pods' share of their use, since they are watched",
+    width: 100,
+    priority: 2,
+    align: "end",
+    sort: "energy_joules",
+    cell: ({ energy_joules }) => <EnergyCell joules={energy_joules} />,
+  },
+  {
+    key: "pods",
+    title: "Pods",
+    width: 76,
+    priority: 2,
+    align: "end",
+    sort: "pods",
+    cell: ({ pods }) => count(pods),
+  },
+  {
+    key: "nodes",
+    title: "Nodes",
+    width: 76,
+    priority: 3,
+    align: "end",
+    sort: "nodes",
+    cell: ({ nodes }) => count(nodes),
+  },
+  {
+    key: "processes",
+    title: "Processes",
+    width: 96,
+    priority: 3,
+    align: "end",
+    sort: "processes",
+    cell: ({ processes }) => count(processes),
+  },
+  {
+    key: "stale",
+    title: "Stale devices",
+    width: 116,
+    priority: 3,
+    align: "end",
+    sort: "devices_stale",
+    cell: ({ devices_stale }) =>
+      devices_stale > 0 ? <Badge tone="warning">{count(devices_stale)}</Badge> : "0",
+  },
+];
+
+export function NamespacesView() {
+  const table = useTable<NamespaceRow, Namespaces>("/api/v1/namespaces", { sort: "-devices" });
+  return (
+    <ListView
+      title="Namespaces"
+      what="namespaces"
+      one="namespace"
+      name="namespaces"
+      table={table}
+      columns={COLUMNS}
+      rowKey={({ cluster, namespace }) => `${cluster}/${namespace}`}
+      rowLink={({ cluster, namespace }) => linkTo("pods", {}, { cluster, namespace })}
+      simulated={({ devices, devices_simulated }) => devices > 0 && devices === devices_simulated}
+      placeholder="Name of a namespace"
+      facets={[FACETS.cluster, FACETS.vendor, FACETS.model]}
+      empty={
+        <Empty title="No namespace has a pod with a device">
+          Pods come from agents with access to the kubelet or the API server.
+        </Empty>
+      }
+    />
+  );
+}

@@ -1,0 +1,192 @@
+// One node with everything on it.
+import { path } from "../api/client";
+import type { NodeDetail } from "../api/types";
+import { linkTo } from "../app/routes";
+import { bytes, celsius, count, duration, percent, watts } from "../app/units";
+import { concernsNode, useResource } from "../live/resource";
+import { Simulated, Stale } from "../parts/badge";
+import { Bar } from "../parts/bar";
+import { type Fact, Facts } from "../parts/facts";
+import { Health, words } from "../parts/health";
+import { Panel } from "../parts/panel";
+import { Answer, Empty, Loading } from "../parts/states";
+import { ratioOf } from "../parts/table/cells";
+import { Tile, Tiles } from "../parts/tile";
+import { Vendor } from "../parts/vendor";
+import { View } from "../parts/view";
+import { EventsOf } from "./device/events-of";
+import { Agent, Attribution, Readers, Sinks } from "./node/agent";
+import { DeviceCard } from "./node/device-card";
+import { StateNote } from "./node/state-note";
+import { InNoPod, Pods, Processes } from "./node/workloads";
+import "./node/node.css";
+
+const MANY_DEVICES = 16; // more: no past for each, that would be as many questions
+
+export function NodeView({ cluster = "", node = "" }: Record<string, string>) {
+  const resource = useResource<NodeDetail>(
+    `/api/v1/nodes/${path(cluster, node)}`,
+    {},
+    {
+      concerns: concernsNode(cluster, node),
+    },
+  );
+  const row = resource.data?.node;
+  return (
+    <View
+      kind="Node"
+      title={node}
+      crumbs={[
+        { text: "Nodes", href: linkTo("nodes") },
+        { text: cluster, href: linkTo("cluster", { cluster }) },
+      ]}
+      badges={
+        row ? (
+          <>
+            {row.state === "stale" ? (
+              <Stale ageSeconds={row.age_seconds} reason={row.reason} />
+            ) : row.state === "fresh" ? null : (
+              <Health state={row.state} reason={row.reason} />
+            )}
+            {row.simulated ? <Simulated /> : null}
+          </>
+        ) : null
+      }
+      actions={<a href={linkTo("map", {}, { cluster, q: node })}>On the map</a>}
+    >
+      {resource.problem?.status === 404 && !resource.data ? (
+        <Empty title="No such node is known">
+          It was never read, or nothing has been heard of it for so long that it was forgotten.{" "}
+          <a href={linkTo("nodes", {}, { q: node })}>Search for it</a>
+        </Empty>
+      ) : (
+        <Answer of={resource} loading={<Loading rows={14} />}>
+          {(detail) => <Whole detail={detail} />}
+        </Answer>
+      )}
+    </View>
+  );
+}
+
+function Whole({ detail }: { detail: NodeDetail }) {
+  const { node, devices } = detail;
+  const inOrder = [...devices].sort(
+    (a, b) => a.vendor.localeCompare(b.vendor) || (a.index ?? 0) - (b.index ?? 0),
+  );
+  const vendors = new Set(devices.map((device) => device.vendor)).size;
+  const names = new Map(
+    devices.map((device) => [
+      device.id,
+      `${vendors > 1 ? `${device.vendor} ` : ""}${device.index ?? device.id}`,
+    ]),
+  );
+  return (
+    <>
+      <StateNote node={node} />
+      <Numbers detail={detail} />
+      <Panel title="Devices" aside={devicesSaid(detail)}>
+        {inOrder.length > 0 ? (
+          <ul class="device-cards">
+            {inOrder.map((device) => (
+              <DeviceCard key={device.id} device={device} withPast={inOrder.length <= MANY_DEVICES} />
+            ))}
+          </ul>
+        ) : (
+          <Empty title="No device is known here">
+            {node.reason ? words(node.reason) : "Its readers, below, say what they found."}
+          </Empty>
+        )}
+      </Panel>
+      <Pods rows={detail.pods} names={names} />
+      <Processes rows={detail.processes} names={names} />
+      <InNoPod rows={detail.unattributed} names={names} />
+      <Panel title="The node">
+        <Facts facts={factsOf(detail)} />
+      </Panel>
+      <Agent detail={detail} />
+      <Readers readers={detail.readers} />
+      <Attribution sources={detail.attribution} />
+      <Sinks sinks={detail.sinks} />
+      <EventsOf cluster={node.cluster} node={node.node} />
+      <Labels labels={detail.labels} />
+    </>
+  );
+}
+
+function devicesSaid({ node }: NodeDetail): string {
+  const sick = node.devices_unhealthy > 0 ? `, ${node.devices_unhealthy} not well` : "";
+  return `${count(node.devices)}${sick}`;
+}
+
+function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
+  const memory = ratioOf(node.memory_used_bytes, node.memory_total_bytes);
+  const limits = devices.map((device) => device.power_limit_watts);
+  const limit = limits.every((one) => one !== null)
+    ? limits.reduce<number>((sum, one) => sum + (one ?? 0), 0)
+    : null;
+  return (
+    <Tiles label="Node in numbers">
+      <Tile title="Use" value={percent(node.utilization_ratio)} detail="mean of its devices">
+        <Bar ratio={node.utilization_ratio} label="use" text="" wide />
+      </Tile>
+      <Tile
+        title="Memory"
+        value={bytes(node.memory_used_bytes)}
+        detail={`${percent(memory)} of ${bytes(node.memory_total_bytes)}`}
+      >
+        <Bar ratio={memory} label="memory" text="" wide />
+      </Tile>
+      <Tile
+        title="Power"
+        value={watts(node.power_watts)}
+        detail={limit ? `${percent(ratioOf(node.power_watts, limit))} of ${watts(limit)}` : "of its devices"}
+      >
+        {limit ? <Bar ratio={ratioOf(node.power_watts, limit)} label="power" text="" wide /> : null}
+      </Tile>
+      <Tile title="Hottest" value={celsius(node.temperature_max_celsius)} detail="of its devices" />
+      <Tile
+        title="Not well"
+        value={count(node.devices_unhealthy)}
+        of={`of ${count(node.devices)}`}
+        tone={node.devices_lost > 0 ? "lost" : node.devices_unhealthy > 0 ? "warning" : "plain"}
+        detail={node.devices_lost > 0 ? `${count(node.devices_lost)} lost` : "none lost"}
+      />
+      <Tile title="Pods" value={count(node.pods)} detail={`${count(node.processes)} processes`} />
+    </Tiles>
+  );
+}
+
+function factsOf({ node, interval_seconds }: NodeDetail): Fact[] {
+  return [
+    [
+      "Cluster",
+      <a key="cluster" href={linkTo("cluster", { cluster: node.cluster })}>
+        {node.cluster}
+      </a>,
+    ],
+    ["Vendors", node.vendors ? <Vendor key="vendor" vendor={node.vendors} /> : null],
+    ["Models", node.models?.replaceAll(",", ", ") ?? null],
+    ["State", <Health key="state" state={node.state} reason={node.reason} showReason />],
+    ["Read from", node.source?.replaceAll(",", ", ") ?? null],
+    ["Age", duration(node.age_seconds)],
+    ["Read there every", duration(interval_seconds)],
+    ["Agent", node.agent_version],
+  ];
+}
+
+function Labels({ labels }: { labels: NodeDetail["labels"] }) {
+  const facts = Object.entries(labels).sort(([a], [b]) => a.localeCompare(b));
+  if (facts.length === 0) return null;
+  return (
+    <Panel title="Labels" aside="of the Node object">
+      <dl class="node-labels">
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value === "" ? <span class="soft">empty</span> : value}</dd>
+          </div>
+        ))}
+      </dl>
+    </Panel>
+  );
+}

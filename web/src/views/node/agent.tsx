@@ -1,0 +1,151 @@
+// The agent of a node and the parts of it: what works, what does not, and why.
+import type { AgentState, Counted, NodeDetail } from "../../api/types";
+import { bytes, count, duration } from "../../app/units";
+import { Value } from "../../parts/absent";
+import { Age } from "../../parts/age";
+import { type Fact, Facts } from "../../parts/facts";
+import { Health, words } from "../../parts/health";
+import { Panel } from "../../parts/panel";
+import { Empty } from "../../parts/states";
+import { vendorName } from "../../parts/vendor";
+import { SmallTable } from "./small-table";
+
+export function Agent({ detail }: { detail: NodeDetail }) {
+  const { agent } = detail;
+  return (
+    <Panel title="Agent">
+      {agent ? (
+        <Facts facts={factsOf(agent, detail.interval_seconds)} />
+      ) : (
+        <Empty title="No agent was heard on this node">
+          What is shown comes from {detail.node.source?.replaceAll(",", ", ") ?? "nowhere yet"}.
+        </Empty>
+      )}
+    </Panel>
+  );
+}
+
+function factsOf(agent: AgentState, interval: number | null): Fact[] {
+  return [
+    ["Version", agent.version],
+    ["Started", <Age key="started" at={agent.started_at} />],
+    ["Reads every", duration(interval)],
+    ["Last reading took", seconds(agent.collection_seconds)],
+    ["Readings", count(agent.collections)],
+    ["Took too long", count(agent.overruns)],
+    ["Own memory", bytes(agent.memory_bytes)],
+    ["Own CPU", seconds(agent.cpu_seconds)],
+    ["Threads", count(agent.threads)],
+    ["Open files", count(agent.open_files)],
+    ...(agent.config_reloads.length > 0
+      ? ([["Settings read again", counted(agent.config_reloads)]] as const)
+      : []),
+    ...(agent.token_reviews.length > 0 ? ([["Token reviews", counted(agent.token_reviews)]] as const) : []),
+  ];
+}
+
+export function Readers({ readers }: { readers: NodeDetail["readers"] }) {
+  const found = readers.filter(
+    (reader) => reader.found || reader.reason !== null || reader.devices_expected > 0,
+  );
+  if (found.length === 0) return null;
+  return (
+    <Panel title="Readers" aside="of drivers" flush>
+      <SmallTable
+        caption="Readers of drivers on this node"
+        columns={[
+          "Vendor",
+          "State",
+          "Through",
+          "#Devices",
+          "#Took",
+          "Last success",
+          "Errors",
+          "Rejected values",
+        ]}
+        rows={found.map((reader) => ({
+          key: reader.vendor,
+          cells: [
+            vendorName(reader.vendor),
+            <Up key="up" up={reader.up} reason={reader.reason} />,
+            <Value key="source" text={reader.source} />,
+            `${count(reader.devices_seen)} of ${count(reader.devices_expected)}`,
+            <Value key="took" text={seconds(reader.duration_seconds)} />,
+            <Age key="age" at={reader.last_success} />,
+            <Value key="errors" text={withAbandoned(reader.errors, reader.abandoned_calls)} />,
+            counted(reader.rejected),
+          ],
+        }))}
+      />
+    </Panel>
+  );
+}
+
+export function Attribution({ sources }: { sources: NodeDetail["attribution"] }) {
+  if (sources.length === 0) return null;
+  return (
+    <Panel title="Attribution" aside="how pods are found" flush>
+      <SmallTable
+        caption="Sources of attribution on this node"
+        columns={["Source", "State", "Through", "Last success", "Errors"]}
+        rows={sources.map((source) => ({
+          key: source.source,
+          cells: [
+            words(source.source),
+            <Up key="up" up={source.up} reason={source.error ?? source.reason} />,
+            <Value key="detail" text={source.detail} />,
+            <Age key="age" at={source.last_success} />,
+            counted(source.errors),
+          ],
+        }))}
+      />
+    </Panel>
+  );
+}
+
+export function Sinks({ sinks }: { sinks: NodeDetail["sinks"] }) {
+  if (sinks.length === 0) return null;
+  return (
+    <Panel title="Sinks" aside="what it writes" flush>
+      <SmallTable
+        caption="Sinks of the agent"
+        columns={["Sink", "State", "#Writes", "#Skipped", "Last success", "Errors"]}
+        rows={sinks.map((sink) => ({
+          key: sink.sink,
+          cells: [
+            words(sink.sink),
+            <Up key="up" up={sink.up} reason={sink.error ?? sink.reason} />,
+            count(sink.writes),
+            count(sink.skips),
+            <Age key="age" at={sink.last_success} />,
+            counted(sink.errors),
+          ],
+        }))}
+      />
+    </Panel>
+  );
+}
+
+function Up({ up, reason }: { up: boolean; reason: string | null }) {
+  return up ? (
+    <Health state="ok" />
+  ) : (
+    <Health state="critical" reason={reason ?? "it does not answer"} showReason />
+  );
+}
+
+export function counted(of: readonly Counted[]): string {
+  return of.length === 0 ? "none" : of.map((one) => `${words(one.reason)} ${count(one.count)}`).join(", ");
+}
+
+function withAbandoned(errors: readonly Counted[], abandoned: number): string {
+  const calls = abandoned > 0 ? [{ reason: "calls that hang", count: abandoned }] : [];
+  return counted([...errors, ...calls]);
+}
+
+// Of what is quick: 12 ms, 1.4 s.
+export function seconds(value: number | null): string {
+  if (value === null) return duration(null);
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  return value < 60 ? `${value.toFixed(1)} s` : duration(value);
+}

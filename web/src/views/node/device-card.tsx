@@ -1,0 +1,115 @@
+// A device of the node at a glance: what it does, how full, how hot, and the last hour of it.
+import type { DeviceRow } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { bytes, celsius, percent, watts } from "../../app/units";
+import { useHistory } from "../../charts/history";
+import { Absent, Value } from "../../parts/absent";
+import { Bar } from "../../parts/bar";
+import { Health } from "../../parts/health";
+import { Sparkline } from "../../parts/sparkline";
+import { DeviceNotes, ratioOf } from "../../parts/table/cells";
+import { vendorName } from "../../parts/vendor";
+
+const HOUR = 3600;
+const NEAR_SLOWDOWN = 5; // degrees
+const NEARLY_FULL = 0.95;
+
+export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: boolean }) {
+  const { cluster, node, id } = device;
+  const past = useHistory(withPast ? { scope: "device", cluster, node, key: id } : null, HOUR);
+  const use = past.data?.fields.utilization_ratio ?? [];
+  const memory = ratioOf(device.memory_used_bytes, device.memory_total_bytes);
+  const power = ratioOf(device.power_watts, device.power_limit_watts);
+  return (
+    <li class={device.state === "stale" ? "device-card device-card-stale" : "device-card"}>
+      <div class="device-card-head">
+        <h3>
+          <a href={linkTo("device", { cluster, node, device: id })}>
+            <span class="device-card-index">{device.index ?? "–"}</span> {shortModel(device)}
+          </a>
+        </h3>
+        <Health state={device.health} reason={device.health_reason} />
+      </div>
+      <dl class="device-card-numbers">
+        <dt>Use</dt>
+        <dd>
+          <Bar ratio={device.utilization_ratio} label="use" wide />
+        </dd>
+        <dt>Memory</dt>
+        <dd>
+          <Bar
+            ratio={memory}
+            label="memory"
+            text={
+              memory === null
+                ? undefined
+                : `${bytes(device.memory_used_bytes)} of ${bytes(device.memory_total_bytes)}`
+            }
+            tone={memory !== null && memory >= NEARLY_FULL ? "warning" : "plain"}
+            wide
+          />
+        </dd>
+        <dt>Power</dt>
+        <dd>
+          {power === null ? (
+            <Value text={watts(device.power_watts)} />
+          ) : (
+            <Bar
+              ratio={power}
+              label="power"
+              text={`${watts(device.power_watts)} of ${watts(device.power_limit_watts)}`}
+              wide
+            />
+          )}
+        </dd>
+        <dt>Temperature</dt>
+        <dd>
+          <Temperature device={device} />
+        </dd>
+      </dl>
+      <div class="device-card-past">
+        {use.some((value) => value !== null) ? (
+          <Sparkline
+            values={known(use)}
+            label={`Use over the last hour, now ${percent(device.utilization_ratio)}`}
+            max={1}
+            height={24}
+            wide
+          />
+        ) : null}
+      </div>
+      <div class="device-card-foot small">
+        <span class="soft device-card-whose">
+          {device.allocated === 0 ? "held by nobody" : (device.namespaces?.replaceAll(",", ", ") ?? "held")}
+        </span>
+        <DeviceNotes row={device} />
+      </div>
+    </li>
+  );
+}
+
+function Temperature({ device }: { device: DeviceRow }) {
+  const { temperature_celsius: at, temperature_slowdown_celsius: slowdown } = device;
+  if (at === null) return <Absent />;
+  if (slowdown === null) return <>{celsius(at)}</>;
+  const tone = at >= slowdown ? "critical" : at >= slowdown - NEAR_SLOWDOWN ? "warning" : "plain";
+  return (
+    <Bar
+      ratio={ratioOf(at, slowdown)}
+      label="temperature"
+      text={`${celsius(at)} of ${celsius(slowdown)}`}
+      tone={tone}
+      wide
+    />
+  );
+}
+
+// The vendor's name in front says nothing that the rest does not.
+function shortModel({ model, vendor }: DeviceRow): string {
+  return model?.replace(/^(NVIDIA|AMD) /, "") ?? vendorName(vendor);
+}
+
+// From the first reading on: a fleet that has just been started has a short past, not a long silence.
+function known(values: readonly (number | null)[]): readonly (number | null)[] {
+  return values.slice(values.findIndex((value) => value !== null));
+}

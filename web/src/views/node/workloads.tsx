@@ -1,0 +1,247 @@
+// Who uses the devices of a node, or one device: pods, processes, and what is nobody's.
+import type { PodRow, ProcessRow, Unattributed } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { bytes, count, percent } from "../../app/units";
+import { Value } from "../../parts/absent";
+import { words } from "../../parts/health";
+import { Panel } from "../../parts/panel";
+import { Empty } from "../../parts/states";
+import { Cut, EnergyCell, IdleCell, PodCell, UseCell } from "../../parts/table/cells";
+import type { Column } from "../../parts/table/columns";
+import { DataTable } from "../../parts/table/data-table";
+import { RunTime } from "../pods/belongings";
+import { shareOf } from "../pods/share";
+import { SmallTable } from "./small-table";
+import "./workloads.css";
+
+export type DeviceNames = ReadonlyMap<string, string>; // by id: how a device is called on this page
+
+function deviceColumn<R extends { cluster: string; node: string; device: string }>(
+  names: DeviceNames,
+): Column<R> {
+  return {
+    key: "device",
+    title: "Device",
+    width: 80,
+    align: "end",
+    cell: ({ cluster, node, device }) => (
+      <a href={linkTo("device", { cluster, node, device })} title={device}>
+        {names.get(device) ?? "?"}
+      </a>
+    ),
+  };
+}
+
+const POD: readonly Column<PodRow>[] = [
+  {
+    key: "pod",
+    title: "Pod",
+    width: 220,
+    least: 150,
+    grow: true,
+    cell: ({ cluster, namespace, pod }) => <PodCell cluster={cluster} namespace={namespace} pod={pod} />,
+  },
+  {
+    key: "namespace",
+    title: "Namespace",
+    width: 120,
+    priority: 2,
+    cell: ({ namespace }) => <Cut text={namespace} />,
+  },
+  {
+    key: "container",
+    title: "Container",
+    width: 110,
+    priority: 3,
+    cell: ({ container }) => <Cut text={container} />,
+  },
+  {
+    key: "use",
+    title: "Use",
+    width: 124,
+    least: 106,
+    align: "end",
+    cell: (row) => <UseCell ratio={row.utilization_ratio} />,
+  },
+  {
+    key: "memory",
+    title: "Memory",
+    width: 92,
+    align: "end",
+    cell: ({ memory_used_bytes }) => <Value text={bytes(memory_used_bytes)} />,
+  },
+  { key: "share", title: "Share", width: 130, priority: 2, cell: (row) => shareOf(row) },
+  {
+    key: "energy",
+    title: "Energy",
+    width: 92,
+    priority: 3,
+    align: "end",
+    cell: (row) => <EnergyCell joules={row.energy_joules} />,
+  },
+  {
+    key: "idle",
+    title: "Idle",
+    width: 96,
+    priority: 2,
+    align: "end",
+    cell: ({ allocated, idle_seconds }) =>
+      allocated > 0 ? <IdleCell seconds={idle_seconds} /> : <span class="soft">not held</span>,
+  },
+];
+
+const PROCESS: readonly Column<ProcessRow>[] = [
+  {
+    key: "program",
+    title: "Program",
+    note: "Its name, never its arguments",
+    width: 140,
+    least: 110,
+    grow: true,
+    cell: ({ name, pid }) => <Value text={name ?? `pid ${pid}`} />,
+  },
+  { key: "pid", title: "Pid", width: 84, priority: 2, align: "end", cell: ({ pid }) => String(pid) },
+  { key: "owner", title: "Pod or owner", width: 190, priority: 2, cell: (row) => <Owner row={row} /> },
+  {
+    key: "use",
+    title: "Use",
+    width: 124,
+    least: 106,
+    align: "end",
+    cell: (row) => <UseCell ratio={row.utilization_ratio} />,
+  },
+  {
+    key: "memory",
+    title: "Memory",
+    note: "On the device",
+    width: 92,
+    align: "end",
+    cell: ({ memory_bytes }) => <Value text={bytes(memory_bytes)} />,
+  },
+  {
+    key: "cpu",
+    title: "Host CPU",
+    note: "100 % is one CPU of the node",
+    width: 88,
+    priority: 2,
+    align: "end",
+    cell: ({ cpu_ratio }) => <Value text={percent(cpu_ratio)} />,
+  },
+  {
+    key: "resident",
+    title: "Host memory",
+    width: 106,
+    priority: 3,
+    align: "end",
+    cell: ({ resident_memory_bytes }) => <Value text={bytes(resident_memory_bytes)} />,
+  },
+  {
+    key: "time",
+    title: "Runs for",
+    width: 100,
+    priority: 3,
+    align: "end",
+    cell: (row) => <RunTime since={row.started_at ?? null} />,
+  },
+  { key: "user", title: "User", width: 80, priority: 3, cell: ({ user }) => <Value text={user} /> },
+  { key: "type", title: "Type", width: 90, priority: 3, cell: ({ type }) => <Value text={type} /> },
+];
+
+function Owner({ row }: { row: ProcessRow }) {
+  if (row.pod !== null && row.namespace !== null)
+    return <PodCell cluster={row.cluster} namespace={row.namespace} pod={row.pod} />;
+  if (row.owner === null) return <Value text={row.owner_kind === null ? null : words(row.owner_kind)} />;
+  return (
+    <span title={`${words(row.owner_kind ?? "")} ${row.owner}`}>
+      {row.owner_kind ? <span class="soft">{words(row.owner_kind)} </span> : null}
+      <Cut text={row.owner} />
+    </span>
+  );
+}
+
+// names: given where there are several devices to tell apart.
+function withDevice<R extends { cluster: string; node: string; device: string }>(
+  columns: readonly Column<R>[],
+  names: DeviceNames | null,
+): readonly Column<R>[] {
+  const [first, ...rest] = columns;
+  return names === null || !first ? columns : [first, deviceColumn<R>(names), ...rest];
+}
+
+export function Pods({ rows, names }: { rows: readonly PodRow[]; names: DeviceNames | null }) {
+  return (
+    <Panel title="Pods" aside={count(new Set(rows.map((row) => `${row.namespace}/${row.pod}`)).size)} flush>
+      {rows.length > 0 ? (
+        <DataTable
+          caption="Containers of pods, by device"
+          columns={withDevice(POD, names)}
+          rows={rows}
+          rowKey={(row) => `${row.namespace}/${row.pod}/${row.container}/${row.device}/${row.partition}`}
+          rowStale={({ state }) => state === "stale"}
+        />
+      ) : (
+        <Empty title="No pod holds or uses it" />
+      )}
+    </Panel>
+  );
+}
+
+export function Processes({ rows, names }: { rows: readonly ProcessRow[]; names: DeviceNames | null }) {
+  return (
+    <Panel title="Processes" aside={count(rows.length)} flush>
+      {rows.length > 0 ? (
+        <DataTable
+          caption="Processes"
+          columns={withDevice(PROCESS, names)}
+          rows={rows}
+          rowKey={(row) => `${row.pid}/${row.device}/${row.partition}`}
+          rowStale={({ state }) => state === "stale"}
+        />
+      ) : (
+        <Empty title="No process is seen there">
+          Either none runs, or this driver does not tell processes apart.
+        </Empty>
+      )}
+    </Panel>
+  );
+}
+
+// What each reason means to whoever reads it.
+const WHY: Record<string, string> = {
+  not_in_a_pod: "it runs beside Kubernetes",
+  process_gone: "its process has ended, or is hidden by a pid namespace",
+  no_permission: "the agent may not read its cgroup",
+  cgroup_hidden: "it is in another cgroup namespace",
+  pod_unknown: "its pod is not known (yet, or any more)",
+  no_pod_source: "nobody can be asked for the name of its pod",
+  no_process: "memory in use that no process is shown with",
+};
+
+export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names: DeviceNames | null }) {
+  if (rows.length === 0) return null;
+  const device = names === null ? [] : ["#Device"];
+  return (
+    <Panel title="In use, and no pod's" flush>
+      <SmallTable
+        caption="What is in use and belongs to no pod"
+        columns={["Owner", ...device, "#Memory", "#Processes", "Why"]}
+        rows={rows.map((row) => ({
+          key: `${row.device}/${row.kind}/${row.name}/${row.reason}`,
+          cells: [
+            <span key="owner" title={row.name ?? undefined}>
+              {row.kind === "none" ? "nobody" : words(row.kind)} {row.name ? <Short text={row.name} /> : null}
+            </span>,
+            ...(names === null ? [] : [names.get(row.device) ?? "?"]),
+            <Value key="memory" text={bytes(row.memory_used_bytes)} />,
+            count(row.processes),
+            WHY[row.reason] ?? words(row.reason),
+          ],
+        }))}
+      />
+    </Panel>
+  );
+}
+
+function Short({ text }: { text: string }) {
+  return <span class="mono">{text.length > 20 ? `${text.slice(0, 12)}…` : text}</span>;
+}

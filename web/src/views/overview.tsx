@@ -1,0 +1,105 @@
+// The fleet at a glance: how much there is, how much of it is at work, and what needs looking after.
+import type { Clusters, DeviceRowPage, HealthReport, IdlePods, Summary, UnusualReport } from "../api/types";
+import { linkTo } from "../app/routes";
+import { useResource } from "../live/resource";
+import { summary } from "../live/stream";
+import { Empty, Loading, ProblemNote } from "../parts/states";
+import { View } from "../parts/view";
+import { THROTTLED_BY_FAULT } from "./overview/attention";
+import { AttentionPanel } from "./overview/attention-panel";
+import { ByCluster, ByModel, ByVendor } from "./overview/groups";
+import { HistoryPanel } from "./overview/history-panel";
+import { HottestPanel } from "./overview/hottest-panel";
+import { RecentEvents } from "./overview/recent-events";
+import { SumTiles } from "./overview/tiles";
+import "./overview/overview.css";
+
+const CALMLY = { atMostEverySeconds: 5 };
+
+export function OverviewView() {
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, CALMLY);
+  const byCluster = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, CALMLY);
+  const byVendor = useResource<Summary>("/api/v1/summary", { group_by: ["vendor"] }, CALMLY);
+  const byModel = useResource<Summary>("/api/v1/summary", { group_by: ["vendor", "model"] }, CALMLY);
+  const health = useResource<HealthReport>("/api/v1/health", { limit: 20 }, CALMLY);
+  const hottest = useResource<DeviceRowPage>(
+    "/api/v1/devices",
+    { sort: "-temperature_celsius", present: "temperature_celsius", limit: 50 },
+    CALMLY,
+  );
+  const throttled = useResource<DeviceRowPage>(
+    "/api/v1/devices",
+    { throttled: THROTTLED_BY_FAULT, limit: 10 },
+    CALMLY,
+  );
+  const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, CALMLY);
+  const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
+  const sums = summary.value ?? byCluster.data?.total ?? null;
+
+  if (clusters.data?.total === 0) return <NoClusters />;
+  const answers = [health, hottest, throttled, unusual, idle];
+  return (
+    <View title="Overview">
+      {byCluster.problem ? <ProblemNote problem={byCluster.problem} retry={byCluster.refetch} /> : null}
+      {sums && sums.devices === 0 && clusters.data ? <NothingYet clusters={clusters.data} /> : null}
+      {sums ? <SumTiles sums={sums} health={health.data} /> : <Loading rows={4} />}
+      <div class="columns">
+        <AttentionPanel
+          known={{
+            health: health.data,
+            hottest: hottest.data,
+            throttled: throttled.data,
+            unusual: unusual.data,
+            idle: idle.data,
+          }}
+          problem={answers.find(({ problem }) => problem)?.problem ?? null}
+          retry={() => {
+            for (const answer of answers) if (answer.problem) answer.refetch();
+          }}
+        />
+        <RecentEvents />
+      </div>
+      <HistoryPanel of={{ scope: "fleet" }} />
+      <div class="columns overview-groups">
+        <div class="overview-stack">
+          <ByCluster of={byCluster} />
+          <ByModel of={byModel} />
+        </div>
+        <div class="overview-stack">
+          <ByVendor of={byVendor} />
+          {hottest.data && hottest.data.items.length > 0 ? (
+            <HottestPanel devices={hottest.data.items} />
+          ) : null}
+        </div>
+      </div>
+    </View>
+  );
+}
+
+function NoClusters() {
+  return (
+    <View title="Overview">
+      <Empty title="No cluster is configured">
+        Name them in a file, and start the fleet with it:{" "}
+        <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is read anew when it changes. To
+        try it without any: <code>accelscope simulate fleet DIR</code>.
+      </Empty>
+    </View>
+  );
+}
+
+function NothingYet({ clusters }: { clusters: Clusters }) {
+  const untried = clusters.items.some(({ reachable }) => reachable === null);
+  return (
+    <Empty title={untried ? "The clusters are being read for the first time" : "No accelerator was found"}>
+      {untried ? (
+        "This takes a few seconds."
+      ) : (
+        <>
+          <a href={linkTo("clusters")}>The clusters</a> say which of their sources answered, and why others
+          did not.
+        </>
+      )}
+    </Empty>
+  );
+}

@@ -1,0 +1,180 @@
+// What needs looking after, from several answers of the API: the gravest first, a device only once.
+
+import { query } from "../../api/client";
+import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { celsius, duration } from "../../app/units";
+import { type Tone, toneOf, words } from "../../parts/health";
+
+// Reasons for which a device is slowed by heat or by its power supply. Being idle, or a limit that somebody set, is none.
+export const THROTTLED_BY_FAULT = [
+  "hw_slowdown",
+  "hw_thermal_slowdown",
+  "sw_thermal_slowdown",
+  "hw_power_brake_slowdown",
+  "thermal_slowdown",
+  "hw_power_cap",
+  "prochot",
+  "socket_thermal",
+  "vr_thermal",
+  "hbm_thermal",
+] as const;
+
+export interface Known {
+  health: HealthReport | null;
+  throttled: { items: readonly DeviceRow[]; total: number } | null;
+  hottest: { items: readonly DeviceRow[] } | null;
+  unusual: UnusualReport | null;
+  idle: IdlePods | null;
+}
+
+export interface Item {
+  key: string;
+  tone: Tone;
+  word: string;
+  title: string;
+  href: string;
+  where: string;
+  text: string;
+}
+
+export interface Tally {
+  word: string;
+  tone: Tone;
+  count: number;
+  href: string;
+}
+
+const OF_EACH_KIND = 5;
+const HEADROOM_CELSIUS = 5;
+
+// Close to the temperature at which it slows itself down. Where that is not known, nothing is said.
+export function isHot({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): boolean {
+  return (
+    temperature_celsius !== null &&
+    temperature_slowdown_celsius !== null &&
+    temperature_celsius >= temperature_slowdown_celsius - HEADROOM_CELSIUS
+  );
+}
+
+export function tallies({ health, throttled, hottest, unusual, idle }: Known): Tally[] {
+  const found: Tally[] = [];
+  const add = (word: string, tone: Tone, count: number | undefined, href: string, of = "") => {
+    if (count) found.push({ word: of ? `${word} ${of}${count === 1 ? "" : "s"}` : word, tone, count, href });
+  };
+  const devices = health?.devices_by_health ?? {};
+  const nodes = health?.nodes_by_state ?? {};
+  add("lost", "lost", devices.lost, linkTo("devices", {}, { health: "lost" }));
+  add("critical", "critical", devices.critical, linkTo("devices", {}, { health: "critical" }));
+  add("troubled", "critical", health?.clusters.length, linkTo("clusters"), "cluster");
+  add("incompatible", "critical", nodes.incompatible, linkTo("nodes", {}, { state: "incompatible" }), "node");
+  add(
+    "hot",
+    "warning",
+    hottest?.items.filter(isHot).length,
+    linkTo("devices", {}, { sort: "-temperature_celsius" }),
+  );
+  add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: THROTTLED_BY_FAULT }));
+  add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
+  add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
+  add("unread", "unknown", nodes.unread, linkTo("nodes", {}, { state: "unread" }), "node");
+  add("unusual", "warning", unusual?.devices_total, linkTo("devices", {}, { present: "unusual" }), "device");
+  add("unusual", "warning", unusual?.pods_total, linkTo("pods", {}, { present: "unusual" }), "pod");
+  add("idle", "unknown", idle?.total, linkTo("idle"), "pod");
+  return found;
+}
+
+export function attention({ health, throttled, hottest, unusual, idle }: Known): Item[] {
+  const items = new Map<string, Item>();
+  const add = (some: readonly Item[]) => {
+    for (const item of some.slice(0, OF_EACH_KIND)) {
+      const have = items.get(item.key);
+      if (!have) items.set(item.key, item);
+      else if (item.text && !have.text.includes(item.text))
+        have.text = [have.text, item.text].filter(Boolean).join("; ");
+    }
+  };
+  const devices = health?.devices ?? [];
+  const nodes = health?.nodes ?? [];
+  const well = (state: string) => devices.filter((row) => row.health === state).map(ofDevice);
+  add(well("lost"));
+  add(well("critical"));
+  add((health?.clusters ?? []).map(ofCluster));
+  add(nodes.filter((row) => row.state === "incompatible").map(ofNode));
+  add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
+  add((hottest?.items ?? []).filter(isHot).map((row) => ofDevice(row, "hot", hotText(row))));
+  add(well("warning"));
+  add(nodes.filter((row) => row.state !== "incompatible").map(ofNode));
+  add((unusual?.devices ?? []).map((row) => ofDevice(row, "unusual", row.unusual ?? "")));
+  add((unusual?.pods ?? []).map((row) => ofPod(row, "unusual", "warning", row.unusual ?? "")));
+  add(
+    (idle?.items ?? []).map((row) => ofPod(row, "idle", "unknown", idleText(row.devices, row.idle_seconds))),
+  );
+  return [...items.values()];
+}
+
+function hotText({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): string {
+  return `${celsius(temperature_celsius)}, slows down at ${celsius(temperature_slowdown_celsius)}`;
+}
+
+function idleText(devices: number, seconds: number): string {
+  return `holds ${devices === 1 ? "a device" : `${devices} devices`}, did nothing for ${duration(seconds)}`;
+}
+
+function ofDevice(row: DeviceRow, word?: unknown, text?: unknown): Item {
+  const named = typeof word === "string";
+  return {
+    key: `device ${row.cluster} ${row.node} ${row.id}`,
+    tone: named ? "warning" : toneOf(row.health),
+    word: named ? word : row.health,
+    title: `${row.node}${row.index === null ? "" : ` #${row.index}`}`,
+    href: linkTo("device", { cluster: row.cluster, node: row.node, device: row.id }),
+    where: [row.model, row.cluster].filter(Boolean).join(" · "),
+    text: typeof text === "string" ? text : row.health_reason ? words(row.health_reason) : "",
+  };
+}
+
+function ofNode(row: NodeRow): Item {
+  const age = row.age_seconds === null ? "" : `last read ${duration(row.age_seconds)} ago`;
+  return {
+    key: `node ${row.cluster} ${row.node}`,
+    tone: toneOf(row.state),
+    word: row.state,
+    title: row.node,
+    href: linkTo("node", { cluster: row.cluster, node: row.node }),
+    where: row.cluster,
+    text: [row.reason ? words(row.reason) : "", age].filter(Boolean).join("; "),
+  };
+}
+
+function ofCluster(row: ClusterView): Item {
+  const down = row.sources.filter((source) => source.up === false);
+  return {
+    key: `cluster ${row.id}`,
+    tone: "critical",
+    word: row.reachable === false ? "out of reach" : "source down",
+    title: row.name ?? row.id,
+    href: linkTo("cluster", { cluster: row.id }),
+    where: "cluster",
+    text:
+      row.text ??
+      down.map((source) => `${source.kind}: ${source.text ?? words(source.reason ?? "down")}`).join("; "),
+  };
+}
+
+function ofPod(
+  row: { cluster: string; namespace: string; pod: string; node: string },
+  word: string,
+  tone: Tone,
+  text: string,
+): Item {
+  return {
+    key: `pod ${row.cluster} ${row.namespace} ${row.pod}`,
+    tone,
+    word,
+    title: `${row.namespace}/${row.pod}`,
+    href: linkTo("pod", { cluster: row.cluster, namespace: row.namespace, pod: row.pod }),
+    where: `${row.node} · ${row.cluster}`,
+    text,
+  };
+}

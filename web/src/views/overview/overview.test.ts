@@ -1,0 +1,170 @@
+import { describe, expect, it } from "vitest";
+import type {
+  ClusterView,
+  DeviceRow,
+  HealthReport,
+  IdlePods,
+  NodeRow,
+  SourceView,
+  SummaryRow,
+} from "../../api/types";
+import { stateOfCluster, stateOfSource } from "../clusters/state";
+import { attention, isHot, type Known, tallies } from "./attention";
+import { allocatedRatio, healthParts, memoryRatio, someWatts } from "./sums";
+
+const device = (index: number, more: Partial<DeviceRow>) =>
+  ({
+    cluster: "berlin",
+    node: "n1",
+    id: `nvidia:${index}`,
+    index,
+    model: "H100",
+    health: "ok",
+    health_reason: null,
+    temperature_celsius: 60,
+    temperature_slowdown_celsius: 90,
+    throttled: null,
+    unusual: null,
+    ...more,
+  }) as DeviceRow;
+const node = (name: string, state: string) =>
+  ({ cluster: "berlin", node: name, state, reason: "agent_down", age_seconds: 90 }) as NodeRow;
+const report = (more: Partial<HealthReport>) =>
+  ({
+    devices: [],
+    devices_by_health: {},
+    nodes: [],
+    nodes_by_state: {},
+    clusters: [],
+    ...more,
+  }) as unknown as HealthReport;
+const nothing: Known = { health: null, throttled: null, hottest: null, unusual: null, idle: null };
+
+describe("attention", () => {
+  it("has nothing to say of a fleet that is well, or of which nothing is known yet", () => {
+    expect(attention(nothing)).toEqual([]);
+    expect(tallies(nothing)).toEqual([]);
+    const well = {
+      ...nothing,
+      health: report({ devices_by_health: { ok: 8, lost: 0 } }),
+      hottest: { items: [device(1, {})] },
+    };
+    expect(attention(well)).toEqual([]);
+    expect(tallies(well)).toEqual([]);
+  });
+  it("puts the gravest first", () => {
+    const items = attention({
+      ...nothing,
+      health: report({
+        devices: [
+          device(1, { health: "warning" }),
+          device(2, { health: "lost" }),
+          device(3, { health: "critical" }),
+        ],
+        nodes: [node("n8", "stale"), node("n9", "incompatible")],
+      }),
+      idle: {
+        items: [{ cluster: "berlin", namespace: "ml", pod: "p", node: "n1", devices: 2, idle_seconds: 7200 }],
+      } as IdlePods,
+    });
+    expect(items.map(({ word }) => word)).toEqual([
+      "lost",
+      "critical",
+      "incompatible",
+      "warning",
+      "stale",
+      "idle",
+    ]);
+    expect(items.at(-1)?.text).toBe("holds 2 devices, did nothing for 2 h");
+  });
+  it("names a device once, with all that is wrong with it", () => {
+    const hot = device(5, { temperature_celsius: 91, throttled: "hw_thermal_slowdown" });
+    const items = attention({ ...nothing, throttled: { items: [hot], total: 1 }, hottest: { items: [hot] } });
+    expect(items).toHaveLength(1);
+    expect(items[0]).toMatchObject({
+      word: "throttled",
+      text: "hw thermal slowdown; 91 °C, slows down at 90 °C",
+    });
+  });
+  it("does not let one kind take all the room", () => {
+    const devices = Array.from({ length: 20 }, (_, index) => device(index, { health: "lost" }));
+    expect(attention({ ...nothing, health: report({ devices, nodes: [node("n9", "stale")] }) })).toHaveLength(
+      6,
+    );
+  });
+  it("counts, and leads to all of them", () => {
+    const counted = tallies({
+      ...nothing,
+      health: report({ devices_by_health: { lost: 3 }, nodes_by_state: { stale: 1 } }),
+    });
+    expect(counted.map(({ count, word, href }) => [count, word, href])).toEqual([
+      [3, "lost", "/devices?health=lost"],
+      [1, "stale node", "/nodes?state=stale"],
+    ]);
+  });
+  it("calls nothing hot of which the limit is not known", () => {
+    expect(isHot(device(1, { temperature_celsius: 99, temperature_slowdown_celsius: null }))).toBe(false);
+    expect(isHot(device(1, { temperature_celsius: null }))).toBe(false);
+    expect(isHot(device(1, { temperature_celsius: 85 }))).toBe(true);
+    expect(isHot(device(1, { temperature_celsius: 84 }))).toBe(false);
+  });
+});
+
+describe("sums", () => {
+  const sums = (more: Partial<SummaryRow>) =>
+    ({
+      devices: 0,
+      devices_lost: 0,
+      devices_unhealthy: 0,
+      memory_used_bytes: 0,
+      memory_total_bytes: 0,
+      power_watts: 0,
+      ...more,
+    }) as SummaryRow;
+  it("of nothing are not known", () => {
+    expect([memoryRatio(sums({})), someWatts(sums({})), allocatedRatio(sums({}))]).toEqual([
+      null,
+      null,
+      null,
+    ]);
+  });
+  it("have parts that add up to the whole", () => {
+    const parts = healthParts(sums({ devices: 10, devices_unhealthy: 3, devices_lost: 1 }));
+    expect(parts.map(({ count }) => count)).toEqual([1, 2, 7]);
+  });
+});
+
+describe("the state of a cluster", () => {
+  const source = (more: Partial<SourceView>) =>
+    ({ kind: "agents", up: true, text: null, reason: null, ...more }) as SourceView;
+  const cluster = (more: Partial<ClusterView>) =>
+    ({
+      reachable: true,
+      succeeded_at: 1,
+      text: null,
+      reason: null,
+      gpu: true,
+      sources: [source({})],
+      ...more,
+    }) as ClusterView;
+  it.each([
+    [cluster({}), "reachable", "ok"],
+    [cluster({ reachable: null, succeeded_at: null }), "not tried yet", "unknown"],
+    [cluster({ reachable: false, succeeded_at: null }), "never reached", "lost"],
+    [cluster({ reachable: false }), "out of reach", "critical"],
+    [cluster({ sources: [source({ up: false })] }), "no source answers", "critical"],
+    [cluster({ sources: [source({ up: false }), source({})] }), "source down", "warning"],
+    [cluster({ gpu: false }), "no accelerators", "unknown"],
+  ])("%#: %s", (given, word, tone) => {
+    expect(stateOfCluster(given)).toMatchObject({ word, tone });
+  });
+  it("says why", () => {
+    expect(stateOfCluster(cluster({ reachable: false, reason: "connect_refused" })).why).toBe(
+      "connect refused",
+    );
+    expect(stateOfCluster(cluster({ sources: [source({ up: false, text: "no pods" })] })).why).toBe(
+      "agents: no pods",
+    );
+    expect(stateOfSource(source({ up: null })).word).toBe("not asked yet");
+  });
+});

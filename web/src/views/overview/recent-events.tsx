@@ -1,0 +1,38 @@
+import type { Events } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { useResource } from "../../live/resource";
+import { recentEvents } from "../../live/stream";
+import { EventList } from "../../parts/event-list";
+import { joined, meant } from "../../parts/events";
+import { Panel } from "../../parts/panel";
+import { Answer, Empty } from "../../parts/states";
+
+const SHOWN = 10;
+
+export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
+  // What comes later, the stream brings: asked for anew only when something was missed.
+  const asked = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { concerns: () => false });
+  const filters = cluster ? { cluster: [cluster] } : {};
+  const since = recentEvents.value.filter((event) => meant(event, filters));
+  return (
+    <Panel
+      title="Recent events"
+      flush
+      aside={<a href={linkTo("events", {}, cluster ? { cluster } : {})}>All events</a>}
+    >
+      <Answer of={asked}>
+        {({ items }) => {
+          const events = joined(items, since, SHOWN);
+          return events.length > 0 ? (
+            <EventList events={events} />
+          ) : (
+            <Empty title="Nothing has happened yet">
+              Devices that get worse or are lost, nodes that fall silent and clusters out of reach are told
+              here as it happens.
+            </Empty>
+          );
+        }}
+      </Answer>
+    </Panel>
+  );
+}

@@ -1,0 +1,37 @@
+// Of sums that the API gives: ratios, and parts of a whole. A sum of nothing is 0 there, and not known here.
+import type { SummaryRow } from "../../api/types";
+import type { Part } from "../../parts/bar";
+
+export function memoryRatio({ memory_used_bytes, memory_total_bytes }: SummaryRow): number | null {
+  return memory_total_bytes > 0 ? memory_used_bytes / memory_total_bytes : null;
+}
+
+// No device draws nothing at all: 0 is a sum of nothing.
+export function someWatts({ power_watts }: SummaryRow): number | null {
+  return power_watts > 0 ? power_watts : null;
+}
+
+export function allocatedRatio({ devices, devices_allocated }: SummaryRow): number | null {
+  return devices > 0 ? devices_allocated / devices : null;
+}
+
+// Devices by health, as far as sums tell: lost, unhealthy otherwise, the rest.
+export function healthParts({ devices, devices_lost, devices_unhealthy }: SummaryRow): Part[] {
+  return [
+    { key: "lost", label: "lost", count: devices_lost, tone: "lost" },
+    { key: "unhealthy", label: "unhealthy", count: devices_unhealthy - devices_lost, tone: "warning" },
+    { key: "well", label: "not reported unhealthy", count: devices - devices_unhealthy, tone: "ok" },
+  ];
+}
+
+const ORDER = [
+  ["lost", "lost"],
+  ["critical", "critical"],
+  ["warning", "warning"],
+  ["unknown", "unknown"],
+  ["ok", "ok"],
+] as const;
+
+export function partsByHealth(devices: Record<string, number>): Part[] {
+  return ORDER.map(([key, tone]) => ({ key, label: key, count: devices[key] ?? 0, tone }));
+}

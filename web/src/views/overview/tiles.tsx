@@ -1,0 +1,89 @@
+import type { HealthReport, SummaryRow } from "../../api/types";
+import { linkTo } from "../../app/routes";
+import { bytes, celsius, count, percent, watts } from "../../app/units";
+import { Bar, PartsBar } from "../../parts/bar";
+import { Tile, Tiles } from "../../parts/tile";
+import { allocatedRatio, healthParts, memoryRatio, partsByHealth, someWatts } from "./sums";
+
+interface Props {
+  sums: SummaryRow;
+  health: HealthReport | null;
+  within?: Record<string, string> | undefined; // filters of the tables that tiles lead to
+}
+
+export function SumTiles({ sums, health, within = {} }: Props) {
+  const unhealthy = sums.devices_unhealthy;
+  return (
+    <Tiles label="Sums">
+      <Tile
+        title="Devices"
+        value={count(sums.devices)}
+        of={`on ${count(sums.nodes)} nodes`}
+        href={linkTo("devices", {}, within)}
+        detail={
+          unhealthy > 0 || sums.devices_stale > 0
+            ? [
+                unhealthy > 0 ? `${count(unhealthy)} unhealthy` : "",
+                sums.devices_stale > 0 ? `${count(sums.devices_stale)} stale` : "",
+              ]
+                .filter(Boolean)
+                .join(", ")
+            : "none unhealthy"
+        }
+      >
+        <PartsBar
+          label="Health"
+          parts={health ? partsByHealth(health.devices_by_health) : healthParts(sums)}
+        />
+      </Tile>
+      <Tile
+        title="Use"
+        value={percent(sums.utilization_ratio)}
+        href={linkTo("devices", {}, { ...within, sort: "utilization_ratio" })}
+        detail={`${count(sums.processes)} processes`}
+      >
+        <Level ratio={sums.utilization_ratio} label="Use" />
+      </Tile>
+      <Tile
+        title="Memory"
+        value={percent(memoryRatio(sums))}
+        href={linkTo("devices", {}, { ...within, sort: "-memory_used_bytes" })}
+        detail={`${bytes(sums.memory_used_bytes)} of ${bytes(sums.memory_total_bytes)}`}
+      >
+        <Level ratio={memoryRatio(sums)} label="Memory" />
+      </Tile>
+      <Tile
+        title="Allocated"
+        value={percent(allocatedRatio(sums))}
+        of={`${count(sums.devices_allocated)} devices`}
+        href={linkTo("pods", {}, within)}
+        detail={`${count(sums.pods)} pods${sums.devices_idle > 0 ? `, ${count(sums.devices_idle)} devices idle` : ""}`}
+      >
+        <Level ratio={allocatedRatio(sums)} label="Allocated" />
+      </Tile>
+      <Tile
+        title="Power"
+        value={watts(someWatts(sums))}
+        href={linkTo("devices", {}, { ...within, sort: "-power_watts" })}
+        detail={
+          sums.power_limit_watts > 0 ? `known limits ${watts(sums.power_limit_watts)}` : "limits not known"
+        }
+      />
+      <Tile
+        title="Hottest"
+        value={celsius(sums.temperature_max_celsius)}
+        href={linkTo("devices", {}, { ...within, sort: "-temperature_celsius" })}
+        detail={`mean ${celsius(sums.temperature_celsius)}`}
+      />
+    </Tiles>
+  );
+}
+
+// The number is in the tile already: only the bar.
+function Level({ ratio, label }: { ratio: number | null; label: string }) {
+  return (
+    <span class="tile-level" aria-hidden="true">
+      <Bar ratio={ratio} label={label} text="" wide />
+    </span>
+  );
+}

@@ -1,0 +1,194 @@
+// One pod: what it holds, what it does with it, and for how long it has done nothing.
+import { path } from "../api/client";
+import type { PodDetail } from "../api/types";
+import { linkTo } from "../app/routes";
+import { bytes, count, duration, energy, percent } from "../app/units";
+import { useHistory } from "../charts/history";
+import { TimeChart } from "../charts/time-chart";
+import { concernsClusters, useResource } from "../live/resource";
+import { Badge, Simulated, Stale } from "../parts/badge";
+import { type Fact, Facts } from "../parts/facts";
+import { words } from "../parts/health";
+import { Panel } from "../parts/panel";
+import { Answer, Empty } from "../parts/states";
+import { Tile, Tiles } from "../parts/tile";
+import { View } from "../parts/view";
+import { Allocations, Devices, Processes } from "./pods/belongings";
+import { Containers } from "./pods/containers";
+import { grouped, type PodGroup } from "./pods/group";
+import { OwnerCell } from "./pods/owner";
+
+interface Place {
+  cluster: string;
+  namespace: string;
+  pod: string;
+}
+
+export function PodView({ cluster, namespace, pod }: Record<string, string>) {
+  const place = { cluster: cluster ?? "", namespace: namespace ?? "", pod: pod ?? "" };
+  const resource = useResource<PodDetail>(
+    `/api/v1/pods/${path(place.cluster, place.namespace, place.pod)}`,
+    {},
+    { concerns: concernsClusters([place.cluster]) },
+  );
+  const detail = resource.data;
+  const group = detail && detail.containers.length > 0 ? grouped("", detail.containers) : null;
+  return (
+    <View
+      kind="Pod"
+      title={place.pod}
+      crumbs={[
+        { text: place.cluster, href: linkTo("cluster", { cluster: place.cluster }) },
+        {
+          text: place.namespace,
+          href: linkTo("pods", {}, { cluster: place.cluster, namespace: place.namespace }),
+        },
+      ]}
+      badges={group && <Badges pod={group} />}
+    >
+      {resource.problem?.status === 404 && detail === null ? (
+        <Empty title="This pod holds and uses no device">
+          It has ended, or it never had one. <a href={linkTo("pods", {}, { q: place.pod })}>Search for it</a>
+        </Empty>
+      ) : (
+        <Answer of={resource}>{(data) => <Whole place={place} detail={data} pod={group} />}</Answer>
+      )}
+    </View>
+  );
+}
+
+function Badges({ pod }: { pod: PodGroup }) {
+  return (
+    <>
+      {pod.stale && <Stale ageSeconds={pod.ageSeconds} />}
+      {pod.unusual && (
+        <Badge tone="warning" title={words(pod.unusual)}>
+          unusual: {words(pod.unusual)}
+        </Badge>
+      )}
+      {pod.simulated && <Simulated />}
+    </>
+  );
+}
+
+function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: PodGroup | null }) {
+  return (
+    <>
+      {pod && <Numbers pod={pod} />}
+      <Panel title="The pod">
+        <Facts facts={factsOf(detail, pod)} />
+      </Panel>
+      <Past place={place} />
+      {detail.containers.length > 0 && (
+        <Panel title="Containers and their devices" flush>
+          <Containers rows={detail.containers} caption="Containers and their devices" bare />
+        </Panel>
+      )}
+      {detail.devices.length > 0 && (
+        <Panel title="Devices as a whole" aside="with what others do on them" flush>
+          <Devices rows={detail.devices} />
+        </Panel>
+      )}
+      <Panel title="Processes" aside={count(detail.processes.length)} flush>
+        {detail.processes.length > 0 ? (
+          <Processes rows={detail.processes} />
+        ) : (
+          <Empty title="No process of this pod is on a device">
+            Either none runs there, or this driver does not tell processes apart.
+          </Empty>
+        )}
+      </Panel>
+      {detail.allocations.length > 0 && (
+        <Panel title="Allocations" aside="what it was given" flush>
+          <Allocations rows={detail.allocations} />
+        </Panel>
+      )}
+    </>
+  );
+}
+
+const LONG_IDLE = 1800; // seconds
+
+function Numbers({ pod }: { pod: PodGroup }) {
+  const idle = pod.idleSeconds;
+  return (
+    <Tiles label="Pod in numbers">
+      <Tile
+        title="Devices"
+        value={count(pod.devices)}
+        detail={pod.allocated ? pod.models.join(", ") : "used without being held"}
+      />
+      <Tile title="Use" value={percent(pod.use)} detail="mean over its devices" />
+      <Tile title="Memory" value={bytes(pod.memoryBytes)} detail="on its devices" />
+      <Tile title="Energy" value={energy(pod.energyJoules)} detail="its share so far" />
+      <Tile
+        title="Idle"
+        value={idle !== null && idle < 60 ? "no" : duration(idle)}
+        tone={idle !== null && idle >= LONG_IDLE ? "warning" : "plain"}
+        detail={idleDetail(pod)}
+      />
+      <Tile title="Processes" value={count(pod.processes)} />
+    </Tiles>
+  );
+}
+
+function idleDetail({ allocated, idleSeconds }: PodGroup): string {
+  if (!allocated) return "it holds none";
+  return idleSeconds !== null && idleSeconds < 60 ? "used within a minute" : "since it used any of them";
+}
+
+function factsOf({ object, cluster, namespace, containers }: PodDetail, pod: PodGroup | null): Fact[] {
+  const first = containers[0];
+  const facts: Fact[] = [
+    ["Namespace", namespace],
+    ["Cluster", cluster],
+    ["Owner", pod ? <OwnerCell owner={pod.owner} /> : null],
+    ["Node", pod ? <Nodes pod={pod} /> : null],
+    ["Uid", object?.uid ?? first?.pod_uid ?? null],
+    ["Resources", first?.resources?.replaceAll(",", ", ") ?? null],
+    ["Source", first?.source ?? null],
+  ];
+  for (const [name, value] of object?.labels ?? []) facts.push([name, value]);
+  return facts;
+}
+
+function Nodes({ pod }: { pod: PodGroup }) {
+  return (
+    <>
+      {pod.nodes.map((node, place) => (
+        <span key={node}>
+          {place > 0 && ", "}
+          <a href={linkTo("node", { cluster: pod.cluster, node })}>{node}</a>
+        </span>
+      ))}
+    </>
+  );
+}
+
+function Past({ place: { cluster, namespace, pod } }: { place: Place }) {
+  const { data } = useHistory({ scope: "pod", key: pod, cluster, namespace }, 3600);
+  if (data === null) return null;
+  const { start, step_seconds: step, fields } = data;
+  return (
+    <Panel title="The last hour">
+      <div class="columns">
+        <TimeChart
+          title="Use"
+          start={start}
+          step={step}
+          syncKey="pod"
+          series={[{ label: "Use", values: fields.utilization_ratio ?? [], unit: "ratio" }]}
+        />
+        <TimeChart
+          title="Memory"
+          start={start}
+          step={step}
+          syncKey="pod"
+          series={[
+            { label: "Memory", values: fields.memory_used_bytes ?? [], unit: "bytes", colour: "series-2" },
+          ]}
+        />
+      </div>
+    </Panel>
+  );
+}

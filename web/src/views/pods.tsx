@@ -1,0 +1,91 @@
+// Pods that hold or use devices. One row a pod; ordered by a number, one for each container and device, since only
+// those can be ordered by it.
+import type { PodRow, PodRowPage, Summary } from "../api/types";
+import { go, search, withParameter } from "../app/location";
+import { linkTo } from "../app/routes";
+import { count } from "../app/units";
+import { useResource } from "../live/resource";
+import { chipsOf, fieldTitle } from "../parts/filters/active";
+import { choice, FACETS, type Facet } from "../parts/filters/facets";
+import { Empty } from "../parts/states";
+import { ListView } from "../parts/table/list";
+import { useTable } from "../parts/table/use-table";
+import { COLUMNS, SINGLE_COLUMNS } from "./pods/columns";
+import { Containers } from "./pods/containers";
+import { byPod, keepsTogether, oneByOne, type PodGroup } from "./pods/group";
+
+const CONDITIONS: Facet = {
+  title: "Condition",
+  choices: [
+    choice("idle_seconds_min", "1800", "Idle for half an hour"),
+    choice("allocated_max", "0", "Uses devices it does not hold"),
+    choice("present", "unusual", "Out of its habit"),
+    choice("state", "stale", "Stale"),
+  ],
+};
+
+// What sums can be asked by too.
+const COUNTED_BY = ["cluster", "vendor", "model", "namespace"];
+
+export function PodsView() {
+  const table = useTable<PodRow, PodRowPage>("/api/v1/pods", { sort: "cluster,namespace,pod" });
+  const together = keepsTogether(table.orders.map(({ field }) => field));
+  const { rows, total } = table;
+  const whole = rows !== null && total !== null && rows.length >= total;
+  const groups = rows === null ? null : together ? byPod(rows, whole) : oneByOne(rows);
+  const pods = usePodCount(!whole && together);
+  return (
+    <ListView<PodGroup>
+      title="Pods"
+      what={together ? "pods" : "containers and devices"}
+      one={together ? "pod" : "container"}
+      name={together ? "pods" : "containers"}
+      table={{ ...table, rows: groups, total: together && groups ? (whole ? groups.length : pods) : total }}
+      {...(together && !whole && pods === null && groups
+        ? { total: `more than ${count(groups.length)} pods` }
+        : {})}
+      columns={together ? COLUMNS : SINGLE_COLUMNS}
+      rowKey={({ key }) => key}
+      rowLink={({ cluster, namespace, pod }) => linkTo("pod", { cluster, namespace, pod })}
+      rowStale={({ stale, ageSeconds }) => (stale ? { seconds: ageSeconds } : null)}
+      simulated={({ simulated }) => simulated}
+      {...(together ? { expand: details } : {})}
+      placeholder="Pod, namespace, owner, node, model"
+      facets={[FACETS.cluster, FACETS.namespace, FACETS.vendor, FACETS.model, CONDITIONS]}
+      lead={together ? null : <OneByOne field={table.orders[0]?.field ?? ""} />}
+      empty={
+        <Empty title="No pod holds or uses a device">
+          Pods come from agents with access to the kubelet or the API server.{" "}
+          <a href={linkTo("nodes")}>See what each node's agent can do</a>
+        </Empty>
+      }
+    />
+  );
+}
+
+function details(pod: PodGroup) {
+  return pod.rows.length > 1 ? <Containers rows={pod.rows} caption={`Containers of ${pod.pod}`} /> : null;
+}
+
+function OneByOne({ field }: { field: string }) {
+  return (
+    <p class="pods-lead">
+      Ordered by {fieldTitle(field).split(",")[0]?.toLowerCase()}: one row for each container and device.
+      <button type="button" onClick={() => go(withParameter("sort", []), { replace: true })}>
+        Show by pod
+      </button>
+    </p>
+  );
+}
+
+// Of all pods, also those that are not loaded; null where only loading them all would tell.
+function usePodCount(wanted: boolean): number | null {
+  const address = search.value;
+  const simple = !address.get("q") && chipsOf(address).every(({ name }) => COUNTED_BY.includes(name));
+  const parameters = Object.fromEntries(COUNTED_BY.map((name) => [name, address.getAll(name)]));
+  const { data } = useResource<Summary>(wanted && simple ? "/api/v1/summary" : null, parameters, {
+    atMostEverySeconds: 5,
+    keepWhileAsking: true,
+  });
+  return wanted && simple ? (data?.total.pods ?? null) : null;
+}

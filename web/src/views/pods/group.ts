@@ -1,0 +1,106 @@
+// The API has one row for each container and device; people ask for pods.
+import type { PodRow } from "../../api/types";
+
+export interface Owner {
+  name: string;
+  kind: string | null;
+}
+
+export interface PodGroup {
+  key: string;
+  rows: readonly PodRow[];
+  cluster: string;
+  namespace: string;
+  pod: string;
+  nodes: readonly string[];
+  owner: Owner | null;
+  containers: readonly string[];
+  devices: number; // or partitions of them
+  models: readonly string[];
+  allocated: boolean; // holds them; else it only uses them
+  use: number | null; // mean of what is known
+  memoryBytes: number | null; // sums of what is known
+  energyJoules: number | null;
+  processes: number;
+  idleSeconds: number | null; // all that it holds are idle for at least so long
+  stale: boolean;
+  ageSeconds: number | null;
+  simulated: boolean;
+  unusual: string | null;
+}
+
+// Orders that keep the rows of a pod together; by any other each row stands for itself.
+const OF_PODS = new Set(["cluster", "namespace", "pod", "node", "owner_kind", "owner_name", "pod_uid"]);
+
+export function keepsTogether(fields: readonly string[]): boolean {
+  return fields.every((field) => OF_PODS.has(field));
+}
+
+// `whole` false: more rows follow, so that the last pod may lack some of its own. It waits for them, unless it is
+// all there is.
+export function byPod(rows: readonly PodRow[], whole: boolean): PodGroup[] {
+  const found = new Map<string, PodRow[]>();
+  for (const row of rows) {
+    const key = `${row.cluster}/${row.namespace}/${row.pod}`;
+    const before = found.get(key);
+    if (before) before.push(row);
+    else found.set(key, [row]);
+  }
+  const groups = [...found].map(([key, rows]) => grouped(key, rows));
+  return whole || groups.length < 2 ? groups : groups.slice(0, -1);
+}
+
+export function oneByOne(rows: readonly PodRow[]): PodGroup[] {
+  return rows.map((row) =>
+    grouped([row.cluster, row.namespace, row.pod, row.container, row.device, row.partition].join("/"), [row]),
+  );
+}
+
+export function grouped(key: string, rows: readonly PodRow[]): PodGroup {
+  const first = rows[0] as PodRow;
+  const held = rows.filter((row) => row.allocated > 0);
+  const idle = known(held.map((row) => row.idle_seconds));
+  return {
+    key,
+    rows,
+    cluster: first.cluster,
+    namespace: first.namespace,
+    pod: first.pod,
+    nodes: [...new Set(rows.map((row) => row.node))],
+    owner: ownerOf(first),
+    containers: [...new Set(rows.map((row) => row.container))],
+    devices: new Set(rows.map((row) => `${row.device} ${row.partition ?? ""}`)).size,
+    models: [...new Set(rows.flatMap((row) => row.model ?? []))],
+    allocated: held.length > 0,
+    use: mean(rows.map((row) => row.utilization_ratio)),
+    memoryBytes: sum(rows.map((row) => row.memory_used_bytes)),
+    energyJoules: sum(rows.map((row) => row.energy_joules)),
+    processes: rows.reduce((total, row) => total + row.processes, 0),
+    idleSeconds: idle.length === 0 ? null : Math.min(...idle),
+    stale: rows.some((row) => row.state === "stale"),
+    ageSeconds: known(rows.map((row) => row.age_seconds)).reduce<number | null>(
+      (most, age) => Math.max(most ?? age, age),
+      null,
+    ),
+    simulated: first.simulated,
+    unusual: rows.find((row) => row.unusual !== null)?.unusual ?? null,
+  };
+}
+
+export function ownerOf({ owner_kind, owner_name }: Pick<PodRow, "owner_kind" | "owner_name">): Owner | null {
+  return owner_name === null ? null : { name: owner_name, kind: owner_kind };
+}
+
+function known(values: readonly (number | null)[]): number[] {
+  return values.filter((value) => value !== null);
+}
+
+function sum(values: readonly (number | null)[]): number | null {
+  const given = known(values);
+  return given.length === 0 ? null : given.reduce((total, value) => total + value, 0);
+}
+
+function mean(values: readonly (number | null)[]): number | null {
+  const total = sum(values);
+  return total === null ? null : total / known(values).length;
+}
