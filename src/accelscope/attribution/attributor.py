@@ -63,7 +63,7 @@ class Attributor:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
-        self._processes = ProcessTable(options.proc, options.passwd, monotonic)
+        self._processes = ProcessTable(options.proc, options.passwd, monotonic, clock)
         self._proc = options.proc
         self._process_log = SourceLog("processes", clock)
         self._annotation_log = SourceLog("annotations", clock)
@@ -167,6 +167,7 @@ class Attributor:
         self, processes: tuple[Process, ...], pods: PodTable, jobs: Mapping[Part, tuple[str, ...]]
     ) -> tuple[Process, ...]:
         hosts = self._processes.look_up([process.pid for process in processes])
+        uses = self._processes.uses
         self._note_processes(processes, len(hosts))
         owners = self._owners.owners(hosts, pods)
         described = []
@@ -178,7 +179,9 @@ class Attributor:
             if host is None:
                 described.append(process.described(process.name, process.user, owner))
             else:
-                described.append(process.described(host.name or process.name, host.user, owner))
+                described.append(
+                    process.described(host.name or process.name, host.user, owner, uses[process.pid])
+                )
         return tuple(described)
 
     def _note_processes(self, processes: tuple[Process, ...], found: int) -> None:

@@ -1,8 +1,10 @@
-"""What `/proc` tells of a process: its program's name, its user and the cgroup that it lives in. Never its
-arguments: they hold secrets.
+"""What `/proc` tells of a process: its program's name, its user, the cgroup that it lives in, and what it
+takes of the node. Never its arguments: they hold secrets.
 
-Known processes are remembered by pid and start time, so that they cost one `stat` call per collection, and a
-pid that was given to another process is never taken for the old one.
+Known processes are remembered by pid and start time, so that they cost one look per collection, and a pid
+that was given to another process is never taken for the old one. That look reads the process's `stat`, which
+also has its CPU and memory. Where processes are very many, most are only asked whether they are still the
+same, which costs a fifth of that, and they are measured in turn.
 """
 
 import os
@@ -13,13 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelscope.attribution.cgroup import Place, place_of
+from accelscope.attribution.host_use import BootClock, Meter, ProcStat, proc_stat
 from accelscope.attribution.mountinfo import place_in_mounts
-from accelscope.model import UnattributedReason
+from accelscope.model import HostUse, UnattributedReason
+
+MOST_MEASURED = 500  # known processes in one collection
 
 _FILE_BYTES = 4096
 _CGROUP_BYTES = 64 << 10
 _MOUNTS_BYTES = 1 << 20
-_START_TIME = 19  # field 22 of proc(5), counted after the program's name in brackets
 # What was not found is looked for again after this time: a process may be moved to another cgroup after its
 # start, and a pid that /proc does not have now may be given to a process soon.
 _GONE_SECONDS = 2.0
@@ -45,6 +49,7 @@ class _Known:
 
     host: HostProcess | None
     until: float  # looked at again then
+    meter: Meter | None = None
     signature: _Signature | None = None
     folder: str = ""  # its name in /proc
 
@@ -57,10 +62,19 @@ _NEW = _Known(None, float("-inf"))
 
 
 class ProcessTable:
-    def __init__(self, proc: Path, passwd: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        proc: Path,
+        passwd: Path,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._proc = str(proc)
         self._passwd = passwd
         self._monotonic = monotonic
+        self._boot_clock = BootClock(proc, clock, monotonic)
+        self._booted: int | None = None
+        self._turn = 0
         self._known: dict[int, _Known] = {}
         self._hosts: dict[int, HostProcess] = {}
         self._users: dict[int, str] = {}
@@ -72,19 +86,26 @@ class ProcessTable:
         now = self._monotonic()
         known: dict[int, _Known] = {}
         earlier, stat = self._known, os.stat
+        turn, turns = self._next_turn()
         with _opened(self._proc) as proc:
             for pid in pids:
                 if pid in known:
                     continue
                 entry = earlier.get(pid, _NEW)
                 if now < entry.until and entry.host is not None:
+                    if (pid + turn) % turns == 0:
+                        if self._measured(proc, entry):
+                            known[pid] = entry
+                        else:
+                            known[pid] = self._look_up(proc, pid, entry, now)
+                        continue
                     try:
                         status = stat(entry.folder, dir_fd=proc)
                     except OSError:
                         known[pid] = _gone(now)
                         continue
                     if entry.signature == (status.st_ino, status.st_ctime_ns):
-                        known[pid] = entry  # the way of nearly all: the less is done here, the better
+                        known[pid] = entry  # the way of most where they are many: the less is done the better
                         continue
                 known[pid] = self._look_up(proc, pid, entry, now)
         if known != self._known:
@@ -93,6 +114,31 @@ class ProcessTable:
                 self._hosts = hosts
             self._known = known
         return self._hosts
+
+    @property
+    def uses(self) -> dict[int, HostUse]:
+        """Of those that the last look-up told, by pid: of each as it was last measured."""
+        return {pid: entry.meter.use for pid, entry in self._known.items() if entry.meter is not None}
+
+    def _next_turn(self) -> tuple[int, int]:
+        """Which of how many it is; of one when all must be read, since the clock was set."""
+        self._turn += 1
+        booted = self._boot_clock.booted()
+        turns = -(-len(self._known) // MOST_MEASURED) if booted == self._booted else 1
+        self._booted = booted
+        return self._turn, max(1, turns)
+
+    def _measured(self, proc: int, known: _Known) -> bool:
+        """False: it is not there, or is another one."""
+        try:
+            stat = _stat(proc, f"{known.folder}/stat")
+        except (OSError, ValueError):
+            return False
+        host, meter = known.host, known.meter
+        if host is None or meter is None or stat.start_ticks != host.start_ticks:
+            return False
+        meter.read(stat, self._monotonic(), self._booted)
+        return True
 
     def _look_up(self, proc: int, pid: int, known: _Known, now: float) -> _Known:
         """Of one that is new, or perhaps another than before."""
@@ -105,15 +151,25 @@ class ProcessTable:
         except OSError:
             return _gone(now)
         signature = (status.st_ino, status.st_ctime_ns)
-        host = self._read(proc, pid, known.host if current else None)
-        if host is None:
+        read = self._read(proc, pid, known.host if current else None)
+        if read is None:
             return _gone(now)
+        host, stat = read
+        meter = self._meter(known, stat)
         if host is known.host:
-            return _Known(host, known.until, signature, folder)
+            return _Known(host, known.until, meter, signature, folder)
         until = now + _NOT_IN_A_POD_SECONDS if host.place.pod_uid is None else float("inf")
-        return _Known(host, until, signature, folder)
+        return _Known(host, until, meter, signature, folder)
 
-    def _read(self, proc: int, pid: int, known: HostProcess | None) -> HostProcess | None:
+    def _meter(self, known: _Known, stat: ProcStat) -> Meter:
+        """Goes on as long as it is the same process."""
+        at = self._monotonic()
+        if known.host is None or known.meter is None or known.host.start_ticks != stat.start_ticks:
+            return Meter.started(stat, at, self._booted)
+        known.meter.read(stat, at, self._booted)
+        return known.meter
+
+    def _read(self, proc: int, pid: int, known: HostProcess | None) -> tuple[HostProcess, ProcStat] | None:
         """All files through one descriptor of the folder: it stays that of this very process, even if the pid
         is given to another one meanwhile."""
         try:
@@ -121,16 +177,16 @@ class ProcessTable:
         except OSError:
             return None
         try:
-            start = _start_ticks(_text(folder, "stat", _FILE_BYTES))
-            if known is not None and known.start_ticks == start:
-                return known
+            stat = _stat(folder, "stat")
+            if known is not None and known.start_ticks == stat.start_ticks:
+                return known, stat
             name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
             place, problem = _place(folder)
         except (OSError, ValueError):  # it may end between two reads: that is no error
             return None
         finally:
             os.close(folder)
-        return HostProcess(start, name, self._users.get(uid, str(uid)), place, problem)
+        return HostProcess(stat.start_ticks, name, self._users.get(uid, str(uid)), place, problem), stat
 
     def _read_users(self) -> None:
         """Names by uid, from the node's own list of users; read again when it changes."""
@@ -149,7 +205,8 @@ class ProcessTable:
             if len(cells) > 2 and cells[2].isdecimal():
                 users.setdefault(int(cells[2]), cells[0])
         self._users, self._users_read_from = users, version
-        self._known, self._hosts = {}, {}
+        for known in self._known.values():
+            known.until = float("-inf")  # all are read anew, and measured on
 
 
 @contextmanager
@@ -166,6 +223,15 @@ def _opened(folder: str) -> Iterator[int]:
         os.close(descriptor)
 
 
+def _stat(folder: int, file: str) -> ProcStat:
+    """Read at once: the kernel gives the whole line, and to ask for more costs as much again."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return proc_stat(os.read(descriptor, _FILE_BYTES))
+    finally:
+        os.close(descriptor)
+
+
 def _text(folder: int, file: str, limit: int) -> str:
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -176,14 +242,6 @@ def _text(folder: int, file: str, limit: int) -> str:
         return content.decode(errors="replace")
     finally:
         os.close(descriptor)
-
-
-def _start_ticks(stat: str) -> int:
-    after_name = stat.rpartition(")")[2].split()  # the name may hold blanks and brackets
-    try:
-        return int(after_name[_START_TIME])
-    except IndexError:
-        raise ValueError("stat without a start time") from None
 
 
 def _name_and_uid(status: str) -> tuple[str, int]:

@@ -144,3 +144,10 @@ class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     memory_utilization_ratio: Ratio = None
     encoder_utilization_ratio: Ratio = None
     decoder_utilization_ratio: Ratio = None
+    cpu_ratio: Annotated[float | None, _described("of the node's CPUs, 1 is one; null: not known")] = None
+    resident_memory_bytes: Annotated[
+        int | None, _described("of the node's own memory, bytes; null: not known")
+    ] = None
+    started_at: Annotated[
+        float | None, _described("by the node's clock, seconds since the epoch; null: not known")
+    ] = None

@@ -25,7 +25,7 @@ from accelscope.model.device import (
     pci_address,
 )
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
-from accelscope.model.process import Process, ProcessType
+from accelscope.model.process import HostUse, Process, ProcessType
 from accelscope.model.reading import Reading, Rejection
 from accelscope.model.sink import SinkState
 from accelscope.model.snapshot import AgentState, ReaderState, Snapshot
@@ -59,6 +59,7 @@ __all__ = [
     "Fan",
     "Health",
     "HealthState",
+    "HostUse",
     "Link",
     "LinkErrors",
     "Owner",

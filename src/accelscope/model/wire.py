@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from accelscope.model.snapshot import Snapshot
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 T = TypeVar("T")
 

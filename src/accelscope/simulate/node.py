@@ -23,6 +23,7 @@ from accelscope.simulate.compiler import cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, Tree, write_text
+from accelscope.simulate.host import host_loads
 from accelscope.simulate.installation import Installation, remove_others
 from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.proc import proc_files
@@ -62,6 +63,7 @@ class SimulatedNode:
         }
         self.pods = pods_of(spec, lambda vendor, *place: self._drivers[vendor].plugin_device(*place))
         self._homes = homes(spec)
+        self._hosts = host_loads(spec.seed, self._placements)
         self._followers: list[Callable[[], None]] = []
         self._tree = Tree(self.folder, ("proc", "sys", "dev", "opt", "state"))
         self._faults = FaultLog(spec.faults)
@@ -134,8 +136,8 @@ class SimulatedNode:
     def _write(self, at: float) -> None:
         self._at = at
         self._observe_faults(at)
-        running = {p.process.pid: p.process for p in self._placements if p.curve.runs_at(at)}
-        proc = proc_files(self.spec.seed, self._epoch, at, running.values(), self._homes)
+        running = [load for load in self._hosts.values() if load.runs_at(at)]
+        proc = proc_files(self.spec.seed, self._epoch, at, running, self._homes)
         files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
         for name, driver in self._drivers.items():
             instant = self._instant(name)

@@ -3,26 +3,26 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from accelscope.simulate import identity
+from accelscope.simulate.host import PAGE_BYTES, HostLoad
 from accelscope.simulate.pods import Home
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, PodQos
-from accelscope.simulate.workload import SimulatedProcess, uptime_at_start
+from accelscope.simulate.workload import SimulatedProcess, boot_time, uptime_at_start
 
 _COMM_LENGTH = 15  # the kernel keeps no more of a name
 # An argument that nobody may publish: what looks for it in our output finds out whether arguments leak.
 SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and meant to be found
-_CLOCK_TICKS = 100
 
 
 def proc_files(
-    seed: int, epoch: float, at: float, processes: Iterable[SimulatedProcess], homes: Mapping[int, Home]
+    seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, Home]
 ) -> dict[str, str]:
     """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero, `homes` are
     the pods by workload."""
     uptime = uptime_at_start(seed)
-    files = {"stat": _node_stat(int(epoch - uptime)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
-    for process in processes:
-        for name, text in _process_files(seed, process, homes.get(process.workload)):
-            files[f"{process.pid}/{name}"] = text
+    files = {"stat": _node_stat(boot_time(seed, epoch)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
+    for load in running:
+        for name, text in _process_files(seed, load, at, homes.get(load.process.workload)):
+            files[f"{load.process.pid}/{name}"] = text
     return files
 
 
@@ -30,31 +30,35 @@ def _node_stat(boot_time: int) -> str:
     return f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {boot_time}\nprocesses 4194304\n"
 
 
-def _process_files(seed: int, process: SimulatedProcess, home: Home | None) -> Iterator[tuple[str, str]]:
-    spec = process.spec
+def _process_files(seed: int, load: HostLoad, at: float, home: Home | None) -> Iterator[tuple[str, str]]:
+    process, spec = load.process, load.process.spec
+    resident = load.resident_bytes(at)
     comm = spec.name[:_COMM_LENGTH]
     ids = _CgroupIds(seed, process, home)
     yield "comm", f"{comm}\n"
     yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
-    yield "stat", _stat(process, comm)
-    yield "status", _status(process, comm)
+    yield "stat", _stat(process, comm, load.cpu_ticks(at), resident)
+    yield "status", _status(process, comm, resident)
     yield "cgroup", f"0::{ids.path}\n"
     yield "mountinfo", ids.mountinfo
 
 
-def _stat(process: SimulatedProcess, comm: str) -> str:
-    # Fields 3 to 52 of proc_pid_stat(5); 22 is the start time in clock ticks since boot.
-    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 11, "8", "0"]
-    fields += [str(process.start_ticks), "8589934592", "131072", *["0"] * 28]
+def _stat(process: SimulatedProcess, comm: str, cpu_ticks: int, resident: int) -> str:
+    # Fields 3 to 52 of proc_pid_stat(5): 14 and 15 are the ticks in programs and in the kernel, 22 is the
+    # start in ticks since boot, 23 the virtual memory in bytes, 24 the resident memory in pages.
+    in_kernel = cpu_ticks // 5
+    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 5]
+    fields += [str(cpu_ticks - in_kernel), str(in_kernel), "0", "0", "20", "0", "8", "0"]
+    fields += [str(process.start_ticks), "8589934592", str(resident // PAGE_BYTES), *["0"] * 28]
     return f"{process.pid} ({comm}) {' '.join(fields)}\n"
 
 
-def _status(process: SimulatedProcess, comm: str) -> str:
+def _status(process: SimulatedProcess, comm: str, resident: int) -> str:
     uid = process.spec.uid
     return (
         f"Name:\t{comm}\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{process.pid}\nPid:\t{process.pid}\n"
         f"PPid:\t1\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
-        f"VmRSS:\t  524288 kB\nThreads:\t8\n"
+        f"VmRSS:\t{resident >> 10:8} kB\nThreads:\t8\n"
     )
 
 

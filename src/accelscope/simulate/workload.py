@@ -56,6 +56,12 @@ def uptime_at_start(seed: int) -> float:
     return float(identity.whole(86_400, 90 * 86_400, seed, "uptime"))
 
 
+def boot_time(seed: int, epoch: float) -> int:
+    """In whole seconds since the epoch, as the kernel tells it; `epoch` is the wall-clock time of simulated
+    time zero."""
+    return int(round(epoch, 3) - uptime_at_start(seed))
+
+
 def place(spec: NodeSpec) -> tuple[Placement, ...]:
     """Every process on every device it uses, with loads that fit on the devices."""
     wanted: list[Placement] = []

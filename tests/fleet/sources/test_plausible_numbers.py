@@ -97,6 +97,24 @@ def test_what_is_only_unusual_is_left_as_it_is(field: str, value: float) -> None
     assert getattr(result.snapshot.devices[0], field) == value
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "kept"),
+    [
+        ("cpu_ratio", 511.5, True),  # a process may keep all CPUs of a large node busy
+        ("cpu_ratio", -0.1, False),
+        ("cpu_ratio", 1e9, False),
+        ("resident_memory_bytes", 2**42, True),
+        ("resident_memory_bytes", -1, False),
+        ("started_at", 1.8e9, True),
+        ("started_at", -1e300, False),
+    ],
+)
+def test_what_a_process_can_take_of_its_node(field: str, value: float, kept: bool) -> None:
+    result = glance(written(DEVICE, processes=[{"pid": 7, "device": "nvidia:a", field: value}]))
+    assert getattr(result.snapshot.processes[0], field) == (value if kept else None)
+    assert result.whole is kept
+
+
 def test_a_member_that_is_nothing_without_its_number_costs_itself() -> None:
     hot = {**DEVICE, "sensors": [{"name": "die", "celsius": 1e9}, {"name": "board", "celsius": 40}]}
     processes = [{"pid": -1, "device": "nvidia:a"}, {"pid": 7, "device": "nvidia:a"}]

@@ -125,7 +125,16 @@ def test_columns_of_a_pod() -> None:
 def test_columns_of_processes_and_whose_they_are() -> None:
     d = device(index=3)
     processes = [
-        process(1, d, pod="team/job", type=ProcessType.BOTH, memory_bytes=5),
+        process(
+            1,
+            d,
+            pod="team/job",
+            type=ProcessType.BOTH,
+            memory_bytes=5,
+            cpu_ratio=192.5,
+            resident_memory_bytes=7,
+            started_at=1000.25,
+        ),
         Process(pid=2, device=d.id, owner=Owner(kind=OwnerKind.SYSTEMD_UNIT, name="x.service")),
         Process(pid=3, device=d.id),
     ]
@@ -141,6 +150,8 @@ def test_columns_of_processes_and_whose_they_are() -> None:
     )
     assert (two.owner_kind, two.owner, two.pod) == ("systemd_unit", "x.service", None)
     assert (three.owner_kind, three.owner) == (None, None)
+    assert (one.cpu_ratio, one.resident_memory_bytes, one.started_at) == (192.5, 7, 1000.25)
+    assert (two.cpu_ratio, two.resident_memory_bytes, two.started_at) == (None, None, None)
     [counted] = store.devices.rows(store.devices.positions())
     assert counted.processes == 3
 

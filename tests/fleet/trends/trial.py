@@ -27,7 +27,8 @@ from accelscope.fleet.trends import Trends
 from accelscope.model import Device, PodUsage, Snapshot
 from accelscope.simulate.description import read_node
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog
-from accelscope.simulate.fleet.node import Agent, NodeModel
+from accelscope.simulate.fleet.node import NodeModel
+from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.usage import Ledger
 
 DEVICES = 8

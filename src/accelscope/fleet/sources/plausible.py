@@ -15,6 +15,7 @@ _BY_NAME: dict[str, tuple[float, float]] = {
     "index": (0, 1_000_000),
     "device_index": (0, 1_000_000),
     "numa_node": (-1, 1_000_000),  # -1: of a machine that has only one
+    "cpu_ratio": (0, 1_000_000),  # 1 is one CPU, and a node has hundreds
     "interval_seconds": (0, _DAY_SECONDS),
     "volts": (-1e6, 1e6),
     "amperes": (-1e6, 1e6),

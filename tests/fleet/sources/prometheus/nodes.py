@@ -11,7 +11,7 @@ from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.table import Table
-from accelscope.model import Device, Health, HealthState, Snapshot
+from accelscope.model import Device, Health, HealthState, HostUse, Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.description import made_fleet
 from accelscope.simulate.fleet.fleet import SimulatedFleet
@@ -23,7 +23,7 @@ _KINDS = ("nvidia-h100x8", "nvidia-shared", "nvidia-mig", "amd-mi300x8", "ascend
 Rows = dict[str, list[dict[str, object]]]  # by table
 
 # What a store has no series of.
-NOT_IN_A_STORE = {"health_reason"}
+NOT_IN_A_STORE = {"health_reason", *HostUse._fields}
 # What tells of the way and not of the node.
 _OF_THE_WAY = {"source", "taken_at", "age_seconds", "agent_version"}
 

@@ -83,6 +83,8 @@ def test_rows_are_those_that_agents_would_have_made(monkeypatch: pytest.MonkeyPa
     assert {report.snapshot.agent.version for report in reports} == {
         snapshot.agent.version for snapshot in snapshots.values()
     }
+    processes = [process for report in reports for process in report.snapshot.processes]
+    assert {(p.cpu_ratio, p.resident_memory_bytes, p.started_at) for p in processes} == {(None, None, None)}
 
 
 def test_a_page_is_read_once() -> None:
