@@ -65,7 +65,11 @@ async function ask<T>(method: string, url: string, abort?: AbortSignal): Promise
     answer = await fetch(url, { method, headers: headers(), signal: abort ?? null });
   } catch (error) {
     if (abort?.aborted) throw error;
-    throw new Problem(0, "The fleet does not answer", "Is `accelscope fleet` still running, and the network up?");
+    throw new Problem(
+      0,
+      "The fleet does not answer",
+      "Is `accelscope fleet` still running, and the network up?",
+    );
   }
   if (!answer.ok) throw await refused(answer);
   return (await answer.json()) as T;

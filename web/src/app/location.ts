@@ -39,10 +39,21 @@ export function withParameter(name: string, values: readonly string[]): string {
 export function followLink(event: MouseEvent): void {
   const anchor = (event.target as Element | null)?.closest?.("a");
   if (!anchor || event.defaultPrevented || event.button !== 0) return;
-  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || anchor.target || anchor.hasAttribute("download"))
+  if (
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey ||
+    anchor.target ||
+    anchor.hasAttribute("download")
+  )
     return;
   const url = new URL(anchor.href);
-  if (url.origin !== location.origin || /^\/(api|docs|openapi\.json|metrics|healthz|readyz)\b/.test(url.pathname)) return;
+  if (
+    url.origin !== location.origin ||
+    /^\/(api|docs|openapi\.json|metrics|healthz|readyz)\b/.test(url.pathname)
+  )
+    return;
   event.preventDefault();
   go(url.href);
 }

@@ -52,7 +52,11 @@ function matched(pattern: string[], given: string[]): Record<string, string> | n
   return parts;
 }
 
-export function linkTo(view: View, parts: Record<string, string> = {}, parameters: Record<string, string> = {}): string {
+export function linkTo(
+  view: View,
+  parts: Record<string, string> = {},
+  parameters: Record<string, string> = {},
+): string {
   const path = ROUTES[view].replace(/:([a-z]+)/g, (_, name: string) => encodeURIComponent(parts[name] ?? ""));
   const text = new URLSearchParams(parameters).toString();
   return text ? `${path}?${text}` : path;

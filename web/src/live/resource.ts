@@ -20,10 +20,19 @@ export interface Watching {
 export function useResource<T>(
   url: string | null,
   parameters: Parameters = {},
-  { concerns, atMostEverySeconds = 2, keepWhileAsking = false }: Watching & { keepWhileAsking?: boolean } = {},
+  {
+    concerns,
+    atMostEverySeconds = 2,
+    keepWhileAsking = false,
+  }: Watching & { keepWhileAsking?: boolean } = {},
 ): Resource<T> {
   const address = url === null ? null : url + query(parameters);
-  const [state, setState] = useState<{ of: string | null; data: T | null; problem: Problem | null; at: number | null }>({
+  const [state, setState] = useState<{
+    of: string | null;
+    data: T | null;
+    problem: Problem | null;
+    at: number | null;
+  }>({
     of: null,
     data: null,
     problem: null,
@@ -54,7 +63,8 @@ export function useResource<T>(
         setState({ of: address, data, problem: null, at: Date.now() });
       } catch (error) {
         if (abort.signal.aborted) return;
-        const problem = error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
+        const problem =
+          error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
         setState((old) =>
           old.of === address ? { ...old, problem } : { of: address, data: null, problem, at: null },
         );
@@ -74,7 +84,8 @@ export function useResource<T>(
     again.current = fetchNow;
     void fetchNow();
     const stop = onChange((change) => {
-      if (change === "all" || !concernsNow.current || concernsNow.current(change)) schedule(atMostEverySeconds * 1000);
+      if (change === "all" || !concernsNow.current || concernsNow.current(change))
+        schedule(atMostEverySeconds * 1000);
     });
     return () => {
       stop();

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { MessageReader } from "./sse";
 
-const WHOLE = 'retry: 3000\n\nevent: hello\nid: ab-1\ndata: {"a":1}\n\n: still here\n\nevent: change\r\nid: ab-2\r\ndata: one\r\ndata: two\r\n\r\n';
+const WHOLE =
+  'retry: 3000\n\nevent: hello\nid: ab-1\ndata: {"a":1}\n\n: still here\n\nevent: change\r\nid: ab-2\r\ndata: one\r\ndata: two\r\n\r\n';
 
 describe("messages", () => {
   test.each([1, 2, 3, 7, 1000])("come out whole from pieces of %i characters", (size) => {

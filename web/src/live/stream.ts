@@ -112,7 +112,10 @@ function onTokenChange(end: () => void): () => void {
 }
 
 function take(event: string, data: string): void {
-  if (event === "resync") return tell("all");
+  if (event === "resync") {
+    tell("all");
+    return;
+  }
   const content = JSON.parse(data);
   if (event === "hello") {
     summary.value = content.summary;

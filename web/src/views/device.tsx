@@ -19,7 +19,8 @@ import { LiveCharts } from "./device/live-charts";
 import { Partitions } from "./device/partitions";
 import { Activity, Clocks, Cores, Rails, State } from "./device/readings";
 import { Absences, Errors, Links } from "./device/troubles";
-import { InNoPod, Pods, Processes } from "./node/workloads";
+import { InNoPod } from "./node/in-no-pod";
+import { Pods, Processes } from "./node/workloads";
 import "./device/device.css";
 
 export function DeviceView({ cluster = "", node = "", device = "" }: Record<string, string>) {
@@ -61,18 +62,23 @@ function titleOf({ index, id, model, vendor }: DeviceRow): string {
 }
 
 function Badges({ row }: { row: DeviceRow }) {
+  // Some drivers call it throttling when there is nothing to do.
+  const slowed = row.throttled
+    ?.split(",")
+    .filter((reason) => !/idle/.test(reason))
+    .join(",");
   return (
     <>
       <Health state={row.health} reason={row.health_reason} />
       {row.state === "stale" ? <Stale ageSeconds={row.age_seconds} /> : null}
-      {row.throttled ? (
-        <Badge tone="warning" title="Reasons at work that hold its clocks down">
-          throttled: {words(row.throttled)}
+      {slowed ? (
+        <Badge tone="warning" title={`Its clocks are held down: ${words(slowed)}`}>
+          throttled
         </Badge>
       ) : null}
       {row.unusual ? (
-        <Badge tone="warning" title="Out of its own habit">
-          unusual: {words(row.unusual)}
+        <Badge tone="warning" title={`Out of its own habit: ${words(row.unusual)}`}>
+          unusual
         </Badge>
       ) : null}
       {row.simulated ? <Simulated /> : null}

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Columns } from "../api/types";
 import { go, search, withParameter } from "../app/location";
-import { count } from "../app/units";
+import { clock, count } from "../app/units";
 import { colour, themeChanges } from "../charts/theme";
 import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
@@ -139,6 +139,7 @@ export function MapView() {
               }}
             />
             <span class="map-count soft small" role="status">
+              {problem && fleet ? `as of ${clock(fleet.at)} ` : ""}
               {matches === null ? "" : `${count(matches)} of ${count(arrangement?.rows.length ?? 0)} match`}
             </span>
           </div>

@@ -17,8 +17,9 @@ import { View } from "../parts/view";
 import { EventsOf } from "./device/events-of";
 import { Agent, Attribution, Readers, Sinks } from "./node/agent";
 import { DeviceCard } from "./node/device-card";
+import { InNoPod } from "./node/in-no-pod";
 import { StateNote } from "./node/state-note";
-import { InNoPod, Pods, Processes } from "./node/workloads";
+import { Pods, Processes } from "./node/workloads";
 import "./node/node.css";
 
 const MANY_DEVICES = 16; // more: no past for each, that would be as many questions

@@ -9,6 +9,7 @@ interface Props {
 }
 
 export function TableFoot({ shown, total, what, more, asking }: Props) {
+  if (shown >= total) return null; // all are there, and counted above
   return (
     <div class="table-foot">
       <span>{shown < total ? `${count(shown)} of ${count(total)} ${what}` : `${count(total)} ${what}`}</span>
@@ -17,9 +18,7 @@ export function TableFoot({ shown, total, what, more, asking }: Props) {
           Show more
         </button>
       )}
-      {!more && shown < total && (
-        <span>No more are shown at once: sort or filter to bring others to the top.</span>
-      )}
+      {!more && <span>No more are shown at once: sort or filter to bring others to the top.</span>}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import type { DeviceDetail } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { count, duration, energy } from "../../app/units";
 import type { Fact } from "../../parts/facts";
-import { Health } from "../../parts/health";
+import { Health, words } from "../../parts/health";
 import { vendorName } from "../../parts/vendor";
 import { yesNo } from "./units";
 
@@ -13,6 +13,7 @@ export function identityOf({ device, reading }: DeviceDetail): Fact[] {
   const always: Fact[] = [
     ["Health", <Health key="health" state={device.health} />],
     ...(device.health_reason === null ? [] : ([["Because", device.health_reason]] as const)),
+    ...(device.unusual === null ? [] : ([["Unusual", words(device.unusual)]] as const)),
     ["Vendor", vendorName(device.vendor)],
     ["Model", device.model, why.get("model") ?? null],
     ["Index", device.index === null ? null : String(device.index), why.get("index") ?? null],

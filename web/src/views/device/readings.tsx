@@ -29,7 +29,7 @@ const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [
 
 interface Named {
   name: string;
-  ratio: number;
+  ratio: number | null; // null: of what it could be is not known
   text?: string | undefined;
 }
 
@@ -73,7 +73,7 @@ export function Clocks({ reading }: { reading: Device }) {
             : [
                 {
                   name: domain,
-                  ratio: most ? now / most : 1,
+                  ratio: most ? now / most : null,
                   text: most ? `${hertz(now)} of ${hertz(most)}` : hertz(now),
                 },
               ],

@@ -1,5 +1,5 @@
-// Who uses the devices of a node, or one device: pods, processes, and what is nobody's.
-import type { PodRow, ProcessRow, Unattributed } from "../../api/types";
+// Who uses the devices of a node, or one device: pods and processes.
+import type { PodRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, count, percent } from "../../app/units";
 import { Value } from "../../parts/absent";
@@ -8,10 +8,9 @@ import { Panel } from "../../parts/panel";
 import { Empty } from "../../parts/states";
 import { Cut, EnergyCell, IdleCell, PodCell, UseCell } from "../../parts/table/cells";
 import type { Column } from "../../parts/table/columns";
-import { DataTable } from "../../parts/table/data-table";
+import { DataTable, staleness } from "../../parts/table/data-table";
 import { RunTime } from "../pods/belongings";
 import { shareOf } from "../pods/share";
-import { SmallTable } from "./small-table";
 import "./workloads.css";
 
 export type DeviceNames = ReadonlyMap<string, string>; // by id: how a device is called on this page
@@ -177,7 +176,7 @@ export function Pods({ rows, names }: { rows: readonly PodRow[]; names: DeviceNa
           columns={withDevice(POD, names)}
           rows={rows}
           rowKey={(row) => `${row.namespace}/${row.pod}/${row.container}/${row.device}/${row.partition}`}
-          rowStale={({ state }) => state === "stale"}
+          rowStale={staleness}
         />
       ) : (
         <Empty title="No pod holds or uses it" />
@@ -195,7 +194,7 @@ export function Processes({ rows, names }: { rows: readonly ProcessRow[]; names:
           columns={withDevice(PROCESS, names)}
           rows={rows}
           rowKey={(row) => `${row.pid}/${row.device}/${row.partition}`}
-          rowStale={({ state }) => state === "stale"}
+          rowStale={staleness}
         />
       ) : (
         <Empty title="No process is seen there">
@@ -204,44 +203,4 @@ export function Processes({ rows, names }: { rows: readonly ProcessRow[]; names:
       )}
     </Panel>
   );
-}
-
-// What each reason means to whoever reads it.
-const WHY: Record<string, string> = {
-  not_in_a_pod: "it runs beside Kubernetes",
-  process_gone: "its process has ended, or is hidden by a pid namespace",
-  no_permission: "the agent may not read its cgroup",
-  cgroup_hidden: "it is in another cgroup namespace",
-  pod_unknown: "its pod is not known (yet, or any more)",
-  no_pod_source: "nobody can be asked for the name of its pod",
-  no_process: "memory in use that no process is shown with",
-};
-
-export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names: DeviceNames | null }) {
-  if (rows.length === 0) return null;
-  const device = names === null ? [] : ["#Device"];
-  return (
-    <Panel title="In use, and no pod's" flush>
-      <SmallTable
-        caption="What is in use and belongs to no pod"
-        columns={["Owner", ...device, "#Memory", "#Processes", "Why"]}
-        rows={rows.map((row) => ({
-          key: `${row.device}/${row.kind}/${row.name}/${row.reason}`,
-          cells: [
-            <span key="owner" title={row.name ?? undefined}>
-              {row.kind === "none" ? "nobody" : words(row.kind)} {row.name ? <Short text={row.name} /> : null}
-            </span>,
-            ...(names === null ? [] : [names.get(row.device) ?? "?"]),
-            <Value key="memory" text={bytes(row.memory_used_bytes)} />,
-            count(row.processes),
-            WHY[row.reason] ?? words(row.reason),
-          ],
-        }))}
-      />
-    </Panel>
-  );
-}
-
-function Short({ text }: { text: string }) {
-  return <span class="mono">{text.length > 20 ? `${text.slice(0, 12)}…` : text}</span>;
 }

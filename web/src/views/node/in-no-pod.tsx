@@ -1,0 +1,48 @@
+// What is in use and belongs to no pod, so that the parts add up to the whole.
+import type { Unattributed } from "../../api/types";
+import { bytes, count } from "../../app/units";
+import { Value } from "../../parts/absent";
+import { words } from "../../parts/health";
+import { Panel } from "../../parts/panel";
+import { SmallTable } from "./small-table";
+import type { DeviceNames } from "./workloads";
+
+// What each reason means to whoever reads it.
+const WHY: Record<string, string> = {
+  not_in_a_pod: "it runs beside Kubernetes",
+  process_gone: "its process has ended, or is hidden by a pid namespace",
+  no_permission: "the agent may not read its cgroup",
+  cgroup_hidden: "it is in another cgroup namespace",
+  pod_unknown: "its pod is not known (yet, or any more)",
+  no_pod_source: "nobody can be asked for the name of its pod",
+  no_process: "memory in use that no process is shown with",
+};
+
+export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names: DeviceNames | null }) {
+  if (rows.length === 0) return null;
+  const device = names === null ? [] : ["#Device"];
+  return (
+    <Panel title="In use, and no pod's" flush>
+      <SmallTable
+        caption="What is in use and belongs to no pod"
+        columns={["Owner", ...device, "#Memory", "#Processes", "Why"]}
+        rows={rows.map((row) => ({
+          key: `${row.device}/${row.kind}/${row.name}/${row.reason}`,
+          cells: [
+            <span key="owner" title={row.name ?? undefined}>
+              {row.kind === "none" ? "nobody" : words(row.kind)} {row.name ? <Short text={row.name} /> : null}
+            </span>,
+            ...(names === null ? [] : [names.get(row.device) ?? "?"]),
+            <Value key="memory" text={bytes(row.memory_used_bytes)} />,
+            count(row.processes),
+            WHY[row.reason] ?? words(row.reason),
+          ],
+        }))}
+      />
+    </Panel>
+  );
+}
+
+function Short({ text }: { text: string }) {
+  return <span class="mono">{text.length > 20 ? `${text.slice(0, 12)}…` : text}</span>;
+}
