@@ -30,6 +30,8 @@ ON: dict[str, Any] = {
     "fleet": {"enabled": True, "auth": {"insecureNoAuth": True}},
     "fleetReader": {"enabled": True},
     "scrape": {"by": "serviceMonitor"},
+    "prometheusRule": {"enabled": True},
+    "grafanaDashboards": {"enabled": True},
     "networkPolicy": {"enabled": True},
 }
 

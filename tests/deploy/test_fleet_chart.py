@@ -459,7 +459,8 @@ def test_scraped_where_the_scraper_can_show_a_token(
     assert {each["kind"] for each in monitors} == kinds
     for monitor in monitors:
         [endpoint] = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
-        assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s", **bearer}
+        named = {"port": "http", "path": "/metrics", "honorLabels": True}
+        assert endpoint == {**named, "interval": "30s", **bearer}
 
 
 # --- who a fleet elsewhere is here -------------------------------------------------------------------------

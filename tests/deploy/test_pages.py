@@ -33,6 +33,7 @@ DOCS = REPOSITORY / "docs"
 SWITCHING = sorted((DOCS / "switching").glob("*.md"))
 PAGES = [
     *(DOCS / f"{name}.md" for name in ("install", "security", "node-object", "device-plugin", "fleet")),
+    *(DOCS / f"{name}.md" for name in ("alerts", "dashboards")),
     *SWITCHING,
 ]
 

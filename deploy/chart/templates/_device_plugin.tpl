@@ -69,6 +69,9 @@ defaultPe interval disabledDevices pluginDir socketName resourceName vendor shar
 {{- if .Values.fleet.enabled -}}
 {{- range list "" "-clusters" }}{{ $_ := set $taken (printf "%s%s" (include "accelscope.fleet.name" $) .) "the fleet" }}{{ end -}}
 {{- end -}}
+{{- if .Values.grafanaDashboards.enabled -}}
+{{- range $path, $_ := .Files.Glob "dashboards/*.json" }}{{ $_ := set $taken (printf "%s-dashboard-%s" (include "accelscope.fullname" $) (base $path | trimSuffix ".json")) "the dashboards" }}{{ end -}}
+{{- end -}}
 {{- with index $taken $plugin.configMapName }}{{ fail (printf "devicePlugin.configMapName: %s is a ConfigMap of %s: choose another name" $plugin.configMapName .) }}{{ end -}}
 {{- end -}}
 

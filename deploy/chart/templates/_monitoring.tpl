@@ -1,0 +1,39 @@
+{{- define "accelscope.monitoring.labels" -}}
+{{- mergeOverwrite (include "accelscope.labels" . | fromYaml) (dict "app.kubernetes.io/component" "monitoring") | toYaml -}}
+{{- end -}}
+
+{{/*
+The groups of rules/*.yaml, which Prometheus also reads as they are. Their own braces are Prometheus': they are read,
+never rendered. Where this release has no agents, that there are none is no news.
+*/}}
+{{- define "accelscope.ruleGroups" -}}
+{{- $given := .Values.prometheusRule -}}
+{{- $off := $given.disabledAlerts | default list -}}
+{{- $known := list -}}
+{{- $groups := list -}}
+{{- range $file := list "rules/recording.yaml" "rules/alerts.yaml" -}}
+{{- range $group := ($.Files.Get $file | fromYaml).groups -}}
+{{- $kept := list -}}
+{{- range $rule := $group.rules -}}
+{{- if $rule.alert -}}
+{{- $known = append $known $rule.alert -}}
+{{- $_ := set $rule "labels" (mergeOverwrite (deepCopy ($given.alertLabels | default dict)) $rule.labels) -}}
+{{- with $given.runbookBaseUrl -}}
+{{- $_ := set $rule.annotations "runbook_url" (replace "docs/alerts.md" . $rule.annotations.runbook_url) -}}
+{{- end -}}
+{{- end -}}
+{{- $absent := and (eq ($rule.alert | default "") "AccelScopeAgentsAbsent") (not (include "accelscope.runsAgents" $)) -}}
+{{- if not (or $absent (has ($rule.alert | default "") $off)) -}}
+{{- $kept = append $kept $rule -}}
+{{- end -}}
+{{- end -}}
+{{- if $kept -}}
+{{- $groups = append $groups (dict "name" $group.name "rules" $kept) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $off -}}
+{{- if not (has . $known) }}{{ fail (printf "prometheusRule.disabledAlerts: there is no alert %s; docs/alerts.md lists them" .) }}{{ end -}}
+{{- end -}}
+{{- toYaml $groups -}}
+{{- end -}}

@@ -1,0 +1,1 @@
+"""Grafana dashboards, as data of Grafana's own types."""

@@ -1,0 +1,261 @@
+"""The programs themselves: agents, device plugins and the fleet."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from monitoring.dashboards.agent_costs import agents_only, cost, of, spread
+from monitoring.dashboards.frame import AGENTS, NODE, Section, made
+from monitoring.dashboards.panels import BAD, WARN, Query, lines, number, ranking
+from monitoring.dashboards.services import fleet, plugin
+from monitoring.dashboards.tables import Column, rows
+from monitoring.dashboards.variables import CLUSTER, cell, label, to
+from monitoring.promql import with_node
+
+_TO_NODE = to(NODE, "Node", node=label("node"))
+_NODE_CELL = {"node": to(NODE, "Node", node=cell("Node"))}
+_FAILING = '(accelscope_reader_found{cluster=~"$cluster"} - accelscope_reader_up{cluster=~"$cluster"} == 1)'
+
+
+def now() -> Section:
+    return Section(
+        "Now",
+        [
+            number(
+                "Agents",
+                "That are scraped and answer.",
+                "short",
+                f"count({of('accelscope_build_info')})",
+                width=3,
+            ),
+            number(
+                "Down",
+                "Targets that were agents within the last day and do not answer.",
+                "short",
+                f"count({agents_only('up')}) - sum({agents_only('up')})",
+                levels=((1, BAD),),
+                width=3,
+            ),
+            number(
+                "Oldest page",
+                "Time since the last collection of the agent that is furthest behind.",
+                "s",
+                f"max(time() - {of('accelscope_collection_timestamp_seconds')})",
+                levels=((60, WARN), (300, BAD)),
+                width=3,
+            ),
+            number(
+                "Readers down",
+                "Drivers that are there and cannot be read.",
+                "short",
+                f"sum({of('accelscope_reader_found')} == bool 1) - sum({of('accelscope_reader_up')})",
+                levels=((1, WARN),),
+                width=3,
+            ),
+            number(
+                "Calls that hang",
+                "Calls into drivers that were given up and have not come back.",
+                "short",
+                f"sum({of('accelscope_reader_abandoned_calls')})",
+                levels=((1, WARN),),
+                width=3,
+            ),
+            number(
+                "Sources down",
+                "Sources of attribution that do not answer.",
+                "short",
+                (
+                    f"count({of('accelscope_attribution_source_up')}) - "
+                    f"sum({of('accelscope_attribution_source_up')})"
+                ),
+                levels=((1, WARN),),
+                width=3,
+            ),
+            number(
+                "Sinks down",
+                "Annotations and labels that could not be written.",
+                "short",
+                f"count({of('accelscope_sink_up')}) - sum({of('accelscope_sink_up')})",
+                levels=((1, WARN),),
+                width=3,
+            ),
+            number(
+                "Series",
+                "On the agents' pages together.",
+                "short",
+                f"sum({agents_only('scrape_samples_scraped')})",
+                width=3,
+            ),
+        ],
+    )
+
+
+def collecting() -> Section:
+    return Section(
+        "Collecting",
+        [
+            lines(
+                "Duration of collections",
+                "How long one takes, over the agents.",
+                "s",
+                *spread(of("accelscope_collection_duration_seconds")),
+                width=8,
+            ),
+            lines(
+                "Duration by vendor",
+                "Of the slowest pass over a vendor's driver.",
+                "s",
+                Query(f"max by (vendor) ({of('accelscope_reader_duration_seconds')})", "{{vendor}}"),
+                width=8,
+            ),
+            lines(
+                "Late collections",
+                "Share of collections that began late, because the one before took longer than the interval.",
+                "percentunit",
+                Query(
+                    f"sum(rate({of('accelscope_collection_overruns_total')}[5m])) "
+                    f"/ sum(rate({of('accelscope_collections_total')}[5m]))",
+                    "late",
+                ),
+                width=8,
+            ),
+            lines(
+                "Failed reads",
+                "A second, by vendor and reason.",
+                "cps",
+                Query(
+                    f"sum by (vendor, reason) (rate({of('accelscope_reader_errors_total')}[5m]))",
+                    "{{vendor}} {{reason}}",
+                ),
+                width=8,
+            ),
+            lines(
+                "Answers that are no values",
+                (
+                    "Lines and cells of drivers' answers that could not be taken, a second, by "
+                    "vendor and reason."
+                ),
+                "cps",
+                Query(
+                    f"sum by (vendor, reason) (rate({of('accelscope_reader_rejected_values_total')}[5m]))",
+                    "{{vendor}} {{reason}}",
+                ),
+                width=8,
+            ),
+            lines(
+                "Absent values",
+                "Values that devices did not give at the last pass, by vendor and reason.",
+                "short",
+                Query(
+                    f"sum by (vendor, reason) ({of('accelscope_reader_absent_values')})",
+                    "{{vendor}} {{reason}}",
+                ),
+                width=8,
+            ),
+            rows(
+                "Drivers that cannot be read",
+                "1: the driver is there, and the last pass over it failed.",
+                {"cluster": "Cluster", "node": "Node", "vendor": "Vendor"},
+                Column(
+                    "Failing",
+                    f"max by (cluster, node, vendor) ({with_node(_FAILING)})",
+                    "short",
+                ),
+                links=_NODE_CELL,
+                width=12,
+            ),
+            ranking(
+                "Slowest agents now",
+                "By the time of the last collection.",
+                "s",
+                Query(
+                    f"topk(10, {with_node(of('accelscope_collection_duration_seconds'))})",
+                    "{{cluster}} {{node}}",
+                ),
+                links=[_TO_NODE],
+                width=12,
+            ),
+        ],
+    )
+
+
+def attribution() -> Section:
+    return Section(
+        "Which pod, and out to the Node object",
+        [
+            lines(
+                "Sources that answer",
+                "Share of the agents whose source of attribution answered when it was last asked.",
+                "percentunit",
+                Query(f"avg by (source) ({of('accelscope_attribution_source_up')})", "{{source}}"),
+                most=1,
+                width=8,
+            ),
+            lines(
+                "Errors of sources",
+                "A second, by source and reason.",
+                "cps",
+                Query(
+                    (
+                        "sum by (source, reason) "
+                        f"(rate({of('accelscope_attribution_source_errors_total')}[5m]))"
+                    ),
+                    "{{source}} {{reason}}",
+                ),
+                width=8,
+            ),
+            rows(
+                "What sources said last",
+                "Their last error, and on how many nodes.",
+                {"source": "Source", "reason": "Reason", "error": "Error"},
+                Column(
+                    "Nodes",
+                    (
+                        "count by (source, reason, error) "
+                        f"({of('accelscope_attribution_source_last_error_info')})"
+                    ),
+                    "short",
+                ),
+                sort="Nodes",
+                width=8,
+            ),
+            lines(
+                "Writes to the Node object",
+                "A second: written, and looked at without a need to write.",
+                "cps",
+                Query(f"sum by (sink) (rate({of('accelscope_sink_writes_total')}[5m]))", "{{sink}} written"),
+                Query(f"sum by (sink) (rate({of('accelscope_sink_skips_total')}[5m]))", "{{sink}} no need"),
+                width=8,
+            ),
+            lines(
+                "Writes that failed",
+                "A second, by sink and reason.",
+                "cps",
+                Query(
+                    f"sum by (sink, reason) (rate({of('accelscope_sink_errors_total')}[5m]))",
+                    "{{sink}} {{reason}}",
+                ),
+                width=8,
+            ),
+            rows(
+                "What sinks were told last",
+                "Their last error, and on how many nodes.",
+                {"sink": "Sink", "reason": "Reason", "error": "Error"},
+                Column(
+                    "Nodes",
+                    f"count by (sink, reason, error) ({of('accelscope_sink_last_error_info')})",
+                    "short",
+                ),
+                sort="Nodes",
+                width=8,
+            ),
+        ],
+    )
+
+
+def build() -> Dashboard:
+    return made(
+        AGENTS,
+        "Agents",
+        "How agents, device plugins and the fleet are doing.",
+        [CLUSTER],
+        [now(), collecting(), attribution(), cost(), plugin(), fleet()],
+    )

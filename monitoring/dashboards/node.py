@@ -1,0 +1,280 @@
+"""One node: its devices side by side, who is on them, and how its agent is doing."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from monitoring.dashboards.frame import DEVICE, NODE, WORKLOADS, Section, made
+from monitoring.dashboards.panels import BAD, WARN, Panel, Query, lines, number, states
+from monitoring.dashboards.tables import Column, alerts, rows
+from monitoring.dashboards.variables import CLUSTER, cell, instances, label, one, to
+from monitoring.dashboards.vocabulary import (
+    FULL,
+    HEALTH_STATES,
+    TROUBLING,
+    UP_DOWN,
+    WARM,
+    YES_NO,
+    health_number,
+    pcie_rate,
+)
+from monitoring.promql import with_model
+
+_HERE = 'cluster=~"$cluster", instance=~"$instance"'
+_NODE = 'cluster=~"$cluster", node="$node"'
+_REAL_ERRORS = ', code!~".+_done"'
+_NAME = "{{vendor}} {{index}}"
+_TO_DEVICE = to(DEVICE, "Device", node="${node}", device=label("device"))
+_DEVICE = {"vendor": "Vendor", "index": "Index", "model": "Model", "device": "Device"}
+_POD = {"namespace": "Namespace", "pod": "Pod", "container": "Container"}
+
+
+def _of(family: str, matchers: str = "") -> str:
+    return f"{family}{{{_HERE}{matchers}}}"
+
+
+def _by_device(expression: str) -> str:
+    """For tables: the labels that say the row, and no others."""
+    return f"max by (vendor, index, model, device) ({with_model(f'({expression})', _HERE)})"
+
+
+def _by_container(family: str) -> str:
+    return f"sum by (namespace, pod, container) ({_of(family)})"
+
+
+def _curves(title: str, about: str, unit: str, expression: str, most: float | None = None) -> Panel:
+    return lines(title, about, unit, Query(expression, _NAME), most=most, links=[_TO_DEVICE])
+
+
+def now() -> Section:
+    return Section(
+        "Now",
+        [
+            number(
+                "Devices",
+                "That the agent knows of, also those that do not answer.",
+                "short",
+                f"count({_of('accelerator_info')})",
+            ),
+            number(
+                "Utilisation",
+                "Average over the devices that tell it.",
+                "percentunit",
+                f"avg({_of('accelerator_utilization_ratio')})",
+            ),
+            number(
+                "Memory in use",
+                "Share of all devices' memory together.",
+                "percentunit",
+                f"sum({_of('accelerator_memory_used_bytes')}) / sum({_of('accelerator_memory_total_bytes')})",
+                levels=FULL,
+            ),
+            number(
+                "Power",
+                "Drawn by the devices that tell it.",
+                "watt",
+                f"sum({_of('accelerator_power_watts')})",
+            ),
+            number(
+                "Hottest device",
+                "At its main sensor.",
+                "celsius",
+                f"max({_of('accelerator_temperature_celsius')})",
+                levels=WARM,
+            ),
+            number(
+                "Age of the page",
+                "Time since the agent's last collection.",
+                "s",
+                f"time() - max({_of('accelscope_collection_timestamp_seconds')})",
+                levels=((60, WARN), (300, BAD)),
+            ),
+        ],
+    )
+
+
+def devices() -> Section:
+    return Section(
+        "Devices",
+        [
+            rows(
+                "Devices",
+                "Each with what its driver tells now. An empty cell: it does not tell.",
+                _DEVICE,
+                Column(
+                    "Utilisation", _by_device(_of("accelerator_utilization_ratio")), "percentunit", most=1
+                ),
+                Column(
+                    "Memory",
+                    _by_device(
+                        f"{_of('accelerator_memory_used_bytes')} / "
+                        f"({_of('accelerator_memory_total_bytes')} > 0)"
+                    ),
+                    "percentunit",
+                    levels=FULL,
+                    most=1,
+                ),
+                Column(
+                    "Temperature", _by_device(_of("accelerator_temperature_celsius")), "celsius", levels=WARM
+                ),
+                Column("Power", _by_device(_of("accelerator_power_watts")), "watt"),
+                Column("Limit", _by_device(_of("accelerator_power_limit_watts")), "watt"),
+                Column("Answers", _by_device(_of("accelerator_up")), "short"),
+                links={"device": to(DEVICE, "Device", node="${node}", device=cell("Device"))},
+            ),
+            states(
+                "Health",
+                "The state of each device over time.",
+                HEALTH_STATES,
+                Query(health_number(_HERE), _NAME),
+            ),
+            states(
+                "Slowed down",
+                (
+                    "Why devices do not run as fast as they could. Being idle is left out; "
+                    "only reasons that held at some time are shown."
+                ),
+                YES_NO,
+                Query(
+                    f"{_of('accelerator_throttled', ', ' + TROUBLING)} "
+                    f"and max_over_time({_of('accelerator_throttled', ', ' + TROUBLING)}[$__range]) > 0",
+                    _NAME + " {{reason}}",
+                ),
+            ),
+            _curves(
+                "Utilisation",
+                "Share of the driver's last sample period in which anything ran.",
+                "percentunit",
+                _of("accelerator_utilization_ratio"),
+                1,
+            ),
+            _curves(
+                "Memory in use",
+                "Without what the driver keeps for itself.",
+                "bytes",
+                _of("accelerator_memory_used_bytes"),
+            ),
+            _curves("Temperature", "At the main sensor.", "celsius", _of("accelerator_temperature_celsius")),
+            _curves("Power", "Drawn by each device.", "watt", _of("accelerator_power_watts")),
+            lines(
+                "Clocks",
+                "Of the parts that compute.",
+                "hertz",
+                Query(_of("accelerator_clock_hertz", ', clock!~"memory|video"'), _NAME + " {{clock}}"),
+                links=[_TO_DEVICE],
+            ),
+            lines(
+                "PCIe",
+                "Between devices and host: positive numbers both ways.",
+                "binBps",
+                Query(pcie_rate("transmit", _HERE), _NAME + " to host"),
+                Query(pcie_rate("receive", _HERE), _NAME + " from host"),
+                links=[_TO_DEVICE],
+            ),
+            lines(
+                "Links between devices",
+                "NVLink, XGMI, HCCS: sent by each device.",
+                "binBps",
+                Query(
+                    f"rate({_of('accelerator_link_transmit_bytes_total')}[$__rate_interval])",
+                    _NAME + " {{kind}}",
+                ),
+                links=[_TO_DEVICE],
+            ),
+            lines(
+                "Errors",
+                "Memory errors, errors by code, errors of links and PCIe packets sent again, an hour.",
+                "short",
+                Query(f"increase({_of('accelerator_ecc_errors_total')}[1h])", _NAME + " memory {{severity}}"),
+                Query(
+                    f"increase({_of('accelerator_errors_total', _REAL_ERRORS)}[1h])",
+                    _NAME + " {{kind}} {{code}}",
+                ),
+                Query(f"increase({_of('accelerator_link_errors_total')}[1h])", _NAME + " {{kind}} {{error}}"),
+                Query(f"increase({_of('accelerator_pcie_replays_total')}[1h])", _NAME + " PCIe replays"),
+                links=[_TO_DEVICE],
+            ),
+        ],
+    )
+
+
+def users() -> Section:
+    return Section(
+        "Who is on it",
+        [
+            rows(
+                "Pods",
+                (
+                    "Containers that hold or use devices of this node. Measured: from "
+                    "processes. Held: from the kubelet."
+                ),
+                _POD,
+                Column("Held", _by_container("accelerator_pod_allocated"), "short"),
+                Column("Utilisation", _by_container("accelerator_pod_utilization_ratio"), "percentunit"),
+                Column("Memory", _by_container("accelerator_pod_memory_used_bytes"), "bytes"),
+                Column("Processes", _by_container("accelerator_pod_processes"), "short"),
+                Column(
+                    "Idle",
+                    f"min by (namespace, pod, container) ({_of('accelerator_pod_idle_seconds')})",
+                    "s",
+                    levels=((3600, WARN),),
+                ),
+                links={
+                    "pod": to(WORKLOADS, "Pods", namespace=cell("Namespace")),
+                },
+                width=16,
+            ),
+            rows(
+                "In no pod",
+                "Memory that is no pod's, by owner, and why.",
+                {"owner_kind": "Kind", "owner": "Owner", "reason": "Reason"},
+                Column(
+                    "Memory",
+                    (
+                        "sum by (owner_kind, owner, reason) "
+                        f"({_of('accelerator_unattributed_memory_used_bytes')})"
+                    ),
+                    "bytes",
+                ),
+                sort="Memory",
+                width=8,
+            ),
+        ],
+    )
+
+
+def agent() -> Section:
+    return Section(
+        "Its agent",
+        [
+            lines(
+                "Duration of collections",
+                "Of the whole, and of the pass over each vendor's driver.",
+                "s",
+                Query(_of("accelscope_collection_duration_seconds"), "collection"),
+                Query(_of("accelscope_reader_duration_seconds"), "{{vendor}}"),
+                width=8,
+            ),
+            states(
+                "Readers and sources",
+                "Whether each vendor's driver, and each source of attribution, answered.",
+                UP_DOWN,
+                Query(_of("accelscope_reader_up"), "{{vendor}}"),
+                Query(_of("accelscope_attribution_source_up"), "{{source}}"),
+                width=8,
+            ),
+            alerts(
+                "Of this node, firing or soon.",
+                'alertname=~"Accel.+", cluster=~"$cluster", node="$node"',
+                width=8,
+            ),
+        ],
+    )
+
+
+def build() -> Dashboard:
+    return made(
+        NODE,
+        "Node",
+        "One node: its devices side by side, who is on them, and how its agent is doing.",
+        [CLUSTER, one("node", "Node", "accelscope_node_info", 'cluster=~"$cluster"'), instances(_NODE)],
+        [now(), devices(), users(), agent()],
+    )

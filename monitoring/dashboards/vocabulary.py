@@ -1,0 +1,36 @@
+"""Expressions and words that several dashboards share."""
+
+from monitoring.dashboards.panels import BAD, DULL, GOOD, WARN, Levels, States
+
+HEALTH_STATES: States = {
+    0: ("ok", GOOD),
+    1: ("unknown", DULL),
+    2: ("warning", WARN),
+    3: ("critical", BAD),
+    4: ("lost", "dark-red"),
+}
+YES_NO: States = {0: ("no", GOOD), 1: ("yes", WARN)}
+UP_DOWN: States = {0: ("down", BAD), 1: ("up", GOOD)}
+WARM: Levels = ((75, WARN), (90, BAD))  # celsius
+FULL: Levels = ((0.9, WARN), (0.97, BAD))  # share of a device's memory
+
+# Being idle and what applications set is no trouble.
+_NO_TROUBLE = "gpu_idle|idle|applications_clocks_setting|display_clock_setting|sync_boost"
+TROUBLING = f'reason!~"{_NO_TROUBLE}"'
+
+# Numbers by which a health state is drawn, in the order of HEALTH_STATES.
+_NUMBERS = {"ok": 0, "unknown": 1, "warning": 2, "critical": 3, "lost": 4}
+
+
+def health_number(matchers: str) -> str:
+    """One series a device, with the number of the state that it is in."""
+    parts = (
+        f'accelerator_health{{{matchers}, state="{state}"}} * {number}' for state, number in _NUMBERS.items()
+    )
+    return f"sum without (state) ({' or '.join(parts)})"
+
+
+def pcie_rate(direction: str, matchers: str) -> str:
+    """Bytes a second: from the device's counter, else its driver's own figure."""
+    family = f"accelerator_pcie_{direction}_bytes"
+    return f"rate({family}_total{{{matchers}}}[$__rate_interval]) or {family}_per_second{{{matchers}}}"

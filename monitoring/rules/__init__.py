@@ -1,0 +1,1 @@
+"""Recording and alert rules, and the files that they become."""

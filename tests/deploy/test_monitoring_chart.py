@@ -1,0 +1,156 @@
+"""What the chart makes of rules and dashboards: the same as the files, findable, no braces eaten."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.conftest import CHART, Render, Template
+from tests.deploy.objects import Objects, of_kind
+
+RULE_FILES = [CHART / "rules" / name for name in ("recording.yaml", "alerts.yaml")]
+DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
+MOST_BYTES = 1 << 20  # of a ConfigMap
+
+
+def groups_of_files() -> list[Any]:
+    return [group for file in RULE_FILES for group in yaml.safe_load(file.read_text())["groups"]]
+
+
+def rule(objects: Objects) -> dict[str, Any]:
+    [found] = of_kind(objects, "PrometheusRule")
+    return found
+
+
+def alerts(objects: Objects) -> dict[str, Any]:
+    rules = [each for group in rule(objects)["spec"]["groups"] for each in group["rules"]]
+    return {each["alert"]: each for each in rules if "alert" in each}
+
+
+def dashboards(objects: Objects) -> Objects:
+    return [
+        each
+        for each in of_kind(objects, "ConfigMap")
+        if each["metadata"]["labels"]["app.kubernetes.io/component"] == "monitoring"
+    ]
+
+
+def test_nothing_of_it_unless_it_is_asked_for(render: Render) -> None:
+    objects = render()
+    assert not of_kind(objects, "PrometheusRule")
+    assert not dashboards(objects)
+
+
+def test_rules_are_those_of_the_files(render: Render) -> None:
+    assert rule(render(prometheusRule={"enabled": True}))["spec"]["groups"] == groups_of_files()
+
+
+def test_prometheus_takes_them_as_they_are_rendered(render: Render, tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (make test installs it)")
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(rule(render(prometheusRule={"enabled": True}))["spec"]))
+    done = subprocess.run(
+        [promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_are_found_by_labels_and_put_where_it_is_said(render: Render) -> None:
+    given = {
+        "enabled": True,
+        "namespace": "monitoring",
+        "labels": {"release": "stack"},
+        "annotations": {"a": "b"},
+    }
+    metadata = rule(render(prometheusRule=given))["metadata"]
+    assert metadata["namespace"] == "monitoring"
+    assert metadata["labels"]["release"] == "stack"
+    assert metadata["annotations"] == {"a": "b"}
+
+
+def test_runbooks_are_where_people_read_them(render: Render) -> None:
+    plain = alerts(render(prometheusRule={"enabled": True}))
+    assert plain["AcceleratorLost"]["annotations"]["runbook_url"] == "docs/alerts.md#acceleratorlost"
+    url = "https://wiki.example.org/accelscope/alerts"
+    told = alerts(render(prometheusRule={"enabled": True, "runbookBaseUrl": url}))
+    assert all(each["annotations"]["runbook_url"] == f"{url}#{name.lower()}" for name, each in told.items())
+
+
+def test_alerts_can_be_left_out_and_labelled(render: Render) -> None:
+    all_of_them = alerts(render(prometheusRule={"enabled": True}))
+    given = {
+        "enabled": True,
+        "disabledAlerts": ["AcceleratorIdleAllocation"],
+        "alertLabels": {"team": "gpu", "severity": "loud"},
+    }
+    found = alerts(render(prometheusRule=given))
+    assert all_of_them.keys() - found.keys() == {"AcceleratorIdleAllocation"}
+    assert all(each["labels"]["team"] == "gpu" for each in found.values())
+    assert found["AcceleratorLost"]["labels"]["severity"] == "critical"
+
+
+def test_a_release_without_agents_does_not_miss_them(render: Render) -> None:
+    off = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
+    found = alerts(render(agents=off, prometheusRule={"enabled": True}))
+    assert "AccelScopeAgentsAbsent" not in found
+    assert "AccelScopeAgentDown" in found
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"prometheusRule": {"enabled": True, "disabledAlerts": ["AcceleratorLots"]}}, "AcceleratorLots"),
+        ({"prometheusRule": {"runbookBaseUrl": "wiki/alerts"}}, "runbookBaseUrl"),
+        ({"prometheusRule": {"runbookBaseUrl": "https://wiki.example.org/a#b"}}, "runbookBaseUrl"),
+        ({"prometheusRule": {"on": True}}, "on"),
+        ({"grafanaDashboards": {"enabled": "yes"}}, "enabled"),
+        (
+            {
+                "grafanaDashboards": {"enabled": True},
+                "devicePlugin": {"enabled": True, "configMapName": "accelscope-dashboard-node"},
+            },
+            "accelscope-dashboard-node is a ConfigMap of the dashboards",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(template: Template, values: dict[str, Any], complaint: str) -> None:
+    done = template(values)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_dashboards_are_those_of_the_files(render: Render) -> None:
+    found = dashboards(render(grafanaDashboards={"enabled": True}))
+    texts = {name: text for each in found for name, text in each["data"].items()}
+    assert len(found) == len(texts) == len(DASHBOARDS)
+    for file in DASHBOARDS:
+        assert json.loads(texts[f"accelscope-{file.name}"]) == json.loads(file.read_text())
+
+
+def test_dashboards_are_found_by_the_sidecar(render: Render) -> None:
+    plain = dashboards(render(grafanaDashboards={"enabled": True}))
+    assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in plain)
+    assert all("annotations" not in each["metadata"] for each in plain)
+    given = {
+        "enabled": True,
+        "namespace": "monitoring",
+        "labels": {"team": "gpu"},
+        "annotations": {"a": "b"},
+        "folder": "Accelerators",
+    }
+    for each in dashboards(render(grafanaDashboards=given)):
+        assert each["metadata"]["namespace"] == "monitoring"
+        assert each["metadata"]["labels"]["team"] == "gpu"
+        assert each["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert each["metadata"]["annotations"] == {"a": "b", "grafana_folder": "Accelerators"}
+
+
+def test_dashboards_fit_into_config_maps(render: Render) -> None:
+    for each in dashboards(render(grafanaDashboards={"enabled": True})):
+        assert len(json.dumps(each)) < MOST_BYTES / 2
+        assert len(each["metadata"]["name"]) <= 63

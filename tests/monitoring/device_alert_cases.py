@@ -1,0 +1,230 @@
+"""When alerts about devices fire, and when they do not."""
+
+from tests.monitoring.rule_case import (
+    DEVICE,
+    INFO,
+    NEVER,
+    PLACE,
+    STEADY,
+    TARGET,
+    AlertCase,
+    Fires,
+    of_device,
+    series,
+)
+
+HERE = {**DEVICE, **PLACE}
+
+
+def _state(state: str, lasting: str) -> AlertCase:
+    """Fires once it has lasted; not before, not in another state."""
+    name = of_device("accelerator_health", state=state)
+    return AlertCase(
+        fires=(Fires(series={**INFO, name: STEADY}, at=lasting, labels={**HERE, "state": state}),),
+        quiet=(
+            ({**INFO, name: STEADY}, "0m"),
+            ({**INFO, name: NEVER, of_device("accelerator_health", state="ok"): STEADY}, "60m"),
+        ),
+    )
+
+
+def _flag(family: str, at: str) -> AlertCase:
+    return AlertCase(
+        fires=(Fires(series={**INFO, of_device(family): STEADY}, at=at, labels=HERE),),
+        quiet=(({**INFO, of_device(family): NEVER}, "60m"),),
+    )
+
+
+_UP = of_device("accelerator_up")
+_LOST = of_device("accelerator_health", state="lost")
+_CELSIUS = of_device("accelerator_temperature_celsius")
+_SLOWDOWN = of_device("accelerator_temperature_slowdown_celsius")
+_CORRECTED = of_device("accelerator_ecc_errors_total", severity="corrected")
+_UNCORRECTED = of_device("accelerator_ecc_errors_total", severity="uncorrected")
+_XID = {"kind": "xid", "code": "74"}
+_SEEN = of_device("accelerator_error_last_seen_timestamp_seconds", **_XID)
+_XIDS = of_device("accelerator_errors_total", **_XID)
+_DOORBELL = of_device("accelerator_errors_total", kind="axi", code="axi_doorbell_done")
+_AXI = of_device("accelerator_errors_total", kind="axi", code="axi_post_error")
+_USED, _TOTAL = of_device("accelerator_memory_used_bytes"), of_device("accelerator_memory_total_bytes")
+_LANES, _MOST_LANES = of_device("accelerator_pcie_link_width"), of_device("accelerator_pcie_max_link_width")
+_LINK = of_device("accelerator_link_up", kind="nvlink", link="2")
+_NODE_INFO = {series("accelscope_node_info", {**TARGET, "node": "node-1"}): STEADY}
+_READER = {**TARGET, "vendor": "nvidia"}
+_SEEN_DEVICES = series("accelscope_reader_devices_seen", _READER)
+_EXPECTED = series("accelscope_reader_devices_expected", _READER)
+_MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
+_SECOND = {series("accelerator_info", {**DEVICE, "device": "nvidia:GPU-2", "index": "4", **PLACE}): "1x20"}
+_POD = {**DEVICE, "namespace": "research", "pod": "train-0", "container": "main"}
+_IDLE = series("accelerator_pod_idle_seconds", _POD)
+_OTHER_DEVICE = series("accelerator_pod_idle_seconds", {**_POD, "device": "nvidia:GPU-2", "index": "4"})
+_HOLDER = {"cluster": "berlin", "namespace": "research", "pod": "train-0"}
+
+
+def _throttled(reason: str) -> str:
+    return of_device("accelerator_throttled", reason=reason)
+
+
+CASES: dict[str, AlertCase] = {
+    "AcceleratorLost": _state("lost", "2m"),
+    "AcceleratorUnhealthy": _state("critical", "2m"),
+    "AcceleratorDegraded": _state("warning", "16m"),
+    "AcceleratorNotAnswering": AlertCase(
+        fires=(Fires(series={**INFO, _UP: NEVER, _LOST: NEVER}, at="6m", labels=HERE),),
+        quiet=(
+            ({**INFO, _UP: STEADY, _LOST: NEVER}, "60m"),
+            ({**INFO, _UP: NEVER, _LOST: STEADY}, "60m"),  # another alert tells
+        ),
+    ),
+    "AcceleratorVanished": AlertCase(
+        fires=(
+            # One device less than the driver showed before.
+            Fires(
+                series={**_NODE_INFO, _EXPECTED: "8+0x200", _SEEN_DEVICES: "8+0x30 7+0x170"},
+                at="45m",
+                labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
+                value="1",
+            ),
+            # The agent was restarted since, and has forgotten it.
+            Fires(
+                series={**_NODE_INFO, _EXPECTED: "8+0x30 7+0x170", _SEEN_DEVICES: "8+0x30 7+0x170"},
+                at="45m",
+                labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
+                value="1",
+            ),
+        ),
+        quiet=(
+            ({**_NODE_INFO, _EXPECTED: "8+0x200", _SEEN_DEVICES: "8+0x200"}, "60m"),
+            # A new device is none that vanished.
+            ({**_NODE_INFO, _EXPECTED: "7+0x30 8+0x170", _SEEN_DEVICES: "7+0x30 8+0x170"}, "60m"),
+        ),
+    ),
+    "AcceleratorCapacityDropped": AlertCase(
+        fires=(
+            Fires(series={**INFO, **_SECOND}, at="60m", labels=_MODEL, value="50%"),
+            Fires(series=_SECOND, at="60m", labels=_MODEL, value="100%"),
+        ),
+        quiet=((INFO, "60m"), ({**INFO, **_SECOND}, "15m")),
+    ),
+    "AcceleratorHot": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _CELSIUS: "86+0x30", _SLOWDOWN: "90+0x30"}, at="10m", labels=HERE, value="86"
+            ),
+            Fires(series={**INFO, _CELSIUS: "91+0x30"}, at="10m", labels=HERE, value="91"),
+        ),
+        quiet=(
+            ({**INFO, _CELSIUS: "84+0x30", _SLOWDOWN: "90+0x30"}, "10m"),
+            ({**INFO, _CELSIUS: "91+0x30", _SLOWDOWN: "100+0x30"}, "10m"),
+            ({**INFO, _CELSIUS: "89+0x30"}, "10m"),
+            ({**INFO, _CELSIUS: "89+0x30", _SLOWDOWN: NEVER}, "10m"),
+        ),
+    ),
+    "AcceleratorThrottled": AlertCase(
+        fires=tuple(
+            Fires(
+                series={**INFO, _throttled(reason): STEADY},
+                at="30m",
+                labels={**HERE, "reason": reason},
+                value="100%",
+            )
+            for reason in ("hw_thermal_slowdown", "hw_power_brake_slowdown", "socket_thermal", "prochot")
+        ),
+        quiet=(
+            ({**INFO, _throttled("sw_power_cap"): STEADY, _throttled("gpu_idle"): STEADY}, "30m"),
+            ({**INFO, _throttled("hw_thermal_slowdown"): "0+0x25 1 1 1 0+0x20"}, "30m"),
+        ),
+    ),
+    "AcceleratorEccUncorrected": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _UNCORRECTED: "0+0x30 1+0x100"},
+                at="40m",
+                labels=HERE,  # its own severity covers the errors'
+            ),
+        ),
+        quiet=(
+            ({**INFO, _UNCORRECTED: "5+0x100", _CORRECTED: "0+1x100"}, "40m"),  # old ones
+        ),
+    ),
+    "AcceleratorEccStorm": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _CORRECTED: "0+2x200"},
+                at="70m",
+                labels=HERE,
+                value="120",
+            ),
+        ),
+        quiet=(({**INFO, _CORRECTED: "0+1x200"}, "70m"), ({**INFO, _UNCORRECTED: "0+5x200"}, "70m")),
+    ),
+    "AcceleratorErrorReported": AlertCase(
+        fires=(
+            Fires(series={**INFO, _SEEN: "1200+0x100"}, at="25m", labels={**HERE, **_XID}, value="5m 0s"),
+        ),
+        quiet=(({**INFO, _SEEN: "1200+0x100"}, "36m"), ({**INFO, _DOORBELL: "0+9x100"}, "25m")),
+    ),
+    "AcceleratorErrorStorm": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _AXI: "0+2x60"},
+                at="30m",
+                labels={**HERE, "kind": "axi", "code": "axi_post_error"},
+                value="30",
+            ),
+            # Its first count is no increase.
+            Fires(series={**INFO, _XIDS: "_x28 40+0x60"}, at="30m", labels={**HERE, **_XID}, value="40"),
+        ),
+        quiet=(
+            ({**INFO, _XIDS: "_x28 3+0x60"}, "30m"),
+            ({**INFO, _AXI: "5000+0x60", _DOORBELL: "0+50x60"}, "30m"),  # of long ago, and no error
+            ({**INFO, _AXI: "_x28 5000+0x60"}, "30m"),  # an agent that was begun anew
+        ),
+    ),
+    "AcceleratorRowRemapPending": _flag("accelerator_row_remap_pending", "11m"),
+    "AcceleratorRowRemapFailed": _flag("accelerator_row_remap_failed", "1m"),
+    "AcceleratorLinkDown": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _LINK: "1+0x90 0+0x30"},
+                at="100m",
+                labels={**HERE, "kind": "nvlink", "link": "2"},
+            ),
+        ),
+        quiet=(({**INFO, _LINK: STEADY}, "100m"), ({**INFO, _LINK: NEVER}, "100m")),
+    ),
+    "AcceleratorPcieDegraded": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _LANES: "8+0x60", _MOST_LANES: "16+0x60"}, at="20m", labels=HERE, value="8"
+            ),
+        ),
+        quiet=(
+            ({**INFO, _LANES: "16+0x60", _MOST_LANES: "16+0x60"}, "20m"),
+            ({**INFO, _LANES: "8+0x60"}, "20m"),
+        ),
+    ),
+    "AcceleratorMemoryNearlyFull": AlertCase(
+        fires=(
+            Fires(series={**INFO, _USED: "98+0x60", _TOTAL: "100+0x60"}, at="20m", labels=HERE, value="98%"),
+        ),
+        quiet=(
+            ({**INFO, _USED: "96+0x60", _TOTAL: "100+0x60"}, "20m"),
+            ({**INFO, _USED: "0+0x60", _TOTAL: "0+0x60"}, "20m"),
+        ),
+    ),
+    "AcceleratorIdleAllocation": AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, _IDLE: "7200+0x60", _OTHER_DEVICE: "9000+0x60"},
+                at="15m",
+                labels=_HOLDER,
+                value="2h 0m 0s",
+            ),
+        ),
+        quiet=(
+            ({**INFO, _IDLE: "3000+0x60"}, "15m"),
+            ({**INFO, _IDLE: "0+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),  # it uses one of its two
+        ),
+    ),
+}

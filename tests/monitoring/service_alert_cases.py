@@ -1,0 +1,183 @@
+"""When alerts about agents, device plugins and the fleet fire, and when they do not."""
+
+from tests.monitoring.rule_case import NEVER, NODE_INFO, STEADY, TARGET, AlertCase, Fires, of_target
+
+_NODE = {**TARGET, "node": "node-1"}
+_VENDOR = {**_NODE, "vendor": "nvidia"}
+_UP = of_target("up")
+_PLUGIN_LABELS = {"version": "1", "node": "node-1", "vendor": "furiosa", "resource": "furiosa.ai/rngd"}
+_PLUGIN = {of_target("accelscope_device_plugin_info", **_PLUGIN_LABELS): STEADY}
+_OF_PLUGIN = {**_NODE, "resource": "furiosa.ai/rngd"}
+_BORN = "_x10 2+0x100"  # a counter that appears with its first events
+
+
+def _down(family: str) -> AlertCase:
+    """Only what was such a program; one that never was is somebody else's."""
+    info = of_target(family)
+    return AlertCase(
+        fires=(
+            Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="20m", labels=TARGET),
+            Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="90m", labels=TARGET),
+        ),
+        quiet=(({info: STEADY, _UP: STEADY}, "60m"), ({_UP: NEVER}, "60m")),
+    )
+
+
+def _zero(name: str, lasting: str, labels: dict[str, str], info: dict[str, str]) -> AlertCase:
+    """Of something that should be 1."""
+    return AlertCase(
+        fires=(Fires(series={**info, name: NEVER}, at=lasting, labels=labels),),
+        quiet=(({**info, name: STEADY}, "60m"), ({**info, name: NEVER}, "0m")),
+    )
+
+
+_FOUND = of_target("accelscope_reader_found", vendor="nvidia")
+_READER = of_target("accelscope_reader_up", vendor="nvidia")
+_HANGING = of_target("accelscope_reader_abandoned_calls", vendor="nvidia")
+_REJECTED = of_target("accelscope_reader_rejected_values_total", vendor="nvidia", reason="not_a_number")
+_PAGE = of_target("accelscope_collection_timestamp_seconds")
+_LATE = of_target("accelscope_collection_overruns_total")
+_COLLECTIONS = of_target("accelscope_collections_total")
+_REFUSED = {"result": "rejected"}
+_UNHEALTHY = of_target("accelscope_device_plugin_devices", state="unhealthy")
+_ALLOCATION = of_target("accelscope_device_plugin_allocation_errors_total", reason="unknown_device")
+_FLEET = {"job": "accelscope-fleet", "instance": "10.0.0.9:8080", "cluster": "oslo"}
+
+
+def _fleet(name: str, **labels: str) -> str:
+    listed = ", ".join(f'{key}="{value}"' for key, value in {**_FLEET, **labels}.items())
+    return f"{name}{{{listed}}}"
+
+
+def _nodes(fresh: int, stale: int, incompatible: int = 0) -> dict[str, str]:
+    counts = {"fresh": fresh, "stale": stale, "incompatible": incompatible, "unread": 0}
+    return {_fleet("accelscope_fleet_nodes", state=state): f"{n}+0x60" for state, n in counts.items()}
+
+
+_CLUSTER = _fleet("accelscope_fleet_cluster_up")
+_SOURCE = _fleet("accelscope_fleet_source_up", source="agents")
+
+CASES: dict[str, AlertCase] = {
+    "AccelScopeAgentDown": _down("accelscope_build_info"),
+    "AccelScopeAgentsAbsent": AlertCase(
+        fires=(Fires(series={_UP: STEADY}, at="20m", labels={}),),
+        quiet=(({of_target("accelscope_build_info"): STEADY}, "20m"),),
+    ),
+    "AccelScopeAgentStale": AlertCase(
+        fires=(Fires(series={**NODE_INFO, _PAGE: "600+0x100"}, at="20m", labels=_NODE, value="10m 0s"),),
+        quiet=(({**NODE_INFO, _PAGE: "0+60x100"}, "20m"),),
+    ),
+    "AccelScopeReaderFailing": AlertCase(
+        fires=(
+            Fires(series={**NODE_INFO, _FOUND: STEADY, _READER: NEVER}, at="10m", labels=_VENDOR),
+            Fires(series={**_PLUGIN, _FOUND: STEADY, _READER: NEVER}, at="10m", labels=_VENDOR),
+        ),
+        quiet=(
+            ({**NODE_INFO, _FOUND: STEADY, _READER: STEADY}, "60m"),
+            ({**NODE_INFO, _FOUND: NEVER, _READER: NEVER}, "60m"),  # a node without such a driver
+        ),
+    ),
+    "AccelScopeDriverCallsHang": AlertCase(
+        fires=(Fires(series={**NODE_INFO, _HANGING: "2+0x60"}, at="11m", labels=_VENDOR, value="2"),),
+        quiet=(({**NODE_INFO, _HANGING: NEVER}, "60m"), ({**NODE_INFO, _HANGING: "0 0 1 0+0x60"}, "11m")),
+    ),
+    "AccelScopeValuesRejected": AlertCase(
+        fires=(
+            Fires(
+                series={**NODE_INFO, _REJECTED: _BORN},
+                at="30m",
+                labels={**_VENDOR, "reason": "not_a_number"},
+                value="2",
+            ),
+        ),
+        quiet=(({**NODE_INFO, _REJECTED: "2+0x200"}, "90m"),),
+    ),
+    "AccelScopeCollectionOverruns": AlertCase(
+        fires=(
+            Fires(
+                series={**NODE_INFO, _COLLECTIONS: "0+4x100", _LATE: "0+3x100"},
+                at="40m",
+                labels=_NODE,
+                value="75%",
+            ),
+        ),
+        quiet=(({**NODE_INFO, _COLLECTIONS: "0+4x100", _LATE: "0+1x100"}, "40m"),),
+    ),
+    "AccelScopeAttributionFailing": _zero(
+        of_target("accelscope_attribution_source_up", source="pods"),
+        "11m",
+        {**_NODE, "source": "pods"},
+        NODE_INFO,
+    ),
+    "AccelScopeSinkFailing": _zero(
+        of_target("accelscope_sink_up", sink="npu-annotation"),
+        "11m",
+        {**_NODE, "sink": "npu-annotation"},
+        NODE_INFO,
+    ),
+    "AccelScopeConfigRejected": AlertCase(
+        fires=tuple(
+            Fires(series={of_target(family, **_REFUSED): values}, at="30m", labels={**TARGET, **_REFUSED})
+            for family in (
+                "accelscope_config_reloads_total",
+                "accelscope_device_plugin_config_reloads_total",
+                "accelscope_fleet_cluster_list_reloads_total",
+            )
+            for values in (_BORN, "1+0x10 2+0x100")
+        ),
+        quiet=(
+            ({of_target("accelscope_config_reloads_total", result="applied"): _BORN}, "30m"),
+            ({of_target("accelscope_config_reloads_total", **_REFUSED): "2+0x200"}, "90m"),
+        ),
+    ),
+    "AccelScopeDevicePluginDown": _down("accelscope_device_plugin_info"),
+    "AccelScopeDevicePluginNotRegistered": _zero(
+        of_target("accelscope_device_plugin_registered"), "6m", _OF_PLUGIN, _PLUGIN
+    ),
+    "AccelScopeDevicePluginDevicesUnhealthy": AlertCase(
+        fires=(
+            Fires(
+                series={**_PLUGIN, _UNHEALTHY: "1+0x60"},
+                at="6m",
+                labels={**_OF_PLUGIN, "state": "unhealthy"},
+                value="1",
+            ),
+        ),
+        quiet=(
+            ({**_PLUGIN, _UNHEALTHY: NEVER}, "60m"),
+            ({**_PLUGIN, of_target("accelscope_device_plugin_devices", state="disabled"): STEADY}, "60m"),
+        ),
+    ),
+    "AccelScopeDevicePluginAllocationsRefused": AlertCase(
+        fires=(
+            Fires(
+                series={**_PLUGIN, _ALLOCATION: _BORN},
+                at="20m",
+                labels={**_OF_PLUGIN, "reason": "unknown_device"},
+                value="2",
+            ),
+        ),
+        quiet=(({**_PLUGIN, _ALLOCATION: "2+0x60"}, "30m"),),
+    ),
+    "AccelScopeFleetDown": _down("accelscope_fleet_build_info"),
+    "AccelScopeFleetClusterUnreachable": _zero(_CLUSTER, "6m", _FLEET, {}),
+    "AccelScopeFleetSourceFailing": AlertCase(
+        fires=(
+            Fires(series={_SOURCE: NEVER, _CLUSTER: STEADY}, at="11m", labels={**_FLEET, "source": "agents"}),
+        ),
+        quiet=(
+            ({_SOURCE: STEADY, _CLUSTER: STEADY}, "60m"),
+            ({_SOURCE: NEVER, _CLUSTER: NEVER}, "60m"),  # another alert tells
+        ),
+    ),
+    "AccelScopeFleetNodesStale": AlertCase(
+        fires=(Fires(series=_nodes(8, 2), at="11m", labels=_FLEET, value="20%"),),
+        quiet=((_nodes(19, 1), "11m"), (_nodes(8, 2), "0m")),
+    ),
+    "AccelScopeFleetNodesIncompatible": AlertCase(
+        fires=(
+            Fires(series=_nodes(9, 0, 1), at="16m", labels={**_FLEET, "state": "incompatible"}, value="1"),
+        ),
+        quiet=((_nodes(9, 1), "16m"),),
+    ),
+}

@@ -1,0 +1,171 @@
+"""Recording and alert rules: as the code makes them, each tried by promtool, each alert with its runbook."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from monitoring.promql import UnknownName, checked
+from monitoring.rules.document import ALERTS
+from monitoring.rules.recording import RECORDED, RECORDING
+from monitoring.rules.rule import Record, Severity
+from tests.monitoring import device_alert_cases, record_cases, service_alert_cases
+from tests.monitoring.rule_case import alert_groups, only, record_groups, write
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RULES = REPOSITORY / "deploy" / "chart" / "rules"
+RUNBOOKS = REPOSITORY / "docs" / "alerts.md"
+ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
+RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rule, Record)]
+
+
+def promtool(*words: str) -> subprocess.CompletedProcess[str]:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (make test installs it)")
+    return subprocess.run([found, *words], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_files_are_as_the_code_makes_them() -> None:
+    script = REPOSITORY / "scripts" / "dashboards"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_promtool_takes_them() -> None:
+    done = promtool("check", "rules", str(RULES / "recording.yaml"), str(RULES / "alerts.yaml"))
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_every_rule_has_cases_for_both() -> None:
+    assert set(ALERT_CASES) == {alert.name for alert in ALERTS}
+    assert all(case.fires and case.quiet for case in ALERT_CASES.values())
+    assert set(record_cases.CASES) == {(record.name, dict(record.labels).get("le")) for record in RECORDS}
+
+
+def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    files = []
+    for alert in ALERTS:
+        file = tmp_path / f"{alert.name}.yaml"
+        used = [name for name in RECORDED if name in alert.expression]
+        write(file, only(RULES, alert.name, *used), alert_groups(alert, ALERT_CASES[alert.name]))
+        files.append(str(file))
+    done = promtool("test", "rules", *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_records_are_what_they_are_called(tmp_path: Path) -> None:
+    groups: list[dict[str, Any]] = []
+    for record in RECORDS:
+        groups += record_groups(record, record_cases.CASES[record.name, dict(record.labels).get("le")])
+    write(tmp_path / "records.yaml", only(RULES, *RECORDED), groups)
+    done = promtool("test", "rules", str(tmp_path / "records.yaml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_rule_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
+    """The case of an alert, told to be quiet where it fires."""
+    [alert] = [each for each in ALERTS if each.name == "AcceleratorLost"]
+    group, *_ = alert_groups(alert, ALERT_CASES[alert.name])
+    group["alert_rule_test"][0]["exp_alerts"] = []
+    write(tmp_path / "wrong.yaml", only(RULES, alert.name), [group])
+    assert promtool("test", "rules", str(tmp_path / "wrong.yaml")).returncode != 0
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_levels_name_the_labels_that_are_left(record: Record) -> None:
+    level, _, operation = record.name.split(":")
+    [labels] = re.findall(r"^\w+ by \(([^)]*)\)", record.expression)
+    assert level == labels.replace(", ", "_")
+    assert operation
+
+
+# --- runbooks ---------------------------------------------------------------------------------------------
+
+
+def sections() -> dict[str, str]:
+    found = re.split(r"^### (\w+)\n", RUNBOOKS.read_text(), flags=re.MULTILINE)[1:]
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert list(sections()) == [alert.name for alert in ALERTS]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_runbook_tells_what_the_rule_says(alert: Any) -> None:
+    text = sections()[alert.name]
+    lasts = "at once" if alert.lasting == "0m" else f"after {alert.lasting}"
+    assert text.startswith(f"\n*{alert.severity.value}*, {lasts}. ")
+    for threshold in alert.thresholds:
+        assert threshold in alert.expression
+        assert f"`{threshold}`" in text, "a number that somebody may want otherwise"
+    for part in ("**See**", "**Do**"):
+        assert part in text
+    if alert.thresholds:
+        assert "**Change**" in text
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_runbooks_are_found_where_the_alert_says(alert: Any) -> None:
+    page, _, anchor = alert.runbook.partition("#")
+    assert (REPOSITORY / page) == RUNBOOKS
+    assert anchor == alert.name.lower()
+
+
+def test_names_in_runbooks_exist() -> None:
+    for block in re.findall(r"```promql\n(.*?)```", RUNBOOKS.read_text(), re.DOTALL):
+        checked(block, RECORDED)
+
+
+def test_severities_are_the_ones_that_people_route_by() -> None:
+    assert {alert.severity for alert in ALERTS} == set(Severity)
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "sum(accelerator_power_watt)",
+        'accelerator_power_watts{sensor="gpu"}',
+        "sum by (modell) (accelerator_info)",
+        "cluster:accelerator_power_watts:sum",
+        "accelscope_nothing_total > 0",
+    ],
+)
+def test_what_nobody_publishes_is_refused(expression: str) -> None:
+    with pytest.raises(UnknownName):
+        checked(expression, RECORDED)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'sum by (cluster) (rate(accelerator_energy_joules_total{vendor=~"a|b"}[5m]))',
+        'accelerator_info{node="x", model=~".*"}',
+        'up{job="accelscope_unknown"} == 0',
+        "cluster_vendor_model:accelerator_info:count > 3",
+    ],
+)
+def test_what_is_published_is_taken(expression: str) -> None:
+    assert checked(expression, RECORDED) == expression
+
+
+def test_rules_are_valid_yaml_that_names_no_host() -> None:
+    for file in RULES.glob("*.yaml"):
+        text = file.read_text()
+        assert yaml.safe_load(text)["groups"]
+        assert "://" not in text
+
+
+def test_every_record_is_told() -> None:
+    told = (REPOSITORY / "docs" / "dashboards.md").read_text()
+    assert not [record.name for record in RECORDS if f"`{record.name}`" not in told]
