@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { Columns, NumberColumn, TextColumn } from "../api/types";
 import { arranged, isAlike } from "./arrangement";
 import { moved, type Step } from "./cursor";
+import { named, placeOf } from "./device-of";
 import { found } from "./finding";
 import { type Fleet, fleetOf, healthCodes, textOf } from "./fleet";
 import { blockOf, fitted, hit, laidOut, spotOf } from "./layout";
@@ -192,4 +193,12 @@ test("what was arranged holds as long as devices stay in their rows", () => {
   expect(isAlike(fleet(rows), fleet(sick), { health: ["ok"] })).toBe(false);
   expect(isAlike(fleet(rows), fleet([...rows].reverse()), {})).toBe(false);
   expect(isAlike(fleet(rows), fleet(rows.slice(1)), {})).toBe(false);
+});
+
+test("a device is found again where it went, or not at all", () => {
+  const before = arranged(THREE, "cluster", {});
+  const device = named(THREE, before.rows[9] as number);
+  expect(placeOf(before, THREE, device, 9)).toBe(9);
+  expect(placeOf(arranged(THREE, "cluster", { node: ["n2"] }), THREE, device, 9)).toBe(1);
+  expect(placeOf(arranged(THREE, "cluster", { node: ["n1"] }), THREE, device, 9)).toBeNull();
 });

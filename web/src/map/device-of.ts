@@ -2,6 +2,7 @@
 import { get, type Parameters } from "../api/client";
 import type { DeviceRow, DeviceRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
+import type { Arrangement } from "./arrangement";
 import { type Fleet, numberOf, textOf } from "./fleet";
 
 export interface Named {
@@ -18,6 +19,19 @@ export function named(fleet: Fleet, row: number): Named {
     vendor: textOf(fleet, "vendor", row),
     index: numberOf(fleet, "index", row),
   };
+}
+
+// Where a device is now; `last`: where it was. null: it is not shown any more.
+export function placeOf({ rows }: Arrangement, fleet: Fleet, of: Named, last: number): number | null {
+  const is = (place: number) => {
+    const row = rows[place];
+    if (row === undefined) return false;
+    const { cluster, node, vendor, index } = named(fleet, row);
+    return index === of.index && node === of.node && cluster === of.cluster && vendor === of.vendor;
+  };
+  if (is(last)) return last;
+  for (let place = 0; place < rows.length; place += 1) if (is(place)) return place;
+  return null;
 }
 
 // null: nothing tells it apart from the others of its node.

@@ -5,7 +5,7 @@ import { go } from "../app/location";
 import { useSize } from "../charts/size";
 import type { Arrangement } from "./arrangement";
 import { moved, type Step } from "./cursor";
-import { named, nodeLink, whereabouts } from "./device-of";
+import { type Named, named, nodeLink, placeOf, whereabouts } from "./device-of";
 import { type Fleet, textOf } from "./fleet";
 import { Headings } from "./headings";
 import { fitted, hit, laidOut, PITCHES, spotOf } from "./layout";
@@ -28,8 +28,8 @@ interface Props {
 }
 
 interface Pointed {
-  row: number; // of the fleet
-  place: number; // on the map
+  device: Named;
+  place: number; // on the map, when it was pointed at
   by: "pointer" | "keys" | "touch";
 }
 
@@ -86,7 +86,10 @@ export function FleetMap({
   }, []);
 
   // What is pointed at may be elsewhere in a new answer, or gone.
-  const place = useMemo(() => placeOf(arrangement, fleet, pointed), [arrangement, fleet, pointed]);
+  const place = useMemo(
+    () => (pointed ? placeOf(arrangement, fleet, pointed.device, pointed.place) : null),
+    [arrangement, fleet, pointed],
+  );
 
   useLayoutEffect(() => {
     const at = since();
@@ -102,7 +105,7 @@ export function FleetMap({
   };
   const pointAt = (next: number | null, by: Pointed["by"]) => {
     const row = next === null ? undefined : arrangement.rows[next];
-    setPointed(row === undefined || next === null ? null : { row, place: next, by });
+    setPointed(row === undefined || next === null ? null : { device: named(fleet, row), place: next, by });
   };
   const open = async (row: number, wantsNode: boolean) => {
     const of = named(fleet, row);
@@ -221,13 +224,6 @@ function spoken(tip: ReturnType<typeof toldOf>, mode: Mode): string {
   const value = mode === "health" ? "" : `, ${tip.value.replace("–", "not known")}`;
   const index = tip.named.index === null ? "" : ` device ${tip.named.index}`;
   return `${tip.named.node}${index}, ${tip.named.cluster}${value}, ${tip.health}${tip.stale ? ", stale" : ""}`;
-}
-
-function placeOf(arrangement: Arrangement, fleet: Fleet, pointed: Pointed | null): number | null {
-  if (!pointed) return null;
-  if (arrangement.rows[pointed.place] === pointed.row && pointed.row < fleet.rows) return pointed.place;
-  const place = arrangement.rows.indexOf(pointed.row);
-  return place < 0 ? null : place;
 }
 
 function reveal(scroller: HTMLElement | null, { y }: { y: number }, pitch: number): void {

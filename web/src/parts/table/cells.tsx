@@ -22,8 +22,12 @@ export function Cut({ text }: { text: string }) {
   if (text.length <= 2 * TAIL) return <>{text}</>;
   return (
     <span class="cell-name" title={text}>
-      <span class="cell-head">{text.slice(0, -TAIL)}</span>
-      <span>{text.slice(-TAIL)}</span>
+      {/* Two pieces would be read as two words. */}
+      <span class="unseen">{text}</span>
+      <span class="cell-head" aria-hidden="true">
+        {text.slice(0, -TAIL)}
+      </span>
+      <span aria-hidden="true">{text.slice(-TAIL)}</span>
     </span>
   );
 }

@@ -12,7 +12,9 @@ export function TableFoot({ shown, total, what, more, asking }: Props) {
   if (shown >= total) return null; // all are there, and counted above
   return (
     <div class="table-foot">
-      <span>{shown < total ? `${count(shown)} of ${count(total)} ${what}` : `${count(total)} ${what}`}</span>
+      <span>
+        {count(shown)} of {count(total)} {what}
+      </span>
       {more && (
         <button type="button" onClick={more} disabled={asking}>
           Show more
