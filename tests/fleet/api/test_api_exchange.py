@@ -153,6 +153,27 @@ def test_a_reader_who_takes_nothing_is_dropped() -> None:
     run(body())
 
 
+def test_a_reader_who_goes_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Browsers do so with every question whose answer nobody waits for any more."""
+
+    async def body() -> None:
+        async with serving() as client:
+            for number in range(300):
+                devices = tuple(nvidia(1000 + 20 * number + place) for place in range(20))
+                client.store.take("berlin", report(snapshot(f"node-{number}", devices)))
+            host, port = client.base.removeprefix("http://").split(":")
+            for taken in (0, 100):
+                _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+                writer.write(b"GET /api/v1/gpu/nodes HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+                await asyncio.sleep(taken / 1000)
+                writer.transport.abort()
+            await asyncio.sleep(0.5)
+            await client.get("/api/v1/version")
+
+    run(body())
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [

@@ -194,7 +194,7 @@ class Answering:
         try:
             async with asyncio.timeout(self._limits.send_seconds):
                 return await send(request, ready)
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):  # takes nothing, or has gone away
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=ready.status)  # for the count; nobody gets it
