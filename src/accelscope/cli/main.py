@@ -18,6 +18,7 @@ COMMANDS = {
     "fleet": "serve the accelerators of many clusters as one",
     "parse": "print as JSON what is made of a tool's saved output",
     "simulate": "make a node with simulated accelerators",
+    "top": "show in the terminal what accelerators do, and who does it",
 }
 
 

@@ -1,0 +1,1 @@
+"""The screen, with Textual: the only part of top that needs it."""

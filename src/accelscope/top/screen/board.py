@@ -1,0 +1,210 @@
+"""The board: two tables, what stands above them and the keys below, drawn anew with every view."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input
+
+from accelscope.top.screen.feed import Feed
+from accelscope.top.screen.lines import Lines
+from accelscope.top.screen.table import HEAD, Table
+from accelscope.top.sources.source import Question, Source
+from accelscope.top.view.alerts import Alert, alerts
+from accelscope.top.view.frame import Choices, alert_lines, header, panes
+from accelscope.top.view.history import History
+from accelscope.top.view.shown import Kind, View
+from accelscope.top.view.table import Line, Setting, Span, Tone
+from accelscope.top.view.text import Glyphs, clean, width_of
+
+_SAID_SECONDS = 6.0  # that an answer to a key stays at the bottom
+
+
+class Board(App[None]):
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; overflow: hidden; }
+    #header, #keys { height: 1; }
+    #upper, #lower { height: 1fr; }
+    #sheet { height: 1fr; }
+    #typing { display: none; height: 1; }
+    #typing.on { display: block; }
+    #prompt { width: 9; height: 1; }
+    #filter { width: 1fr; height: 1; border: none; padding: 0; }
+    #filter, #filter:focus { background: ansi_default; color: ansi_default; }
+    """
+
+    class Arrived(Message):
+        """A view, from the feed's thread."""
+
+        def __init__(self, view: View, question: Question) -> None:
+            super().__init__()
+            self.view, self.question = view, question
+
+    def __init__(
+        self,
+        source: Source,
+        question: Question,
+        choices: Choices,
+        *,
+        glyphs: Glyphs,
+        interval_seconds: float,
+        insecure: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(ansi_color=True)
+        self.choices = choices
+        self.view: View | None = None
+        self.paused = False
+        self.interval_seconds = interval_seconds
+        self._source = source
+        self._question = question
+        self._glyphs = glyphs
+        self._insecure = insecure
+        self._clock = clock
+        self._history = History()
+        self._alerts: list[Alert] = []
+        self._said: tuple[str, Tone] | None = None
+        self._said_at = 0.0
+        self._waiting = False  # for something else than what is shown
+        self._feed = Feed(source, question, interval_seconds, self._publish)
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="header")
+        yield Table(id="upper")
+        yield Table(id="lower")
+        with Horizontal(id="typing"):
+            yield Lines(id="prompt")
+            yield Input(id="filter", compact=True, select_on_focus=False)
+        yield Lines(id="keys")
+
+    def on_mount(self) -> None:
+        self._lower.focus()
+        self.query_one("#prompt", Lines).show([[Span("filter: ", Tone.WARN)]])
+        self._draw()
+        self._feed.start()
+        self.set_interval(1.0, self._tick)
+
+    def on_unmount(self) -> None:
+        self._feed.stop()
+
+    @property
+    def _upper(self) -> Table:
+        return self.screen_stack[0].query_one("#upper", Table)
+
+    @property
+    def _lower(self) -> Table:
+        return self.screen_stack[0].query_one("#lower", Table)
+
+    @property
+    def _table(self) -> Table:
+        return self._upper if self._upper.has_focus else self._lower
+
+    def _publish(self, view: View, question: Question) -> None:
+        self.post_message(self.Arrived(view, question))
+
+    def on_board_arrived(self, message: Arrived) -> None:
+        if message.question != self._question:
+            return  # of what was looked at before
+        if self._waiting:
+            self._waiting, self._said = False, None
+        self.view = message.view
+        self._history.note(message.view)
+        if message.view.overview is not None and message.view.overview.page != self._question.page:
+            self._question = replace(self._question, page=message.view.overview.page)
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        del event
+        self.call_after_refresh(self._draw)
+
+    def _tick(self) -> None:
+        if self._said is not None and self._clock() - self._said_at > _SAID_SECONDS:
+            self._said = None
+            self._draw_keys()
+
+    def _setting(self) -> Setting:
+        now = self.view.at if self.view is not None else self._clock()
+        return Setting(self._glyphs, now, self._history)
+
+    def _draw(self) -> None:
+        """Everything anew: a screenful is made in a few milliseconds."""
+        width, height = self.size.width, self.size.height
+        if not width or not self.screen_stack:
+            return
+        setting, view = self._setting(), self.view
+        top = self.screen_stack[0].query_one("#header", Lines)
+        if view is None:
+            top.show(
+                [[Span("accelscope top", Tone.STRONG), Span(f"  {self._source.title}")], [Span("reading")]]
+            )
+            top.styles.height = 2
+            self._draw_keys()
+            return
+        self._alerts = alerts(view, setting)
+        upper, lower = panes(view, self.choices, setting)
+        lines = header(view, self._alerts, setting, width, self._state())
+        # What is wrong may take what the tables do not need, and a few lines in any case.
+        free = height - len(lines) - 1 - 2 * HEAD - len(upper.entries) - len(lower.entries)
+        lines += alert_lines(self._alerts, setting, width, min(max(2, height // 8, free), height // 3))
+        top.show(lines)
+        top.styles.height = len(lines)
+        room = height - len(lines) - 1
+        wanted = max(len(upper.entries), 1) + HEAD
+        least_below = min(max(len(lower.entries), 1) + HEAD, room // 2)
+        self._upper.styles.height = max(HEAD + 1, min(wanted, room - least_below))
+        self._upper.show(upper, setting)
+        self._lower.show(lower, setting)
+        self._draw_keys()
+
+    def _state(self) -> str:
+        words = []
+        if self._insecure:
+            words.append("NOT VERIFIED")
+        if self.paused:
+            words.append("PAUSED")
+        words.append(f"every {self.interval_seconds:g}s")
+        return "  ".join(words)
+
+    def _draw_keys(self) -> None:
+        width = self.size.width
+        keys = self.screen_stack[0].query_one("#keys", Lines)
+        line: Line = []
+        if self._said is not None:
+            text, tone = self._said
+            line = [Span(clean(text, self._glyphs), tone)]
+        else:
+            if self.choices.text:
+                line += [Span(f"filter: {clean(self.choices.text, self._glyphs)}", Tone.WARN), Span("  ")]
+            for key, meaning in self._hints():
+                part = [Span(key, Tone.STRONG), Span(f" {meaning}  ")]
+                if sum(width_of(span.text) for span in [*line, *part]) - 2 <= width:
+                    line += part
+        keys.show([line])
+
+    def _hints(self) -> list[tuple[str, str]]:
+        overview = self.view is not None and self.view.overview is not None
+        hints = [("q", "quit"), ("?", "help"), ("/", "filter"), ("s", "sort"), ("r", "reverse")]
+        if overview:
+            hints += [("Enter", "open"), ("[ ]", "pages")]
+        else:
+            hints += [("t", "tree"), ("Space", "choose")]
+            if self._source.kind is Kind.FLEET:
+                hints.insert(2, ("Esc", "back"))
+        hints += [
+            ("p", "go on" if self.paused else "pause"),
+            ("+-", "pace"),
+            ("!", "alerts"),
+            ("Tab", "table"),
+        ]
+        if self._source.kind is Kind.LOCAL:
+            hints.append(("k", "signal"))
+        return hints
+
+    def say(self, text: str, tone: Tone = Tone.WARN) -> None:
+        self._said, self._said_at = (text, tone), self._clock()
+        self._draw_keys()

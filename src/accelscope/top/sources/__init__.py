@@ -1,0 +1,1 @@
+"""Where views come from: this node's drivers, agents, or a fleet."""

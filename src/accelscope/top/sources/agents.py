@@ -1,0 +1,141 @@
+"""Agents, each asked by a thread of its own: one that is slow or silent delays none of the others."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.errors import KubeError
+from accelscope.model import Snapshot
+from accelscope.model.wire import SchemaError, read_snapshot
+from accelscope.top.sources.asking import Asker
+from accelscope.top.sources.from_snapshot import node_view
+from accelscope.top.sources.source import Question
+from accelscope.top.view.shown import Kind, NodeView, View
+
+MOST_AGENTS = 200  # a thread each; more are a fleet
+ANSWER_LIMIT = 64 << 20  # bytes; a snapshot of 64 devices and 5,000 processes has 3 MB
+_AGE_HEADER = "x-accelscope-age"
+_FIRST_SECONDS = 1.0  # that a view waits for agents that have not answered yet
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """The last good answer of an agent; `received` by the monotonic clock."""
+
+    snapshot: Snapshot
+    document: Mapping[str, Any]
+    tag: str | None
+    age_seconds: float  # when it was received
+    received: float
+
+
+class AgentPoller:
+    """One agent. `settled` is set when the first attempt has ended."""
+
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
+        self.url = endpoint.url
+        self.settled = threading.Event()
+        self.interval_seconds = 2.0
+        self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
+        self._lock = threading.Lock()
+        self._heard: _Heard | None = None
+        self._error: str | None = None
+        self._wake = threading.Event()
+        self._stopping = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"agent {self.url}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            began = time.monotonic()
+            self.ask()
+            self.settled.set()
+            self._wake.wait(max(0.05, began + self.interval_seconds - time.monotonic()))
+        self._asker.close()
+
+    def ask(self) -> None:
+        heard, error = self._heard, None
+        try:
+            heard = self._asked(heard)
+        except KubeError as problem:
+            error = str(problem).removeprefix(f"{self.url}: ")
+        except SchemaError as problem:
+            error = f"its answer cannot be read: {problem}"
+        with self._lock:
+            self._heard, self._error = heard, error
+
+    def _asked(self, heard: _Heard | None) -> _Heard:
+        answer = self._asker.get("/snapshot", heard.tag if heard else None)
+        age = _seconds(answer.head.headers.get(_AGE_HEADER))
+        received = time.monotonic()
+        if answer.document is None and heard is not None:
+            return _Heard(heard.snapshot, heard.document, heard.tag, age, received)
+        snapshot = read_snapshot(answer.document)
+        return _Heard(snapshot, answer.document, answer.head.headers.get("etag"), age, received)
+
+    def node(self) -> NodeView:
+        with self._lock:
+            heard, error = self._heard, self._error
+        if heard is None:
+            error = error or "no answer yet"
+            return NodeView(key=self.url, name=self.url.split("//", 1)[-1], source=self.url, error=error)
+        age = heard.age_seconds + time.monotonic() - heard.received
+        return node_view(
+            heard.snapshot,
+            key=self.url,
+            source=self.url,
+            age_seconds=age,
+            error=error,
+            document=heard.document,
+        )
+
+
+class AgentsSource:
+    kind = Kind.AGENTS
+
+    def __init__(self, endpoints: Sequence[Endpoint], *, timeout_seconds: float) -> None:
+        self._timeout = timeout_seconds
+        self._pollers = [AgentPoller(endpoint, timeout_seconds) for endpoint in endpoints]
+        first = self._pollers[0].url
+        self.title = first if len(self._pollers) == 1 else f"{len(self._pollers)} agents"
+
+    def start(self) -> None:
+        for poller in self._pollers:
+            poller.start()
+
+    def read(self, question: Question) -> View:
+        del question  # all of them are shown
+        end = time.monotonic() + _FIRST_SECONDS
+        for poller in self._pollers:
+            poller.settled.wait(max(0.0, end - time.monotonic()))
+        nodes = tuple(poller.node() for poller in self._pollers)
+        return View(kind=self.kind, title=self.title, at=time.time(), nodes=nodes)
+
+    def settle(self) -> None:
+        end = time.monotonic() + self._timeout + _FIRST_SECONDS
+        for poller in self._pollers:
+            poller.settled.wait(max(0.0, end - time.monotonic()))
+
+    def hurry(self, interval_seconds: float) -> None:
+        for poller in self._pollers:
+            poller.interval_seconds = interval_seconds
+
+    def stop(self) -> None:
+        for poller in self._pollers:
+            poller.stop()
+
+
+def _seconds(text: str | None) -> float:
+    """Agents tell how old what they send is; one that does not, or not in numbers, is taken at its word."""
+    try:
+        return max(0.0, float(text or 0.0))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,146 @@
+"""A fleet, through its API: an overview of clusters and one page of nodes, or one node with all on it.
+
+However large the fleet is, an answer is a page.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from accelscope.kube.endpoint import Endpoint
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.top.sources import from_rows
+from accelscope.top.sources.asking import Asker
+from accelscope.top.sources.source import Question
+from accelscope.top.view.shown import Kind, NodeView, Overview, Sums, View
+
+ANSWER_LIMIT = 64 << 20  # bytes
+MOST_CLUSTERS = 1000  # as many as the API puts on one page
+TROUBLES_LIMIT = 50
+# What a person must see first: lost and sick devices, then nodes that are not read, then heat.
+WHAT_MATTERS = "-devices_lost,-devices_unhealthy,-state,-temperature_max_celsius"
+
+Key = tuple[tuple[str, str], ...]
+
+
+class FleetSource:
+    kind = Kind.FLEET
+
+    def __init__(self, endpoint: Endpoint, *, timeout_seconds: float, page_size: int = 100) -> None:
+        self.title = endpoint.url
+        self._page_size = page_size
+        self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
+        self._known: dict[str, tuple[str, Any]] = {}  # by path: tag and document
+        self._asked: set[str] = set()  # paths of the view that is being made
+        self._cursors: dict[Key, list[str]] = {}
+        self._last: dict[Question, tuple[float, View]] = {}
+
+    def start(self) -> None:
+        pass
+
+    def read(self, question: Question) -> View:
+        self._asked = set()
+        try:
+            view = self._read(question)
+        except KubeError as error:
+            return self._failed(question, str(error).removeprefix(f"{self.title}: "))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return self._failed(question, "its answer is not that of a fleet")
+        # One at a time is looked at: what was asked for before is not kept.
+        self._known = {path: known for path, known in self._known.items() if path in self._asked}
+        self._last = {question: (time.monotonic(), view)}
+        return view
+
+    def settle(self) -> None:
+        pass
+
+    def hurry(self, interval_seconds: float) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._asker.close()
+
+    def _failed(self, question: Question, error: str) -> View:
+        """What is known of it, and how old that is."""
+        if question in self._last:
+            read_at, view = self._last[question]
+            age = time.monotonic() - read_at
+            return View(
+                kind=self.kind,
+                title=self.title,
+                at=time.time(),
+                nodes=view.nodes,
+                overview=view.overview,
+                error=error,
+                age_seconds=age,
+            )
+        overview = Overview(sums=Sums()) if question.node is None else None
+        nodes: tuple[NodeView, ...] = ()
+        if question.node is not None:
+            cluster, node = question.node
+            nodes = (
+                NodeView(key=f"{cluster}/{node}", name=node, cluster=cluster, source=self.title, error=error),
+            )
+        return View(
+            kind=self.kind, title=self.title, at=time.time(), overview=overview, nodes=nodes, error=error
+        )
+
+    def _read(self, question: Question) -> View:
+        if question.node is not None:
+            cluster, node = (quote(part, safe="") for part in question.node)
+            document = self._get(f"/api/v1/nodes/{cluster}/{node}")
+            found = from_rows.node_view(document, source=self.title)
+            return View(kind=self.kind, title=self.title, at=time.time(), nodes=(found,))
+        return View(kind=self.kind, title=self.title, at=time.time(), overview=self._overview(question))
+
+    def _overview(self, question: Question) -> Overview:
+        summary = self._get(f"/api/v1/summary?group_by=cluster&limit={MOST_CLUSTERS}")
+        clusters = self._get("/api/v1/clusters")
+        health = self._get(f"/api/v1/health?limit={TROUBLES_LIMIT}")
+        page, number = self._nodes(question)
+        return from_rows.overview(summary, clusters, health, page, number)
+
+    def _nodes(self, question: Question) -> tuple[Any, int]:
+        """The page, and its number: a list may have become shorter since it was asked for."""
+        wanted = {
+            "sort": question.sort or WHAT_MATTERS,
+            "limit": str(self._page_size),
+            **({"cluster": question.cluster} if question.cluster else {}),
+            **({"q": question.text} if question.text else {}),
+        }
+        key = tuple(wanted.items())
+        cursors = self._cursors.setdefault(key, [""])
+        self._cursors = {key: cursors}
+        number = 0
+        while True:
+            cursor = cursors[number]
+            try:
+                page = self._get(
+                    "/api/v1/nodes?" + urlencode(wanted | ({"cursor": cursor} if cursor else {}))
+                )
+            except KubeError as error:
+                if number == 0 or error.reason is not Reason.BAD_ANSWER:
+                    raise
+                del cursors[1:]  # of a list that is no longer as it was
+                number = 0
+                continue
+            following = page.get("next")
+            del cursors[number + 1 :]
+            if following:
+                cursors.append(following)
+            if number >= question.page or not following:
+                return page, number
+            number += 1
+
+    def _get(self, path: str) -> Any:
+        self._asked.add(path)
+        tag, document = self._known.get(path, (None, None))
+        answer = self._asker.get(path, tag)
+        if answer.document is None:
+            return document
+        if not isinstance(answer.document, Mapping):
+            raise TypeError(path)
+        if (new := answer.head.headers.get("etag")) is not None:
+            self._known[path] = new, answer.document
+        return answer.document

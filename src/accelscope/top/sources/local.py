@@ -1,0 +1,84 @@
+"""This node, read here: the agent's own readers, attribution and collection, without its server."""
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from accelscope import __version__
+from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.runner import Runner
+from accelscope.agent.settings import AgentSettings
+from accelscope.attribution.attributor import Attributor
+from accelscope.model import Snapshot, Vendor
+from accelscope.model.wire import snapshot_document
+from accelscope.readers.registry import open_reader
+from accelscope.readers.tool import end_running_tools
+from accelscope.top.sources.from_snapshot import node_view
+from accelscope.top.sources.source import Question
+from accelscope.top.view.shown import Kind, NodeView, View
+
+SOURCE = "this node"
+_LISTS_SECONDS = 3.0  # that a single look waits for the names of pods
+_APART_SECONDS = 1.0  # between two readings, of which some values are the difference
+
+
+class LocalSource:
+    kind = Kind.LOCAL
+
+    def __init__(
+        self, settings: AgentSettings, environ: Mapping[str, str], *, keep_documents: bool = False
+    ) -> None:
+        """Raises ConfigError for settings that contradict each other."""
+        self._settings = settings
+        self._keep_documents = keep_documents
+        node = settings.node_name or socket.gethostname()
+        self.title = node
+        self.proc_root = settings.proc_root
+        self._attributor = Attributor(attribution_options(settings, node, environ))
+        changed = threading.Condition()
+        runners = [
+            Runner(
+                open_reader(Vendor(name), settings.reader_options),
+                deadlines=settings.deadlines,
+                changed=changed,
+                expected=settings.expected_devices,
+            )
+            for name in settings.readers
+        ]
+        self._collector = Collector(
+            runners,
+            self._attributor,
+            node=node,
+            version=__version__,
+            pace=Pace(settings.reader_timeout),  # the first time, a reader may take all of it
+            changed=changed,
+            publish=lambda _: None,
+        )
+        self.abandoned_calls = 0
+
+    def start(self) -> None:
+        self._attributor.start()
+
+    def read(self, question: Question) -> View:
+        del question  # there is one node
+        snapshot = self._collector.collect()
+        self.abandoned_calls = sum(reader.abandoned_calls for reader in snapshot.readers)
+        return View(kind=self.kind, title=self.title, at=time.time(), nodes=(self._node(snapshot),))
+
+    def settle(self) -> None:
+        self._attributor.wait_for_first_lists(_LISTS_SECONDS)
+        self._collector.collect()
+        time.sleep(_APART_SECONDS)
+
+    def hurry(self, interval_seconds: float) -> None:
+        self._collector.pace = Pace(max(interval_seconds, 1.0))
+
+    def stop(self) -> None:
+        self._collector.stop()
+        end_running_tools()
+
+    def _node(self, snapshot: Snapshot) -> NodeView:
+        document = snapshot_document(snapshot) if self._keep_documents else None
+        return node_view(snapshot, key=snapshot.node, source=SOURCE, age_seconds=0.0, document=document)

@@ -1,0 +1,1 @@
+"""What is shown, from readings to lines of text: pure, and without a screen."""

@@ -1,0 +1,298 @@
+"""A view as it is looked at: what was chosen, two tables, and what stands above them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from accelscope.top.view import devices, overview, processes
+from accelscope.top.view.alerts import Alert
+from accelscope.top.view.condition import Level
+from accelscope.top.view.devices import TONES, DeviceRow
+from accelscope.top.view.history import ALL
+from accelscope.top.view.processes import ProcessRow, matches, on_devices
+from accelscope.top.view.shown import DeviceView, Kind, NodeView, ProcessView, Sums, View
+from accelscope.top.view.sums import node_sums, sums_of
+from accelscope.top.view.table import Column, Line, Setting, Sort, Span, Tone, in_order
+from accelscope.top.view.text import (
+    bar,
+    celsius,
+    clean,
+    cut,
+    duration,
+    percent,
+    size_of,
+    sparkline,
+    watts,
+    width_of,
+)
+from accelscope.top.view.tree import Tree, arranged
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What whoever looks has chosen; sorts by the name of the pane."""
+
+    text: str = ""
+    tree: Tree = Tree.FLAT
+    sorts: dict[str, Sort] = field(default_factory=dict)
+    marked: frozenset[str] = frozenset()  # keys of devices and partitions: processes follow
+    folded: frozenset[str] = frozenset()  # keys of groups
+    cluster: str | None = None  # of a fleet: only its nodes
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.text.casefold().split())
+
+    def sorted_by(self, pane: str, sort: Sort) -> "Choices":
+        return replace(self, sorts=self.sorts | {pane: sort})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[R]):
+    """A row, or a line above several."""
+
+    key: str
+    row: R | None = None
+    heading: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pane(Generic[R]):
+    name: str
+    title: str
+    columns: Sequence[Column[R]]
+    entries: Sequence[Entry[R]]
+    sort: Sort | None
+    empty: str  # what stands there when there is no row
+
+    @property
+    def rows(self) -> list[R]:
+        return [entry.row for entry in self.entries if entry.row is not None]
+
+
+DEFAULT_SORTS = {
+    "devices": Sort("device"),
+    "processes": Sort("memory"),
+    "clusters": Sort("cluster"),
+}
+
+
+def panes(view: View, choices: Choices, setting: Setting) -> tuple[Pane[Any], Pane[Any]]:
+    """The upper and the lower one."""
+    if view.overview is not None:
+        return _clusters(view, choices), _nodes(view, choices)
+    return _devices(view, choices, setting), _processes(view, choices)
+
+
+def _sort(choices: Choices, name: str) -> Sort | None:
+    return choices.sorts.get(name, DEFAULT_SORTS.get(name))
+
+
+def _devices(view: View, choices: Choices, setting: Setting) -> Pane[DeviceRow]:
+    sort = _sort(choices, "devices")
+    entries: list[Entry[DeviceRow]] = []
+    shown = total = 0
+    for node in view.nodes:
+        total += len(node.devices)
+        kept = [device for device in node.devices if _device_kept(device, node, choices.words)]
+        shown += len(kept)
+        if len(view.nodes) > 1 and (kept or not choices.words):
+            entries.append(Entry(f"node {node.key}", heading=_heading(node, setting)))
+        rows = devices.rows_of(node, kept, sort, choices.marked)
+        entries += [Entry(row.key, row) for row in rows]
+    count = f"{shown} of {total}" if shown != total else str(total)
+    chosen = f", {len(choices.marked)} chosen" if choices.marked else ""
+    empty = "no device fits the filter (Esc clears it)" if total else _nothing(view)
+    return Pane("devices", f"devices {count}{chosen}", devices.COLUMNS, entries, sort, empty)
+
+
+def _nothing(view: View) -> str:
+    if any(node.error for node in view.nodes) or view.error:
+        return "nothing was read yet"
+    return "no devices"
+
+
+def _device_kept(device: DeviceView, node: NodeView, words: Sequence[str]) -> bool:
+    """One is kept for its own sake, or because a process on it is."""
+    if not words:
+        return True
+    texts = (device.model, device.id, node.name, node.cluster, *device.pods)
+    haystack = "\n".join(text for text in texts if text).casefold()
+    if all(word in haystack for word in words):
+        return True
+    return any(
+        matches(process, node.name, words) and any(use.device == device.key for use in process.uses)
+        for process in node.processes
+    )
+
+
+def _heading(node: NodeView, setting: Setting) -> Line:
+    glyphs = setting.glyphs
+    sums = node_sums((node,))
+    line = [Span(clean(node.name, glyphs), Tone.STRONG), Span(f"  {clean(node.source, glyphs)}", Tone.DIM)]
+    if node.devices:
+        line.append(Span(f"  {sums.devices} devices, {percent(sums.utilization_ratio, glyphs)} used"))
+    if node.error is not None:
+        age = (
+            "never read"
+            if node.age_seconds is None
+            else f"last read {duration(node.age_seconds, glyphs)} ago"
+        )
+        line.append(Span(f"  NO ANSWER, {age}: {clean(node.error, glyphs)}", Tone.BAD))
+    elif not node.drivers_found:
+        line.append(Span("  no accelerator driver", Tone.DIM))
+    else:
+        line.append(Span(f"  {duration(node.age_seconds, glyphs)} old", Tone.DIM))
+    return line
+
+
+def _processes(view: View, choices: Choices) -> Pane[ProcessRow]:
+    sort = _sort(choices, "processes")
+    words, marked = choices.words, choices.marked
+
+    def keep(process: ProcessView, node: NodeView) -> bool:
+        return matches(process, node.name, words) and (not marked or on_devices(process, marked))
+
+    rows = arranged(view.nodes, choices.tree, sort, choices.folded, keep)
+    total = sum(len(node.processes) for node in view.nodes)
+    shown = sum(keep(process, node) for node in view.nodes for process in node.processes)
+    count = f"{shown} of {total}" if shown != total else str(total)
+    columns = processes.COLUMNS if choices.tree is Tree.FLAT else processes.TREE_COLUMNS
+    how = "" if choices.tree is Tree.FLAT else f" {choices.tree}"
+    empty = "no process fits what was chosen (Esc clears it)" if total else "no processes on these devices"
+    return Pane(
+        "processes", f"processes {count}{how}", columns, [Entry(row.key, row) for row in rows], sort, empty
+    )
+
+
+def _clusters(view: View, choices: Choices) -> Pane[Any]:
+    assert view.overview is not None
+    sort = _sort(choices, "clusters")
+    rows = [overview.cluster_row(cluster, choices.cluster) for cluster in view.overview.clusters]
+    rows = in_order(overview.CLUSTER_COLUMNS, rows, sort)
+    entries = [Entry(row.key, row) for row in rows]
+    return Pane(
+        "clusters",
+        f"clusters {len(rows)}",
+        overview.CLUSTER_COLUMNS,
+        entries,
+        sort,
+        "no clusters are known yet",
+    )
+
+
+def _nodes(view: View, choices: Choices) -> Pane[Any]:
+    found = view.overview
+    assert found is not None
+    entries = [Entry(node.key, overview.node_row(node)) for node in found.nodes]
+    where = f" of {choices.cluster}" if choices.cluster else ""
+    pages = ""
+    if found.page or found.has_next:
+        pages = f", page {found.page + 1} ([ and ] turn pages)"
+    sort = _sort(choices, "nodes")
+    by = "" if sort is not None else ", what is sick first"
+    empty = "no node fits the filter (Esc clears it)" if choices.text else "no nodes are known yet"
+    title = f"nodes{where} {found.nodes_total}{by}{pages}"
+    return Pane("nodes", title, overview.NODE_COLUMNS, entries, sort, empty)
+
+
+def api_sort(sort: Sort | None) -> str:
+    """As the fleet's API spells it; empty: what matters first."""
+    if sort is None:
+        return ""
+    [column] = [column for column in overview.NODE_COLUMNS if column.name == sort.column]
+    falls = column.largest_first is not sort.reverse
+    return f"{'-' if falls else ''}{sort.column}"
+
+
+def header(view: View, alerts: Sequence[Alert], setting: Setting, width: int, right: str) -> list[Line]:
+    """Where from and when; what there is of it."""
+    glyphs = setting.glyphs
+    first: Line = [Span("accelscope top", Tone.STRONG), Span(f"  {clean(_where(view), glyphs)}")]
+    if len(view.nodes) == 1 and view.nodes[0].driver:
+        first.append(Span(f"  {clean(view.nodes[0].driver, glyphs)}", Tone.DIM))
+    if len(view.nodes) == 1 and view.kind is not Kind.LOCAL and view.nodes[0].age_seconds is not None:
+        first.append(Span(f"  {duration(view.nodes[0].age_seconds, glyphs)} old", Tone.DIM))
+    clock = datetime.fromtimestamp(view.at).astimezone().strftime("%H:%M:%S")
+    return [
+        _between(first, [Span(right, Tone.STRONG), Span(f"  {clock}")], width, setting),
+        _totals(sums_of(view), view, alerts, setting, width),
+    ]
+
+
+def _where(view: View) -> str:
+    if view.overview is None and len(view.nodes) == 1:
+        node = view.nodes[0]
+        simulated = " (simulated)" if node.simulated else ""
+        if view.kind is Kind.LOCAL:
+            return f"{node.name}"
+        name = f"{node.cluster}/{node.name}" if node.cluster else node.name
+        return f"{name}{simulated}  {view.title}" if name not in view.title else f"{view.title}{simulated}"
+    return f"fleet {view.title}" if view.kind is Kind.FLEET else view.title
+
+
+def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, width: int) -> Line:
+    """The most important first: what there is no room for is left out."""
+    glyphs = setting.glyphs
+    worst = max((alert.level for alert in alerts), default=Level.FINE)
+    count = sum(alert.level >= Level.WARNING for alert in alerts)
+    state = Span(f"{glyphs.alert} {count} to look at", TONES[worst]) if count else Span("all well", Tone.GOOD)
+    if not sums.devices:
+        state = state if count else Span("nothing to show", Tone.DIM)
+    full, rest = bar(sums.utilization_ratio, 10, glyphs)
+    parts: list[Line] = [
+        [state],
+        [Span(f"{sums.nodes} nodes")] if view.overview is not None or len(view.nodes) > 1 else [],
+        [Span(f"{sums.devices} devices")],
+        [Span("use "), Span(percent(sums.utilization_ratio, glyphs), Tone.STRONG)],
+        [
+            Span("memory "),
+            Span(size_of(sums.memory_used_bytes, sums.memory_total_bytes, glyphs), Tone.STRONG),
+        ],
+        [Span(f"power {watts(sums.power_watts, glyphs)}")],
+        [Span(f"hottest {celsius(sums.temperature_max_celsius, glyphs)}")],
+        [Span(f"{sums.devices_idle} idle", Tone.WARN)] if sums.devices_idle else [],
+        [Span(full, Tone.GOOD), Span(rest, Tone.DIM)],
+        [Span(sparkline(setting.history.of(ALL), 24, glyphs), Tone.GOOD)],
+    ]
+    line: Line = []
+    for part in parts:
+        wide = sum(width_of(span.text) for span in [*line, *part]) + 2
+        if part and wide <= width:
+            line += ([Span("  ")] if line else []) + part
+    return line
+
+
+def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int) -> list[Line]:
+    """As many as there is room for; the last says how many more there are."""
+    glyphs = setting.glyphs
+    urgent = [alert for alert in alerts if alert.level >= Level.WARNING]
+    shown = urgent if len(urgent) <= room else urgent[: room - 1]
+    lines: list[Line] = [
+        [
+            Span(glyphs.alert, TONES[alert.level]),
+            Span(
+                " " + cut(clean(alert.text, glyphs), width - 2, glyphs),
+                Tone.STRONG if alert.level >= Level.BAD else Tone.PLAIN,
+            ),
+        ]
+        for alert in shown
+    ]
+    if len(shown) < len(urgent) and room:
+        lines.append([Span(f"  and {len(urgent) - len(shown)} more: ! lists them", Tone.WARN)])
+    return lines
+
+
+def _between(left: Line, right: Line, width: int, setting: Setting) -> Line:
+    """Left and right, with the space between them; the left gives way."""
+    taken = sum(width_of(span.text) for span in right)
+    room = max(0, width - taken - 1)
+    line: Line = []
+    for span in left:
+        text = cut(span.text, room, setting.glyphs)
+        line.append(Span(text, span.tone))
+        room -= width_of(text)
+    return [*line, Span(" " * (room + 1)), *right]

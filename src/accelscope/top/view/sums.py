@@ -1,0 +1,45 @@
+"""Sums over what is shown: what is absent stays out of them, and of nothing there is no mean."""
+
+from collections.abc import Iterable
+
+from accelscope.model import HealthState
+from accelscope.top.view.condition import IDLE_SECONDS
+from accelscope.top.view.shown import DeviceView, NodeView, Sums, View
+
+_UNHEALTHY = frozenset({HealthState.WARNING, HealthState.CRITICAL, HealthState.LOST})
+
+
+def sums_of(view: View) -> Sums:
+    return view.overview.sums if view.overview is not None else node_sums(view.nodes)
+
+
+def node_sums(nodes: Iterable[NodeView]) -> Sums:
+    nodes = tuple(nodes)
+    devices = [device for node in nodes for device in node.devices]
+    use = _known(device.utilization_ratio for device in devices)
+    heat = _known(device.temperature_celsius for device in devices)
+    power = _known(device.power_watts for device in devices)
+    whole = [d for d in devices if d.memory_used_bytes is not None and d.memory_total_bytes is not None]
+    return Sums(
+        nodes=len(nodes),
+        devices=len(devices),
+        devices_lost=sum(device.health is HealthState.LOST for device in devices),
+        devices_unhealthy=sum(device.health in _UNHEALTHY for device in devices),
+        devices_stale=sum(device.stale for device in devices),
+        devices_idle=_idle(devices),
+        processes=sum(len(node.processes) for node in nodes),
+        utilization_ratio=sum(use) / len(use) if use else None,
+        memory_used_bytes=sum(device.memory_used_bytes or 0 for device in whole) if whole else None,
+        memory_total_bytes=sum(device.memory_total_bytes or 0 for device in whole) if whole else None,
+        power_watts=sum(power) if power else None,
+        temperature_max_celsius=max(heat, default=None),
+        temperature_min_celsius=min(heat, default=None),
+    )
+
+
+def _idle(devices: list[DeviceView]) -> int:
+    return sum(d.idle_seconds is not None and d.idle_seconds >= IDLE_SECONDS for d in devices)
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,168 @@
+"""Tables as lines of text that fit a width: columns give way by priority, long texts are cut.
+
+A line is made of spans with a tone; whoever shows it decides what a tone looks like, if anything.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from accelscope.top.view.history import History
+from accelscope.top.view.text import UNICODE, Glyphs, clean, cut, padded, width_of
+
+GAP = 1  # cells between two columns
+
+
+class Tone(StrEnum):
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    STRONG = "strong"
+    TITLE = "title"  # of a column
+    SORTED = "sorted"  # title of the column that is sorted by
+
+
+class Span(NamedTuple):
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Line = list[Span]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What lines are made with."""
+
+    glyphs: Glyphs = UNICODE
+    now: float = 0.0  # seconds since the epoch
+    history: History = field(default_factory=History)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Generic[R]):
+    """`text` for what is written, `draw` for what is as wide as there is room. Those whose `priority` is the
+    highest number are the first to give way."""
+
+    name: str
+    title: str
+    priority: int
+    text: Callable[[R, Setting], Span] | None = None
+    draw: Callable[[R, int, Setting], Line] | None = None
+    least: int = 1
+    most: int = 200
+    right: bool = False
+    sort: Callable[[R], Any] | None = None  # None of it is absent, which comes last
+    largest_first: bool = True
+    needed: Callable[[Sequence[R]], bool] | None = None  # None: always
+
+    def span(self, row: R, setting: Setting) -> Span:
+        assert self.text is not None
+        span = self.text(row, setting)
+        return Span(clean(span.text, setting.glyphs), span.tone)
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    column: str
+    reverse: bool = False  # against the column's own direction
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Generic[R]):
+    column: Column[R]
+    start: int
+    width: int
+
+
+def place(
+    columns: Sequence[Column[R]], rows: Sequence[R], width: int, setting: Setting, sort: Sort | None = None
+) -> tuple[Placed[R], ...]:
+    """Which columns there is room for, and where."""
+    needed = [column for column in columns if column.needed is None or column.needed(rows)]
+    natural = {column.name: _natural(column, rows, setting, sort) for column in needed}
+    least = {column.name: min(natural[column.name], column.least) for column in needed}
+    while len(needed) > 1 and sum(least[c.name] + GAP for c in needed) - GAP > width:
+        needed.remove(max(needed, key=lambda column: column.priority))
+    widths = {column.name: least[column.name] for column in needed}
+    spare = width - sum(widths[c.name] + GAP for c in needed) + GAP
+    for column in sorted(needed, key=lambda column: column.priority):
+        more = max(0, min(spare, natural[column.name] - widths[column.name]))
+        widths[column.name] += more
+        spare -= more
+    placed, start = [], 0
+    for column in needed:
+        placed.append(Placed(column, start, min(widths[column.name], max(0, width - start))))
+        start += widths[column.name] + GAP
+    return tuple(placed)
+
+
+def _natural(column: Column[R], rows: Sequence[R], setting: Setting, sort: Sort | None) -> int:
+    title = width_of(_title(column, setting, sort))
+    if column.draw is not None:
+        return max(title, column.most)
+    widest = max((width_of(column.span(row, setting).text) for row in rows), default=0)
+    return max(title, min(widest, column.most))
+
+
+def _title(column: Column[Any], setting: Setting, sort: Sort | None) -> str:
+    if sort is None or sort.column != column.name or column.sort is None:
+        return column.title
+    falls = column.largest_first is not sort.reverse
+    return column.title + (setting.glyphs.descending if falls else setting.glyphs.ascending)
+
+
+def title_line(placed: Sequence[Placed[R]], setting: Setting, sort: Sort | None) -> Line:
+    line: Line = []
+    for at in placed:
+        by_it = sort is not None and sort.column == at.column.name and at.column.sort is not None
+        text = cut(_title(at.column, setting, sort), at.width, setting.glyphs)
+        line.append(Span(padded(text, at.width, right=at.column.right), Tone.SORTED if by_it else Tone.TITLE))
+        line.append(Span(" " * GAP, Tone.TITLE))
+    return line[:-1]
+
+
+def row_line(placed: Sequence[Placed[R]], row: R, setting: Setting) -> Line:
+    line: Line = []
+    for at in placed:
+        if at.column.draw is not None:
+            line += at.column.draw(row, at.width, setting)
+        else:
+            span = at.column.span(row, setting)
+            text = cut(span.text, at.width, setting.glyphs)
+            line.append(Span(padded(text, at.width, right=at.column.right), span.tone))
+        line.append(Span(" " * GAP))
+    return line[:-1]
+
+
+def column_at(placed: Sequence[Placed[R]], x: int) -> Column[R] | None:
+    """Whose title is there."""
+    for at in placed:
+        if at.start <= x < at.start + at.width:
+            return at.column
+    return None
+
+
+def in_order(columns: Sequence[Column[R]], rows: Sequence[R], sort: Sort | None) -> list[R]:
+    """Equal ones stay as they are; what is absent comes last, either way."""
+    column = next((c for c in columns if sort is not None and c.name == sort.column), None)
+    if column is None or column.sort is None or sort is None:
+        return list(rows)
+    by = column.sort
+    known = [row for row in rows if by(row) is not None]
+    absent = [row for row in rows if by(row) is None]
+    return sorted(known, key=by, reverse=column.largest_first is not sort.reverse) + absent
+
+
+def next_sort(columns: Sequence[Column[Any]], sort: Sort | None, step: int) -> Sort:
+    names = [column.name for column in columns if column.sort is not None]
+    at = names.index(sort.column) if sort is not None and sort.column in names else -step % len(names)
+    return Sort(names[(at + step) % len(names)])
+
+
+def plain(line: Line) -> str:
+    return "".join(span.text for span in line).rstrip()

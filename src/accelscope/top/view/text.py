@@ -1,0 +1,218 @@
+"""Values as short texts, and other people's texts as something that a terminal may be given."""
+
+import unicodedata
+from dataclasses import dataclass
+
+_STEPS = ("B", "K", "M", "G", "T", "P")
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """What lines are made of, by what the terminal can show."""
+
+    absent: str
+    ellipsis: str
+    bar_full: str
+    bar_half: str
+    bar_empty: str
+    spark: str
+    descending: str
+    ascending: str
+    mark: str
+    alert: str
+    degree: str
+    dash: str
+    dot: str
+    open: str
+    folded: str
+    branch: str
+    rule: str
+    ascii: bool
+
+
+UNICODE = Glyphs(
+    absent="\N{EN DASH}",
+    ellipsis="…",
+    bar_full="━",
+    bar_half="╸",
+    bar_empty="─",
+    spark="▁▂▃▄▅▆▇█",
+    descending="▼",
+    ascending="▲",
+    mark="●",
+    alert="▲",
+    degree="°C",
+    dash="\N{EN DASH}",
+    dot="·",
+    open="▾",
+    folded="▸",
+    branch="└ ",
+    rule="─",
+    ascii=False,
+)
+ASCII = Glyphs(
+    absent="-",
+    ellipsis="~",
+    bar_full="=",
+    bar_half="-",
+    bar_empty=".",
+    spark="_.:-=+*#",
+    descending="v",
+    ascending="^",
+    mark="*",
+    alert="!",
+    degree="C",
+    dash="-",
+    dot="|",
+    open="-",
+    folded="+",
+    branch="\\ ",
+    rule="-",
+    ascii=True,
+)
+
+
+def clean(text: str, glyphs: Glyphs = UNICODE) -> str:
+    """Without what could move a cursor, change a colour or turn the direction of writing; in a terminal that
+    knows ASCII only, without the rest of the world's letters too."""
+    if text.isascii() and text.isprintable():
+        return text
+    shown = "".join(character if character.isprintable() else "?" for character in text)
+    return shown.encode("ascii", "replace").decode() if glyphs.ascii else shown
+
+
+def width_of(text: str) -> int:
+    """In cells of a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells, text))
+
+
+def _cells(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int, glyphs: Glyphs) -> str:
+    """At most so wide; what is cut says so."""
+    if width_of(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    kept, used = [], 0
+    for character in text:
+        used += _cells(character)
+        if used > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + glyphs.ellipsis
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    space = " " * max(0, width - width_of(text))
+    return space + text if right else text + space
+
+
+def percent(ratio: float | None, glyphs: Glyphs) -> str:
+    return glyphs.absent if ratio is None else f"{100 * ratio:.0f}%"
+
+
+def size(count: float | None, glyphs: Glyphs) -> str:
+    """Bytes in powers of 1024, three digits: 512M, 1.50G, 80.0G."""
+    if count is None:
+        return glyphs.absent
+    step = _step(count)
+    return _digits(count / 1024**step) + _STEPS[step]
+
+
+def size_of(used: float | None, total: float | None, glyphs: Glyphs) -> str:
+    """In the unit of the larger: 61.2/80.0G."""
+    if used is None or total is None:
+        return f"{size(used, glyphs)}/{size(total, glyphs)}" if used != total else glyphs.absent
+    step = _step(max(used, total))
+    return f"{_digits(used / 1024**step)}/{_digits(total / 1024**step)}{_STEPS[step]}"
+
+
+def _step(count: float) -> int:
+    step = 0
+    while count >= 1000 * 1024**step and step < len(_STEPS) - 1:
+        step += 1
+    return step
+
+
+def _digits(value: float) -> str:
+    if value == 0 or value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def watts(value: float | None, glyphs: Glyphs) -> str:
+    if value is None:
+        return glyphs.absent
+    return (
+        f"{value:.0f}W"
+        if value < 9999.5
+        else (f"{value / 1e3:.1f}kW" if value < 1e6 else f"{value / 1e6:.2f}MW")
+    )
+
+
+def watts_of(value: float | None, limit: float | None, glyphs: Glyphs) -> str:
+    if limit is None:
+        return watts(value, glyphs)
+    return f"{glyphs.absent if value is None else f'{value:.0f}'}/{limit:.0f}W"
+
+
+def celsius(value: float | None, glyphs: Glyphs) -> str:
+    return glyphs.absent if value is None else f"{value:.0f}{glyphs.degree}"
+
+
+def hertz(value: float | None, glyphs: Glyphs) -> str:
+    return glyphs.absent if value is None else f"{value / 1e6:.0f}MHz"
+
+
+def duration(seconds: float | None, glyphs: Glyphs) -> str:
+    """Six characters at most: 45s, 3m12s, 4h05m, 12d03h, 319d."""
+    if seconds is None:
+        return glyphs.absent
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole // 60 % 60:02}m"
+    days = whole // 86400
+    return f"{days}d{whole // 3600 % 24:02}h" if days < 100 else f"{days}d"
+
+
+def bar(ratio: float | None, width: int, glyphs: Glyphs) -> tuple[str, str]:
+    """The full part and the rest; of what is absent, nothing but blanks."""
+    if ratio is None:
+        return "", " " * width
+    halves = round(2 * width * min(1.0, max(0.0, ratio)))
+    if halves == 0 and ratio > 0:
+        halves = 1  # little is not nothing
+    full = glyphs.bar_full * (halves // 2) + glyphs.bar_half * (halves % 2)
+    return full, glyphs.bar_empty * (width - len(full))
+
+
+def sparkline(values: "list[float | None]", width: int, glyphs: Glyphs) -> str:
+    """Ratios of 0 to 1, newest at the right; a gap where nothing was known."""
+    top = len(glyphs.spark) - 1
+    shown = values[-width:] if width > 0 else []
+    line = "".join(
+        " " if value is None else glyphs.spark[round(top * min(1.0, max(0.0, value)))] for value in shown
+    )
+    return " " * (width - len(line)) + line
+
+
+def ranges(numbers: list[int]) -> str:
+    """0-3,6"""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

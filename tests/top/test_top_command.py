@@ -1,0 +1,246 @@
+"""`accelscope top --once` and `--json` as scripts call them, and what is said about bad options."""
+
+import argparse
+import builtins
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import REPOSITORY
+from tests.top.stub_agent import stored, stub_agent
+
+from accelscope.cli import top, top_options
+from accelscope.cli.main import COMMANDS, main
+from accelscope.model.wire import read_snapshot
+from accelscope.simulate import SimulatedNode, load_node
+from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
+from accelscope.top.view.text import ASCII, UNICODE
+
+PAGE = (REPOSITORY / "docs" / "top.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def settings_file(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> str:
+    folder = tmp_path_factory.mktemp("node")
+    node = SimulatedNode(load_node("nvidia-sick"), folder / "node", cache=native_cache)
+    node.build(3600.0)
+    path = folder / "agent.json"  # which is YAML too
+    words = {"_".join(name.split("_")): value for name, value in node.agent_settings().items()}
+    keys = {re.sub(r"_(.)", lambda m: m[1].upper(), name): value for name, value in words.items()}
+    path.write_text(json.dumps({**keys, "nodeName": "node-7", "gpuAllocationFile": "", "exporterPort": 1}))
+    return str(path)
+
+
+def run(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "accelscope", "top", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "LC_ALL": "C", **environ},
+    )
+
+
+def test_once_prints_one_table_of_this_node(settings_file: str) -> None:
+    done = run("--once", "--config-file", settings_file, COLUMNS="100")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("accelscope top  node-7")
+    assert max(map(len, lines)) <= 100
+    assert done.stdout.isascii()
+    assert any(line.startswith("! device 3: LOST") for line in lines)
+    assert re.search(r"^ 1 +H100 80GB HBM3 HOT WARN SLOW", done.stdout, re.MULTILINE)
+    assert "torchrun" in done.stdout
+    assert "\x1b" not in done.stdout
+    wide = run("--once", "--config-file", settings_file, COLUMNS="")
+    assert max(map(len, wide.stdout.splitlines())) > 100, "a pipe has room"
+
+
+def test_json_holds_the_snapshot_in_its_own_form(settings_file: str) -> None:
+    done = run("--json", "--config-file", settings_file)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["kind"]) == ("1.0", "local")
+    [node] = document["nodes"]
+    assert (node["source"], node["error"]) == ("this node", None)
+    snapshot = read_snapshot(node["snapshot"])
+    assert snapshot.node == "node-7"
+    assert len(snapshot.devices) == 4
+    assert any(process.started_at is not None for process in snapshot.processes)
+
+
+def test_nothing_that_can_be_read_is_exit_code_1(tmp_path: Path) -> None:
+    nothing = {
+        "proc-root": tmp_path,
+        "sys-root": tmp_path,
+        "dev-root": tmp_path,
+        "nvml-library": tmp_path / "no",
+    }
+    tools = ("nvidia-smi", "amd-smi", "rocm-smi", "npu-smi", "furiosa-smi", "furiosactl")
+    flags = [f"--{name}={path}" for name, path in nothing.items()]
+    flags += [f"--{tool}-path={tmp_path}/{tool}" for tool in tools]
+    done = run("--once", *flags)
+    assert done.returncode == 1
+    assert "accelscope doctor" in done.stdout
+
+
+def test_agents_that_answer_and_that_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with stub_agent(stored("nvidia-mig")) as well:
+        assert main(["top", "--once", "--ascii", "--width", "120", well.url, "http://127.0.0.1:1"]) == 0
+        table = capsys.readouterr().out
+        assert "NO ANSWER, never read: cannot connect" in table
+        assert "nvidia-mig" in table
+        assert main(["top", "--json", well.url, "http://127.0.0.1:1"]) == 0
+        told = capsys.readouterr()
+        [first, second] = json.loads(told.out)["nodes"]
+        assert first["snapshot"] == stored("nvidia-mig")
+        assert first["age_seconds"] == pytest.approx(1.0, abs=60)
+        assert second["snapshot"] is None
+        assert "cannot connect" in second["error"]
+        assert "cannot connect" in told.err
+    assert main(["top", "--json", "http://127.0.0.1:1"]) == 1
+    assert main(["top", "--once", "--fleet", "http://127.0.0.1:1"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--fleet", "http://localhost:1", "http://localhost:2"], "exclude each other"),
+        (["--once", "--json"], "exclude each other"),
+        (["--node", "a/b"], "--node needs --fleet"),
+        (["--fleet", "http://localhost:1", "--node", "b"], "not CLUSTER/NODE"),
+        (["--token-file", "x"], "--token-file is for agents and fleets"),
+        (["--insecure-skip-tls-verify"], "--insecure-skip-tls-verify is for agents"),
+        (["--client-key", "x", "https://a"], "--client-key needs --client-certificate"),
+        (["node1:9400"], "not an https:// URL"),
+        (["http://a:1", "http://a:1"], "given twice"),
+        (["http://a:1", "--token-file", "x"], "a token is not sent over http"),
+        (["--readers", "apple"], "--readers"),
+        (["--once", "--config-file", "/no/such/file"], "/no/such/file"),
+        ([], "no terminal: give --once or --json"),
+    ],
+)
+def test_bad_options_are_told_in_one_line(
+    words: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", *words]) == 2
+    told = capsys.readouterr().err
+    assert error in told
+    assert told.startswith("accelscope top: ")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--interval", "0"], ["--limit", "0"], ["--tree", "x"], ["--ascii", "--unicode"]]
+)
+def test_values_that_are_none_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["top", *words])
+    assert ended.value.code == 2
+    assert "accelscope top" in capsys.readouterr().err
+
+
+def test_insecure_is_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--once", "--insecure-skip-tls-verify", "https://127.0.0.1:1"]) == 1
+    assert "certificates are NOT checked" in capsys.readouterr().err
+
+
+def test_bare_install_has_tables_and_says_what_the_screen_needs(
+    settings_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("textual", "rich", "aiohttp", "numpy", "msgspec"):
+            raise ModuleNotFoundError(name)
+        return imported(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(top, "find_spec", lambda _: None)
+    for name in [name for name in sys.modules if name.startswith("accelscope.top")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["top", "--once", "--config-file", settings_file]) == 0
+    assert "H100" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["top", "--config-file", settings_file]) == 2
+    assert "pip install 'accelscope[top]'" in capsys.readouterr().err
+
+
+def own_flags() -> Iterator[str]:
+    """Those that are not the agent's."""
+    parser = argparse.ArgumentParser()
+    top.add_parser(parser.add_subparsers())
+    [subparsers] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    agents = {each.name for each in fields(top_options.NodeSettings)}
+    for action in subparsers.choices["top"]._actions:
+        if action.dest not in agents and action.dest != "help":
+            yield from action.option_strings
+
+
+def test_every_flag_is_on_the_page_and_every_flag_there_exists() -> None:
+    section = PAGE.partition("## Options")[2].partition("## Keys")[0]
+    told = set(re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE))
+    assert told == set(own_flags())
+
+
+def test_every_key_of_the_help_is_on_the_page() -> None:
+    from accelscope.top.screen.sheets import HELP  # noqa: PLC0415 - needs the extra
+
+    words = {word for key, meaning in HELP if meaning is not None for word in key.replace(",", " ").split()}
+    missing = {word for word in words - {"arrows"} if f"`{word}`" not in PAGE}
+    assert not missing
+
+
+def test_help_and_list_of_commands_name_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "top" in COMMANDS
+    with pytest.raises(SystemExit):
+        main(["top", "--help"])
+    told = capsys.readouterr().out
+    for example in ("accelscope top http://node1:9400", "--fleet http://localhost:8080", "--config-file"):
+        assert example in told
+
+
+@pytest.mark.parametrize(
+    ("environ", "glyphs"),
+    [
+        ({}, ASCII),
+        ({"LC_ALL": "C"}, ASCII),
+        ({"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}, ASCII),
+        ({"LANG": "en_US.UTF-8"}, UNICODE),
+        ({"LANG": "C.UTF-8"}, UNICODE),
+        ({"LC_ALL": "C.UTF-8"}, UNICODE),
+        ({"LANG": "de_DE.utf8@euro"}, UNICODE),
+        ({"LANG": "de_DE.ISO-8859-1"}, ASCII),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, ASCII),  # Python's own doing
+        ({"LC_CTYPE": "en_US.UTF-8"}, UNICODE),
+    ],
+)
+def test_bars_are_of_what_the_locale_can_show(environ: dict[str, str], glyphs: object) -> None:
+    assert glyphs_for(environ) is glyphs
+
+
+@pytest.mark.parametrize(
+    ("environ", "colourless", "dumb"),
+    [
+        ({"TERM": "xterm-256color"}, False, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, False, False),
+        ({"TERM": "vt100"}, True, False),
+        ({"TERM": "dumb"}, True, True),
+        ({}, True, True),
+    ],
+)
+def test_colours_and_cursor_are_as_the_terminal_says(
+    environ: dict[str, str], colourless: bool, dumb: bool
+) -> None:
+    assert (is_colourless(environ), is_dumb(environ)) == (colourless, dumb)
