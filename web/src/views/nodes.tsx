@@ -43,7 +43,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "state",
     title: "State",
     width: 132,
-    least: 112,
+    least: 122,
     sort: "state",
     cell: ({ state, reason }) => <Health state={state} reason={reason} />,
   },
