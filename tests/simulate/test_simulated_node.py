@@ -59,6 +59,64 @@ def test_processes_are_in_proc(make_node: MakeNode) -> None:
             assert boot < started < 1_767_225_600
 
 
+def test_processes_use_the_nodes_cpus_and_memory(make_node: MakeNode) -> None:
+    node = make_node("nvidia-mixed", at=0)
+    seen: list[dict[int, tuple[int, int, int, int]]] = []
+    for at in (0, 10, 20):
+        node.write(at)
+        shown = {}
+        for gpu in node.readings(NvidiaDriver):
+            for process in gpu.processes:
+                folder = node.folder / "proc" / str(process.pid)
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                user, system, start, pages = (int(fields[place]) for place in (11, 12, 19, 21))
+                shown[process.pid] = user, system, start, pages
+                resident = pages * os.sysconf("SC_PAGE_SIZE") >> 10
+                assert f"VmRSS:\t{resident:8} kB\n" in (folder / "status").read_text()
+        seen.append(shown)
+    first, second, third = seen
+    assert first.keys() == third.keys()
+    for pid, (user, system, start, pages) in first.items():
+        assert user <= second[pid][0] <= third[pid][0]
+        assert system <= second[pid][1] <= third[pid][1]
+        used = third[pid][0] + third[pid][1] - user - system
+        assert 0 < used / 100 / 20 < 16  # CPUs
+        assert start == third[pid][2]
+        assert 100 << 20 < pages * os.sysconf("SC_PAGE_SIZE") < 8 << 30
+    assert any(first[pid][3] != third[pid][3] for pid in first)
+
+
+def test_a_pid_may_be_given_to_another_process(make_node: MakeNode) -> None:
+    node = make_node(
+        "nvidia: {devices: [{model: t4}]}\n"
+        "processes: [{name: a, pid: 77, until: 10}, {name: b, pid: 77, from: 10}]\n",
+        at=9,
+    )
+    shown = []
+    for at in (9, 10):
+        node.write(at)
+        name, _, after = (node.folder / "proc/77/stat").read_text().partition(") ")
+        fields = after.split()
+        shown.append((name, int(fields[11]) > 0, int(fields[19])))
+    (first, used, started), (second, used_anew, started_anew) = shown
+    assert (first, used, second, used_anew) == ("77 (a", True, "77 (b", False)
+    assert started < started_anew
+
+
+def test_a_process_that_begins_has_used_nothing_yet(make_node: MakeNode) -> None:
+    node = make_node(
+        "nvidia: {devices: [{model: t4}]}\nprocesses: [{name: a, pid: 77, from: 10, load: {level: 0.9}}]\n",
+        at=10,
+    )
+    times = []
+    for at in (10, 12):
+        node.write(at)
+        fields = (node.folder / "proc/77/stat").read_text().rpartition(")")[2].split()
+        times.append(int(fields[11]) + int(fields[12]))
+    assert times[0] == 0
+    assert times[1] > 0
+
+
 CGROUPS = """
 nvidia: {devices: [{model: t4}]}
 processes:

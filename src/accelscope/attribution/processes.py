@@ -19,7 +19,7 @@ from accelscope.attribution.host_use import BootClock, Meter, ProcStat, proc_sta
 from accelscope.attribution.mountinfo import place_in_mounts
 from accelscope.model import HostUse, UnattributedReason
 
-MOST_MEASURED = 500  # known processes in one collection
+MOST_MEASURED = 250  # known processes in one collection
 
 _FILE_BYTES = 4096
 _CGROUP_BYTES = 64 << 10

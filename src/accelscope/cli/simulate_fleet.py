@@ -2,12 +2,15 @@
 
 import argparse
 import asyncio
+import json
 import signal
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelscope.metrics.exposition import Exposition
+from accelscope.model.wire import read_snapshot
 from accelscope.simulate import DescriptionError
 from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
@@ -119,9 +122,16 @@ def needs_extra() -> str | None:
 def run_fleet(arguments: argparse.Namespace) -> int:
     from accelscope.simulate.fleet.fleet import SimulatedFleet  # noqa: PLC0415 - needs the extra
 
-    fleet = SimulatedFleet(_spec(arguments), arguments.folder, first_port=arguments.port)
+    fleet = SimulatedFleet(
+        _spec(arguments), arguments.folder, first_port=arguments.port, metrics=metrics_page
+    )
     asyncio.run(_serve(fleet))
     return 0
+
+
+def metrics_page(document: bytes) -> bytes:
+    """What an agent with that snapshot has under `/metrics`."""
+    return Exposition().render(read_snapshot(json.loads(document))).text
 
 
 def _spec(arguments: argparse.Namespace) -> FleetSpec:

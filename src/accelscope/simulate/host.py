@@ -37,9 +37,10 @@ class HostLoad:
         return int(whole) // PAGE_BYTES * PAGE_BYTES
 
 
-def host_loads(seed: int, placements: Iterable[Placement]) -> dict[int, HostLoad]:
-    """By pid, of all devices that each process uses together."""
-    by_pid: dict[int, list[Placement]] = {}
+def host_loads(seed: int, placements: Iterable[Placement]) -> list[HostLoad]:
+    """Of every process, on all devices that it uses together. A pid may be given to another one later."""
+    by_process: dict[tuple[int, int], list[Placement]] = {}
     for placement in placements:
-        by_pid.setdefault(placement.process.pid, []).append(placement)
-    return {pid: HostLoad(seed, its) for pid, its in by_pid.items()}
+        process = placement.process
+        by_process.setdefault((process.pid, process.workload), []).append(placement)
+    return [HostLoad(seed, its) for its in by_process.values()]

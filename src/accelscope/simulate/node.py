@@ -136,7 +136,7 @@ class SimulatedNode:
     def _write(self, at: float) -> None:
         self._at = at
         self._observe_faults(at)
-        running = [load for load in self._hosts.values() if load.runs_at(at)]
+        running = [load for load in self._hosts if load.runs_at(at)]
         proc = proc_files(self.spec.seed, self._epoch, at, running, self._homes)
         files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
         for name, driver in self._drivers.items():

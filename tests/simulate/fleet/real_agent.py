@@ -19,7 +19,7 @@ from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
 from accelscope.simulate.spec import NodeSpec
 
-WALL_CLOCK = 1_800_000_000.0  # of simulated time zero
+WALL_CLOCK = 1_767_225_600.0  # of simulated time zero, on a node that nobody keeps moving
 _PASSWD = "root:x:0:0::/root:/bin/sh\n"
 
 
@@ -27,6 +27,7 @@ def collected(spec: NodeSpec, times: Sequence[float], folder: Path, cache: Path)
     """The last of several collections."""
     node = SimulatedNode(spec, folder / "node", cache=cache)
     node.build(times[0])
+    assert node.epoch == WALL_CLOCK
     (folder / "passwd").write_text(_PASSWD)
     now = [times[0]]
     with ExitStack() as stack:

@@ -169,6 +169,41 @@ def test_nodes_have_ids_of_their_own_and_memory_adds_up(tmp_path: Path) -> None:
     run(check())
 
 
+def test_processes_use_their_node_and_stay_the_ones_they_were(tmp_path: Path) -> None:
+    """Also when something happens to the node, and it is no longer shown as others are."""
+
+    def starts(snapshot: Snapshot) -> dict[int, float | None]:
+        return {process.pid: process.started_at for process in snapshot.processes}
+
+    def cpu(snapshot: Snapshot, name: str) -> float:
+        return sum(process.cpu_ratio or 0.0 for process in snapshot.processes if process.name == name)
+
+    async def check() -> None:
+        async with running(tmp_path) as client:
+            one, other = await client.snapshot("gpu-0001"), await client.snapshot("gpu-0002")
+            for process in one.processes:
+                assert process.started_at is not None
+                assert one.taken_at - 90 * 86_400 < process.started_at < one.taken_at
+                assert process.cpu_ratio is not None
+                assert process.resident_memory_bytes is not None
+                assert process.resident_memory_bytes > 0
+            assert set(starts(one).values()).isdisjoint(starts(other).values())
+            client.move(10)
+            later = await client.snapshot("gpu-0001")
+            assert starts(later) == starts(one)
+            assert [p.cpu_ratio for p in later.processes] != [p.cpu_ratio for p in one.processes]
+            client.set_faults(
+                {"kind": "idle", "cluster": "one", "node": "gpu-0001", "process": "tritonserver"}
+            )
+            for _ in range(3):
+                client.move(10)
+                idle = await client.snapshot("gpu-0001")
+            assert starts(idle) == starts(one)
+            assert cpu(idle, "tritonserver") < cpu(one, "tritonserver") / 2
+
+    run(check())
+
+
 def test_a_watch_tells_of_nodes_that_go_and_come_back(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
@@ -345,7 +380,9 @@ def test_what_hangs_does_not_answer_and_keeps_nobody_else_waiting(tmp_path: Path
     run(check())
 
 
-@pytest.mark.parametrize(("version", "readable"), [("1.0", True), ("1.9", True), ("2.0", False)])
+@pytest.mark.parametrize(
+    ("version", "readable"), [("1.0", True), ("1.1", True), ("1.9", True), ("2.0", False)]
+)
 def test_an_agent_of_another_schema(tmp_path: Path, version: str, readable: bool) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
@@ -361,6 +398,9 @@ def test_an_agent_of_another_schema(tmp_path: Path, version: str, readable: bool
             read = read_snapshot(document)
             assert [device.id for device in read.devices] == [device.id for device in whole.devices]
             assert bool(read.pods) is (version != "1.0")
+            assert all((process.owner is not None) is (version != "1.0") for process in read.processes)
+            known = [process.started_at is not None for process in read.processes]
+            assert known == [version == "1.9"] * len(whole.processes)
 
     run(check())
 

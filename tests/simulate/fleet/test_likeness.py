@@ -11,7 +11,8 @@ from tests.simulate.fleet.real_agent import WALL_CLOCK, collected
 from accelscope.model import Snapshot
 from accelscope.model.wire import plain
 from accelscope.simulate.faults import FaultLog
-from accelscope.simulate.fleet.node import Agent, NodeModel
+from accelscope.simulate.fleet.node import NodeModel
+from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.usage import Ledger
 from accelscope.simulate.spec import NodeSpec
 

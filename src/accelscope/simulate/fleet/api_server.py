@@ -4,16 +4,25 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from accelscope.simulate.fleet.agent_proxy import (
+    FOREVER,
+    GARBAGE,
+    JSON,
+    AgentProxy,
+    Metrics,
+    Unreachable,
+    encoded,
+)
 from accelscope.simulate.fleet.cluster import NODES, PODS, FleetCluster
 from accelscope.simulate.fleet.driver_pod import answer, serve_command
 from accelscope.simulate.fleet.faults import FleetFault
-from accelscope.simulate.fleet.fleet_node import FleetNode, compressed
 from accelscope.simulate.fleet.objects import AGENT_NAMESPACE, AGENT_PORT, DRIVER_CONTAINER, DRIVER_NAMESPACE
 from accelscope.simulate.fleet.selectors import BadSelector, Matches, selected_by
 from accelscope.simulate.kubernetes.history import Change, Expired
@@ -24,23 +33,25 @@ _PROXY = re.compile(
 _EXEC = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<pod>[^/]+)/exec")
 _LIST = re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>pods|nodes)(?:/(?P<name>[^/]+))?")
 _VERSION = {"major": "1", "minor": "33", "gitVersion": "v1.33.4", "platform": "linux/amd64"}
-_JSON = "application/json"
 _USUAL_WATCH_SECONDS = 1800.0
 _BOOKMARK_SECONDS = 60.0
-_FOREVER = 86_400.0  # for what hangs: longer than anybody waits
-_GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400
 _FLOOD_CHUNK = b" " * 65_536
 _FLOOD_BYTES = 1 << 40
-_AGE_HEADER = "X-AccelScope-Age"
 
 
 class ClusterServer:
     """Handles requests of one cluster. `clock` tells the seconds since the fleet started."""
 
-    def __init__(self, cluster: FleetCluster, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: FleetCluster, clock: Callable[[], float], metrics: Metrics | None = None
+    ) -> None:
         self._cluster = cluster
+        self._agents = AgentProxy(metrics, cluster.agent_urls)
         self._clock = clock
         self._authorization = f"Bearer {cluster.token}"
+
+    async def close(self) -> None:
+        await self._agents.close()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         at = self._clock()
@@ -70,11 +81,11 @@ class ClusterServer:
         if cluster.trouble(FleetFault.API_DOWN, at) and request.transport is not None:
             request.transport.abort()
         if cluster.trouble(FleetFault.API_HANG, at):
-            await asyncio.sleep(_FOREVER)
+            await asyncio.sleep(FOREVER)
         if slow := cluster.trouble(FleetFault.API_SLOW, at):
             await asyncio.sleep(slow.seconds or 0.0)
         if cluster.trouble(FleetFault.API_GARBAGE, at):
-            return web.Response(body=_GARBAGE, content_type=_JSON)
+            return web.Response(body=GARBAGE, content_type=JSON)
         if cluster.trouble(FleetFault.API_FLOOD, at):
             return await _flood(request)
         if cluster.trouble(FleetFault.API_UNAUTHORIZED, at):
@@ -89,21 +100,11 @@ class ClusterServer:
             node = self._cluster.agents.get(pod)
         if node is None:
             return _failure(404, "NotFound", f'pods "{pod}" not found')
-        down = match["port"] not in (None, str(AGENT_PORT), "metrics")
-        if down or node.trouble(FleetFault.AGENT_DOWN, at):
-            text = "error trying to reach service: dial tcp: connect: connection refused"
-            return _failure(503, "ServiceUnavailable", text)
-        if match["path"] in ("/healthz", "/readyz"):
-            return web.Response(text="ok")
-        if match["path"] != "/snapshot":
-            return web.Response(status=404, text="not found")
-        if node.trouble(FleetFault.AGENT_HANG, at):
-            await asyncio.sleep(_FOREVER)
-        if slow := node.trouble(FleetFault.AGENT_SLOW, at):
-            await asyncio.sleep(slow.seconds or 0.0)
-        if node.trouble(FleetFault.AGENT_GARBAGE, at):
-            return web.Response(body=_GARBAGE, content_type=_JSON)
-        return _snapshot(request, node, at)
+        if match["port"] in (None, str(AGENT_PORT), "metrics"):
+            with suppress(Unreachable):
+                return await self._agents.answer(request, node, match["path"] or "/", at)
+        text = "error trying to reach service: dial tcp: connect: connection refused"
+        return _failure(503, "ServiceUnavailable", text)
 
     async def _exec(self, request: web.BaseRequest, match: re.Match[str], at: float) -> web.StreamResponse:
         node = None
@@ -134,7 +135,7 @@ class ClusterServer:
         stored = self._cluster.history.get(collection, name)
         if stored is None or (namespace and stored.fields.get("metadata.namespace") != namespace):
             return _failure(404, "NotFound", f'{collection.rpartition("/")[2]} "{name}" not found')
-        return web.Response(body=stored.text, content_type=_JSON)
+        return web.Response(body=stored.text, content_type=JSON)
 
     def _list(self, request: web.BaseRequest, collection: str, wanted: Matches) -> web.Response:
         version, objects = self._cluster.history.listed(collection)
@@ -147,7 +148,7 @@ class ClusterServer:
         kind = "Pod" if collection == PODS else "Node"
         head = json.dumps({"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata}).encode()
         body = head[:-1] + b',"items":[' + b",".join(chosen) + b"]}"
-        return _encoded(request, body, {})
+        return encoded(request, body, {"Content-Type": JSON})
 
     async def _watch(self, request: web.BaseRequest, collection: str, wanted: Matches) -> web.StreamResponse:
         history, since = self._cluster.history, request.query.get("resourceVersion", "")
@@ -162,7 +163,7 @@ class ClusterServer:
             except Expired:
                 text = f"too old resource version: {version} ({history.version})"
                 return _failure(410, "Expired", text)
-        response = web.StreamResponse(headers={"Content-Type": _JSON})
+        response = web.StreamResponse(headers={"Content-Type": JSON})
         response.enable_chunked_encoding()
         await response.prepare(request)
         await _send(response, first, wanted)
@@ -192,20 +193,6 @@ class ClusterServer:
                     await response.write(_bookmark(kind, version))
 
 
-def _snapshot(request: web.BaseRequest, node: FleetNode, at: float) -> web.Response:
-    headers = {"ETag": node.etag(at), _AGE_HEADER: f"{node.age(at):.3f}"}
-    if request.headers.get("If-None-Match") == headers["ETag"]:
-        return web.Response(status=304, headers=headers)
-    return _encoded(request, node.document(at), headers)
-
-
-def _encoded(request: web.BaseRequest, body: bytes, headers: Mapping[str, str]) -> web.Response:
-    told = {**headers, "Content-Type": _JSON}
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        return web.Response(body=compressed(body), headers={**told, "Content-Encoding": "gzip"})
-    return web.Response(body=body, headers=told)
-
-
 async def _send(response: web.StreamResponse, changes: list[Change], wanted: Matches) -> None:
     lines = [
         b'{"type":"' + change.kind.encode() + b'","object":' + change.object.text + b"}\n"
@@ -217,7 +204,7 @@ async def _send(response: web.StreamResponse, changes: list[Change], wanted: Mat
 
 
 async def _flood(request: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": _JSON})
+    response = web.StreamResponse(headers={"Content-Type": JSON})
     response.enable_chunked_encoding()
     await response.prepare(request)
     for _ in range(_FLOOD_BYTES // len(_FLOOD_CHUNK)):

@@ -23,6 +23,12 @@ class FleetCluster:
         self.spec = spec
         self.token = secrets.token_urlsafe(32)
         self.nodes = {node.name: node for node in nodes}
+        self.agent_urls = {  # of real agents that stand for the simulated ones, by node
+            name: group.agent_url
+            for group in spec.groups
+            if group.agent_url is not None
+            for name in group.names()
+        }
         self.agents: dict[str, FleetNode] = {}  # by pod
         self.drivers: dict[str, FleetNode] = {}
         self.history = History()
@@ -46,7 +52,7 @@ class FleetCluster:
                 self._vanish(node)
             elif not gone and node.name not in self._objects:
                 self._appear(node, at)
-            elif not gone and _is_due(node, at, since):
+            elif not gone and _is_due(node, at, since) and node.trouble(FleetFault.SINK_DOWN, at) is None:
                 self._show(node, at)
         if self.history.version != before:
             for event in self._waiting:

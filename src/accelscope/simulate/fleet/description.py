@@ -17,6 +17,7 @@ from accelscope.simulate.section import DescriptionError, Section
 DESCRIPTION = "fleet.yaml"  # of a fleet's folder
 _ID = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _NAME = "[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
+_URL = "http://[^/\\s]+"
 _MOST_CLUSTERS = 1000
 _CITIES = ("berlin", "oslo", "lisbon", "seoul", "austin", "pune", "tromso", "quito")
 # Shares of the nodes of a fleet that is made from numbers only.
@@ -96,7 +97,7 @@ def fleet_text(spec: FleetSpec) -> str:
             **({"name": cluster.name} if cluster.name else {}),
             "agents": cluster.agents,
             "driver_pods": cluster.driver_pods,
-            "nodes": [{"node": g.kind, "count": g.count, "name": g.prefix} for g in cluster.groups],
+            "nodes": [_group_document(group) for group in cluster.groups],
         }
         for cluster in spec.clusters
     ]
@@ -108,6 +109,11 @@ def fleet_text(spec: FleetSpec) -> str:
         "faults": [trouble_document(trouble, times=True) for trouble in spec.troubles],
     }
     return yaml.safe_dump(document, sort_keys=False)
+
+
+def _group_document(group: NodeGroup) -> dict[str, Any]:
+    told = {"node": group.kind, "count": group.count, "name": group.prefix}
+    return told if group.agent_url is None else {**told, "agent_url": group.agent_url}
 
 
 def _city(number: int) -> str:
@@ -143,11 +149,13 @@ def _group(section: Section, folder: Path) -> NodeGroup:
     path = folder / kind
     kind = str(path.absolute()) if path.is_file() else kind
     spec = load_node(kind)
+    agent_url = section.optional_text("agent_url", _URL, "an address such as http://127.0.0.1:9400")
     return NodeGroup(
         kind=kind,
         spec=spec,
-        count=section.integer("count", 1, 1, MOST_NODES),
+        count=section.integer("count", 1, 1, 1 if agent_url else MOST_NODES),
         prefix=section.optional_text("name", _NAME, "a name in lower case such as h100") or spec.name,
+        agent_url=agent_url,
     )
 
 

@@ -30,6 +30,10 @@ class FleetFault(StrEnum):
     AGENT_SLOW = "agent_slow"
     AGENT_GARBAGE = "agent_garbage"
     AGENT_SCHEMA = "agent_schema"
+    READER_HANG = "reader_hang"
+    READER_GARBAGE = "reader_garbage"
+    SOURCE_DOWN = "source_down"
+    SINK_DOWN = "sink_down"
     API_DOWN = "api_down"
     API_HANG = "api_hang"
     API_SLOW = "api_slow"
@@ -55,6 +59,10 @@ _MEANINGS = {
     FleetFault.AGENT_SLOW: "the agent answers after --seconds",
     FleetFault.AGENT_GARBAGE: "the agent's answer is no snapshot",
     FleetFault.AGENT_SCHEMA: "the agent writes another schema version (--schema)",
+    FleetFault.READER_HANG: "calls into the drivers of the node do not come back",
+    FleetFault.READER_GARBAGE: "a driver answers with something that is no value, at every reading",
+    FleetFault.SOURCE_DOWN: "the agent does not reach the API server and works with the pods it knew",
+    FleetFault.SINK_DOWN: "the agent may not write the annotation of Ascend chips",
     FleetFault.API_DOWN: "the API server ends every connection",
     FleetFault.API_HANG: "the API server takes requests and does not answer",
     FleetFault.API_SLOW: "the API server answers after --seconds",
@@ -99,6 +107,10 @@ class Trouble:
             begin=self.begin + delay,
             until=None if self.until is None else self.until + delay,
         )
+
+    def later(self, seconds: float) -> "Trouble":
+        until = None if self.until is None else self.until + seconds
+        return replace(self, begin=self.begin + seconds, until=until)
 
 
 class TroubleLog:
@@ -178,6 +190,8 @@ def read_trouble(section: Section, nodes: Nodes) -> Trouble:
         times = {"begin": fault.begin, "until": fault.until}
         told = {"vendor": fault.vendor, "device": fault.device, "code": fault.code}
         return Trouble(kind=kind, cluster=cluster, node=str(name), **told, **times)  # type: ignore[arg-type]
+    if kind == FleetFault.SINK_DOWN and "ascend" not in spec.vendors:
+        raise section.error("node", f"{kind} needs a node with Ascend chips; {name} has none")
     trouble = Trouble(
         kind=kind,
         cluster=cluster,

@@ -24,13 +24,14 @@ import yaml
 from aiohttp import web
 
 from accelscope import __version__
+from accelscope.simulate.fleet.agent_proxy import Metrics
 from accelscope.simulate.fleet.api_server import ClusterServer
 from accelscope.simulate.fleet.cluster import FleetCluster
 from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
 from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
 from accelscope.simulate.fleet.fleet_node import FleetNode
 from accelscope.simulate.fleet.frames import Variant
-from accelscope.simulate.fleet.node import Agent
+from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
 from accelscope.simulate.folder import write_text
 from accelscope.simulate.section import DescriptionError
@@ -42,7 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 class SimulatedFleet:
-    """Nothing is written or bound before it runs. Ports are free ones, or count up from `first_port`."""
+    """Nothing is written or bound before it runs. Ports are free ones, or count up from `first_port`. Agents
+    have `/metrics` where `metrics` is given, which makes it of a snapshot's document."""
 
     def __init__(
         self,
@@ -50,11 +52,13 @@ class SimulatedFleet:
         folder: Path | str,
         *,
         first_port: int | None = None,
+        metrics: Metrics | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spec = spec
         self.folder = Path(folder).absolute()
         self._first_port = first_port
+        self._metrics = metrics
         self._nodes = spec.nodes()
         self._epoch = time.time()
         self._monotonic = monotonic
@@ -78,11 +82,12 @@ class SimulatedFleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve and keep moving inside of this."""
-        runners = []
+        runners, servers = [], []
         try:
             for number, cluster in enumerate(self.clusters.values()):
-                server = web.Server(ClusterServer(cluster, self.clock).handle, access_log=None)
-                runner = web.ServerRunner(server, shutdown_timeout=0.1)
+                server = ClusterServer(cluster, self.clock, self._metrics)
+                servers.append(server)
+                runner = web.ServerRunner(web.Server(server.handle, access_log=None), shutdown_timeout=0.1)
                 runners.append(runner)
                 await runner.setup()
                 port = 0 if self._first_port is None else self._first_port + number
@@ -99,6 +104,8 @@ class SimulatedFleet:
         finally:
             for runner in runners:
                 await runner.cleanup()
+            for server in servers:
+                await server.close()
 
     def step(self) -> None:
         """Take note of the faults that are set now, and let the clusters show what they are now."""

@@ -3,10 +3,11 @@
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from accelscope.model import HostUse
 from accelscope.model.wire import SCHEMA_VERSION, snapshot_document
 from accelscope.simulate import identity
 from accelscope.simulate.fleet.annotation import npu_metrics
@@ -15,9 +16,10 @@ from accelscope.simulate.fleet.frames import TAG, WINDOW, Variant
 from accelscope.simulate.fleet.names import Names, tag_of
 from accelscope.simulate.fleet.node import NodeModel, named
 from accelscope.simulate.fleet.usage import Ledger
+from accelscope.simulate.workload import boot_time
 
 _GZIP = 31  # zlib's word for gzip, with the largest window
-# What schema 1.0 did not know.
+# What earlier schemas did not know.
 _SINCE_1_1 = (
     "node_labels",
     "attribution",
@@ -28,6 +30,7 @@ _SINCE_1_1 = (
     "balances",
     "sinks",
 )
+_OF_PROCESSES_SINCE_1_2 = HostUse._fields
 
 
 def compressed(content: bytes) -> bytes:
@@ -44,6 +47,7 @@ class _Apart:
     troubles: tuple[Trouble, ...]
     tick: int = -1
     document: bytes = b""
+    readable: bytes = b""
     annotation: str | None = None
 
 
@@ -58,6 +62,8 @@ class FleetNode:
         self._interval = variant.agent.interval_seconds
         self._ahead = identity.whole(0, WINDOW - 1, seed, "ahead", number)  # ticks
         self._phase = identity.fraction(seed, "phase", number) * self._interval
+        zero = epoch - self._phase - self._ahead * self._interval  # when its simulated time began
+        self._booted = boot_time(variant.spec.seed, zero)
         self._changes = 0
         self._apart: _Apart | None = None
         if not variant.has_likenesses:
@@ -83,8 +89,13 @@ class FleetNode:
     def document(self, at: float) -> bytes:
         if self._apart is None:
             frame = self.variant.frame(self.tick(at) + self._ahead)
-            return frame.document(self.name, self.tag, self.taken_at(at))
+            return frame.document(self.name, self.tag, self.taken_at(at), self._booted)
         return self._own(self._apart, at).document
+
+    def readable(self, at: float) -> bytes:
+        """The document; where its schema is another major's, what it says in ours: metrics do not change
+        with the form of a snapshot."""
+        return self.document(at) if self._apart is None else self._own(self._apart, at).readable
 
     def annotation(self, at: float) -> str | None:
         if self._apart is None:
@@ -133,16 +144,33 @@ class FleetNode:
     def _own(self, own: _Apart, at: float) -> _Apart:
         tick = self.tick(at)
         if own.tick != tick:
-            log = device_log(own.model.spec, own.troubles, self._ahead * self._interval)
-            snapshot, own.ledger = own.model.snapshot(self._simulated(at), self.taken_at(at), own.ledger, log)
+            delay = self._ahead * self._interval
+            log = device_log(own.model.spec, own.troubles, delay)
+            snapshot, own.ledger = own.model.snapshot(
+                self._simulated(at),
+                self.taken_at(at),
+                own.ledger,
+                log,
+                [trouble.later(delay) for trouble in own.troubles],
+            )
             document = snapshot_document(replace(snapshot, taken_at=round(snapshot.taken_at, 3)))
+            own.tick = tick
+            own.document = own.readable = _written(document)
             other = self.trouble(FleetFault.AGENT_SCHEMA, at)
             if other is not None and other.schema is not None:
-                document = in_schema(document, other.schema)
-            own.tick = tick
-            own.document = json.dumps(document, separators=(",", ":")).encode()
+                own.document = _written(in_schema(document, other.schema))
+                if _major(other.schema) == _major(SCHEMA_VERSION):
+                    own.readable = own.document
             own.annotation = npu_metrics(snapshot.devices)
         return own
+
+
+def _written(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
 
 
 def in_schema(document: dict[str, Any], version: str) -> dict[str, Any]:
@@ -151,12 +179,19 @@ def in_schema(document: dict[str, Any], version: str) -> dict[str, Any]:
     own = tuple(map(int, SCHEMA_VERSION.split(".")))
     wanted = tuple(map(int, version.split(".")))
     written = {**document, "schema_version": version}
-    if wanted < own:
-        written = {key: value for key, value in written.items() if key not in _SINCE_1_1}
-        written["processes"] = [
-            {key: value for key, value in process.items() if key != "owner"}
-            for process in written.get("processes", ())
-        ]
-    elif wanted > own:
+    unknown_of_processes: set[str] = set()
+    if wanted < (1, 1):
+        written = _without(written, _SINCE_1_1)
+        unknown_of_processes.add("owner")
+    if wanted < (1, 2):
+        unknown_of_processes.update(_OF_PROCESSES_SINCE_1_2)
+    if unknown_of_processes:
+        processes = written.get("processes", ())
+        written["processes"] = [_without(process, unknown_of_processes) for process in processes]
+    if wanted > own:
         written["not_invented_yet"] = {"answer": 42}
     return written
+
+
+def _without(document: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in keys}

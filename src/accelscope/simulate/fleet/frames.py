@@ -6,23 +6,30 @@ variant's text with the node's tag and time put in, which costs a hundredth of m
 """
 
 import json
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from accelscope.model.wire import snapshot_document
 from accelscope.simulate.faults import FaultLog
 from accelscope.simulate.fleet.annotation import npu_metrics
 from accelscope.simulate.fleet.names import Names
-from accelscope.simulate.fleet.node import Agent, NodeModel, named
+from accelscope.simulate.fleet.node import NodeModel, named
+from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.usage import Ledger
+from accelscope.simulate.host import CLOCK_TICKS
 from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.workload import boot_time
 
 WINDOW = 4  # ticks by which nodes of one variant may be apart
 # What stands in a variant's text for the node's own. None of it needs escaping, and nothing else has it.
 TAG = "~~tag~"
 _NAME = "~node~"
 _NOW = 4_102_444_800.125  # a time of which there is no other: the year 2100
+# When a process started, which is in the months before that.
+_START = re.compile(r'(?<="started_at":)(4[01]\d{8}(?:\.\d+)?)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +37,21 @@ class Frame:
     """One instant of a variant."""
 
     head: bytes  # up to the node's name
-    pieces: tuple[tuple[bytes, ...], ...]  # cut where the time is due, and inside where the tag is
+    # Cut where the start of a process is due, inside where the time is, and inside that where the tag is.
+    pieces: tuple[tuple[tuple[bytes, ...], ...], ...]
+    starts: tuple[int, ...]  # of those processes, in ticks since boot
     ledger: Ledger
     annotation: str | None  # npu-metrics, with its time to be put in
 
-    def document(self, name: str, tag: str, now: float) -> bytes:
+    def document(self, name: str, tag: str, now: float, booted: int) -> bytes:
+        """Of the node that was booted then, in seconds since the epoch."""
         mark, time = tag.encode(), f"{now:.3f}".encode()
-        return self.head + name.encode() + time.join([mark.join(piece) for piece in self.pieces])
+        text = [self.head, name.encode()]
+        for stretch, start in zip_longest(self.pieces, self.starts):
+            text.append(time.join([mark.join(piece) for piece in stretch]))
+            if start is not None:
+                text.append(b"%r" % ((booted * CLOCK_TICKS + start) / CLOCK_TICKS))
+        return b"".join(text)
 
 
 class Variant:
@@ -90,9 +105,17 @@ class Variant:
         )
         text = json.dumps(snapshot_document(snapshot), separators=(",", ":"))
         head, _, rest = text.partition(_NAME)
+        stretches = _START.split(rest)  # every second one is a time
+        booted = boot_time(self.spec.seed, _NOW - self._at(tick))
         return Frame(
             head.encode(),
-            tuple(tuple(part.encode() for part in chunk.split(TAG)) for chunk in rest.split(str(_NOW))),
+            tuple(_cut(stretch) for stretch in stretches[::2]),
+            tuple(round((float(start) - booted) * CLOCK_TICKS) for start in stretches[1::2]),
             self._ledger,
             npu_metrics(snapshot.devices),
         )
+
+
+def _cut(stretch: str) -> tuple[tuple[bytes, ...], ...]:
+    """Where the time is due, and inside where the tag is."""
+    return tuple(tuple(part.encode() for part in chunk.split(TAG)) for chunk in stretch.split(str(_NOW)))

@@ -1,44 +1,37 @@
 """One node of a fleet: what an agent there would make of the node model, without folders and agents."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from accelscope.model import (
-    AgentState,
-    AttributionSourceState,
-    Counted,
-    Device,
-    ReaderState,
-    Snapshot,
-    Vendor,
-)
+from accelscope.model import AllocationSource, HostUse, Snapshot, Vendor
 from accelscope.simulate.faults import FaultLog
+from accelscope.simulate.fleet.faults import Trouble
 from accelscope.simulate.fleet.idling import idled
 from accelscope.simulate.fleet.names import PLAIN, Names
+from accelscope.simulate.fleet.own import (
+    Agent,
+    Moment,
+    agent_state,
+    as_read,
+    reader_state,
+    sink_states,
+    source_states,
+)
 from accelscope.simulate.fleet.owners import Owners, allocations, pod_of
 from accelscope.simulate.fleet.usage import Ledger, balance, pod_usages, uses
 from accelscope.simulate.fleet.vendors.seen import Look, Offer, Seen
+from accelscope.simulate.host import CLOCK_TICKS, HostLoad, host_loads
 from accelscope.simulate.pods import SimulatedPod, pods_of
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import Instant, Site, VendorDriver, simulated_vendor
-from accelscope.simulate.workload import place
+from accelscope.simulate.workload import boot_time, place
 
 _VENDORS = {vendor: f"accelscope.simulate.fleet.vendors.{vendor}" for vendor in Vendor}
-_READ_SECONDS = 0.012  # what a pass of a reader takes, of a device
 NO_FAULTS = FaultLog()
 
 See = Callable[[Any, Sequence[Any], Look], Seen]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    """What is the agent's own in a snapshot."""
-
-    version: str
-    interval_seconds: float
-    started_at: float  # seconds since the epoch
 
 
 class NodeModel:
@@ -71,6 +64,7 @@ class NodeModel:
             spec, lambda vendor, *where: self.drivers[vendor].plugin_device(*where)
         )
         self._owners = Owners(spec, processes.values(), self.pods, names)
+        self._hosts = host_loads(spec.seed, placements)
 
     def readings(self, vendor: str, at: float, now: float, faults: FaultLog = NO_FAULTS) -> tuple[Any, ...]:
         """In the vendor's own terms."""
@@ -78,17 +72,26 @@ class NodeModel:
         return self.drivers[vendor].readings(instant)
 
     def snapshot(
-        self, at: float, now: float, before: Ledger, faults: FaultLog = NO_FAULTS
+        self,
+        at: float,
+        now: float,
+        before: Ledger,
+        faults: FaultLog = NO_FAULTS,
+        troubles: Sequence[Trouble] = (),
     ) -> tuple[Snapshot, Ledger]:
         """At simulated time `at`, which is `now` by the wall clock; `before` is the ledger of the snapshot
-        before, and that of this one is returned with it."""
-        look = Look(at, now, self.names)
+        before, and that of this one is returned with it. `troubles` are in simulated time."""
+        look, moment = Look(at, now, self.names), Moment(at, now, troubles)
         seen = {
-            vendor: see(self.spec.vendors[vendor], self.readings(vendor, at, now, faults), look)
+            vendor: as_read(
+                see(self.spec.vendors[vendor], self.readings(vendor, at, now, faults), look), moment
+            )
             for vendor, see in self._see.items()
         }
         devices = [device for one in seen.values() for device in one.devices]
-        processes = self._owners.described(process for one in seen.values() for process in one.processes)
+        processes = self._owners.described(
+            (process for one in seen.values() for process in one.processes), self._host_uses(at, now)
+        )
         pods = [pod for pod in self.pods if pod.runs_at(at)]
         offers: dict[str, Offer] = {}
         for one in seen.values():
@@ -102,12 +105,17 @@ class NodeModel:
         snapshot = Snapshot(
             node=self.spec.name,
             taken_at=now,
-            agent=self._agent_state(at, len(devices), len(processes)),
+            agent=agent_state(self._agent, at, len(devices), len(processes)),
             interval_seconds=self._agent.interval_seconds,
-            readers=tuple(_reader(vendor, one, now) for vendor, one in seen.items()),
+            readers=tuple(
+                reader_state(vendor, one, faults.of_vendor(vendor).faults, self._agent, moment)
+                for vendor, one in seen.items()
+            ),
             devices=tuple(devices),
             processes=processes,
-            attribution=_sources(now),
+            attribution=source_states(
+                self._agent, moment, shared=any(a.source is AllocationSource.ANNOTATION for a in given)
+            ),
             pods=tuple(
                 sorted(
                     (pod for pod in shown if (pod.namespace, pod.name) in named),
@@ -118,50 +126,25 @@ class NodeModel:
             pod_usages=usages,
             unattributed=tuple(other for use in used.values() for other in use.unattributed()),
             balances=tuple(balance(use, ledger) for use in used.values()),
+            sinks=sink_states(self.spec.vendors, self._agent, moment),
         )
         return snapshot, ledger
 
-    def _agent_state(self, at: float, devices: int, processes: int) -> AgentState:
-        collections = 1 + int(at / self._agent.interval_seconds)
-        seconds = _READ_SECONDS * (1 + devices / 8)
-        return AgentState(
-            version=self._agent.version,
-            started_at=self._agent.started_at,
-            collections=collections,
-            collection_seconds=seconds,
-            cpu_seconds=round(0.2 + collections * seconds, 2),
-            memory_bytes=(19 << 20) + (processes << 12),
-            threads=9,
-            open_files=10,
-        )
+    def _host_uses(self, at: float, now: float) -> dict[int, HostUse]:
+        """By pid, of all that run."""
+        booted = boot_time(self.spec.seed, now - at)
+        running = (load for load in self._hosts if load.runs_at(at))
+        return {load.process.pid: self._host_use(load, at, booted) for load in running}
 
-
-def _reader(vendor: str, seen: Seen, now: float) -> ReaderState:
-    lost = _unread(seen.devices)
-    return ReaderState(
-        vendor=Vendor(vendor),
-        found=True,
-        up=len(lost) < len(seen.devices) or not seen.devices,
-        source=seen.source,
-        driver_version=seen.driver_version,
-        duration_seconds=_READ_SECONDS,
-        last_success=now,
-        devices_expected=len(seen.devices),
-        devices_seen=len(seen.devices) - len(lost),
-        errors=(Counted("lost", len(lost)),) if lost else (),
-    )
-
-
-def _unread(devices: Iterable[Device]) -> list[Device]:
-    return [device for device in devices if device.stale]
-
-
-def _sources(now: float) -> tuple[AttributionSourceState, ...]:
-    return (
-        AttributionSourceState(source="processes", up=True, last_success=now),
-        AttributionSourceState(source="pods", up=True, detail="api-server", last_success=now),
-        AttributionSourceState(source="pod-resources", up=True, detail="v1", last_success=now),
-    )
+    def _host_use(self, load: HostLoad, at: float, booted: int) -> HostUse:
+        """CPU as measured since the reading before, if it ran then."""
+        interval = self._agent.interval_seconds
+        cpu_ratio = None
+        if load.runs_at(at - interval):
+            used = load.cpu_ticks(at) - load.cpu_ticks(at - interval)
+            cpu_ratio = used / (CLOCK_TICKS * interval)
+        started_at = (booted * CLOCK_TICKS + load.process.start_ticks) / CLOCK_TICKS
+        return HostUse(cpu_ratio, load.resident_bytes(at), started_at)
 
 
 def named(spec: NodeSpec, *, name: str, seed: int) -> NodeSpec:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from accelscope.model import (
     Allocation,
     AllocationSource,
+    HostUse,
     Owner,
     OwnerKind,
     Pod,
@@ -52,8 +53,9 @@ class Owners:
                 )
             self._known[process.pid] = process.spec.name[:_COMM_LENGTH], user_name(process), owner
 
-    def described(self, processes: Iterable[Process]) -> tuple[Process, ...]:
-        return tuple(process.described(*self._known[process.pid]) for process in processes)
+    def described(self, processes: Iterable[Process], uses: Mapping[int, HostUse]) -> tuple[Process, ...]:
+        """`uses` are what each takes of the node, by pid."""
+        return tuple(process.described(*self._known[process.pid], uses[process.pid]) for process in processes)
 
 
 def user_name(process: SimulatedProcess) -> str:

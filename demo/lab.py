@@ -1,0 +1,43 @@
+"""The simulated node that the real agent runs on."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from accelscope.simulate import SimulatedNode, load_node
+from demo.clusters import LAB_NODE
+from demo.scenes import SETTINGS_CHANGE
+from demo.story import Happening
+
+_USUAL, _OFTEN = "2s", "1s"
+
+
+class Lab:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings_file = folder / "demo-agent.yaml"
+
+    def describe(self, node: str, file: Path) -> None:
+        """The node that was chosen, under the name that it has in the cluster."""
+        described = yaml.safe_load(load_node(node).text)
+        file.write_text(yaml.safe_dump({**described, "node": LAB_NODE}, sort_keys=False))
+
+    def write_settings(self, *, often: bool = False) -> None:
+        """What `accelscope simulate run` found, with how often to read; the agent re-reads the file."""
+        found = (self.folder / "agent.yaml").read_text()
+        scratch = self.settings_file.with_suffix(".new")
+        scratch.write_text(f"{found}collectionInterval: {_OFTEN if often else _USUAL}\n")
+        scratch.replace(self.settings_file)
+
+    def show(self, happenings: Iterable[Happening]) -> None:
+        """Let these happen there, and nothing else."""
+        node = SimulatedNode.open(self.folder)
+        vendor = next(iter(node.spec.vendors))
+        happenings = tuple(happenings)
+        node.write_faults(
+            node.checked_fault({"kind": h.scene.kind, "vendor": vendor, "device": h.device})
+            for h in happenings
+            if h.scene.kind != SETTINGS_CHANGE
+        )
+        self.write_settings(often=any(h.scene.kind == SETTINGS_CHANGE for h in happenings))

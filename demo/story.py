@@ -1,0 +1,108 @@
+"""What happens in the demo, and when: a round of a few minutes, which comes again elsewhere.
+
+Pure functions of time. `running.py` lets them happen.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from accelscope.simulate.fleet.faults import FleetFault, Trouble
+from accelscope.simulate.fleet.spec import FleetSpec, NodeGroup
+from demo.clusters import LAB_NODE
+from demo.scenes import SCENES, Scene
+
+ROUND_SECONDS = 360.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """A scene of one round, with the node and device that it befalls. Times are since the beginning."""
+
+    scene: Scene
+    begin: float
+    until: float
+    node: str | None
+    device: int | None
+
+    @property
+    def place(self) -> str:
+        return self.scene.cluster if self.node is None else f"{self.scene.cluster}/{self.node}"
+
+    @property
+    def of_the_lab(self) -> bool:
+        """It happens on the node with the real agent, which the simulated fleet only passes on."""
+        return self.node == LAB_NODE
+
+    def active(self, at: float) -> bool:
+        return self.begin <= at < self.until
+
+    def told(self, *, begins: bool) -> str:
+        text = self.scene.begins if begins else self.scene.ends
+        return f"{self.place} {text.format(device=f'device {self.device}')}"
+
+    def trouble(self) -> Trouble:
+        """As the simulated fleet has it."""
+        scene = self.scene
+        of_process = scene.process if scene.kind == FleetFault.IDLE else None
+        return Trouble(
+            kind=scene.kind, cluster=scene.cluster, node=self.node, device=self.device,
+            code=scene.code, process=of_process, seconds=scene.seconds, schema=scene.schema,
+        )  # fmt: skip
+
+
+class Story:
+    def __init__(self, fleet: FleetSpec, scenes: Sequence[Scene] = SCENES) -> None:
+        self._groups = {(c.id, group.prefix): group for c in fleet.clusters for group in c.groups}
+        self._scenes = scenes
+
+    def of_round(self, number: int) -> tuple[Happening, ...]:
+        """What begins in it. Rounds count from 0."""
+        start = number * ROUND_SECONDS
+        return tuple(
+            self._happening(scene, number, start) for scene in self._scenes if scene.again or number == 0
+        )
+
+    def at(self, at: float) -> tuple[Happening, ...]:
+        """What goes on then, seconds after the beginning."""
+        number = int(at // ROUND_SECONDS)
+        rounds = sorted({0, max(0, number - 1), number})  # what lasts began in the first
+        return tuple(h for each in rounds for h in self.of_round(each) if h.active(at))
+
+    def next_change(self, at: float) -> float:
+        """When something begins or ends after that."""
+        number = int(at // ROUND_SECONDS)
+        times = {
+            time
+            for each in (max(0, number - 1), number, number + 1)
+            for happening in self.of_round(each)
+            for time in (happening.begin, happening.until)
+        }
+        return min(time for time in times if time > at)
+
+    def _happening(self, scene: Scene, number: int, start: float) -> Happening:
+        group = self._groups[scene.cluster, scene.group] if scene.group is not None else None
+        return Happening(
+            scene=scene,
+            begin=start + scene.begin,
+            until=start + scene.until,
+            node=None if group is None else _node(group, scene.first + number),
+            device=None if group is None or scene.device is None else _device(group, scene.device + number),
+        )
+
+
+def _node(group: NodeGroup, number: int) -> str:
+    return list(group.names())[number % group.count]
+
+
+def _device(group: NodeGroup, number: int) -> int:
+    """Of the node's first vendor, whose faults are meant where it is not said."""
+    return number % next(iter(group.spec.vendors.values())).device_count
+
+
+def changes(before: Iterable[Happening], now: Iterable[Happening]) -> list[str]:
+    """What to tell of the difference: what ends first, then what begins."""
+    before, now = tuple(before), tuple(now)
+    return [
+        *(h.told(begins=False) for h in before if h.scene.ends and h not in now),
+        *(h.told(begins=True) for h in now if h not in before),
+    ]

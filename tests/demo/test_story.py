@@ -1,0 +1,93 @@
+"""What happens in the demo, and when."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from demo.clusters import CLUSTERS, LAB_NODE, counts, description
+from demo.lab import Lab
+from demo.scenes import SCENES, SETTINGS_CHANGE
+from demo.story import ROUND_SECONDS, Story, changes
+
+from accelscope.simulate.fleet.description import read_fleet
+from accelscope.simulate.fleet.faults import read_faults, write_faults
+from accelscope.simulate.fleet.spec import FleetSpec
+
+HOUR = 3600.0
+
+
+def fleet_of(nodes: int, folder: Path) -> FleetSpec:
+    Lab(folder).describe("nvidia-shared", folder / "lab.yaml")
+    return read_fleet(str(description(nodes, folder / "lab.yaml", "http://127.0.0.1:9400")))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> FleetSpec:
+    return fleet_of(48, tmp_path)
+
+
+@pytest.mark.parametrize("nodes", [1, 48, 500])
+def test_there_are_about_as_many_nodes_as_asked_for_and_some_of_every_kind(nodes: int) -> None:
+    made = [count for _, _, count in counts(nodes)]
+    assert min(made) >= 1
+    assert abs(sum(made) - nodes) <= len(made)
+
+
+def test_the_clusters_have_devices_of_all_four_vendors(fleet: FleetSpec) -> None:
+    assert [cluster.id for cluster in fleet.clusters] == list(CLUSTERS)
+    vendors = {v for nodes in fleet.nodes().values() for spec in nodes.values() for v in spec.vendors}
+    assert vendors == {"nvidia", "amd", "ascend", "furiosa"}
+    assert 40 <= sum(cluster.node_count for cluster in fleet.clusters) <= 60
+
+
+@pytest.mark.parametrize("nodes", [1, 48, 100])
+def test_whatever_happens_in_an_hour_can_happen_to_this_fleet(nodes: int, tmp_path: Path) -> None:
+    fleet = fleet_of(nodes, tmp_path)
+    rounds = [Story(fleet).of_round(number) for number in range(int(HOUR / ROUND_SECONDS))]
+    happenings = [happening for each in rounds for happening in each]
+    elsewhere = [h.trouble() for h in happenings if not h.of_the_lab]
+    write_faults(tmp_path, elsewhere)
+    assert read_faults(tmp_path, fleet.nodes()) == tuple(elsewhere)
+    assert {h.scene.kind for h in happenings if h.of_the_lab} == {SETTINGS_CHANGE, "hot"}
+
+
+def test_two_minutes_show_what_the_demo_is_about(fleet: FleetSpec) -> None:
+    seen = {h.scene.kind for at in range(120) for h in Story(fleet).at(at)}
+    assert {"hot", "idle", "node_gone", "ecc_storm", "xid", "lost", "api_down", "agent_schema"} <= seen
+
+
+def test_something_changes_every_minute_of_an_hour(fleet: FleetSpec) -> None:
+    story, at, times = Story(fleet), 0.0, [0.0]
+    while at < HOUR:
+        at = story.next_change(at)
+        times.append(at)
+    assert max(b - a for a, b in pairwise(times)) < 60
+
+
+def test_the_next_round_is_elsewhere_and_what_lasts_lasts(fleet: FleetSpec) -> None:
+    story = Story(fleet)
+    first, second = story.at(100), story.at(100 + ROUND_SECONDS)
+    moved = {(h.scene, h.node, h.device) for h in first} - {(h.scene, h.node, h.device) for h in second}
+    places = {h.scene for h in first if h.scene.again and h.node not in (None, LAB_NODE)}
+    assert {scene for scene, _, _ in moved} >= places
+    lasting = {h for h in first if not h.scene.again}
+    assert len(lasting) == 3
+    assert lasting <= set(second)
+
+
+def test_a_round_ends_before_the_next_begins_so_that_no_fault_is_set_twice() -> None:
+    assert all(scene.until <= ROUND_SECONDS for scene in SCENES if scene.again)
+
+
+def test_what_is_told_names_place_and_device_and_ends_come_first(fleet: FleetSpec) -> None:
+    story = Story(fleet)
+    told = changes(story.at(7), story.at(8))
+    assert told == ["berlin/h100-0003 device 2 overheats and slows down"]
+    assert changes((), story.at(0))[0] == "berlin/h100-0010 device 5 fell off the bus"
+    told = changes(story.at(149), story.at(150))
+    assert told == [
+        "berlin/h100-0003 device 2 has cooled down",
+        "seoul/ascend-0003 device 3: memory errors pile up",
+    ]
+    assert "seoul the API server ends every connection" in changes(story.at(69), story.at(70))
+    assert not any("XID" in line for line in changes(story.at(299), story.at(300)))
