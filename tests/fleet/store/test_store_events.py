@@ -1,7 +1,7 @@
 """What is told of changes: events, and what subscribers hear."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from tests.fleet.loop import run
@@ -249,7 +249,7 @@ def test_selecting_by_what_is_unusual(store: FleetStore, clock: Clock) -> None:
     ],
 )
 def test_events_call_a_device_as_people_do(
-    store: FleetStore, clock: Clock, fields: dict[str, object], name: str
+    store: FleetStore, clock: Clock, fields: dict[str, Any], name: str
 ) -> None:
     store.take("berlin", report("n1", [device("a", **fields)], clock.now))
     store.take("berlin", report("n1", [device("a", health="warning", **fields)], clock.now))
