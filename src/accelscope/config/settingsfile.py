@@ -5,6 +5,7 @@ key knows its line, keys given twice are errors, and nothing can be made to grow
 Imported only where a file is given: PyYAML takes some 4 MiB.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from accelscope.filewatch import open_regular
 SIZE_LIMIT = 1 << 20  # bytes
 _DEPTH_LIMIT = 32
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+# What PyYAML's own parser quotes, but for a character ('\\t') and what it calls a kind of token ('<scalar>').
+_QUOTED = re.compile(r"'(?![<\\])[^']{2,}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ def read_settings_file(path: str) -> dict[str, Entry]:
     return _Document(path, text).entries()
 
 
+def problem_of(error: yaml.MarkedYAMLError) -> str:
+    """In one line, without words of the file, one of which may be a secret: a password that begins with * is
+    an alias."""
+    return " ".join(_QUOTED.sub("'…'", str(error.problem or error.context)).split())
+
+
 class _Document:
     def __init__(self, path: str, text: str) -> None:
         self._path = path
@@ -61,8 +70,7 @@ class _Document:
             # At the end of the text one of the two parsers counts a line more than there is.
             last = self._text.count("\n") + 1
             line = f":{min(mark.line + 1, last)}" if mark else ""
-            problem = " ".join(str(error.problem or error.context).split())
-            raise ConfigError(f"{self._path}{line}: not valid YAML: {problem}") from error
+            raise ConfigError(f"{self._path}{line}: not valid YAML: {problem_of(error)}") from None
         except yaml.YAMLError as error:  # a character that YAML does not allow
             raise ConfigError(f"{self._path}: not valid YAML: {' '.join(str(error).split())}") from error
 
@@ -81,7 +89,7 @@ class _Document:
             elif isinstance(event, yaml.ScalarEvent) and event.implicit[0] and event.value in _NULLS:
                 continue
             elif isinstance(event, yaml.NodeEvent):
-                self._fail(event, "the file must be a mapping of settings, such as exporterPort: 9400")
+                self._fail(event, "the file must be a mapping: lines of the form key: value")
         return entries
 
     def _pairs(self, events: Iterator[Event], depth: int) -> Iterator[tuple[int, str, Node]]:

@@ -15,6 +15,7 @@ from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document
 
 AGENTS, EXEC, PROMETHEUS = SourceKind.AGENTS, SourceKind.EXEC, SourceKind.PROMETHEUS
+ANNOTATIONS = SourceKind.ANNOTATIONS
 
 
 @pytest.fixture
@@ -255,6 +256,21 @@ def test_a_higher_source_counts_while_it_is_fresh(store: FleetStore, clock: Cloc
     store.take("berlin", report("n1", [device(utilization_ratio=0.5)], clock.now, EXEC))
     row = devices(store)["nvidia:a"]
     assert (row.source, row.state) == ("exec", "fresh")
+
+
+def test_a_source_that_tells_less_does_not_take_over_when_all_fell_silent_together(
+    store: FleetStore, clock: Clock
+) -> None:
+    """A cluster out of reach: an annotation that is written seldom is fresh for longer, and no newer."""
+    store.take("berlin", report("n1", [device(utilization_ratio=0.2)], clock.now, AGENTS))
+    seldom = snapshot([device(utilization_ratio=0.3)], interval_seconds=60.0)
+    store.take("berlin", report("n1", seldom, clock.advance(5), ANNOTATIONS))
+    store.tick(clock.advance(90))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.utilization_ratio, row.state) == ("agents", 0.2, "stale")
+    store.take("berlin", report("n1", seldom, clock.now, ANNOTATIONS))
+    row = devices(store)["nvidia:a"]
+    assert (row.source, row.utilization_ratio, row.state) == ("annotations", 0.3, "fresh")
 
 
 def test_a_lower_source_adds_the_vendors_that_no_higher_one_shows(store: FleetStore, clock: Clock) -> None:

@@ -87,8 +87,10 @@ def plainly(store: FleetStore, group_by: Sequence[str]) -> dict[Key, dict[str, A
 
 
 def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> dict[str, Any]:
-    def total(values: Iterable[float | None]) -> float:
-        return sum(value for value in values if value is not None)
+    def total(values: Iterable[float | None]) -> float | None:
+        """Of devices of which none tells: nothing."""
+        told = [value for value in values if value is not None]
+        return sum(told) if told or not items else None
 
     def own(of_device: Callable[[DeviceRow], Any], of_pod: Callable[[PodRow], Any]) -> list[Any]:
         if not by_namespace:
@@ -114,11 +116,11 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> di
         "temperature_celsius": pytest.approx(sum(heat) / len(heat)) if heat else None,
         "temperature_max_celsius": max(heat, default=None),
         "power_watts": total(row.power_watts for row, _ in items),
-        "power_limit_watts": 0,
+        "power_limit_watts": total(row.power_limit_watts for row, _ in items),
         "energy_joules": total(own(lambda d: d.energy_joules, lambda p: p.energy_joules)),
         "pods": len({(pod.cluster, pod.node, pod.namespace, pod.pod) for pod in pods}),
         "containers": len({(p.cluster, p.node, p.namespace, p.pod, p.container) for p in pods}),
-        "processes": total(own(lambda d: d.processes, lambda p: p.processes)),
+        "processes": total(own(lambda d: d.processes, lambda p: p.processes)) or 0,
     }
 
 

@@ -528,8 +528,10 @@ export interface NamespaceRow {
   /** of clusters that are simulated */
   devices_simulated: number;
   devices_stale: number;
-  energy_joules: number;
-  memory_used_bytes: number;
+  /** null: not known of any of its devices */
+  energy_joules: number | null;
+  /** null: not known of any of its devices */
+  memory_used_bytes: number | null;
   namespace: string;
   nodes: number;
   pods: number;
@@ -927,10 +929,11 @@ export interface SummaryRow {
   /** warning, critical or lost */
   devices_unhealthy: number;
   /** sum */
-  energy_joules: number;
+  energy_joules: number | null;
   health: string | null;
-  memory_total_bytes: number;
-  memory_used_bytes: number;
+  /** null: none of its devices tells */
+  memory_total_bytes: number | null;
+  memory_used_bytes: number | null;
   model: string | null;
   namespace: string | null;
   node: string | null;
@@ -938,9 +941,9 @@ export interface SummaryRow {
   nodes: number;
   pods: number;
   /** sum */
-  power_limit_watts: number;
+  power_limit_watts: number | null;
   /** sum */
-  power_watts: number;
+  power_watts: number | null;
   /** a process on two devices counts twice */
   processes: number;
   /** mean */

@@ -57,7 +57,8 @@ ROUTES = (
         summary="Sums and averages, of everything or by group",
         description=(
             "Filters are those of /api/v1/devices. What is absent stays out of sums and averages; sums of "
-            "nothing are 0, averages of nothing null. By namespace, a device that two share counts in both."
+            "nothing are 0, averages of nothing null, and so is a sum over devices of which none tells. By "
+            "namespace, a device that two share counts in both."
         ),
         tag="fleet",
         answer=Summary,

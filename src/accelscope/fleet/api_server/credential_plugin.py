@@ -20,6 +20,9 @@ _STDERR_BYTES = 16 << 10
 _LINGER_SECONDS = 1.0  # for what a plugin's own children still write after it, and for one that was ended
 # Long runs of mixed letters and digits: nobody needs to read them, and one may be a key.
 _OPAQUE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9+/_=.~-]{32,}")
+# Variables whose value is a secret, however short. Others, like a region, are masked only if they are long.
+_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth")
+_SHORTEST, _SHORTEST_OF_OTHERS = 3, 12  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +175,18 @@ def _complaint(plugin: CredentialPlugin, stderr: bytes) -> str:
     if not lines:
         return ""
     line = lines[-1]
-    values = [argument.partition("=")[2] or argument for argument in plugin.arguments]
-    for secret in (*values, *(value for _, value in plugin.environment)):
-        if len(secret) >= 12 and not secret.startswith("-"):
-            line = line.replace(secret, "[masked]")
+    given = [*plugin.environment, *map(_named, plugin.arguments)]
+    for name, value in sorted(given, key=lambda pair: len(pair[1]), reverse=True):  # one may hold another
+        shortest = _SHORTEST if _SECRET_NAME.search(name) else _SHORTEST_OF_OTHERS
+        if len(value) >= shortest and not value.startswith("-"):
+            line = line.replace(value, "[masked]")
     return one_line(_OPAQUE.sub("[masked]", line))
+
+
+def _named(argument: str) -> tuple[str, str]:
+    """Its name, if it has one, and its value: --password=x, x."""
+    name, _, value = argument.partition("=")
+    return (name, value) if value else ("", argument)
 
 
 def _failed(plugin: CredentialPlugin, problem: str) -> KubeError:

@@ -12,6 +12,7 @@ import yaml
 
 from accelscope.config import BadValue, ConfigError, Kind, Node
 from accelscope.config.kind import quoted
+from accelscope.config.settingsfile import problem_of
 from accelscope.filewatch import open_regular
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ def yaml_problem(path: str, text: str, error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     # At the end of the text one of the two parsers counts a line more than there is.
     line = f":{min(mark.line, text.count(chr(10))) + 1}" if mark else ""
-    return f"{path}{line}: not valid YAML: {' '.join(str(error.problem or error.context).split())}"
+    return f"{path}{line}: not valid YAML: {problem_of(error)}"
 
 
 def _refuse_extras(path: str, node: yaml.Node, seen: set[int], depth: int) -> None:

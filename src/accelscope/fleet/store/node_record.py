@@ -75,6 +75,13 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
     )
 
 
+def _fell_silent(kept: Kept, newest: float) -> bool:
+    """Whether a fresh source looked well after this one last did, so that it may take over although it tells
+    less. Where nothing is heard of a whole cluster, all ended at about the same time: the others have nothing
+    newer, and the better reading stays, stale."""
+    return newest - kept.taken_at > (kept.stale_at - kept.taken_at) / 2
+
+
 class Failure(Struct, frozen=True, gc=False):
     text: str
     incompatible: bool
@@ -128,8 +135,9 @@ class NodeRecord(Struct, gc=False):
         return min(times, default=inf)
 
     def shared_out(self, now: float) -> tuple[Share, ...]:
-        """Fresh sources before stale ones, and then by precedence; each adds the vendors that none before it
-        told of. The first is named also where it shows no device: it is what the node was read from."""
+        """By precedence, but for stale readings that a later one took the place of; each adds the vendors
+        that none before it told of. The first is named also where it shows no device: it is what the node was
+        read from."""
         if len(self.readings) == 1:
             [only] = self.readings.values()
             return (Share(only.source, now < only.stale_at, only.vendors),)
@@ -137,8 +145,10 @@ class NodeRecord(Struct, gc=False):
 
     def _shares(self, now: float) -> Iterator[Share]:
         told: set[str] = set()
+        newest = max((kept.taken_at for kept in self.readings.values() if now < kept.stale_at), default=-inf)
         in_order = sorted(
-            self.readings.values(), key=lambda kept: (now >= kept.stale_at, PRECEDENCE[kept.source])
+            self.readings.values(),
+            key=lambda kept: (now >= kept.stale_at and _fell_silent(kept, newest), PRECEDENCE[kept.source]),
         )
         for place, reading in enumerate(in_order):
             vendors = tuple(vendor for vendor in reading.vendors if vendor not in told)

@@ -1,8 +1,9 @@
 """Sums over the fleet, whole or by cluster, vendor, model, namespace, node or health.
 
 Devices of nodes that went stale are counted with their last values: a cluster out of reach is shown as it was
-last seen, and `devices_stale` says how much of the sum that is. Counts and sums of nothing are 0, averages of
-nothing are null, and what is absent stays out of both.
+last seen, and `devices_stale` says how much of the sum that is. Counts and sums of
+nothing are 0, averages of nothing are null, and what is absent stays out of both; a sum over devices of which
+none tells is null.
 
 By namespace, a device that pods of two namespaces hold or use counts in both. Utilisation, used memory,
 energy, processes, and what is allocated and idle are the namespace's own there; the other values are those of
@@ -49,14 +50,14 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
     devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")] = 0
     devices_allocated: Annotated[int, Meta(description="held by some container, whole or in part")]
     devices_idle: Annotated[int, Meta(description="held, and nothing was done with them for long")]
-    memory_total_bytes: int
-    memory_used_bytes: int
+    memory_total_bytes: Annotated[int | None, Meta(description="null: none of its devices tells")]
+    memory_used_bytes: int | None
     utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: not known")]
     temperature_celsius: Annotated[float | None, Meta(description="mean")]
     temperature_max_celsius: float | None
-    power_watts: Annotated[float, Meta(description="sum")]
-    power_limit_watts: Annotated[float, Meta(description="sum")]
-    energy_joules: Annotated[float, Meta(description="sum")]
+    power_watts: Annotated[float | None, Meta(description="sum")]
+    power_limit_watts: Annotated[float | None, Meta(description="sum")]
+    energy_joules: Annotated[float | None, Meta(description="sum")]
     pods: int
     containers: int
     processes: Annotated[int, Meta(description="a process on two devices counts twice")]
@@ -247,14 +248,14 @@ def _rows(
         "devices_simulated": groups.rows(subject.simulated).tolist(),
         "devices_allocated": groups.rows(own.allocated).tolist(),
         "devices_idle": groups.rows(own.idle).tolist(),
-        "memory_total_bytes": _whole(groups.sums(subject.memory_total_bytes)),
-        "memory_used_bytes": _whole(groups.sums(own.memory_used_bytes)),
+        "memory_total_bytes": _whole_or_none(_told(groups, subject.memory_total_bytes)),
+        "memory_used_bytes": _whole_or_none(_told(groups, own.memory_used_bytes)),
         "utilization_ratio": _means(groups, own.utilization_ratio),
         "temperature_celsius": _means(groups, heat),
         "temperature_max_celsius": _or_none(groups.maxima(heat)),
-        "power_watts": groups.sums(subject.power_watts).tolist(),
-        "power_limit_watts": groups.sums(subject.power_limit_watts).tolist(),
-        "energy_joules": groups.sums(own.energy_joules).tolist(),
+        "power_watts": _or_none(_told(groups, subject.power_watts)),
+        "power_limit_watts": _or_none(_told(groups, subject.power_limit_watts)),
+        "energy_joules": _or_none(_told(groups, own.energy_joules)),
         "pods": pod_groups.distinct(subject.pods).tolist(),
         "containers": pod_groups.distinct(subject.containers).tolist(),
         "processes": _whole(groups.sums(own.processes)),
@@ -263,6 +264,16 @@ def _rows(
     return [
         SummaryRow(**dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)
     ]
+
+
+def _told(groups: Groups, values: Values) -> Values:
+    """Sums; of devices of which none tells, nothing."""
+    nobody = (groups.present(values) == 0) & (groups.rows() > 0)
+    return np.where(nobody, np.nan, groups.sums(values))
+
+
+def _whole_or_none(values: Values) -> list[int | None]:
+    return [None if isnan(value) else int(value) for value in np.minimum(values, _MOST_WHOLE).tolist()]
 
 
 def _whole(values: Values) -> list[int]:
@@ -292,9 +303,9 @@ class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
     devices_idle: int
     devices_stale: int
     devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")]
-    memory_used_bytes: int
+    memory_used_bytes: Annotated[int | None, Meta(description="null: not known of any of its devices")]
     utilization_ratio: float | None
-    energy_joules: float
+    energy_joules: Annotated[float | None, Meta(description="null: not known of any of its devices")]
     processes: int
 
 

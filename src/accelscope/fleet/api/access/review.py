@@ -45,8 +45,8 @@ _PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however l
 _ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
 
-# The server's words for these come before it looks at what was sent; any other's could repeat a token.
-_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED, Reason.FORBIDDEN})
+# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
+_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
 
 
 class _Reply(Protocol):
@@ -179,7 +179,11 @@ class TokenReviews:
         self._paused_until = self._clock() + min(max(error.retry_after or least, least), most)
         if self._away is not error.reason:
             self._away = error.reason
-            said = {"error": error.text} if error.reason in _QUOTABLE else {}
+            said: dict[str, object] = {}
+            if error.status is not None:
+                said["status"] = error.status
+            elif error.reason in _QUOTABLE:
+                said["error"] = error.text
             log.warning(
                 "tokens cannot be reviewed: only those reviewed in the last %d minutes are let in",
                 GRACE_SECONDS // 60,
