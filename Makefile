@@ -119,6 +119,16 @@ wheel: ## build dist/accelscope-*.whl, with the web page in it
 	rm -rf build
 	@ls dist/*.whl
 
+.PHONY: sbom
+sbom: ## write what images and page are made of, as CycloneDX, into dist/sbom
+	@scripts/setup
+	$(BIN)/python scripts/sbom
+
+.PHONY: audit
+audit: ## ask whether a locked package has a known vulnerability ("not run" where nobody can be asked)
+	@scripts/setup
+	$(BIN)/python scripts/audit $(ARGS)
+
 .PHONY: clean
 clean: ## remove everything that make made
 	rm -rf $(VENV) web/node_modules src/accelscope/fleet/page/static

@@ -44,8 +44,8 @@ _QUIET_SECONDS = 60.0  # without anybody turned away: the next one is news
 _PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
 
-# The server's words for these come before it looks at what was sent; any other's could repeat a token.
-_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED, Reason.FORBIDDEN})
+# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
+_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,11 @@ class TokenReviewGuard:
             known.ask_again_at = again_at
         if self._away is not error.reason:
             self._away = error.reason
-            said = {"error": error.text} if error.reason in _QUOTABLE else {}
+            said: dict[str, object] = {}
+            if error.status is not None:
+                said["status"] = error.status
+            elif error.reason in _QUOTABLE:
+                said["error"] = error.text
             if error.reason is Reason.FORBIDDEN:
                 said["hint"] = (
                     "--token-review needs the right to create tokenreviews and subjectaccessreviews"

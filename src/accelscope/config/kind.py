@@ -46,7 +46,10 @@ class Kind(Generic[T]):
 
 
 def quoted(text: str, limit: int = 80) -> str:
-    """Text for an error message: on one line, not too long, its ends visible."""
+    """Text for an error message: on one line, not too long, its ends visible; not at all if it looks like a
+    URL with a password in it."""
+    if "://" in text and "@" in text:
+        return "a URL with a user or password in it"
     shown = text if len(text) <= limit else text[:limit] + "…"
     escaped = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -82,21 +82,29 @@ def is_loopback(host: str) -> bool:
 
 def _split(url: str) -> tuple[bool, str, int, str]:
     if not url.isprintable() or " " in url or not url.isascii():
-        raise EndpointError(f"{url!r}: not a URL")
+        raise _unusable(url, "not a URL")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise EndpointError(f"{url}: {error}") from None
+        raise _unusable(url, str(error)) from None
     if parts.username is not None or parts.password is not None:
-        # Not repeated here: it may hold a password.
-        raise EndpointError("a URL with a user or password in it; use a token file or a client certificate")
+        raise _unusable(url, "")
     if parts.scheme not in ("http", "https") or not host:
-        raise EndpointError(f"{url}: not an https:// URL with a host")
+        raise _unusable(url, "not an https:// URL with a host")
     if parts.query or parts.fragment:
-        raise EndpointError(f"{url}: a query or fragment does not belong here")
+        raise _unusable(url, "a query or fragment does not belong here")
     secure = parts.scheme == "https"
     return secure, host, port or (443 if secure else 80), parts.path.rstrip("/")
+
+
+def _unusable(url: str, problem: str) -> EndpointError:
+    """What may be a password is not repeated, nor is a query. A password with a / or # in it makes a URL with
+    another host, or none: so any @ counts."""
+    if "@" in url:
+        return EndpointError("a URL with a user or password in it; use a token file or a client certificate")
+    place = url.partition("?")[0].partition("#")[0]
+    return EndpointError(f"{place if place.isprintable() and ' ' not in place else repr(place)}: {problem}")
 
 
 class TokenFile:
