@@ -5,7 +5,9 @@ its thread is left behind and replaced, and the device it asked is not asked aga
 So at most one thread is lost per device, plus one for the survey, after which the vendor is stale.
 """
 
+import errno
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SURVEY: Final = ""  # the key of calls that belong to no device
 _MOST_KNOWN_DEVICES = 1024
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _INCOMPLETE = ReaderError(
     "incomplete", "the driver's answer could not be read whole, and this device is not in it"
 )
@@ -170,6 +173,10 @@ class Runner:
         except ReaderError as error:
             return error
         except Exception as error:  # a fault in one reader must not cost the others
+            if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+                return ReaderError(
+                    "exhausted", f"the agent got no file or memory: {os.strerror(error.errno)}"
+                )
             text = f"{type(error).__name__}: {error}"
             if text != self._internal_error:
                 self._internal_error = text

@@ -185,7 +185,10 @@ class Attributor:
         return tuple(described)
 
     def _note_processes(self, processes: tuple[Process, ...], found: int) -> None:
-        if processes and not found:
+        obstacle = self._processes.obstacle
+        if obstacle is not None:
+            self._process_log.failed("unreadable", f"{self._proc}: {obstacle}")
+        elif processes and not found:
             self._process_log.failed(
                 "hidden",
                 f"none of the {len(processes)} processes that the drivers show is in {self._proc}: the agent "

@@ -3,6 +3,7 @@
 A thread of its own asks, so that a kubelet that hangs delays no page.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
 from accelscope.attribution.status import SourceLog
 from accelscope.kube.unary import UnaryError, UnaryReason
 from accelscope.model import AttributionSourceState
+
+log = logging.getLogger(__name__)
 
 _KEPT_SECONDS = 60.0  # how long an answer stands in for those that fail to come: a kubelet's restart
 
@@ -34,6 +37,7 @@ class Holdings:
         self._pods: tuple[HeldPod, ...] = ()
         self._answered_at: float | None = None
         self._thread: threading.Thread | None = None
+        self._internal_error = ""  # the last one that was logged
 
     def begin(self) -> None:
         """Ask, unless a call is still under way."""
@@ -70,6 +74,11 @@ class Holdings:
             pods = self._client.list()
         except UnaryError as error:
             reason, error_text = error.reason, str(error)
+        except Exception as error:  # a fault of ours costs this answer, not all that would follow
+            reason, error_text = "internal", f"{type(error).__name__}: {error}"
+            if error_text != self._internal_error:
+                self._internal_error = error_text
+                log.exception("asking the kubelet failed in a way that was not foreseen")
         with self._changed:
             if pods is None:
                 no_kubelet_here = reason == UnaryReason.NO_SOCKET and not self._in_cluster

@@ -48,6 +48,11 @@ def boot_time(stat: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def started_at(stat: ProcStat, booted: int) -> float:
+    """Seconds since the epoch."""
+    return (booted * _TICKS + stat.start_ticks) / _TICKS
+
+
 class BootClock:
     """When the node was booted by its clock of today. Read again only when that clock was set: on a large
     machine the file is long, and takes the kernel a while to make up."""
@@ -94,5 +99,5 @@ class Meter:
 
 
 def _use(cpu_ratio: float | None, stat: ProcStat, booted: int | None) -> HostUse:
-    started_at = None if booted is None else (booted * _TICKS + stat.start_ticks) / _TICKS
-    return HostUse(cpu_ratio, stat.resident_pages * _PAGE_BYTES, started_at)
+    started = None if booted is None else started_at(stat, booted)
+    return HostUse(cpu_ratio, stat.resident_pages * _PAGE_BYTES, started)

@@ -7,6 +7,7 @@ also has its CPU and memory. Where processes are very many, most are only asked 
 same, which costs a fifth of that, and they are measured in turn.
 """
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ _NOT_IN_A_POD_SECONDS = 60.0
 _NOWHERE = Place()
 _Signature = tuple[int, int]  # of a process's folder: inode, and when it last changed
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,6 @@ class _Known:
     meter: Meter | None = None
     signature: _Signature | None = None
     folder: str = ""  # its name in /proc
-
-
-def _gone(now: float) -> "_Known":
-    return _Known(None, now + _GONE_SECONDS)
 
 
 _NEW = _Known(None, float("-inf"))
@@ -79,15 +77,17 @@ class ProcessTable:
         self._hosts: dict[int, HostProcess] = {}
         self._users: dict[int, str] = {}
         self._users_read_from: tuple[int, int] | None = None
+        self.obstacle: str | None = None  # why the last look-up saw less than there is
 
     def look_up(self, pids: Iterable[int]) -> Mapping[int, HostProcess]:
         """Those that `/proc` has; the same object until one of them changes. Others are forgotten."""
         self._read_users()
+        self.obstacle = None
         now = self._monotonic()
         known: dict[int, _Known] = {}
         earlier, stat = self._known, os.stat
         turn, turns = self._next_turn()
-        with _opened(self._proc) as proc:
+        with self._opened() as proc:
             for pid in pids:
                 if pid in known:
                     continue
@@ -102,7 +102,7 @@ class ProcessTable:
                     try:
                         status = stat(entry.folder, dir_fd=proc)
                     except OSError:
-                        known[pid] = _gone(now)
+                        known[pid] = self._missing(now)
                         continue
                     if entry.signature == (status.st_ino, status.st_ctime_ns):
                         known[pid] = entry  # the way of most where they are many: the less is done the better
@@ -132,7 +132,10 @@ class ProcessTable:
         """False: it is not there, or is another one."""
         try:
             stat = _stat(proc, f"{known.folder}/stat")
-        except (OSError, ValueError):
+        except OSError as error:
+            self._note(error)
+            return False
+        except ValueError:
             return False
         host, meter = known.host, known.meter
         if host is None or meter is None or stat.start_ticks != host.start_ticks:
@@ -149,11 +152,12 @@ class ProcessTable:
         try:
             status = os.stat(folder, dir_fd=proc)
         except OSError:
-            return _gone(now)
+            return self._missing(now)
         signature = (status.st_ino, status.st_ctime_ns)
         read = self._read(proc, pid, known.host if current else None)
         if read is None:
-            return _gone(now)
+            same = self.obstacle is not None and known.host is not None and known.signature == signature
+            return known if same else self._missing(now)
         host, stat = read
         meter = self._meter(known, stat)
         if host is known.host:
@@ -174,7 +178,8 @@ class ProcessTable:
         is given to another one meanwhile."""
         try:
             folder = os.open(f"{pid}", _FOLDER, dir_fd=proc)
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return None
         try:
             stat = _stat(folder, "stat")
@@ -182,11 +187,37 @@ class ProcessTable:
                 return known, stat
             name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
             place, problem = _place(folder)
-        except (OSError, ValueError):  # it may end between two reads: that is no error
+        except OSError as error:  # it may end between two reads: that is no error
+            self._note(error)
+            return None
+        except ValueError:
             return None
         finally:
             os.close(folder)
         return HostProcess(stat.start_ticks, name, self._users.get(uid, str(uid)), place, problem), stat
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """-1, in which nothing is found, where it cannot be opened."""
+        try:
+            descriptor = os.open(self._proc, _FOLDER)
+        except OSError as error:
+            self._note(error)
+            yield -1
+            return
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _missing(self, now: float) -> _Known:
+        """Not looked for again at once, unless it could not be looked for."""
+        return _Known(None, now + _GONE_SECONDS) if self.obstacle is None else _NEW
+
+    def _note(self, error: OSError) -> None:
+        """A process that cannot be looked at for want of a descriptor has not ended."""
+        if error.errno in _EXHAUSTED:
+            self.obstacle = os.strerror(error.errno)
 
     def _read_users(self) -> None:
         """Names by uid, from the node's own list of users; read again when it changes."""
@@ -207,20 +238,6 @@ class ProcessTable:
         self._users, self._users_read_from = users, version
         for known in self._known.values():
             known.until = float("-inf")  # all are read anew, and measured on
-
-
-@contextmanager
-def _opened(folder: str) -> Iterator[int]:
-    """-1, in which nothing is found, where it cannot be opened."""
-    try:
-        descriptor = os.open(folder, _FOLDER)
-    except OSError:
-        yield -1
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _stat(folder: int, file: str) -> ProcStat:

@@ -72,7 +72,11 @@ def unary_call(
     connect, to ask and to be answered. Raises UnaryError."""
     deadline = time.monotonic() + timeout_seconds
     call = _Call(method, request, timeout_seconds, limit_bytes)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:  # no descriptor is free
+        raise _not_connected(socket_path, error, timeout_seconds) from error
+    with connection:
         try:
             connection.settimeout(timeout_seconds)
             connection.connect(socket_path)

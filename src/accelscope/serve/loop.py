@@ -150,6 +150,9 @@ class Loop:
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
+                if self._starved:  # and now all who waited are in
+                    self._starved = False
+                    log.info("connections are accepted again")
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
@@ -158,9 +161,6 @@ class Loop:
                     self._pause(error, now)
                     return
                 continue
-            if self._starved:
-                self._starved = False
-                log.info("connections are accepted again")
             self._welcome(sock, address[0].removeprefix("::ffff:"), now)
 
     def _pause(self, error: OSError, now: float) -> None:

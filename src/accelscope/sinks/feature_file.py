@@ -5,6 +5,7 @@ NFD ignores files whose name begins with a dot, so that one is written whole and
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from accelscope.model import Snapshot
@@ -75,10 +76,15 @@ def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: 
             return
         # Not through a link that somebody else put there.
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(file, "w", encoding="ascii") as opened:
-            opened.write(file_text(labels, expires_at))
-        temporary.chmod(0o644)  # whatever the umask: NFD's worker is another user
-        temporary.replace(path)
+        try:
+            with os.fdopen(file, "w", encoding="ascii") as opened:
+                opened.write(file_text(labels, expires_at))
+            temporary.chmod(0o644)  # whatever the umask: NFD's worker is another user
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()  # one for each attempt would fill a disk that is full already
+            raise
     except OSError as error:
         raise _sink_error(folder, error) from None
 

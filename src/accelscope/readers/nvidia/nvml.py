@@ -116,8 +116,10 @@ class NvmlSource:
             self._shown = frozenset(
                 entry.name for entry in (self._paths.proc / "driver/nvidia/gpus").iterdir()
             )
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             self._shown = None
+        except OSError:
+            pass  # no descriptor is free: nothing was seen to change
         return library_version(self._nvml), self._shown
 
     def _forget_devices(self) -> None:

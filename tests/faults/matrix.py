@@ -1,0 +1,763 @@
+"""What can break around an agent, as data: what stays right then, what is counted, how soon all is well.
+
+`breaks.py` knows how each is brought about, `test_fault_matrix.py` runs a real agent through each, and
+`reference.py` makes docs/faults.md of them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Part(StrEnum):
+    DRIVER = "Drivers"
+    TOOL = "Tools of drivers"
+    PROCESS = "Processes"
+    KUBERNETES = "Kubernetes"
+    FILE = "Files and disks"
+    MACHINE = "Limits and clocks"
+    HTTP = "HTTP"
+    SIGNAL = "Signals"
+
+
+class Site(StrEnum):
+    """What the agent runs on while it is broken."""
+
+    LIBRARY = "four GPUs, read through their library"
+    TOOL = "four GPUs, read through their tool"
+    PODS = "two GPUs that pods share, with an API server and a kubelet"
+    ONE_PID = "a GPU on which two pods get the same pid one after the other"
+    NODE_OBJECT = "an agent that writes the Node's annotation"
+    FEATURE_FILE = "an agent that writes a file for Node Feature Discovery, on a disk of its own"
+    TLS = "an agent that speaks TLS and wants a token"
+
+
+class Stale(StrEnum):
+    """Which devices cannot be read meanwhile."""
+
+    NONE = "none"
+    ONE = "one"
+    SOME = "some"  # which is chance: what arrived whole counts
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    name: str
+    part: Part
+    broken: str
+    stays: str
+    # Series that rise, with alternatives for names and labels. Without any, `told` says how it shows.
+    counted: tuple[str, ...] = ()
+    told: str = ""
+    # How soon all is fresh again on an idle machine: by collections or, where pauses between attempts or a
+    # start decide, by seconds.
+    collections: int = 0
+    seconds: float = 0.0
+    site: Site = Site.LIBRARY
+    stale: Stale = Stale.NONE
+    pods_stay: bool = True  # False: who uses what cannot be told, or has changed
+    probed: bool = True  # False: the agent itself ends
+    crowded: bool = False  # True: who comes new may have to wait, or is told 503
+    needs_root: bool = False
+    shown_by: tuple[str, ...] = ()  # tests that look closer: path::name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """A fault of another program of ours, which its own tests show."""
+
+    program: str
+    broken: str
+    stays: str
+    shown_by: tuple[str, ...]
+
+
+def _reader(reason: str) -> tuple[str, ...]:
+    return (f'accelscope_reader_errors_total{{vendor="nvidia",reason="{reason}"}}',)
+
+
+def _source(source: str, reason: str) -> tuple[str, ...]:
+    return (f'accelscope_attribution_source_errors_total{{source="{source}",reason="{reason}"}}',)
+
+
+def _sink(sink: str, reason: str) -> tuple[str, ...]:
+    return (f'accelscope_sink_errors_total{{sink="{sink}",reason="{reason}"}}',)
+
+
+_AGENT = "tests/agent/test_faults.py::"
+_RUNNER = "tests/agent/test_runner.py::"
+_TOOL = "tests/readers/test_tool.py::"
+_PODS = "tests/agent/test_attribution.py::"
+_WATCH = "tests/kube/test_kube_listwatch.py::"
+_CLIENT = "tests/kube/test_kube_client.py::"
+_UNARY = "tests/kube/test_unary.py::"
+_PROCESSES = "tests/attribution/test_processes.py::"
+_ANNOTATION = "tests/sinks/test_annotation_sink.py::"
+_LABELS = "tests/sinks/test_label_sinks.py::"
+_LIMITS = "tests/serve/test_limits.py::"
+_TLS = "tests/serve/test_tls.py::"
+
+MATRIX: tuple[Fault, ...] = (
+    # drivers
+    Fault(
+        name="driver-call-hangs",
+        part=Part.DRIVER,
+        broken="calls on one device never return",
+        stays="the other devices; the device keeps its identity and loses its values; one thread is lost",
+        counted=_reader("timeout"),
+        collections=3,
+        stale=Stale.ONE,
+        shown_by=(
+            _AGENT + "test_one_device_hangs_it_alone_goes_stale",
+            _RUNNER + "test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns",
+        ),
+    ),
+    Fault(
+        name="library-hangs",
+        part=Part.DRIVER,
+        broken="every call of the driver's library blocks",
+        stays="the page, with the devices' identity; `/readyz` is 503 where no driver answers",
+        counted=_reader("timeout"),
+        collections=3,
+        stale=Stale.ALL,
+        shown_by=(
+            _AGENT + "test_the_whole_library_hangs",
+            _RUNNER + "test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device",
+        ),
+    ),
+    Fault(
+        name="device-lost",
+        part=Part.DRIVER,
+        broken="a device falls off the bus and comes back",
+        stays="the other devices; the device is shown as lost",
+        counted=_reader("lost"),
+        collections=3,
+        stale=Stale.ONE,
+        shown_by=(_AGENT + "test_a_device_is_lost_and_comes_back",),
+    ),
+    Fault(
+        name="device-vanishes",
+        part=Part.DRIVER,
+        broken="the driver no longer lists a device, and the numbers of the others move up",
+        stays="the other devices under their own ids; the device is shown as lost",
+        told="`accelscope_reader_devices_seen` falls below `accelscope_reader_devices_expected`",
+        collections=3,
+        stale=Stale.ONE,
+        shown_by=(
+            _AGENT + "test_a_device_that_is_no_longer_enumerated_is_lost",
+            _AGENT + "test_a_lost_device_and_one_that_vanishes_are_two",
+        ),
+    ),
+    Fault(
+        name="driver-unloaded",
+        part=Part.DRIVER,
+        broken="the kernel module is unloaded, and loaded again",
+        stays="the page, with the devices' identity",
+        counted=_reader("driver_not_loaded"),
+        collections=3,
+        stale=Stale.ALL,
+        shown_by=(_AGENT + "test_the_driver_is_upgraded_under_the_agent",),
+    ),
+    Fault(
+        name="driver-upgraded",
+        part=Part.DRIVER,
+        broken="the kernel module is replaced by one of another version than the library",
+        stays="the page, with the devices' identity",
+        counted=_reader("version_mismatch"),
+        collections=3,
+        stale=Stale.ALL,
+        shown_by=(_AGENT + "test_the_driver_is_upgraded_under_the_agent",),
+    ),
+    Fault(
+        name="mig-changes",
+        part=Part.DRIVER,
+        broken="a GPU is cut into MIG instances, and made whole again",
+        stays="all devices; instances are there from the next collection and gone from it",
+        told="partitions of the device on the page",
+        collections=2,
+        shown_by=(
+            "tests/simulate/test_nvml_faults.py::test_calls_see_each_new_state_whole_while_it_changes",
+        ),
+    ),
+    # tools
+    Fault(
+        name="tool-hangs",
+        part=Part.TOOL,
+        broken="the driver's tool does not return",
+        stays="the page, with the devices' identity; the tool is killed with all that it started",
+        counted=_reader("tool_timeout|timeout"),
+        collections=5,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(
+            _AGENT + "test_a_tool_that_fails_costs_what_it_would_have_told",
+            _TOOL + "test_a_tool_that_hangs_is_killed_with_its_children",
+        ),
+    ),
+    Fault(
+        name="tool-killed",
+        part=Part.TOOL,
+        broken="the tool is killed while it prints",
+        stays="the page, with the devices' identity; half an answer is none",
+        counted=_reader("tool_killed"),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(_TOOL + "test_reasons",),
+    ),
+    Fault(
+        name="tool-lingers",
+        part=Part.TOOL,
+        broken="the tool closes its output and does not end, nor do its children",
+        stays="the page, with the devices' identity; no zombie and no child stays",
+        counted=_reader("tool_timeout|timeout"),
+        collections=5,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(
+            _TOOL + "test_a_tool_that_closes_its_output_but_does_not_end",
+            _TOOL + "test_children_that_outlive_a_killed_tool_are_killed_too",
+        ),
+    ),
+    Fault(
+        name="tool-truncated",
+        part=Part.TOOL,
+        broken="the tool's output ends in the middle",
+        stays="what arrived whole; nothing is lost that was only cut off",
+        counted=('accelscope_reader_errors_total|accelscope_reader_rejected_values_total{vendor="nvidia"}',),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.SOME,
+        shown_by=(_AGENT + "test_damaged_output_costs_the_damaged_part",),
+    ),
+    Fault(
+        name="tool-garbage",
+        part=Part.TOOL,
+        broken="the tool prints something else",
+        stays="the page, with the devices' identity",
+        counted=('accelscope_reader_errors_total{vendor="nvidia"}',),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=("tests/readers/nvidia/test_parse_hostile.py",),
+    ),
+    Fault(
+        name="tool-not-utf8",
+        part=Part.TOOL,
+        broken="the tool's output holds bytes that are not UTF-8",
+        stays="what is not damaged; the ids of all devices",
+        counted=('accelscope_reader_errors_total|accelscope_reader_rejected_values_total{vendor="nvidia"}',),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.SOME,
+        shown_by=(_TOOL + "test_what_is_not_utf8_is_replaced",),
+    ),
+    Fault(
+        name="tool-floods",
+        part=Part.TOOL,
+        broken="the tool prints without end",
+        stays="the page, with the devices' identity; no more than 16 MiB are read",
+        counted=_reader("tool_output_too_big"),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(
+            _TOOL + "test_reasons",
+            _TOOL + "test_floods_on_the_error_channel_do_not_block_it",
+        ),
+    ),
+    Fault(
+        name="tool-without-memory",
+        part=Part.TOOL,
+        broken="the tool gets no memory (ENOMEM in the child)",
+        stays="the page, with the devices' identity",
+        counted=('accelscope_reader_errors_total{vendor="nvidia"}',),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(_TOOL + "test_a_tool_that_cannot_be_started",),
+    ),
+    Fault(
+        name="tool-missing",
+        part=Part.TOOL,
+        broken="the tool's file is gone, and there again",
+        stays="the page, with the devices' identity",
+        counted=_reader("driver_absent"),
+        collections=3,
+        site=Site.TOOL,
+        stale=Stale.ALL,
+        shown_by=(_TOOL + "test_a_missing_tool",),
+    ),
+    # processes
+    Fault(
+        name="proc-race",
+        part=Part.PROCESS,
+        broken="processes end between the driver's list and the look into `/proc`, or in the middle of it",
+        stays="all devices and their memory; what those processes use is nobody's, with the reason",
+        counted=('accelerator_unattributed_processes{reason="process_gone"}',),
+        collections=10,
+        site=Site.PODS,
+        pods_stay=False,
+        shown_by=(
+            _PROCESSES + "test_a_process_that_ended_is_not_there",
+            _PROCESSES + "test_a_half_written_process_is_as_good_as_ended",
+        ),
+    ),
+    Fault(
+        name="pid-reuse",
+        part=Part.PROCESS,
+        broken="a process of another pod gets the pid of one that ended",
+        stays="it is never taken for the old pod's",
+        told="the new pod's name, as soon as the API server has told it",
+        collections=5,
+        site=Site.ONE_PID,
+        pods_stay=False,
+        shown_by=(
+            _PODS + "test_a_pod_that_ends_is_gone_from_the_next_page_and_its_pid_is_never_another_pods",
+            _PROCESSES + "test_a_pid_that_another_process_got_is_never_taken_for_the_old_one",
+        ),
+    ),
+    # Kubernetes
+    Fault(
+        name="kubelet-restarts",
+        part=Part.KUBERNETES,
+        broken="the kubelet's socket is gone, and there again",
+        stays="all devices; who holds what stands for 60 s",
+        counted=_source("pod-resources", "no_socket"),
+        collections=3,
+        site=Site.PODS,
+        shown_by=(
+            _PODS + "test_a_kubelet_that_restarts_is_asked_again",
+            _UNARY + "test_a_server_that_comes_back_is_found_again",
+        ),
+    ),
+    Fault(
+        name="kubelet-gone-socket-left",
+        part=Part.KUBERNETES,
+        broken="the kubelet's socket is there, and nobody serves it",
+        stays="all devices; who holds what stands for 60 s",
+        counted=_source("pod-resources", "refused"),
+        collections=3,
+        site=Site.PODS,
+        shown_by=(_UNARY + "test_a_socket_that_nobody_serves",),
+    ),
+    Fault(
+        name="kubelet-hangs",
+        part=Part.KUBERNETES,
+        broken="the kubelet takes the connection and says nothing",
+        stays="all devices; who holds what stands for 60 s",
+        counted=_source("pod-resources", "timeout"),
+        seconds=5,
+        site=Site.PODS,
+        shown_by=(
+            "tests/attribution/test_pod_resources.py::test_a_kubelet_that_hangs",
+            _UNARY + "test_a_peer_that_says_nothing",
+        ),
+    ),
+    Fault(
+        name="api-server-gone",
+        part=Part.KUBERNETES,
+        broken="the API server refuses connections",
+        stays="all devices; pods known so far",
+        counted=_source("pods", "unreachable"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(
+            _PODS + "test_an_api_server_that_is_away_costs_nothing_that_is_known",
+            _WATCH + "test_while_it_is_down_the_last_known_stay",
+            _WATCH + "test_the_pauses_grow_to_a_minute",
+        ),
+    ),
+    Fault(
+        name="api-server-cuts",
+        part=Part.KUBERNETES,
+        broken="the API server ends every connection in the middle of an answer",
+        stays="all devices; pods known so far",
+        counted=_source("pods", "unreachable|bad_answer"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(
+            _WATCH + "test_after_a_disconnect_it_goes_on_where_it_was",
+            _CLIENT + "TestStreams::test_a_disconnect_is_not_an_end",
+        ),
+    ),
+    Fault(
+        name="api-server-slow",
+        part=Part.KUBERNETES,
+        broken="the API server takes requests and does not answer",
+        stays="all devices; pods known so far",
+        counted=_source("pods", "timeout"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(
+            _CLIENT + "TestReach::test_who_does_not_answer_in_time",
+            _ANNOTATION + "test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it",
+        ),
+    ),
+    Fault(
+        name="api-server-401",
+        part=Part.KUBERNETES,
+        broken="the API server no longer takes the token, until there is a new one",
+        stays="all devices; pods known so far; a new token is tried within a second",
+        counted=_source("pods", "unauthorized"),
+        seconds=5,
+        site=Site.PODS,
+        shown_by=(_WATCH + "test_a_new_token_is_tried_at_once",),
+    ),
+    Fault(
+        name="api-server-403",
+        part=Part.KUBERNETES,
+        broken="the API server forbids it, until a token with the right is there",
+        stays="all devices; pods known so far; without a new token it asks once a minute",
+        counted=_source("pods", "forbidden"),
+        seconds=5,
+        site=Site.PODS,
+        shown_by=(_WATCH + "test_who_is_refused_asks_again_once_a_minute",),
+    ),
+    Fault(
+        name="api-server-410",
+        part=Part.KUBERNETES,
+        broken="the API server has forgotten the version that the watch goes on from",
+        stays="all devices; all pods, listed anew",
+        counted=_source("pods", "gone"),
+        seconds=5,
+        site=Site.PODS,
+        shown_by=(
+            _WATCH + "test_where_the_version_is_gone_it_lists_anew",
+            _WATCH + "test_a_cache_that_is_behind_is_not_asked_again",
+        ),
+    ),
+    Fault(
+        name="api-server-429",
+        part=Part.KUBERNETES,
+        broken="the API server asks to come back later",
+        stays="all devices; pods known so far; it is left in peace as long as it says",
+        counted=_source("pods", "throttled"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(_WATCH + "test_who_is_throttled_waits_as_long_as_he_is_told",),
+    ),
+    Fault(
+        name="api-server-500",
+        part=Part.KUBERNETES,
+        broken="the API server answers with errors of its own",
+        stays="all devices; pods known so far",
+        counted=_source("pods", "server_error"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(_WATCH + "test_a_version_that_the_server_chokes_on_is_given_up",),
+    ),
+    Fault(
+        name="api-server-garbage",
+        part=Part.KUBERNETES,
+        broken="the API server answers with something that is neither a list nor an event",
+        stays="all devices; pods known so far",
+        counted=_source("pods", "bad_answer"),
+        seconds=8,
+        site=Site.PODS,
+        shown_by=(
+            _WATCH + "test_a_list_that_is_none_takes_nothing_away",
+            _WATCH + "test_a_watch_that_is_none",
+        ),
+    ),
+    Fault(
+        name="node-patch-409",
+        part=Part.KUBERNETES,
+        broken="the API server answers writes of the Node with a conflict",
+        stays="all devices and the page; the annotation of before stands",
+        counted=_sink("annotation", "conflict"),
+        seconds=8,
+        site=Site.NODE_OBJECT,
+        shown_by=(_ANNOTATION + "test_it_recovers_by_itself_and_counts_what_went_wrong",),
+    ),
+    Fault(
+        name="node-patch-403",
+        part=Part.KUBERNETES,
+        broken="the right to patch the Node is taken away, until a token with the right is there",
+        stays="all devices and the page; the annotation of before stands",
+        counted=_sink("annotation", "forbidden"),
+        seconds=8,
+        site=Site.NODE_OBJECT,
+        shown_by=(
+            "tests/agent/test_node_object.py::test_a_refusal_costs_nothing_but_the_annotation",
+            _ANNOTATION + "test_what_somebody_must_grant_first_is_asked_for_slowly",
+        ),
+    ),
+    # files and disks
+    Fault(
+        name="token-rotates",
+        part=Part.FILE,
+        broken="the agent's token for the API server is replaced while a watch is open",
+        stays="all devices; all pods; the new token is used from the next request on",
+        told="nothing: it is no fault",
+        seconds=5,
+        site=Site.PODS,
+        shown_by=(_CLIENT + "TestRequests::test_a_rotated_token_is_used_for_the_next_request",),
+    ),
+    Fault(
+        name="readers-token-rotates",
+        part=Part.FILE,
+        broken="the token that readers of the page show is replaced",
+        stays="the page, for the old and the new token while both stand in the file",
+        told="`tokens re-read` in the log",
+        collections=2,
+        site=Site.TLS,
+        shown_by=("tests/serve/test_tokens.py::test_tokens_change_while_running",),
+    ),
+    Fault(
+        name="certificate-rotates",
+        part=Part.FILE,
+        broken="certificate and key are replaced, with a key of another in between",
+        stays="the page; a pair that does not fit is not taken",
+        told="the new certificate, within 2 s, and a line in the log",
+        collections=2,
+        site=Site.TLS,
+        shown_by=(_TLS + "test_certificates_change_while_running",),
+    ),
+    Fault(
+        name="settings-garbage",
+        part=Part.FILE,
+        broken="the settings file is replaced by something else",
+        stays="the settings of before",
+        counted=('accelscope_config_reloads_total{result="rejected"}',),
+        collections=5,
+        shown_by=("tests/agent/test_reload.py::test_a_bad_file_keeps_the_old_settings_and_says_so_once",),
+    ),
+    Fault(
+        name="disk-full",
+        part=Part.FILE,
+        broken="the disk of the feature file is full",
+        stays="all devices and the page; no half file, and nothing left of attempts",
+        counted=_sink("feature-file", "no_space"),
+        seconds=8,
+        site=Site.FEATURE_FILE,
+        needs_root=True,
+        shown_by=(_LABELS + "test_a_file_is_replaced_whole",),
+    ),
+    Fault(
+        name="disk-read-only",
+        part=Part.FILE,
+        broken="the disk of the feature file is mounted read-only",
+        stays="all devices and the page",
+        counted=_sink("feature-file", "read_only"),
+        seconds=8,
+        site=Site.FEATURE_FILE,
+        needs_root=True,
+        shown_by=(_LABELS + "test_a_missing_folder_is_said_and_taken_up_when_it_comes",),
+    ),
+    Fault(
+        name="log-cannot-be-written",
+        part=Part.FILE,
+        broken="the disk that the log goes to is full, while there is something to say",
+        stays="everything but the log",
+        counted=_reader("lost"),
+        collections=3,
+        stale=Stale.ONE,
+        needs_root=True,
+    ),
+    # limits and clocks
+    Fault(
+        name="no-descriptors",
+        part=Part.MACHINE,
+        broken="the agent may open no more files (EMFILE)",
+        stays="the page; devices that are read without opening files; new clients replace idle ones",
+        counted=('accelscope_attribution_source_errors_total{source="pod-resources|processes"}',),
+        collections=10,
+        site=Site.PODS,
+        stale=Stale.SOME,
+        pods_stay=False,
+        crowded=True,
+        shown_by=(
+            _LIMITS + "test_without_descriptors_it_waits_and_then_goes_on",
+            _LIMITS + "test_without_descriptors_an_idle_connection_makes_room",
+        ),
+    ),
+    Fault(
+        name="clock-jumps",
+        part=Part.MACHINE,
+        broken="the clock is set a day ahead, then two days back",
+        stays="all devices, at the same pace; counters do not fall",
+        told="`accelscope_collection_timestamp_seconds`",
+        collections=2,
+        site=Site.PODS,
+        shown_by=(
+            "tests/attribution/test_host_use.py::test_the_boot_time_is_read_again_when_the_clock_was_set",
+        ),
+    ),
+    # HTTP
+    Fault(
+        name="slow-loris",
+        part=Part.HTTP,
+        broken="more clients than are let in send a request byte by byte",
+        stays="the page, for everybody else, who may be told 503 for the first second",
+        told="`408`, or the connection ends",
+        crowded=True,
+        collections=2,
+        shown_by=(
+            _LIMITS + "test_slow_lorises_give_way",
+            _LIMITS + "test_dripping_bytes_does_not_move_the_deadline",
+        ),
+    ),
+    Fault(
+        name="slow-readers",
+        part=Part.HTTP,
+        broken="more clients than are let in ask for the page and do not take it",
+        stays="the page, for everybody else, who may be told 503 for the first second",
+        told="the connection ends",
+        crowded=True,
+        collections=2,
+        shown_by=(
+            _LIMITS + "test_slow_readers_give_way",
+            _LIMITS + "test_a_client_that_does_not_read_is_dropped_and_nobody_waits_for_it",
+        ),
+    ),
+    Fault(
+        name="oversized-http",
+        part=Part.HTTP,
+        broken="requests with a line, a head or a body beyond measure, and ones that are none",
+        stays="the page, for everybody else",
+        told="`414`, `431`, `413`, `400`",
+        collections=2,
+        shown_by=("tests/serve/test_message.py::test_refusals",),
+    ),
+    Fault(
+        name="clients-reset",
+        part=Part.HTTP,
+        broken="clients end the connection at any moment",
+        stays="the page, for everybody else",
+        told="nothing: it is the client's matter",
+        collections=2,
+        shown_by=("tests/serve/test_server.py::test_resets_at_any_moment_cost_nothing",),
+    ),
+    Fault(
+        name="tls-garbage",
+        part=Part.HTTP,
+        broken="bytes that are no TLS, half handshakes, and plain HTTP on a TLS port",
+        stays="the page, for everybody else",
+        told="the connection ends; plain HTTP is told that TLS is spoken here",
+        collections=2,
+        site=Site.TLS,
+        shown_by=(
+            _TLS + "test_garbage_instead_of_a_handshake_costs_nothing",
+            _TLS + "test_plain_http_is_told_so",
+        ),
+    ),
+    # signals
+    Fault(
+        name="sigterm",
+        part=Part.SIGNAL,
+        broken="SIGTERM at any time, while tools run",
+        stays="it ends at once, and no tool outlives it",
+        told="exit code 0; before it listens, that of the signal",
+        seconds=3,
+        site=Site.TOOL,
+        probed=False,
+        shown_by=(
+            _AGENT + "test_sigterm_ends_at_once_while_the_library_hangs",
+            _AGENT + "test_sigterm_to_a_stopped_agent_is_not_lost",
+        ),
+    ),
+    Fault(
+        name="sigkill",
+        part=Part.SIGNAL,
+        broken="SIGKILL at any time",
+        stays="the next agent starts as if nothing had been",
+        told="`accelscope_start_timestamp_seconds`",
+        seconds=3,
+        site=Site.TOOL,
+        probed=False,
+    ),
+)
+
+_PLUGIN = "tests/deviceplugin/test_plugin_and_kubelet.py::"
+_FOLLOWED = "tests/fleet/api_server/test_followed.py::"
+_SESSION = "tests/fleet/api_server/test_session.py::"
+_STATE = "tests/fleet/history/test_state_file.py::"
+
+ELSEWHERE: tuple[Elsewhere, ...] = (
+    Elsewhere(
+        program="device plugin",
+        broken="the kubelet restarts, empties its folder or drops the plugin",
+        stays="it registers again by itself",
+        shown_by=(
+            _PLUGIN + "test_a_kubelet_that_restarts",
+            _PLUGIN + "test_a_folder_that_was_emptied",
+            _PLUGIN + "test_a_kubelet_that_dropped_the_plugin",
+        ),
+    ),
+    Elsewhere(
+        program="device plugin",
+        broken="a card hangs, is sick, or its files are away for a moment",
+        stays="that card alone is unhealthy, and well again afterwards",
+        shown_by=(
+            _PLUGIN + "test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others",
+            _PLUGIN + "test_unhealthy_and_well_again",
+            _PLUGIN + "test_device_files_that_are_away_for_a_moment",
+        ),
+    ),
+    Elsewhere(
+        program="device plugin",
+        broken="a caller sends garbage, or listens many times",
+        stays="all other calls",
+        shown_by=(
+            _PLUGIN + "test_garbage_costs_its_caller_only",
+            _PLUGIN + "test_too_many_listeners_do_not_starve_calls",
+        ),
+    ),
+    Elsewhere(
+        program="device plugin",
+        broken="it is ended and started again, with a socket left over",
+        stays="the kubelet finds it",
+        shown_by=(
+            _PLUGIN + "test_a_plugin_that_restarts",
+            _PLUGIN + "test_a_socket_that_was_left_over",
+        ),
+    ),
+    Elsewhere(
+        program="fleet",
+        broken="an API server is gone, forgets versions, ends watches or sends garbage",
+        stays="what was known, with its age; other clusters",
+        shown_by=(
+            _FOLLOWED + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known",
+            _FOLLOWED + "test_a_version_that_is_gone_means_a_new_list",
+            _FOLLOWED + "test_a_line_that_is_no_event_ends_the_watch",
+            _SESSION + "test_a_hostile_answer_costs_a_bounded_time_and_size",
+        ),
+    ),
+    Elsewhere(
+        program="fleet",
+        broken="tokens, authorities and certificates are replaced",
+        stays="clusters are read on, and the page is served, without a restart",
+        shown_by=(
+            _SESSION + "test_a_rotated_token_is_taken_after_a_refusal",
+            _SESSION + "test_a_rotated_ca_is_taken_without_a_restart",
+            "tests/fleet/app/test_own_certificate.py::test_a_new_certificate_is_shown_and_a_bad_one_is_not_taken",
+        ),
+    ),
+    Elsewhere(
+        program="fleet",
+        broken="the disk of its history is full, or its file is damaged",
+        stays="the page; the file of before, or the damaged one put aside",
+        shown_by=(
+            _STATE + "test_a_full_disk_leaves_the_file_of_before",
+            _STATE + "test_a_file_that_cannot_be_read_is_put_aside_and_said",
+        ),
+    ),
+    Elsewhere(
+        program="fleet",
+        broken="an agent lies, hangs or sends too much",
+        stays="all other nodes",
+        shown_by=(
+            "tests/fleet/sources/test_agents_source.py::test_a_bad_agent_costs_its_own_node_only",
+            "tests/fleet/sources/test_agents_source.py::test_an_agent_that_shows_more_than_a_node_can_have_is_refused",
+        ),
+    ),
+    Elsewhere(
+        program="fleet",
+        broken="a credential plugin hangs or leaves children",
+        stays="it ends in time with all that it started",
+        shown_by=(
+            "tests/fleet/api_server/test_credential_plugin.py::test_a_plugin_that_hangs_ends_with_all_that_it_started",
+        ),
+    ),
+)

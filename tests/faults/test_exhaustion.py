@@ -1,0 +1,140 @@
+"""Without a descriptor, or room on the disk: each part says so, goes on, and leaves nothing behind."""
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tests.costless import costless
+from tests.waiting import wait_until
+
+from accelscope.agent.runner import Deadlines, Runner
+from accelscope.attribution.holdings import Holdings
+from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
+from accelscope.attribution.processes import ProcessTable
+from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
+from accelscope.model import Reading, Vendor
+from accelscope.readers.contract import Paths, Survey
+from accelscope.readers.nvidia import nvml
+from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.simulate import SimulatedNode
+from accelscope.sinks import feature_file
+from accelscope.sinks.feature_file import write_file
+from accelscope.sinks.sink import SinkError
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_call_of_the_kubelet_without_a_descriptor_is_an_error_of_its_own_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(UnaryError, match="Too many open files") as raised:
+        unary_call("/none.sock", "/v1.PodResourcesLister/List", timeout_seconds=1)
+    assert raised.value.reason is UnaryReason.REFUSED
+
+
+def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    faults: Iterator[Exception] = iter([ValueError("unforeseen"), ValueError("unforeseen")])
+
+    class Faulty(PodResourcesClient):
+        def list(self) -> tuple[HeldPod, ...]:
+            for fault in faults:
+                raise fault
+            return (HeldPod("ns", "pod", ()),)
+
+    holdings = Holdings(Faulty("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
+    for _ in range(2):
+        holdings.begin()
+        assert holdings.latest(30.0) == ()
+        assert (holdings.state().up, holdings.state().reason) == (False, "internal")
+    assert sum("not foreseen" in record.getMessage() for record in caplog.records) == 1
+    holdings.begin()
+    assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
+    assert holdings.state().up
+
+
+def test_a_reader_without_a_descriptor_is_counted_and_no_fault_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Exhausted:
+        vendor = Vendor.NVIDIA
+
+        def survey(self) -> Survey:
+            refuse()
+
+        def read(self, key: str) -> Reading:
+            refuse()
+
+        def close(self) -> None: ...
+
+    changed = threading.Condition()
+    runner = Runner(Exhausted(), deadlines=Deadlines(30, 30, 60), changed=changed)
+    with changed:
+        runner.begin()
+    wait_until(lambda: not runner.busy)
+    with changed:
+        assert [(c.reason, c.count) for c in runner.result().state.errors] == [("exhausted", 1)]
+        runner.stop()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_driver_that_cannot_be_looked_at_has_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the library is let go of, and there is no descriptor to load it again with."""
+    node = SimulatedNode(costless("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    settings = node.agent_settings()
+    paths = Paths(proc=Path(settings["proc_root"]), nvml_library=settings["nvml_library"])
+    source = NvmlSource(paths)
+    before = source.survey()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", refuse)
+        patch.setattr(nvml, "load_binding", refuse)
+        assert source.survey() == before
+    source.close()
+
+
+def test_processes_that_cannot_be_looked_at_have_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ProcessTable(Path("/proc"), Path("/etc/passwd"))
+    [known] = table.look_up([os.getpid()]).values()
+    assert table.obstacle is None
+    open_file = os.open
+
+    def only_folders(path: str, flags: int, *mode: int, dir_fd: int | None = None) -> int:
+        if dir_fd is not None:
+            refuse()
+        return open_file(path, flags, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", only_folders)
+        assert table.look_up([os.getpid()]) == {os.getpid(): known}
+    assert table.obstacle == "Too many open files"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        assert table.look_up([os.getpid()]) == {}
+    assert table.look_up([os.getpid()]) == {os.getpid(): known}  # at once, not after a while
+    assert table.obstacle is None
+
+
+def test_nothing_stays_of_a_feature_file_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(feature_file, "file_text", full)
+    with pytest.raises(SinkError) as raised:
+        write_file(tmp_path, {"accelscope.io/nvidia.count": "2"})
+    assert raised.value.reason == "no_space"
+    assert list(tmp_path.iterdir()) == []

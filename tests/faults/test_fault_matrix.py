@@ -1,0 +1,170 @@
+"""A real agent through every fault of the matrix: one test for each, and the same demands on all."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from tests.faults.breaks import BREAKS, PREPARED
+from tests.faults.matrix import MATRIX, Fault, Stale
+from tests.faults.scene import Probe, Scene, Usage, pods_of, total
+from tests.waiting import wait_until
+
+from accelscope.model import Device, Snapshot
+
+# Times and collections are those of an idle machine: a busy one may take several times as long.
+_BUSY = 4
+_PAGE_SECONDS = 10.0  # what Prometheus waits for a page if it is not told otherwise
+_GROWTH_BYTES = 32 << 20
+_MOST_THREADS = 24
+_MOST_FILES = 340  # with as many clients as are let in
+# Who a device is, and what the agent itself knows of it: all that is shown of one that cannot be read.
+_IDENTITY = frozenset(
+    {"vendor", "id", "index", "model", "architecture", "uuid", "serial", "pci_address", "numa_node"}
+    | {"device_name", "driver_version", "firmware_version", "revision", "board_id", "chip_id", "physical_id"}
+    | {"read_at", "errors", "stale", "health"}
+)
+
+
+@pytest.mark.parametrize("fault", MATRIX, ids=lambda fault: fault.name)
+def test_an_agent_comes_through(
+    fault: Fault, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """What it took is in the report that `--junitxml` asks for."""
+    if fault.needs_root and os.geteuid() != 0:
+        pytest.skip("only root may mount a disk to break")
+    scene = Scene(tmp_path, fault.site)
+    with scene:
+        if prepare := PREPARED.get(fault.name):
+            prepare(scene)
+        with scene.running():
+            _come_through(fault, scene, record_property)
+    for log in scene.logs:
+        assert "raceback" not in log, log
+        assert not [secret for secret in scene.secrets if secret in log]
+    wait_until(lambda: not scene.leftovers(), f"nothing runs on: {scene.leftovers()}")
+
+
+def _come_through(fault: Fault, scene: Scene, record: Callable[[str, object], None]) -> None:
+    healthy = scene.until_fresh()
+    if fault.pods_stay:
+        scene.expected_pods = pods_of(healthy)
+    page, usage = scene.page(), scene.usage()
+    with Probe(scene) if fault.probed else nullcontext() as probe:
+        with BREAKS[fault.name](scene):
+            broken = _look_while_broken(fault, scene, healthy, page) if fault.probed else None
+        ended, ended_at = scene.snapshot(), time.monotonic()
+        again = scene.until_fresh(ended)
+        if broken is not None:
+            again = scene.until(lambda s: _sources_told(s, broken, healthy), "what failed answers again")
+        seconds = time.monotonic() - ended_at
+    collections = again.agent.collections - ended.agent.collections
+    record("collections", collections)
+    record("seconds", round(seconds, 1))
+    if probe is not None:
+        record("slowest_answer_seconds", round(probe.slowest_seconds, 3))
+    if fault.collections:
+        assert collections <= _BUSY * fault.collections
+    else:
+        assert seconds <= _BUSY * fault.seconds
+    assert {d.id for d in again.devices} == {d.id for d in healthy.devices}
+    assert scene.agent.get("/readyz").status == 200
+    wait_until(lambda: _is_bounded(scene.usage(), usage), "it lets go of what it took")
+    assert not scene.zombies()
+    if probe is not None:
+        _check_probe(fault, probe)
+
+
+def _look_while_broken(fault: Fault, scene: Scene, healthy: Snapshot, page: str) -> Snapshot:
+    for series in fault.counted:
+        _wait_for_rise(scene, series, total(page, series))
+    broken = scene.until(lambda s: _goes_stale(fault, s, len(healthy.devices)), f"{fault.stale} stale")
+    _nothing_is_invented(broken, healthy)
+    others = {d.id: d.read_at for d in broken.devices if not d.stale}
+    later = scene.until(
+        lambda s: s.agent.collections > broken.agent.collections + 1 and _were_read_again(fault, s, others),
+        "the others are read again and again",
+    )
+    _nothing_is_invented(later, healthy)
+    if fault.pods_stay:
+        assert pods_of(later) == pods_of(healthy)
+    ready = 503 if fault.stale is Stale.ALL else 200
+    if fault.stale is not Stale.SOME:
+        wait_until(lambda: scene.agent.get("/readyz").status == ready, f"/readyz is {ready}")
+    usage = scene.usage()
+    assert usage.threads <= _MOST_THREADS
+    assert usage.files <= _MOST_FILES
+    text = scene.page() + scene.agent.get("/snapshot").body.decode()
+    assert not [secret for secret in scene.secrets if secret in text]
+    return later
+
+
+def _sources_told(now: Snapshot, broken: Snapshot, healthy: Snapshot) -> bool:
+    """Each source that failed, and had not answered since, has. One that fails for seconds only still counts
+    as up: that it answers again is seen by when it last did."""
+    first = {state.source: state for state in healthy.attribution}
+    latest = {state.source: state for state in now.attribution}
+    waiting = [
+        state
+        for state in broken.attribution
+        if state.source in first
+        and state.errors != first[state.source].errors
+        and state.last_success == first[state.source].last_success
+    ]
+    return all(latest[state.source].last_success != state.last_success for state in waiting)
+
+
+def _wait_for_rise(scene: Scene, series: str, before: float) -> None:
+    try:
+        wait_until(lambda: total(scene.page(), series) > before)
+    except AssertionError:
+        raise AssertionError(f"{series} does not rise:\n{scene.agent.log()}") from None
+
+
+def _goes_stale(fault: Fault, snapshot: Snapshot, count: int) -> bool:
+    stale = sum(device.stale for device in snapshot.devices)
+    return {
+        Stale.NONE: stale == 0,
+        Stale.ONE: stale == 1,
+        Stale.SOME: True,
+        Stale.ALL: stale == count,
+    }[fault.stale] and len(snapshot.devices) == count
+
+
+def _were_read_again(fault: Fault, snapshot: Snapshot, others: dict[str, float | None]) -> bool:
+    if fault.stale is Stale.SOME:
+        return True
+    return all(d.read_at != others[d.id] for d in snapshot.devices if d.id in others)
+
+
+def _nothing_is_invented(broken: Snapshot, healthy: Snapshot) -> None:
+    assert {d.id for d in broken.devices} == {d.id for d in healthy.devices}
+    for device in broken.devices:
+        if device.stale:
+            assert not _values(device)
+            assert not [p for p in broken.processes if p.device == device.id]
+
+
+def _values(device: Device) -> list[str]:
+    return [
+        field.name
+        for field in dataclasses.fields(device)
+        if field.name not in _IDENTITY and getattr(device, field.name) not in (None, (), field.default)
+    ]
+
+
+def _is_bounded(now: Usage, before: Usage) -> bool:
+    return (
+        now.resident_bytes <= before.resident_bytes + _GROWTH_BYTES
+        and now.threads <= before.threads + 6
+        and now.files <= before.files + 12
+    )
+
+
+def _check_probe(fault: Fault, probe: Probe) -> None:
+    assert not [wrong for wrong in probe.wrong if not (fault.crowded and wrong.endswith(": 503"))]
+    assert probe.asked > 2
+    assert probe.slowest_seconds < _PAGE_SECONDS * (_BUSY if fault.crowded else 1)
