@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 # What exists of the folders that hold Python: the checkers refuse a folder that does not.
-CODE := $(wildcard src tests bench demo fuzz monitoring)
+CODE := $(wildcard src tests bench demo fuzz monitoring soak)
 
 # Python that carries no suffix.
-SCRIPTS := $(wildcard scripts/dashboards scripts/demo scripts/docs scripts/manifests scripts/pictures scripts/protobuf) \
+SCRIPTS := $(wildcard scripts/audit scripts/dashboards scripts/demo scripts/docs scripts/manifests scripts/mutate scripts/pictures scripts/protobuf scripts/sbom) \
 	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels
 
 .PHONY: help
@@ -44,7 +44,7 @@ test: ## run all tests but the end-to-end ones, with coverage
 
 .PHONY: e2e
 e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
-	$(BIN)/python -m pytest tests/e2e tests/deploy tests/sinks/test_annotation_sink.py $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup tests/e2e tests/deploy tests/sinks/test_annotation_sink.py $(ARGS)
 
 .PHONY: e2e-prepare
 e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and others with Go, container images
@@ -118,6 +118,14 @@ wheel: ## build dist/accelscope-*.whl, with the web page in it
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build
 	@ls dist/*.whl
+
+.PHONY: prove
+prove: ## an hour: a day of churn, long fuzzing, mutation of parsers and attribution, the benchmark beside its peers
+	@scripts/setup --need compiler --need openssl --need node-exporter
+	$(BIN)/python -m soak
+	FUZZ_SECONDS=600 scripts/fuzz
+	$(BIN)/python scripts/mutate
+	$(BIN)/python -m bench --peers --only exporters
 
 .PHONY: sbom
 sbom: ## write what images and page are made of, as CycloneDX, into dist/sbom

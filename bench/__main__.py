@@ -18,6 +18,7 @@ from bench.exporters import compare
 from bench.fleet import read_fleets
 from bench.growth import grow
 from bench.page import write_page
+from bench.peers import obtain_missing
 from bench.rendering import render
 from bench.start import start
 from bench.tables import Table
@@ -41,7 +42,13 @@ def main() -> int:
         description="Measures the agent beside other exporters on a simulated node, and the fleet on "
         "simulated clusters. Prints what it measured and never fails by a figure.",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer repeats: less than a minute, more noise")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats: a few minutes, more noise")
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="first obtain the other exporters that are not there: builds one with Rust, about 9 minutes of "
+        "CPU time, once; ACCELSCOPE_BENCH_CACHE is the folder for them (~/.cache/accelscope-bench)",
+    )
     parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
     parser.add_argument(
         "--only", choices=SUBJECTS, action="append", help="only this subject; may be repeated"
@@ -50,11 +57,12 @@ def main() -> int:
     if chosen.write and (chosen.only or chosen.quick):
         parser.error("--write needs a whole run: leave --only and --quick out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    refused = obtain_missing() if chosen.peers else {}
     tables: list[Table] = []
     verdicts: dict[Contract, Verdict] = {}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
-        workshop = Workshop(Path(folder), QUICK if chosen.quick else USUAL)
+        workshop = Workshop(Path(folder), QUICK if chosen.quick else USUAL, refused)
         write_bytecode(workshop)
         for name in chosen.only or SUBJECTS:
             outcome = SUBJECTS[name](workshop)

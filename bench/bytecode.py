@@ -1,13 +1,17 @@
 """Bytecode of what is measured: an installed program has it, and so none of the measured ones may compile."""
 
+import contextlib
 import time
 
 from accelscope.serve import Tls
+from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
 from bench.certificate import self_signed
 from bench.children import Workshop, free_port, running
 from bench.nodes import describe, make_node
+from bench.peers import PEERS, Peer
 from bench.scraper import Scraper
+from bench.sources import NotObtained
 
 _SLOW_SECONDS = 30.0
 
@@ -27,10 +31,18 @@ def write_bytecode(workshop: Workshop) -> None:
             scraper = Scraper(port, tls=certificate.trust, compressed=False)
             agent.wait_for_page(scraper)
             _wait_for_sources(scraper)
+    for peer in PEERS:
+        _run_once(workshop, peer, node)
+
+
+def _run_once(workshop: Workshop, peer: Peer, node: SimulatedNode) -> None:
+    """One that cannot be had or does not run has nothing compiled; the table of exporters says so."""
     port = free_port()
-    peer = workshop.nvitop_exporter(port, node.folder, interval_seconds=1.0)
-    with running(peer):
-        peer.wait_for_page(Scraper(port))
+    with (
+        contextlib.suppress(NotObtained, RuntimeError),
+        running(workshop.peer(peer, port, node.folder)) as child,
+    ):
+        child.wait_for_page(Scraper(port))
 
 
 def _wait_for_sources(scraper: Scraper) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -10,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.effort import Effort
+from bench.peers import Peer
 from bench.scraper import ScrapeFailed, Scraper
+from bench.sources import NotObtained
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SCHEDULED = 2  # the kind of clock, in the id that clock_getcpuclockid(3) makes of a process id
@@ -42,20 +43,22 @@ class Child:
         )
         os.close(log)
 
-    def wait_for_page(self, scraper: Scraper) -> float:
-        """Seconds from the process's start to the first page."""
+    def wait_for_page(self, scraper: Scraper, shows: bytes = b"") -> float:
+        """Seconds from the process's start to the first page, or the first that shows this; where something
+        is looked for, the scraper must not ask for compression. Raises RuntimeError."""
+        lacks = "a page"
         while True:
-            try:
-                scraper.scrape()
-            except (OSError, ScrapeFailed):
-                self.check()
-                if time.perf_counter() - self.started > _SLOW_SECONDS:
-                    raise RuntimeError(
-                        f"{self.name} serves no page after {_SLOW_SECONDS:g} s: {self._last_words()}"
-                    ) from None
-                time.sleep(0.001)
-            else:
-                return time.perf_counter() - self.started
+            pause = 0.001
+            with contextlib.suppress(OSError, ScrapeFailed):
+                if shows in scraper.scrape().body:
+                    return time.perf_counter() - self.started
+                lacks, pause = "a device in its page", 0.02  # each look costs it CPU time
+            self.check()
+            if time.perf_counter() - self.started > _SLOW_SECONDS:
+                raise RuntimeError(
+                    f"{self.name} has not {lacks} after {_SLOW_SECONDS:g} s: {self._last_words()}"
+                )
+            time.sleep(pause)
 
     def check(self) -> None:
         """Raises RuntimeError where it has ended."""
@@ -108,6 +111,13 @@ class Workshop:
 
     folder: Path
     effort: Effort
+    refused: Mapping[str, str] = field(default_factory=dict)  # why a peer could not be obtained, by its name
+
+    def missing(self, peer: Peer) -> str:
+        """Why it is not there; empty where it is."""
+        if peer.source.find() is not None:
+            return ""
+        return self.refused.get(peer.name) or f"--peers gets it: {peer.source.takes}"
 
     def environment(self, **more: str) -> dict[str, str]:
         """Without coverage, which would be measured along; with bytecode, as an installed program has it:
@@ -115,24 +125,25 @@ class Workshop:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("COVERAGE", "PYTHON"))}
         return {**kept, "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"), **more}
 
-    def agent(self, name: str, port: int, settings: Mapping[str, str]) -> Child:
-        command = [AGENT, "agent", "--exporter-host", "127.0.0.1", "--exporter-port", str(port)]
+    def agent(
+        self, name: str, port: int, settings: Mapping[str, str], *, before: Sequence[str] = ()
+    ) -> Child:
+        """`before` is put before the command."""
+        command = [*before, AGENT, "agent", "--exporter-host", "127.0.0.1", "--exporter-port", str(port)]
         command += ["--log-level", "error"]
         for setting, value in settings.items():
             command += [f"--{setting.replace('_', '-')}", value]
         return Child(name, command, self.environment(), self.folder)
 
-    def nvitop_exporter(self, port: int, node: Path, *, interval_seconds: float) -> Child:
-        command = [sys.executable, "-m", "nvitop_exporter", "--hostname", "node", "--port", str(port)]
-        command += ["--interval", str(interval_seconds)]
-        environment = self.environment(LD_LIBRARY_PATH=str(node / "lib"))
-        return Child("nvitop-exporter", command, environment, self.folder)
-
-    def node_exporter(self, port: int) -> Child:
-        if shutil.which("prometheus-node-exporter") is None:
-            raise SystemExit("bench: prometheus-node-exporter is not installed; make bench installs it")
-        command = ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}"]
-        return Child("node_exporter", command, self.environment(), self.folder)
+    def peer(
+        self, peer: Peer, port: int, node: Path, *, interval_seconds: int = 1, before: Sequence[str] = ()
+    ) -> Child:
+        """Raises NotObtained where it is not there."""
+        program = peer.source.find()
+        if program is None:
+            raise NotObtained(self.missing(peer))
+        command = [*before, *peer.command(program, port, interval_seconds)]
+        return Child(peer.name, command, self.environment(**peer.surroundings(node)), self.folder)
 
 
 @contextlib.contextmanager

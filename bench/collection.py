@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.children import Workshop, free_port, running
+from bench.compiling import compile_program
 from bench.contracts import Contract, Outcome
 from bench.nodes import CALL_COST_MICROSECONDS, usual_node
 from bench.recording import PASSES, record
-from bench.scraper import Scraper
+from bench.scraper import Scraper, series_of
 from bench.tables import Table, mib, ms, times
 
 _SHORTEST_INTERVAL_SECONDS = 0.1
 _NO_LIBRARY = "/nonexistent/libnvidia-ml.so.1"
-_SOURCE = Path(__file__).parent / "c" / "driver_calls.c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def collect(workshop: Workshop) -> Outcome:
         call_list = workshop.folder / "calls"
         recorded = record(library)
         call_list.write_text("".join(f"{call}\n" for call in recorded.calls))
-        program = _compile(workshop.folder)
+        program = compile_program("driver_calls", workshop.folder, "-ldl")
         loops, agents = [], []
         for _ in range(effort.repeats):  # in turns, so that a busy moment of the machine meets both
             seconds, refused = _loop(program, library, call_list, effort.collections)
@@ -100,7 +100,7 @@ def cost_of_collection(
             cpu=used / made,
             wall=_value(page, b"accelscope_collection_duration_seconds"),
             page_bytes=len(page),
-            series=sum(1 for line in page.splitlines() if not line.startswith(b"#")),
+            series=series_of(page),
             rss_bytes=child.rss_bytes(),
         )
 
@@ -128,24 +128,6 @@ def _value(page: bytes, name: bytes) -> float:
     """Of a series without labels."""
     start = page.index(b"\n" + name + b" ") + len(name) + 2
     return float(page[start : page.index(b"\n", start)])
-
-
-def _compile(folder: Path) -> Path:
-    program = folder / "driver_calls"
-    command = [
-        "cc",
-        "-std=c11",
-        "-D_GNU_SOURCE",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-o",
-        str(program),
-        str(_SOURCE),
-        "-ldl",
-    ]
-    subprocess.run(command, check=True, timeout=60)
-    return program
 
 
 def _loop(program: Path, library: str, call_list: Path, collections: int) -> tuple[float, int]:

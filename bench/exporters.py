@@ -1,235 +1,223 @@
-"""The agent beside other exporters: memory, scrapes, bytes."""
+"""The agent beside other exporters, on several nodes: one table, with the ratios to the best of them."""
 
-import gzip
-import ssl
-import statistics
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 
-from accelscope.serve import Tls
 from accelscope.simulate import SimulatedNode
-from accelscope.simulate.kubernetes import SimulatedCluster
-from bench.certificate import SelfSigned, self_signed
-from bench.children import Child, Workshop, free_port, running
-from bench.contracts import Contract, Outcome
-from bench.nodes import CALL_COST_MICROSECONDS, DEVICES, make_node, usual_node, with_processes
-from bench.scraper import Scraper, percentile
+from bench.children import Workshop
+from bench.contracts import Contract, Outcome, Verdict
+from bench.forms import Forms, measure_forms
+from bench.peers import OUT_OF_REACH, PEERS, Peer
+from bench.quota import NoQuota, cpu_quota
+from bench.scenes import Scene, scenes
 from bench.tables import Table, mib, ms, times
+from bench.turns import Exporter, take_turn
 
-_SETTLE_SECONDS = 1.2  # for a collection that was due while the process was paused
-_NEW_PAGE_SECONDS = 0.3
-_PODS = 110  # as many as a kubelet runs by default
-_POD_BYTES = 20_000
-_MANY_PROCESSES = 128  # which makes a page of about 1,700 series
-
-
-@dataclass(slots=True)
-class Subject:
-    """An exporter, and what was measured of it. Times in seconds."""
-
-    child: Child
-    port: int
-    tls: ssl.SSLContext | None = None
-    fresh: list[list[float]] = field(default_factory=list)  # scrapes on a new connection, by round
-    kept: list[list[float]] = field(default_factory=list)  # scrapes on a kept connection, by round
-    idle_cpu: float = 0.0  # CPU per second without scrapes
-    scrape_cpu: float = 0.0  # CPU of all scrapes on new connections, without that
-    rss_bytes: int = 0
-    private_bytes: int = 0
-    plain_bytes: int = 0
-    gzip_bytes: int = 0
-    series: int = 0
-
-    def scraper(self, *, compressed: bool = True) -> Scraper:
-        return Scraper(self.port, tls=self.tls, compressed=compressed)
-
-    def p50(self) -> float:
-        return _typical(self.fresh, 0.5)
-
-    def p99(self) -> float:
-        return _typical(self.fresh, 0.99)
+_SHOWS = b"accelerator_info{"
+_UNCAPPED = {"max_process_series": "1000000"}
+_COLUMNS = (
+    "node",
+    "exporter",
+    "series",
+    "RSS MiB",
+    "CPU ms/collection",
+    "CPU ms/scrape",
+    "new p50 ms",
+    "p99",
+    "kept p50 ms",
+    "p99",
+    "start ms",
+    "remark",
+)
+_Figure = Callable[[Exporter], float | None]  # None: there is no such figure
 
 
 def compare(workshop: Workshop) -> Outcome:
-    certificate = self_signed(workshop.folder)
-    with usual_node(workshop.folder / "usual") as node, ExitStack() as started:
-        settings = node.agent_settings()
-        tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
-        cluster = started.enter_context(_cluster(node, workshop.folder / "cluster", certificate))
-        large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES, shape="steady"))
+    measured: dict[Scene, Sequence[Exporter]] = {}
+    unmeasured: dict[Scene, str] = {}
+    for scene in scenes(workshop.effort):
+        try:
+            measured[scene] = _play(workshop, scene)
+        except NoQuota as error:
+            unmeasured[scene] = str(error)
+    forms_table, forms = measure_forms(workshop)
+    usual = next(iter(measured.values()))
+    return Outcome([_table(workshop, measured, unmeasured), forms_table], _verdicts(forms, usual))
 
-        def agent_with(
-            name: str, settings: Mapping[str, str], trust: ssl.SSLContext | None = None
-        ) -> Subject:
-            port = free_port()
-            return Subject(started.enter_context(running(workshop.agent(name, port, settings))), port, trust)
 
-        subjects = [
-            agent_with("agent", settings),
-            agent_with("agent, TLS", {**settings, **tls}, certificate.trust),
-            agent_with(
-                f"agent, TLS, {_PODS} pods",
-                {**settings, **tls, **cluster.agent_settings()},
-                certificate.trust,
-            ),
-            agent_with("agent, every 1 s", {**settings, "collection_interval": "1s"}),
-            agent_with(f"agent, {_MANY_PROCESSES} processes", large.agent_settings()),
+def _play(workshop: Workshop, scene: Scene) -> list[Exporter]:
+    """The exporters take turns. Raises NoQuota."""
+    with contextlib.ExitStack() as stage:
+        before: tuple[str, ...] = ()
+        if scene.millicpu is not None:
+            before = stage.enter_context(cpu_quota(scene.millicpu))
+        folder = workshop.folder / f"scene-{scene.name.replace(' ', '-')}"
+        node = stage.enter_context(scene.node(folder))
+        exporters = _agents(workshop, scene, node, before)
+        exporters += [
+            _peer(workshop, scene, node, peer, before)
+            for peer in PEERS
+            if not workshop.missing(peer) and (peer.reads_devices or scene.yardsticks)
         ]
-        port = free_port()
-        nvitop_exporter = workshop.nvitop_exporter(port, node.folder, interval_seconds=1.0)
-        subjects.append(Subject(started.enter_context(running(nvitop_exporter)), port))
-        port = free_port()
-        subjects.append(Subject(started.enter_context(running(workshop.node_exporter(port))), port))
-        _measure(subjects, workshop)
-        started.close()
-        first = _first_scrapes(workshop, settings)
-    agent, with_tls, with_pods, _, large_agent, *peers = subjects
-    best = min(peer.p99() for peer in peers)
-    rss, p99 = with_pods.rss_bytes, large_agent.p99()
-    return Outcome(
-        [_table(subjects, first)],
-        {
-            Contract.MEMORY: (
-                f"{mib(rss)} MiB ({mib(with_tls.rss_bytes)} without Kubernetes, {mib(agent.rss_bytes)} also "
-                "without TLS)",
-                rss <= 32 * 2**20,
-                rss < 20 * 2**20,
-            ),
-            Contract.SCRAPE: (
-                f"{ms(p99)} ms at {large_agent.series} series, {times(p99 / best)} the best peer's; "
-                f"with TLS {ms(with_tls.p99())} ms",
-                p99 <= 0.003,
-                p99 <= best / 10,
-            ),
-        },
-    )
+        for _ in range(workshop.effort.turns):
+            for exporter in exporters:
+                if not exporter.trouble:
+                    take_turn(exporter, scene, workshop.effort)
+    return exporters
 
 
-def _cluster(node: SimulatedNode, folder: Path, certificate: SelfSigned) -> SimulatedCluster:
-    """One pod on each device, and others that the node runs beside."""
-    return SimulatedCluster(
-        node,
-        folder,
-        tls=Tls(str(certificate.file), str(certificate.key)),
-        ca_file=certificate.file,
-        pod_bytes=_POD_BYTES,
-        extra_pods=_PODS - len(node.pods),
-    )
+def _agents(workshop: Workshop, scene: Scene, node: SimulatedNode, before: Sequence[str]) -> list[Exporter]:
+    settings = {**node.agent_settings(), "collection_interval": f"{scene.interval_seconds}s"}
 
-
-def _measure(subjects: Sequence[Subject], workshop: Workshop) -> None:
-    for subject in subjects:
-        subject.child.wait_for_page(subject.scraper())
-    time.sleep(_SETTLE_SECONDS)
-    effort = workshop.effort
-    before = [subject.child.cpu_seconds() for subject in subjects]
-    time.sleep(effort.idle_seconds)
-    for subject, cpu in zip(subjects, before, strict=True):
-        subject.idle_cpu = (subject.child.cpu_seconds() - cpu) / effort.idle_seconds
-        subject.child.pause()
-    for _ in range(effort.rounds):
-        for subject in subjects:
-            subject.child.go_on()
-            time.sleep(_SETTLE_SECONDS)
-            _scrape(subject, effort.scrapes // effort.rounds)
-            subject.child.pause()
-    for subject in subjects:
-        subject.child.go_on()
-        subject.rss_bytes = subject.child.rss_bytes()
-        subject.private_bytes = subject.child.private_bytes()
-        plain = subject.scraper(compressed=False).scrape().body
-        subject.plain_bytes = len(plain)
-        subject.series = sum(1 for line in plain.splitlines() if not line.startswith(b"#"))
-        compressed = subject.scraper().scrape().body
-        gzip.decompress(compressed)  # that it is what was asked for
-        subject.gzip_bytes = len(compressed)
-
-
-def _scrape(subject: Subject, count: int) -> None:
-    started, cpu = time.perf_counter(), subject.child.cpu_seconds()
-    subject.fresh.append([subject.scraper().scrape().seconds for _ in range(count)])
-    passed = time.perf_counter() - started
-    subject.scrape_cpu += max(0.0, subject.child.cpu_seconds() - cpu - passed * subject.idle_cpu)
-    with subject.scraper() as scraper:
-        if scraper.scrape().kept:
-            subject.kept.append([scraper.scrape().seconds for _ in range(count // 2)])
-
-
-def _typical(rounds: Sequence[list[float]], share: float) -> float:
-    """The median of the rounds' percentiles: a moment in which the machine was busy is one round's."""
-    return statistics.median(percentile(values, share) for values in rounds)
-
-
-def _first_scrapes(workshop: Workshop, settings: Mapping[str, str]) -> list[float]:
-    """Scrapes as Prometheus makes them: each finds a page that nobody has asked for yet."""
-    port = free_port()
-    interval = {"collection_interval": f"{_NEW_PAGE_SECONDS:g}s"}
-    child = workshop.agent("agent, new pages", port, {**settings, **interval})
-    scraper = Scraper(port)
-    times_taken: list[float] = []
-    page = b""
-    with running(child):
-        child.wait_for_page(scraper)
-        while len(times_taken) < workshop.effort.first_scrapes:
-            time.sleep(1.15 * _NEW_PAGE_SECONDS)  # a collection may begin late by a tenth of the interval
-            answer = scraper.scrape()
-            if answer.body != page:
-                times_taken.append(answer.seconds)
-            page = answer.body
-    return times_taken
-
-
-def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
-    table = Table(
-        "Exporters side by side",
-        (
-            "exporter",
-            "series",
-            "RSS MiB",
-            "private MiB",
-            "scrape ms p50",
-            "p99",
-            "kept p50",
-            "p99",
-            "p50 to agent's",
-            "bytes",
-            "gzip",
-            "CPU ms/scrape",
-            "idle CPU ms/s",
-        ),
-    )
-    base = subjects[0].p50()
-    for subject in subjects:
-        table.add(
-            subject.child.name,
-            str(subject.series),
-            mib(subject.rss_bytes),
-            mib(subject.private_bytes),
-            ms(subject.p50()),
-            ms(subject.p99()),
-            ms(_typical(subject.kept, 0.5)) if subject.kept else "none",
-            ms(_typical(subject.kept, 0.99)) if subject.kept else "none",
-            times(subject.p50() / base),
-            str(subject.plain_bytes),
-            str(subject.gzip_bytes),
-            ms(subject.scrape_cpu / sum(map(len, subject.fresh))),
-            ms(subject.idle_cpu),
+    def agent(name: str, settings: Mapping[str, str]) -> Exporter:
+        return Exporter(
+            name, lambda port: workshop.agent(name, port, settings, before=before), _SHOWS, ours=True
         )
-    agent = subjects[0]
+
+    agents = [agent("agent", settings)]
+    if scene.uncapped:
+        agents.append(agent("agent, no cap", {**settings, **_UNCAPPED}))
+    return agents
+
+
+def _peer(
+    workshop: Workshop, scene: Scene, node: SimulatedNode, peer: Peer, before: Sequence[str]
+) -> Exporter:
+    return Exporter(
+        peer.name,
+        lambda port: workshop.peer(
+            peer, port, node.folder, interval_seconds=scene.interval_seconds, before=before
+        ),
+        peer.shows,
+        reads_devices=peer.reads_devices,
+        on_scrape=peer.on_scrape,
+    )
+
+
+def _rss(exporter: Exporter) -> float:
+    return exporter.typical(lambda turn: turn.rss_bytes)
+
+
+def _collection(exporter: Exporter) -> float | None:
+    return None if exporter.on_scrape else exporter.typical(lambda turn: turn.collection_cpu)
+
+
+def _scrape(exporter: Exporter) -> float:
+    return exporter.typical(lambda turn: turn.scrape_cpu)
+
+
+def _fresh(share: float) -> _Figure:
+    return lambda exporter: exporter.typical(lambda turn: turn.fresh_at(share))
+
+
+def _kept(share: float) -> _Figure:
+    def figure(exporter: Exporter) -> float | None:
+        if not all(turn.kept for turn in exporter.turns):
+            return None
+        return exporter.typical(lambda turn: turn.kept_at(share))
+
+    return figure
+
+
+def _started(exporter: Exporter) -> float:
+    return exporter.typical(lambda turn: turn.started)
+
+
+_FIGURES: tuple[
+    tuple[_Figure, Callable[[float], str], str], ...
+] = (  # how it is written, what if there is none
+    (_rss, mib, ""),
+    (_collection, ms, "on scrape"),
+    (_scrape, ms, ""),
+    (_fresh(0.5), ms, ""),
+    (_fresh(0.99), ms, ""),
+    (_kept(0.5), ms, "closes"),
+    (_kept(0.99), ms, "closes"),
+    (_started, ms, ""),
+)
+
+
+def _table(
+    workshop: Workshop, measured: Mapping[Scene, Sequence[Exporter]], unmeasured: Mapping[Scene, str]
+) -> Table:
+    table = Table("Exporters side by side", _COLUMNS, names=2)
+    blank = [""] * len(_FIGURES)
+    for scene, exporters in measured.items():
+        for exporter in exporters:
+            if exporter.turns:
+                series = str(round(exporter.typical(lambda turn: turn.series)))
+                table.add(scene.name, exporter.name, series, *_written(exporter), exporter.trouble)
+            else:
+                table.add(scene.name, exporter.name, "", *blank, exporter.trouble)
+        for own in exporters:
+            if own.ours and own.turns:
+                name = f"{own.name} to the best peer"
+                table.add(scene.name, name, "", *_ratios(own, _peers(exporters)), "")
+    for scene, reason in unmeasured.items():
+        table.add(scene.name, "all", "", *blank, f"not measured: {reason}")
+    for peer in PEERS:
+        if reason := workshop.missing(peer):
+            table.add("any", peer.name, "", *blank, f"not obtained: {reason}")
+    for name, reason in OUT_OF_REACH.items():
+        table.add("any", name, "", *blank, f"cannot run: {reason}")
+    effort = workshop.effort
+    fewest = min(
+        (len(turn.fresh) for exporters in measured.values() for each in exporters for turn in each.turns),
+        default=0,
+    )
     table.notes = (
-        f"One simulated node for all that read one: 8 H100 with 4 processes each; every driver call burns "
-        f"{CALL_COST_MICROSECONDS} us of CPU. node_exporter reads the machine itself.",
-        f"{sum(map(len, agent.fresh))} scrapes on new connections, {sum(map(len, agent.kept))} on kept ones "
-        f"('none': the server closes them), gzip, in {len(agent.fresh)} rounds, while the other exporters "
-        "are paused. Percentiles are the median of the rounds'. RSS is read afterwards.",
-        f"With {_PODS} pods: the agent watches pods of {_POD_BYTES // 1000} KB each at an API server, over "
-        "TLS, and asks the kubelet's socket in every collection; each device is held by one of the pods.",
-        "The agent collects every 10 s, its default, where nothing else is said; nvitop-exporter every 1 s, "
-        "its default. CPU per scrape is without what the process uses when nobody scrapes it.",
-        f"Agent, first scrape of a new page, as Prometheus meets it: p50 {ms(statistics.median(first))} ms, "
-        f"slowest of {len(first)} {ms(max(first))} ms.",
+        *(f"{scene.name}: {scene.told}; collections every {scene.interval_seconds} s." for scene in measured),
+        f"Turns of each exporter on each node: {effort.turns}. In a turn it is started, left alone, scraped "
+        f"on new connections and on a kept one ('closes': the server does not keep it), each at most "
+        f"{effort.turn_scrapes} times or for {effort.turn_seconds:g} s, and ended. Figures are medians of "
+        f"the turns. The slowest was scraped {fewest} times, and a p99 of so few is the slowest of them.",
+        "Collections: CPU time from the beginning of one to that of a later one, while nobody scrapes. "
+        "Those that read on scrape pay for it there. Scrapes: the median, which is without collections "
+        "beside it; of those that read on scrape the mean. Start: to the first page that shows a device.",
+        "Ratios: the agent's figure beside the best of those that read devices, in each column for itself: "
+        "below 1 x the agent needs less. node_exporter reads the machine itself, and is a yardstick only. "
+        "all-smi lists every process of the machine, and not only those on a device.",
     )
     return table
+
+
+def _written(exporter: Exporter) -> list[str]:
+    cells = []
+    for figure, written, otherwise in _FIGURES:
+        value = figure(exporter)
+        cells.append(otherwise if value is None else written(value))
+    return cells
+
+
+def _ratios(own: Exporter, peers: Sequence[Exporter]) -> list[str]:
+    cells = []
+    for figure, *_ in _FIGURES:
+        value = figure(own)
+        best = min((other for peer in peers if (other := figure(peer)) is not None), default=None)
+        cells.append(times(value / best) if value is not None and best else "")
+    return cells
+
+
+def _peers(exporters: Sequence[Exporter]) -> list[Exporter]:
+    return [each for each in exporters if each.turns and each.reads_devices and not each.ours]
+
+
+def _verdicts(forms: Forms, usual: Sequence[Exporter]) -> dict[Contract, Verdict]:
+    rss, p99 = forms.with_pods.rss_bytes, forms.large.p99()
+    slowest = _fresh(0.99)
+    others = [slowest(each) for each in usual if each.turns and not each.ours]  # the yardstick too
+    best = min((value for value in others if value is not None), default=None)
+    beside = f"{times(p99 / best)} the best peer's" if best else "no peer to compare with"
+    return {
+        Contract.MEMORY: (
+            f"{mib(rss)} MiB ({mib(forms.with_tls.rss_bytes)} without Kubernetes, "
+            f"{mib(forms.plain.rss_bytes)} also without TLS)",
+            rss <= 32 * 2**20,
+            rss < 20 * 2**20,
+        ),
+        Contract.SCRAPE: (
+            f"{ms(p99)} ms at {forms.large.series} series, {beside}; with TLS {ms(forms.with_tls.p99())} ms",
+            p99 <= 0.003,
+            best is not None and p99 <= best / 10,
+        ),
+    }

@@ -1,8 +1,10 @@
 """The simulated nodes that are measured."""
 
 import contextlib
+import itertools
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -11,6 +13,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.model import Device, Process, Vendor
 from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node
+from bench.compiling import compile_program
 
 CALL_COST_MICROSECONDS = 20  # CPU time of every driver call: what makes a comparison mean something
 DEVICES = 8
@@ -18,25 +21,47 @@ PROCESSES_PER_DEVICE = 4
 _FROZEN_AT = 1000.0  # seconds of simulated time
 
 
-def make_node(folder: Path, description: Mapping[str, object]) -> SimulatedNode:
-    """A node that stands still: what is measured is who reads it, not what moves it."""
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """How quickly the simulated driver answers, and for which card."""
+
+    model: str = "h100-80gb"
+    call_microseconds: int = CALL_COST_MICROSECONDS
+    pcie_window_milliseconds: int = 20  # during which the caller waits, where PCIe traffic is asked for
+
+
+USUAL_DRIVER = Driver()
+
+
+def make_node(
+    folder: Path, description: Mapping[str, object], pids: Sequence[int] | None = None
+) -> SimulatedNode:
+    """A node that stands still: what is measured is who reads it, not what moves it. Where ids are given, the
+    described processes are repeated in turn until each id has one."""
     folder.mkdir(parents=True)
     text = folder / "description.yaml"
     text.write_text(yaml.safe_dump(dict(description)))
-    node = SimulatedNode(load_node(text), folder / "node")
+    spec = load_node(text)
+    if pids is not None:
+        copies = zip(pids, itertools.cycle(spec.processes), strict=False)
+        spec = replace(spec, processes=tuple(replace(process, pid=pid) for pid, process in copies))
+    node = SimulatedNode(spec, folder / "node")
     node.build()
     node.write(at=_FROZEN_AT)
     return node
 
 
-def describe(devices: int, processes: list[dict[str, object]]) -> dict[str, object]:
+def describe(
+    devices: int, processes: list[dict[str, object]], driver: Driver = USUAL_DRIVER
+) -> dict[str, object]:
     return {
         "node": "bench",
         "seed": 1,
         "nvidia": {
-            "call_cost_us": CALL_COST_MICROSECONDS,
+            "call_cost_us": driver.call_microseconds,
+            "pcie_window_ms": driver.pcie_window_milliseconds,
             "tool": {"cost_ms": 20, "memory_mb": 16},
-            "devices": [{"model": "h100-80gb", "count": devices}],
+            "devices": [{"model": driver.model, "count": devices}],
         },
         "processes": processes,
     }
@@ -56,28 +81,42 @@ def with_processes(devices: int, processes: int, *, shape: str = "idle") -> dict
 
 @contextlib.contextmanager
 def usual_node(folder: Path) -> Iterator[SimulatedNode]:
-    """Eight devices, each with a pod of four processes. They really run, because nvitop looks them up in the
-    machine's own /proc and leaves out what is not there."""
-    sleepers = [
-        subprocess.Popen(["sleep", "1000000"], stdin=subprocess.DEVNULL)
-        for _ in range(DEVICES * PROCESSES_PER_DEVICE)
+    """Eight devices, each with a pod of four processes."""
+    with busy_node(folder, DEVICES, DEVICES * PROCESSES_PER_DEVICE) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def busy_node(
+    folder: Path, devices: int, processes: int, *, driver: Driver = USUAL_DRIVER
+) -> Iterator[SimulatedNode]:
+    """A pod on each device, with a share of the processes. They really run, because nvitop and all-smi look
+    them up in the machine's own /proc and leave out what is not there."""
+    each: list[dict[str, object]] = [
+        {
+            "name": "worker",
+            "device": device,
+            "memory": "64MiB",
+            "cgroup": {"kind": "pod", "namespace": "team", "pod": f"worker-{device}"},
+        }
+        for device in range(min(devices, processes))
     ]
-    try:
-        processes: list[dict[str, object]] = [
-            {
-                "name": "worker",
-                "device": number % DEVICES,
-                "pid": sleeper.pid,
-                "memory": "4GiB",
-                "cgroup": {"kind": "pod", "namespace": "team", "pod": f"worker-{number % DEVICES}"},
-            }
-            for number, sleeper in enumerate(sleepers)
-        ]
-        yield make_node(folder, describe(DEVICES, processes))
-    finally:
-        for sleeper in sleepers:
-            sleeper.kill()
-            sleeper.wait()
+    folder.mkdir(parents=True)
+    with sleeping(processes, folder) as pids:
+        yield make_node(folder / "described", describe(devices, each, driver), pids)
+
+
+@contextlib.contextmanager
+def sleeping(count: int, folder: Path) -> Iterator[list[int]]:
+    """The ids of processes that do nothing; they end with the block, and with the benchmark."""
+    program = compile_program("sleepers", folder)
+    with subprocess.Popen(
+        [str(program), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        pids = [int(line) for line in iter(parent.stdout.readline, "\n") if line]
+        yield pids
 
 
 def read(node: SimulatedNode) -> tuple[list[Device], list[Process]]:

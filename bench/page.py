@@ -10,15 +10,19 @@ _PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _HEAD = """\
 # Benchmarks
 
-Made by `make bench ARGS=--write` on {date}. `make bench` repeats it in some minutes; with `ARGS=--quick` it
-gives a rough answer in less than one. All figures come from one run on one machine with two cores: ratios
-travel to other machines, absolute times do not. Simulated driver calls burn a stated CPU time, because calls
-that cost nothing would make every comparison meaningless.
+Made by `make bench ARGS="--peers --write"` on {date}. `make bench` repeats it with the other exporters that
+are there, `ARGS=--peers` gets those that are not, and `ARGS=--quick` gives a rough answer sooner. All figures
+come from one run on one machine with two cores: ratios travel to other machines, absolute times do not.
+Simulated driver calls burn a stated CPU time, because calls that cost nothing would make every comparison
+meaningless.
 
 How it is measured:
 
 - RSS and private memory come from `/proc/PID/statm` and `smaps_rollup`, CPU time from the process's CPU
   clock, with that of the tools it ran from `/proc/PID/stat`.
+- Other exporters are the published ones: from PyPI, crates.io, the Go module proxy and Debian, kept in
+  `~/.cache/accelscope-bench` (`ACCELSCOPE_BENCH_CACHE` is another folder). What could not be had, or cannot
+  run without hardware, stands in the table with the reason.
 - The scraping client is a bare socket that asks as Prometheus does (OpenMetrics, gzip). A time runs from
   before connecting to the last byte.
 - Python programs run with bytecode, as `pip install` leaves them. Without it the agent's memory is larger by

@@ -19,6 +19,7 @@ class Scrape:
     seconds: float  # from before connecting (or, on a kept connection, sending) to the last byte
     body: bytes
     kept: bool  # the server leaves the connection open
+    compressed: bool
 
 
 class Scraper:
@@ -76,7 +77,8 @@ class Scraper:
             body = bytes(received)
         else:
             body = _rest(connection, received)
-        return Scrape(time.perf_counter() - started, body, kept)
+        seconds = time.perf_counter() - started
+        return Scrape(seconds, body, kept, headers.get("content-encoding") == "gzip")
 
 
 def _receive(connection: socket.socket, received: bytearray) -> None:
@@ -110,3 +112,7 @@ def percentile(values: list[float], share: float) -> float:
     """Nearest rank: a value that was measured."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+
+
+def series_of(page: bytes) -> int:
+    return sum(1 for line in page.splitlines() if line and not line.startswith(b"#"))

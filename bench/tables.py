@@ -10,6 +10,7 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    names: int = 1  # how many columns, from the left, hold words and not figures
 
     def add(self, *cells: str) -> None:
         assert len(cells) == len(self.columns), (self.title, cells)
@@ -18,23 +19,25 @@ class Table:
     def as_text(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
         lines = [self.title, "-" * len(self.title)]
-        lines += [_padded(row, widths) for row in (self.columns, *self.rows)]
+        lines += [_padded(row, widths, self.names) for row in (self.columns, *self.rows)]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
     def as_markdown(self) -> str:
         lines = [f"## {self.title}", "", _piped(self.columns)]
-        lines.append(_piped(["---", *("---:" for _ in self.columns[1:])]))
+        lines.append(_piped(["---" if at < self.names else "---:" for at in range(len(self.columns))]))
         lines += [_piped(row) for row in self.rows]
         for note in self.notes:
             lines += ["", note]
         return "\n".join(lines)
 
 
-def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first = cells[0].ljust(widths[0])
-    rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-    return "  ".join((first, *rest)).rstrip()
+def _padded(cells: Sequence[str], widths: Sequence[int], names: int) -> str:
+    padded = (
+        cell.ljust(width) if at < names else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join(padded).rstrip()
 
 
 def _piped(cells: Sequence[str]) -> str:
@@ -51,4 +54,6 @@ def ms(seconds: float) -> str:
 
 
 def times(ratio: float) -> str:
+    if ratio < 0.1:
+        return f"{ratio:.3f} x"
     return f"{ratio:.2f} x" if ratio < 10 else f"{ratio:.0f} x"

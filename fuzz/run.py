@@ -4,10 +4,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.seeds import REPOSITORY, captures, dictionary, own
+from fuzz.seeds import REPOSITORY, captures, dictionary, kept, own
 
 # What was worth keeping of earlier runs, so that the next goes on from there; and inputs that fail.
 _KEPT = REPOSITORY / ".cache" / "fuzz"
@@ -35,46 +36,60 @@ def fuzz(package: str, source: str, seconds: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="accelscope-fuzz-") as scratch:
         seeds = Path(scratch) / "seeds"
         seeds.mkdir()
-        begin = [*own(source), *captures(package)]
+        begin = [*own(source), *kept(source), *captures(package)]
         for number, path in enumerate(begin):
             (seeds / f"{number}-{path.name}").symlink_to(path.resolve())
-        words = Path(scratch) / "words"
-        words.write_text(dictionary(path.read_text(errors="replace") for path in begin))
         options = {
             "max_total_time": seconds,
             "max_len": _MAX_BYTES,
             "timeout": _ENDLESS_SECONDS,
             "rss_limit_mb": _MAX_MIB,
-            "dict": words,
+            **dictionary_option(begin, Path(scratch)),
             "artifact_prefix": f"{findings}/{source}-",
             "print_final_stats": 1,
         }
-        command = [sys.executable, "-m", "fuzz.one", package, source]
-        command += [f"-{name}={value}" for name, value in options.items()]
-        done = subprocess.run(
-            [*command, str(corpus), str(seeds)],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds + _START_SECONDS,
-            check=False,
-        )
+        done = engine(package, source, options, [corpus, seeds], timeout=seconds + _START_SECONDS)
     return _read(source, done.returncode, done.stdout)
+
+
+def dictionary_option(texts: Sequence[Path], scratch: Path) -> dict[str, object]:
+    """The engine ends at once where its dictionary is empty, as that of a source of bare numbers is."""
+    words = dictionary(path.read_text(errors="replace") for path in texts)
+    if not words:
+        return {}
+    (scratch / "words").write_text(words)
+    return {"dict": scratch / "words"}
+
+
+def engine(
+    package: str, source: str, options: Mapping[str, object], folders: Sequence[Path], *, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """One process of it, and all that it printed. Options are libFuzzer's."""
+    command = [sys.executable, "-m", "fuzz.one", package, source]
+    command += [f"-{name}={value}" for name, value in options.items()]
+    return subprocess.run(
+        [*command, *map(str, folders)],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        check=False,
+    )
 
 
 def _read(source: str, code: int, printed: str) -> Run:
     counted = re.findall(r"^#(\d+)\s.* cov: (\d+)", printed, re.MULTILINE)
     inputs, branches = map(int, counted[-1]) if counted else (0, 0)
-    kept = re.search(r"Test unit written to (\S+)", printed)
+    found = re.search(r"Test unit written to (\S+)", printed)
     return Run(
         source=source,
         failed=code != 0,
         inputs=inputs,
         branches=branches,
-        finding=Path(kept[1]) if kept else None,
+        finding=Path(found[1]) if found else None,
         said="\n".join(_complaint(printed)) if code else "",
     )
 

@@ -1,5 +1,5 @@
-"""Texts to begin with: `seeds/<source>/` has small ones of our own, captures of real machines come beside
-them where there are any."""
+"""Texts to begin with: `seeds/<source>/` has small ones that were written by hand, `corpus/<source>/` what
+the engine made of these, captures of real machines come beside them where there are any."""
 
 import os
 import re
@@ -12,6 +12,7 @@ from accelscope.parsing.source import Source
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = Path(__file__).parent / "seeds"
+CORPUS = Path(__file__).parent / "corpus"
 
 _WORD = re.compile(r"[^\W\d_][\w.%()/-]{2,30}", re.ASCII)
 _MAX_WORDS = 400
@@ -30,7 +31,13 @@ def packages() -> dict[str, str]:
 
 
 def own(source: str) -> list[Path]:
+    """Written by hand."""
     return sorted((SEEDS / source).iterdir()) if (SEEDS / source).is_dir() else []
+
+
+def kept(source: str) -> list[Path]:
+    """What the engine made of our own: `keep` makes it."""
+    return sorted((CORPUS / source).iterdir()) if (CORPUS / source).is_dir() else []
 
 
 def captures(package: str) -> list[Path]:

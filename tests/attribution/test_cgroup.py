@@ -193,6 +193,8 @@ def test_other_text_is_an_error_with_a_reason(text: str, reason: str) -> None:
     parsed = parse_cgroup(text)
     assert parsed.error is not None
     assert parsed.error.reason == reason
+    assert parsed.error.text
+    assert [r.line for r in parsed.rejected] == ([text] if reason != "empty" else [])
     assert parsed.containers is None
 
 

@@ -26,6 +26,7 @@ OVERLAY = mount("/", "/", "overlay")
 CGROUP_ROOT = mount("/", "/sys/fs/cgroup", "cgroup2")
 HOSTS = mount(f"{KUBELET}/pods/{UID}/etc-hosts", "/etc/hosts")
 LOG = mount(f"{KUBELET}/pods/{UID}/containers/trainer/4be1a09c", "/dev/termination-log")
+ELSEWHERE = mount(f"{KUBELET}/pods/{OTHER}/etc-hosts", "/inspected/hosts")
 PAUSE_HOSTNAME = mount(f"/var/lib/docker/containers/{PAUSE}/hostname", "/etc/hostname")
 SANDBOX = mount(f"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/{PAUSE}/hostname", "/etc/hostname")
 TOKEN = mount("/", "/run/secrets/kubernetes.io/serviceaccount", "tmpfs")
@@ -60,6 +61,22 @@ CASES = {
         [mount(f"/data/k0s/pods/{UID}/containers/a-b/1f", "/dev/termination-log")],
         Place(UID, container_name="a-b"),
     ),
+    "another pod's files elsewhere": ([ELSEWHERE, HOSTS], Place(UID)),
+    "another pod's files elsewhere, last": ([HOSTS, ELSEWHERE], Place(UID)),
+    "the first of two own": (
+        [HOSTS, mount(f"{KUBELET}/pods/{OTHER}/containers/b/1f", "/dev/termination-log")],
+        Place(UID),
+    ),
+    "only another pod's files": ([ELSEWHERE], Place(OTHER)),
+    "the first of equal cgroups": (
+        [cgroup(f"/kubepods/pod{UID}/{ID}"), cgroup(f"/kubepods/pod{OTHER}/{LAYER}")],
+        Place(UID, ID),
+    ),
+    "the first of equal containers": (
+        [cgroup(f"/docker/{ID}"), cgroup(f"/docker/{LAYER}")],
+        Place(container_id=ID),
+    ),
+    "a source with a dash": ([f"{cgroup(f'/kubepods/pod{UID}/{ID}')} - x"], Place(UID, ID)),
     "a file system of its own": ([mount(f"/pods/{UID}/etc-hosts", "/etc/hosts")], Place(UID)),
     "deleted": ([mount(f"{KUBELET}/pods/{UID}/etc-hosts//deleted", "/etc/hosts")], Place(UID)),
     "blanks": ([mount(f"/my\\040disk/pods/{UID}/etc-hosts", "/etc/hosts")], Place(UID)),
@@ -112,7 +129,7 @@ CASES = {
 def test_mounts(name: str) -> None:
     lines, expected = CASES[name]
     assert place_in_mounts("\n".join(lines)) == expected
-    assert place_in_mounts("\ufeff" + "\r\n".join(["no mount", *lines, ""])) == expected
+    assert place_in_mounts("\ufeff" + "\r\n".join([*lines, "no mount", ""])) == expected
 
 
 def test_a_process_in_no_container_is_no_error() -> None:
@@ -137,12 +154,17 @@ def test_one_container_of_one_process() -> None:
         ('{"Data": 1 - 2}', "not_a_mountinfo_file"),
         ("sysfs /sys sysfs rw,nosuid 0 0", "not_a_mountinfo_file"),
         (f"x 40 259:2 /pods/{UID}/etc-hosts /etc/hosts rw - ext4 a rw", "not_a_mountinfo_file"),
+        (f"\u0664\u0661 40 259:2 /pods/{UID}/etc-hosts /etc/hosts rw - ext4 a rw", "not_a_mountinfo_file"),
+        (f"41 40 259:2 /pods/{UID}/etc-hosts /etc/hosts rw", "not_a_mountinfo_file"),
+        (f"41 40 259:2 /pods/{UID}/etc-hosts /etc/hosts - ext4 a rw", "not_a_mountinfo_file"),
     ],
 )
 def test_other_text_is_an_error_with_a_reason(text: str, reason: str) -> None:
     parsed = parse_mountinfo(text)
     assert parsed.error is not None
     assert parsed.error.reason == reason
+    assert parsed.error.text
+    assert [r.line for r in parsed.rejected] == ([text] if text.strip() else [])
     assert parsed.containers is None
 
 

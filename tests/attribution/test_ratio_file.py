@@ -21,6 +21,8 @@ from accelscope.attribution.ratio_file import RatioError, parse_gpu_allocation, 
         ("0.5", 0.5),
         ("1", 1.0),
         ("1000000", 1e6),
+        ("0.000001", 1e-6),
+        ("2." + "0" * 30, 2.0),
     ],
 )
 def test_a_ratio(text: str, ratio: float) -> None:
@@ -58,6 +60,9 @@ def test_a_ratio(text: str, ratio: float) -> None:
         ("2\x00", r"'2\x00'"),
         ("2\u00a0", r"'2\xa0'"),
         ("1000001", "1000001 is out of range"),
+        ("2." + "0" * 31, "a text of 33 characters"),
+        ("x" * 16, f"'{'x' * 16}'"),
+        ("x" * 17, "a text of 17 characters"),
         ("0.0000001", "0.0000001 is out of range"),
         ("9" * 5000, "5000 characters"),
     ],

@@ -29,6 +29,19 @@ def test_every_source_has_seeds_that_are_readings(source: str) -> None:
     )
 
 
+@pytest.mark.parametrize("source", sources())
+def test_what_the_fuzzer_kept_is_answered_rightly(source: str) -> None:
+    kept = seeds.kept(source)
+    assert kept, "python -m fuzz.keep makes it"
+    for path in kept:
+        answers.examine(sources()[source], path.read_bytes().decode(errors="replace"))
+    assert sum(path.stat().st_size for path in kept) < 8 << 10
+
+
+def test_the_corpus_is_of_sources_that_there_are() -> None:
+    assert {path.name for path in seeds.CORPUS.iterdir()} == set(sources())
+
+
 def test_the_fuzzer_knows_every_source() -> None:
     assert list(seeds.packages()) == list(sources())
 

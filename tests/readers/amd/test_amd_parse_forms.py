@@ -235,6 +235,21 @@ def test_a_name_without_its_arguments(told: str, name: str | None) -> None:
             "2    2.9/ 15.9 GB  4 W",
             {"memory_used_bytes": round(2.9 * GIB), "memory_total_bytes": round(15.9 * GIB)},
         ),
+        (
+            "GPU  VRAM_USAGE  POWER",
+            "2    1.5/ 16.0     4 W",
+            {"memory_used_bytes": round(1.5 * GIB), "memory_total_bytes": 16 * GIB, "power_watts": 4},
+        ),
+        (
+            "GPU  VRAM_USAGE  POWER",
+            "2    512/ 2048 MB  4 W",
+            {"memory_used_bytes": GIB // 2, "memory_total_bytes": 2 * GIB},
+        ),
+        (
+            "GPU  VRAM_USAGE  POWER",
+            "2    N/A  4 W",
+            {"memory_used_bytes": None, "memory_total_bytes": None, "power_watts": 4},
+        ),
         ("GPU  GTT_USAGE  POWER", "2    0.0/376.7 GB   4 W", {"memory_total_bytes": None, "power_watts": 4}),
         ("GPU  THROTTLE  POWER  PCIE_BW", "2  UNTHROTTLED  11 W  N/A Mb/s", {"power_watts": 11}),
         ("GPU  XCP  PVIOL  GFXCLK_PVIOL  POWER", "2  0  0 %  [0 %, 0 %, N/A]  9 W", {"power_watts": 9}),

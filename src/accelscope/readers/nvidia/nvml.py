@@ -35,6 +35,7 @@ class NvmlSource:
         self._paths = paths
         self._clock = clock
         self._nvml: Any = None
+        self._spare: Any = None  # the binding of a library that was let go of
         self._driver_version: str | None = None
         self._seen: object = None
         self._devices: dict[str, NvmlDevice] = {}
@@ -94,11 +95,13 @@ class NvmlSource:
         return device
 
     def _start(self) -> None:
-        binding = load_binding(self._paths.nvml_library)
+        binding = load_binding(self._paths.nvml_library, self._spare)
+        self._spare = None
         try:
             binding.nvmlInit()
             self._driver_version = binding.nvmlSystemGetDriverVersion()
         except binding.NVMLError as error:
+            self._release(binding)
             if error.value == DRIVER_NOT_LOADED and pci_devices(self._paths.sys, *PCI_CODES) == ():
                 raise DriverAbsent("the NVML library is here, but neither a driver nor a GPU") from None
             raise driver_error(error, "NVML does not start") from None
@@ -136,7 +139,11 @@ class NvmlSource:
             return
         with suppress(binding.NVMLError):  # it was not up any more, which is what was wanted
             binding.nvmlShutdown()
+        self._release(binding)
+
+    def _release(self, binding: Any) -> None:
         unload(binding)
+        self._spare = binding
 
     @contextmanager
     def _call(self) -> Iterator[None]:

@@ -99,24 +99,29 @@ def find_library(library: str) -> str | None:
     return None
 
 
-def load_binding(library: str) -> Any:
-    """A `pynvml` module of one's own, bound to this library."""
+def load_binding(library: str, spare: Any = None) -> Any:
+    """A `pynvml` module of one's own, bound to this library. `spare` is one that was unloaded: ctypes never
+    forgets the types of a module, so each new one costs two mebibytes for good."""
     place = find_library(library)
     if place is None:
         raise DriverAbsent(f"the NVML library {library} is not on this node")
-    binding = _own_module()
     try:
-        binding.nvmlLib = ctypes.CDLL(place)
+        loaded = ctypes.CDLL(place)
     except OSError as error:
         raise ReaderError("library_unusable", f"the NVML library cannot be loaded: {error}") from None
+    binding = _own_module() if spare is None else spare
+    binding.nvmlLib = loaded
     binding.accelscope_library_file = _mapped_file(place)
     return binding
 
 
 def unload(binding: Any) -> None:
-    """Unmap the library, so that the next load takes the file that is there then. No call may be inside."""
+    """Unmap the library, so that the next load takes the file that is there then. No call may be inside. The
+    module is as it was before it was bound, and may be bound again."""
     _ctypes.dlclose(binding.nvmlLib._handle)
     binding.nvmlLib = None
+    binding._nvmlGetFunctionPointer_cache.clear()
+    binding._nvmlLib_refcount = 0
 
 
 def library_version(binding: Any) -> tuple[int, int] | None:

@@ -157,6 +157,12 @@ void state_release(const struct state *state) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Unloading gives back what it read: whoever loads the library again and again must not grow by that. */
+__attribute__((destructor)) static void forget_state(void) {
+    release_locked(current);
+    current = NULL;
+}
+
 const char *state_get(const struct state *state, const char *key) {
     size_t low = 0, high = state->count;
     while (low < high) {

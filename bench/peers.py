@@ -1,0 +1,103 @@
+"""Other people's exporters: how each is obtained, and how it is started on a simulated node."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.sources import FromCrates, FromDebian, FromGoProxy, FromPyPI, NotObtained, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """In arguments and environment, {port}, {interval} (whole seconds) and {node} (the simulated node's
+    folder) are filled in."""
+
+    name: str
+    source: Source
+    arguments: tuple[str, ...]
+    shows: bytes  # what stands in its page once it has read a device
+    environment: Mapping[str, str] = field(default_factory=dict)
+    on_scrape: bool = False  # it reads when it is scraped, and has no interval
+    reads_devices: bool = True  # otherwise it is a yardstick, and no peer
+
+    def command(self, program: Sequence[str], port: int, interval_seconds: int) -> list[str]:
+        filled = (each.format(port=port, interval=interval_seconds) for each in self.arguments)
+        return [*program, *filled]
+
+    def surroundings(self, node: Path) -> dict[str, str]:
+        path = os.environ.get("PATH", os.defpath)
+        return {name: value.format(node=node, path=path) for name, value in self.environment.items()}
+
+
+PEERS = (
+    Peer(
+        "all-smi 0.22.0",
+        FromCrates(
+            "all-smi",
+            "0.22.0",
+            minutes=9,
+            needs="protobuf-compiler libprotobuf-dev libdrm-dev libclang-dev pkg-config",
+        ),
+        ("api", "--port", "{port}", "--interval", "{interval}", "--processes"),
+        b"all_smi_gpu_utilization{",
+        # It runs nvidia-smi -L before it loads the library, and would write energy counters to the disk.
+        {
+            "PATH": "{node}/bin:{path}",
+            "LD_LIBRARY_PATH": "{node}/lib",
+            "ALL_SMI_ENERGY_NO_WAL": "1",
+            "RUST_LOG": "error",
+        },
+    ),
+    Peer(
+        "nvitop-exporter 1.7.2",
+        FromPyPI("nvitop-exporter", "1.7.2", "nvitop_exporter"),
+        ("--hostname", "node", "--port", "{port}", "--interval", "{interval}"),
+        b"gpu_utilization_Percentage{",
+        {"LD_LIBRARY_PATH": "{node}/lib"},
+    ),
+    Peer(
+        "nvidia_gpu_exporter, nvidia-smi",
+        FromGoProxy("github.com/utkuozdemir/nvidia_gpu_exporter/cmd/nvidia_gpu_exporter", "latest"),
+        ("--web.listen-address=127.0.0.1:{port}", "--collect.compute-apps", "--log.level=error"),
+        b"nvidia_smi_gpu_info{",
+        {"PATH": "{node}/bin:{path}"},
+        on_scrape=True,
+    ),
+    Peer(
+        "node_exporter",
+        FromDebian("prometheus-node-exporter", "prometheus-node-exporter"),
+        ("--web.listen-address=127.0.0.1:{port}",),
+        b"node_cpu_seconds_total{",
+        on_scrape=True,
+        reads_devices=False,
+    ),
+)
+
+# Exporters that no simulated node can serve, and what they would need.
+OUT_OF_REACH = {
+    "dcgm-exporter": "needs DCGM's host engine, which talks to the kernel driver itself",
+    "rocm-smi-exporter": "needs librocm_smi64; the simulated node has AMD's tools and sysfs, not its library",
+    "AMD device-metrics-exporter": "needs AMD's gpuagent and libamd_smi",
+    "Ascend npu-exporter": "needs the driver's libdcmi; the simulated node has npu-smi",
+}
+
+
+def obtain_missing() -> dict[str, str]:
+    """Gets every peer that is not there, and says so, because it takes a while. Why each of the others could
+    not be had, by its name."""
+    refused: dict[str, str] = {}
+    for peer in PEERS:
+        if peer.source.find() is not None:
+            continue
+        print(f"Obtaining {peer.name}: {peer.source.takes}.", flush=True)
+        started = time.perf_counter()
+        try:
+            peer.source.obtain()
+        except NotObtained as error:
+            refused[peer.name] = str(error)
+            print(f"  {error}", flush=True)
+        else:
+            print(f"  took {time.perf_counter() - started:.0f} s.", flush=True)
+    return refused

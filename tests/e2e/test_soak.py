@@ -1,0 +1,43 @@
+"""A short soak: what grows with each pod, process, scrape or reload shows in a minute already."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    finished = subprocess.run(
+        [sys.executable, "-m", "soak", "--short"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert "Soak\n----" in finished.stdout, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize("what", ["threads", "files", "series", "processes", "pods"])
+def test_what_comes_and_goes_leaves_nothing(printed: str, what: str) -> None:
+    assert re.search(rf"^  {what} +ok ", printed, re.MULTILINE), printed
+
+
+def test_every_scrape_is_answered(printed: str) -> None:
+    assert "a scrape failed" not in printed
+    assert re.search(r"^Scrapes: .*\bkept \d", printed, re.MULTILINE), printed
+
+
+def test_what_should_happen_did(printed: str) -> None:
+    for what in ("lost", "vanished", "hang", "driver not loaded", "certificate rotated", "kubelet restarted"):
+        assert re.search(rf"^Happened: .*\b{what} \d", printed, re.MULTILINE), printed
+
+
+def test_memory_is_flat(printed: str) -> None:
+    assert re.search(r"^  RSS +ok ", printed, re.MULTILINE), printed

@@ -1,0 +1,42 @@
+"""A driver that goes and comes back, or never comes, costs the agent nothing that stays."""
+
+import gc
+from pathlib import Path
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.readers.contract import ReaderError
+from accelscope.readers.nvidia import nvml_binding
+from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.simulate import SimulatedNode, load_node
+from accelscope.simulate.faults import Fault, FaultKind
+
+NOT_LOADED = Fault(kind=FaultKind.DRIVER_NOT_LOADED)
+GONE = Fault(kind=FaultKind.LIBRARY_MISSING)
+
+
+def bindings() -> int:
+    gc.collect()
+    return sum(
+        isinstance(found, type) and found.__name__ == "NVMLError" and found.__module__ == nvml_binding._MODULE
+        for found in gc.get_objects()
+    )
+
+
+def test_the_binding_is_made_once(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-h100x8"), tmp_path / "node")
+    node.build()
+    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
+    source = NvmlSource(settings.reader_options.paths)
+    before = bindings()
+    for fault in (NOT_LOADED, GONE, NOT_LOADED):
+        node.set_faults([fault])
+        for _ in range(3):
+            try:
+                source.survey()
+            except ReaderError:
+                continue
+            raise AssertionError("it was to fail")
+        node.set_faults([])
+        assert [source.read(key).device.index for key in source.survey().keys] == list(range(8))
+    assert bindings() - before == 1
+    source.close()

@@ -1,0 +1,87 @@
+"""What the soak calls growth, on samples that are made up."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from soak.agent import Sample
+from soak.churn import ChurningNode
+from soak.length import DAY, Length
+from soak.verdict import findings, slope, table
+
+LENGTH = Length(steps=240, periods=24, rss_tolerance_bytes=1 << 20)
+USUAL = Sample(rss_bytes=38 << 20, threads=10, files=16, series=1700, processes=200, pods=20)
+MIB = 1 << 20
+
+
+def grown(**per_step: float) -> list[Sample]:
+    return [
+        replace(USUAL, **{name: int(getattr(USUAL, name) + each * step) for name, each in per_step.items()})
+        for step in range(LENGTH.steps)
+    ]
+
+
+def wrong(samples: list[Sample]) -> set[str]:
+    return {finding.what for finding in findings(samples, LENGTH) if not finding.good}
+
+
+def test_what_stays_as_it_was_is_flat() -> None:
+    assert wrong(grown()) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "per_step", "called"),
+    [
+        ("rss_bytes", 2 * MIB / LENGTH.steps, "RSS"),
+        ("threads", 0.1, "threads"),
+        ("files", 0.1, "files"),
+        ("series", 10, "series"),
+        ("processes", 10, "processes"),
+        ("pods", 1, "pods"),
+    ],
+)
+def test_what_grows_is_named(name: str, per_step: float, called: str) -> None:
+    assert wrong(grown(**{name: per_step})) == {called}
+
+
+def test_memory_may_grow_while_it_warms_up_and_shrink_afterwards() -> None:
+    warming = [replace(USUAL, rss_bytes=(20 + min(step, 50) // 3) * MIB) for step in range(LENGTH.steps)]
+    assert wrong(warming) == set()
+    assert wrong(grown(rss_bytes=-1000)) == set()
+
+
+def test_one_sample_that_is_high_is_no_growth() -> None:
+    samples = grown()
+    samples[-3] = replace(USUAL, rss_bytes=90 * MIB, threads=12)
+    assert wrong(samples) == set()
+
+
+def test_slope_is_that_of_the_line() -> None:
+    assert slope([3.0, 5.0, 7.0, 9.0]) == pytest.approx(2)
+
+
+def test_each_part_of_the_day_has_a_row() -> None:
+    rows = table(grown(threads=0.1), LENGTH).rows
+    assert len(rows) == LENGTH.periods
+    assert rows[0][:4] == ("1/24", "38.0", "38.0", "10")
+    assert int(rows[-1][3]) == 33
+
+
+def test_a_day_is_as_much_as_is_promised() -> None:
+    assert (DAY.processes, DAY.pods, DAY.scrapes) == (100_000, 10_000, 100_000)
+
+
+def test_pods_and_processes_come_and_go(tmp_path: Path) -> None:
+    steps = 10
+    node = ChurningNode(tmp_path / "node", steps)
+    assert len({pod.uid for pod in node.pods}) == steps * 10
+    node.build()
+    seen: list[set[str]] = []
+    for step in range(steps):
+        node.step(step)
+        proc = node.folder / "proc"
+        seen.append({entry.name for entry in proc.iterdir() if entry.name.isdigit()})
+    assert [len(pids) for pids in seen] == [100, *[200] * (steps - 1)]
+    assert all(len(before & after) == 100 for before, after in pairwise(seen))
+    assert all(before.isdisjoint(after) for before, after in zip(seen, seen[2:], strict=False))
