@@ -1,5 +1,6 @@
 // Questions to the fleet's API. What is refused is a Problem (RFC 9457); nothing is ever answered in its place.
-import { signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
+import { heardAtFleet } from "../live/fleet-clock";
 
 export type Parameters = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
@@ -9,6 +10,7 @@ export class Problem extends Error {
     readonly title: string,
     readonly detail: string,
     readonly retryAfterSeconds: number | null = null,
+    readonly parameter: string | null = null, // that was refused
   ) {
     super(detail || title);
   }
@@ -25,10 +27,12 @@ function kept(): string | null {
 }
 
 export function useToken(given: string | null): void {
-  token.value = given;
-  tokenWanted.value = false;
   if (given === null) sessionStorage.removeItem(KEPT_AS);
   else sessionStorage.setItem(KEPT_AS, given);
+  batch(() => {
+    token.value = given;
+    tokenWanted.value = false;
+  });
 }
 
 export function query(parameters: Parameters): string {
@@ -51,41 +55,67 @@ export function headers(): HeadersInit {
   return token.value === null ? {} : { Authorization: `Bearer ${token.value}` };
 }
 
+const PATIENCE_MS = 20_000;
+const PATIENCE_FOR_WORK_MS = 60_000; // a POST has the fleet read a cluster before it answers
+
 export async function get<T>(url: string, parameters: Parameters = {}, abort?: AbortSignal): Promise<T> {
-  return ask<T>("GET", url + query(parameters), abort);
+  return ask<T>("GET", url + query(parameters), PATIENCE_MS, abort);
 }
 
 export async function post<T>(url: string): Promise<T> {
-  return ask<T>("POST", url);
+  return ask<T>("POST", url, PATIENCE_FOR_WORK_MS);
 }
 
-async function ask<T>(method: string, url: string, abort?: AbortSignal): Promise<T> {
-  let answer: Response;
+async function ask<T>(method: string, url: string, patience: number, abort?: AbortSignal): Promise<T> {
+  const late = AbortSignal.timeout(patience);
+  const asked = Date.now();
+  const shown = token.value;
   try {
-    answer = await fetch(url, { method, headers: headers(), signal: abort ?? null });
+    const answer = await fetch(url, {
+      method,
+      headers: headers(),
+      signal: abort ? AbortSignal.any([abort, late]) : late,
+    });
+    if (!answer.ok) throw await refused(answer, shown);
+    const content = await answer.json();
+    heardAtFleet(content?.at, asked);
+    return content as T;
   } catch (error) {
-    if (abort?.aborted) throw error;
-    throw new Problem(
-      0,
-      "The fleet does not answer",
-      "Is `accelscope fleet` still running, and the network up?",
-    );
+    if (error instanceof Problem || error instanceof SyntaxError || abort?.aborted) throw error;
+    throw late.aborted
+      ? new Problem(
+          0,
+          "The fleet does not answer in time",
+          `Nothing came within ${patience / 1000} s: it is busy, or a proxy in between holds its answers back.`,
+        )
+      : new Problem(
+          0,
+          "The fleet does not answer",
+          "Is `accelscope fleet` still running, and the network up?",
+        );
   }
-  if (!answer.ok) throw await refused(answer);
-  return (await answer.json()) as T;
 }
 
-export async function refused(answer: Response): Promise<Problem> {
-  if (answer.status === 401) tokenWanted.value = true;
+// shown: the token that was refused. Another one may have been given since.
+export async function refused(answer: Response, shown: string | null): Promise<Problem> {
+  if (answer.status === 401 && shown === token.value) tokenWanted.value = true;
   const after = Number(answer.headers.get("Retry-After"));
   let title = answer.statusText || `HTTP ${answer.status}`;
   let detail = "";
+  let parameter: string | null = null;
   try {
-    const document = (await answer.json()) as { title?: string; detail?: string };
+    const document = (await answer.json()) as { title?: string; detail?: string; parameter?: string };
     title = document.title ?? title;
     detail = document.detail ?? "";
+    parameter = document.parameter ?? null;
   } catch {
     // no problem document: a proxy in between answered
   }
-  return new Problem(answer.status, title, detail, Number.isFinite(after) && after > 0 ? after : null);
+  return new Problem(
+    answer.status,
+    title,
+    detail,
+    Number.isFinite(after) && after > 0 ? after : null,
+    parameter,
+  );
 }

@@ -1,8 +1,10 @@
 // What stays around every view: header, navigation, the state of the stream.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { behindSince, isBehind } from "../live/behind";
 import { connection, paused, summary } from "../live/stream";
 import { Badge } from "../parts/badge";
+import { now } from "../parts/now";
 import { SearchBox } from "../search/search-box";
 import { Icon } from "./icons";
 import { helpOpen, togglePause } from "./keyboard";
@@ -99,13 +101,26 @@ function skip(event: MouseEvent): void {
   document.getElementById(MAIN)?.focus();
 }
 
-const SAID = { live: "Live", connecting: "Connecting", lost: "No stream" } as const;
+const SAID = {
+  live: "Live",
+  behind: "Behind",
+  connecting: "Connecting",
+  lost: "No stream",
+  paused: "Paused",
+} as const;
+type State = keyof typeof SAID;
+
+function liveState(): State {
+  if (paused.value) return "paused";
+  if (connection.value === "live" && isBehind(behindSince.value, now.value)) return "behind";
+  return connection.value;
+}
 
 function Live() {
-  const state = paused.value ? "paused" : connection.value;
+  const state = liveState();
   return (
     <span class={`shell-live shell-live-${state}`} title="Whether what is shown follows what happens">
-      {state === "paused" ? "Paused" : SAID[state]}
+      {SAID[state]}
     </span>
   );
 }

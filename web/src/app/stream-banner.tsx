@@ -1,38 +1,55 @@
-// Says when what is on the page is no longer what is: the stream was lost, or the reader paused it.
+// Says when what is on the page is no longer what is: the stream was lost, questions hang, or the reader paused it.
+import type { ComponentChildren } from "preact";
 import { tokenWanted } from "../api/client";
 import { clock, duration } from "../app/units";
+import { behindSince, isBehind } from "../live/behind";
+import { byFleet } from "../live/fleet-clock";
 import { connection, heardAt, paused, resume } from "../live/stream";
 import { HealthIcon } from "../parts/health";
 import { now } from "../parts/now";
 import { silence } from "./silence";
 
 export function StreamBanner() {
-  const state = silence(connection.value, heardAt.value, now.value);
-  if (tokenWanted.value || (state !== "quiet" && !paused.value)) return null;
-  const from = heardAt.value === null ? null : heardAt.value / 1000;
+  if (tokenWanted.value) return null;
+  if (silence(connection.value, heardAt.value, now.value) === "quiet")
+    return (
+      <Warning said="No word from the fleet; what you see may be old.">
+        {heardAt.value === null
+          ? "The fleet does not answer yet; it is asked again and again."
+          : `No word from the fleet for ${since(heardAt.value)}; what you see is from ${clock(byFleet(heardAt.value) / 1000)}.`}
+      </Warning>
+    );
+  if (paused.value)
+    return (
+      <div class="stream-banner">
+        <span role="status">Paused: nothing on the page moves.</span>
+        <button type="button" onClick={resume}>
+          Go on
+        </button>
+      </div>
+    );
+  if (isBehind(behindSince.value, now.value))
+    return (
+      <Warning said="The fleet does not answer in time; some of what you see is old.">
+        The fleet does not answer in time: what changed {since(behindSince.value)} ago is not shown yet.
+      </Warning>
+    );
+  return null;
+}
+
+function since(moment: number): string {
+  return duration((now.value - moment) / 1000);
+}
+
+// said: once, not with every second that passes.
+function Warning({ said, children }: { said: string; children: ComponentChildren }) {
   return (
-    <div class={`stream-banner${state === "quiet" ? " stream-banner-lost" : ""}`}>
-      {state === "quiet" ? (
-        <>
-          <HealthIcon tone="warning" />
-          {/* Said once, not with every second that passes. */}
-          <span class="unseen" role="status">
-            No word from the fleet; what you see may be old.
-          </span>
-          <span aria-hidden="true">
-            {from === null
-              ? "The fleet does not answer yet; it is asked again and again."
-              : `No word from the fleet for ${duration(now.value / 1000 - from)}; what you see is from ${clock(from)}.`}
-          </span>
-        </>
-      ) : (
-        <>
-          <span role="status">Paused: nothing on the page moves.</span>
-          <button type="button" onClick={resume}>
-            Go on
-          </button>
-        </>
-      )}
+    <div class="stream-banner stream-banner-lost">
+      <HealthIcon tone="warning" />
+      <span class="unseen" role="status">
+        {said}
+      </span>
+      <span aria-hidden="true">{children}</span>
     </div>
   );
 }

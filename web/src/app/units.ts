@@ -26,7 +26,7 @@ export function bytes(count: Maybe): string {
 export function watts(value: Maybe): string {
   if (value === null || value === undefined) return ABSENT;
   if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(2)} MW`;
-  if (Math.abs(value) >= 1e4) return `${(value / 1e3).toFixed(1)} kW`;
+  if (Math.round(Math.abs(value)) >= 1e3) return `${(value / 1e3).toFixed(Math.abs(value) < 1e5 ? 1 : 0)} kW`;
   return `${Math.round(value)} W`;
 }
 

@@ -1,8 +1,7 @@
 // The numbers behind a chart, newest first.
 import { useState } from "preact/hooks";
-import { clock } from "../app/units";
 import type { Values } from "./points";
-import { type Unit, written } from "./units";
+import { moment, type Unit, written } from "./units";
 
 const ROWS = 60;
 
@@ -39,7 +38,7 @@ export function ChartTable({ title, times, series }: Props) {
             <tbody>
               {newest(times).map((place) => (
                 <tr key={times[place]}>
-                  <th scope="row">{clock(times[place])}</th>
+                  <th scope="row">{moment(times[place] ?? 0, (times.at(-1) ?? 0) - (times[0] ?? 0))}</th>
                   {series.map((one) => (
                     <td key={one.label} class="number">
                       {written(one.unit, one.values[place] ?? null)}

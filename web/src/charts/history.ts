@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Parameters } from "../api/client";
 import type { HistorySeries } from "../api/types";
+import { clockKnown, fleetNow } from "../live/fleet-clock";
 import { type Resource, useResource } from "../live/resource";
 
 export const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400 } as const;
@@ -12,16 +13,18 @@ export function isSpan(text: string | null): text is Span {
 }
 
 const MINUTE = 60;
+export const HOUR = 3600; // what a fleet keeps itself; more of the past needs a store
 
 // of: scope, and what belongs to it (key, cluster, node, namespace).
 export function useHistory(of: Parameters | null, spanSeconds: number): Resource<HistorySeries> {
   // Asked for from a fixed moment on, so that the question stays the same while one looks.
+  const known = clockKnown.value;
   const since = useMemo(
-    () => Math.floor(Date.now() / 1000 / MINUTE) * MINUTE - Math.max(spanSeconds, 3600),
-    [spanSeconds],
+    () => Math.floor(fleetNow() / 1000 / MINUTE) * MINUTE - Math.max(spanSeconds, HOUR),
+    [spanSeconds, known],
   );
   return useResource<HistorySeries>(
-    of === null ? null : "/api/v1/history",
+    of === null || !known ? null : "/api/v1/history",
     { ...of, since },
     { atMostEverySeconds: MINUTE / 2, keepWhileAsking: true },
   );

@@ -2,7 +2,7 @@ import { expect, test, vi } from "vitest";
 
 vi.mock("uplot", () => ({ default: class {} })); // needs a browser; what is tested here does not
 
-const { reach } = await import("./plot");
+const { nameTops, reach } = await import("./plot");
 
 test.each([
   { name: "ratios fill 0 to 1", values: [0.2, 0.9], floor: 0, ceiling: 1, limits: [], drawn: [0, 1] },
@@ -22,4 +22,22 @@ test.each([
   const [least, most] = reach(values[0], values[1], { floor, ceiling, limits: given });
   expect(least).toBe(drawn[0]);
   expect(most).toBeCloseTo(drawn[1], 6);
+});
+
+test.each([
+  [[20], [6]],
+  [
+    [20, 23],
+    [6, 25],
+  ],
+  [
+    [20, 20, 22],
+    [6, 22, 36],
+  ],
+  [
+    [20, 80],
+    [6, 82],
+  ],
+])("names of limits at %j do not lie on one another", (lines, tops) => {
+  expect(nameTops(lines, 14)).toEqual(tops);
 });

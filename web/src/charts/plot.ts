@@ -25,6 +25,7 @@ export interface Plotted {
 const FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif';
 const ROOM = 0.08; // above the highest, of the axis
 const ROOM_FOR_NAME = 0.16; // of a limit
+const NAME_HEIGHT = 14; // CSS pixels
 
 // `now` is asked at each drawing, since limits and the span change while one looks.
 export function plotOptions(now: () => Plotted): uPlot.Options {
@@ -110,26 +111,47 @@ export function reach(
 function drawLimits(plot: uPlot, limits: readonly Limit[]): void {
   if (limits.length === 0) return;
   const { ctx, bbox } = plot;
-  const colours = tokens(["warning", "critical", "unknown"]);
+  const colours = tokens(["warning", "critical", "unknown", "surface"]);
   const ratio = window.devicePixelRatio || 1;
   ctx.save();
   ctx.lineWidth = ratio;
   ctx.setLineDash([4 * ratio, 3 * ratio]);
   ctx.font = `${11 * ratio}px ${FONT.slice(FONT.indexOf(" "))}`;
   ctx.textAlign = "right";
-  const highestFirst = [...limits].sort((a, b) => b.value - a.value);
-  for (const [place, limit] of highestFirst.entries()) {
-    const y = Math.round(plot.valToPos(limit.value, "y", true)) + 0.5;
-    if (y < bbox.top - 1 || y > bbox.top + bbox.height) continue;
-    ctx.strokeStyle = colours[limit.tone];
-    ctx.fillStyle = colours[limit.tone];
+  ctx.textBaseline = "top";
+  const drawn = limits
+    .map((limit) => ({ ...limit, y: Math.round(plot.valToPos(limit.value, "y", true)) + 0.5 }))
+    .filter(({ y }) => y >= bbox.top - 1 && y <= bbox.top + bbox.height)
+    .sort((a, b) => a.y - b.y);
+  const lines = drawn.map(({ y }) => y);
+  const tops = nameTops(lines, NAME_HEIGHT * ratio);
+  for (const { y, tone } of drawn) {
+    ctx.strokeStyle = colours[tone];
     ctx.beginPath();
     ctx.moveTo(bbox.left, y);
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
-    // The highest has its name above it, others below: limits lie close together.
-    ctx.textBaseline = place === 0 ? "bottom" : "top";
-    ctx.fillText(limit.label, bbox.left + bbox.width - 4 * ratio, y + (place === 0 ? -2 : 3) * ratio);
+  }
+  // Names come last, on a ground of their own: no line goes through them.
+  for (const [place, limit] of drawn.entries()) {
+    const right = bbox.left + bbox.width - 4 * ratio;
+    const top = tops[place] ?? 0;
+    const wide = ctx.measureText(limit.label).width;
+    ctx.fillStyle = colours.surface;
+    ctx.fillRect(right - wide - 2 * ratio, top, wide + 4 * ratio, (NAME_HEIGHT - 1) * ratio);
+    ctx.fillStyle = colours[limit.tone];
+    ctx.fillText(limit.label, right, top + ratio);
   }
   ctx.restore();
+}
+
+// Where the names of limits begin, by where their lines are, from the top: the highest has its name above its line,
+// others below theirs, and further down where another name is.
+export function nameTops(lines: readonly number[], height: number): number[] {
+  const tops: number[] = [];
+  for (const [place, line] of lines.entries()) {
+    const free = (tops.at(-1) ?? Number.NEGATIVE_INFINITY) + height;
+    tops.push(place === 0 ? line - height : Math.max(line + 2, free));
+  }
+  return tops;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { alone, extremes, latest, stretch, timesOf } from "./points";
+import { alone, extremes, latest, stretch, timesOf, youngerThan } from "./points";
 
 test("times of steps", () => {
   expect(timesOf(600, 60, 3)).toEqual([600, 660, 720]);
@@ -33,4 +33,13 @@ test.each([
   { name: "or not", times: [0, 10_000], span: null, drawn: [0, 10_000] },
 ])("the stretch that is drawn: $name", ({ times, span, drawn }) => {
   expect(stretch(times, span)).toEqual(drawn);
+});
+
+test.each([
+  { name: "of nothing", times: [], span: 3600, first: -1, since: null },
+  { name: "short", times: [0, 1000, 1600], span: 3600, first: 1, since: 1000 },
+  { name: "long enough", times: [0, 3540], span: 3600, first: 0, since: null },
+  { name: "all of it", times: [0, 60], span: null, first: 0, since: null },
+])("a past that is younger than the span: $name", ({ times, span, first, since }) => {
+  expect(youngerThan(span, times, first)).toBe(since);
 });

@@ -69,3 +69,17 @@ export function stretch(
   const from = spanSeconds === null ? begin : Math.max(begin, end - spanSeconds);
   return [Math.min(from, end - leastSeconds), end];
 }
+
+const A_FEW_STEPS = 180; // seconds
+
+// When the past begins, where that is later than the span asks for. first: place of the first that is known.
+export function youngerThan(
+  spanSeconds: number | null,
+  times: readonly number[],
+  first: number,
+): number | null {
+  const begin = times[first];
+  const end = times.at(-1);
+  if (spanSeconds === null || begin === undefined || end === undefined) return null;
+  return end - begin < spanSeconds - A_FEW_STEPS ? begin : null;
+}

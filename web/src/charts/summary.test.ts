@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { said } from "./summary";
-import { increments, timeMark, written } from "./units";
+import { increments, moment, timeMark, written } from "./units";
 
 test("a chart in a sentence", () => {
   expect(said("Use", [0, 60, 120], [{ label: "Use", unit: "ratio", values: [0.1, null, 0.5] }])).toBe(
@@ -35,4 +35,10 @@ test("marks of time by their distance", () => {
   expect(timeMark(noon, 10)).toBe("12:03:10");
   expect(timeMark(noon, 300)).toBe("12:03");
   expect(timeMark(noon, 86400)).toBe("16 Nov");
+});
+
+test("moments of a long span have their day", () => {
+  const noon = new Date(2026, 10, 16, 12, 3, 10).getTime() / 1000;
+  expect(moment(noon, 3600)).toBe("12:03:10");
+  expect(moment(noon, 86400)).toBe("16 Nov 12:03:10");
 });

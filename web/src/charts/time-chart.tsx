@@ -4,11 +4,11 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { ChartTable } from "./chart-table";
 import { type Limit, type Plotted, plotOptions } from "./plot";
-import { latest, stretch, timesOf, type Values } from "./points";
+import { latest, stretch, timesOf, type Values, youngerThan } from "./points";
 import { useSize } from "./size";
 import { said } from "./summary";
 import { themeChanges } from "./theme";
-import { timeMark, type Unit, written } from "./units";
+import { moment, timeMark, type Unit, written } from "./units";
 import "./time-chart.css";
 
 export type { Limit } from "./plot";
@@ -99,11 +99,12 @@ export function TimeChart(props: Props) {
     plot.current?.setData(data);
   }, [data, floor, ceiling, span[0], span[1], limits.map((limit) => limit.value).join()]);
   const at = pointed === null ? null : (times[pointed] ?? null);
+  const younger = youngerThan(spanSeconds, times, first);
   return (
     <figure class="chart">
       <figcaption class="chart-head">
         <span class="chart-title">{title}</span>
-        <span class="chart-when">{at === null ? "" : timeMark(at, 1)}</span>
+        <span class="chart-when">{at === null ? "" : moment(at, span[1] - span[0])}</span>
         {coloured.map((one) => (
           <span key={one.label} class="chart-key">
             <span class="chart-swatch" style={{ background: `var(--${one.colour})` }} />
@@ -126,6 +127,7 @@ export function TimeChart(props: Props) {
         <div class="chart-canvas" ref={box} aria-hidden="true" />
         {known ? null : <p class="chart-empty">{props.empty ?? "Nothing read yet"}</p>}
       </div>
+      {younger === null ? null : <span class="chart-since">since {timeMark(younger, 60)}</span>}
       {known ? <ChartTable title={title} times={times} series={series} /> : null}
     </figure>
   );

@@ -1,5 +1,5 @@
 // What a chart's numbers are of, and how they are written.
-import { bytes, celsius, count, percent, watts } from "../app/units";
+import { bytes, celsius, clock, count, percent, watts } from "../app/units";
 
 export type Unit = "ratio" | "bytes" | "watts" | "celsius" | "count";
 
@@ -25,6 +25,14 @@ export function increments(unit: Unit): number[] {
   }
   for (let power = 0; power <= 12; power += 1) for (const step of [1, 2, 5]) found.push(step * 10 ** power);
   return found;
+}
+
+const HALF_A_DAY = 12 * 3600;
+
+// A moment of a span: with its day where the time of day could be of two.
+export function moment(secondsSinceEpoch: number, spanSeconds: number): string {
+  const day = spanSeconds > HALF_A_DAY ? `${timeMark(secondsSinceEpoch, 86400)} ` : "";
+  return day + clock(secondsSinceEpoch);
 }
 
 // Of an axis of time, by the distance between its marks: 12:03:10, 12:03, 16 Nov.

@@ -1,13 +1,13 @@
 // What a view shows of the API: asked for once, asked for anew when the fleet says that it changed.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, type Parameters, Problem, query } from "../api/client";
-import { type Change, onChange } from "./stream";
+import { get, type Parameters, Problem, query, tokenWanted } from "../api/client";
+import { lacks, lacksNothing } from "./behind";
+import { type Change, onChange, paused } from "./stream";
 
 export interface Resource<T> {
   data: T | null; // the last that was answered, also while a newer one cannot be had
   problem: Problem | null; // why the last question was not answered
   loading: boolean; // a question is open and there is nothing to show yet
-  fetchedAt: number | null; // of `data`, milliseconds since the epoch
   refetch: () => void;
 }
 
@@ -31,12 +31,10 @@ export function useResource<T>(
     of: string | null;
     data: T | null;
     problem: Problem | null;
-    at: number | null;
   }>({
     of: null,
     data: null,
     problem: null,
-    at: null,
   });
   const again = useRef<() => void>(() => {});
   const concernsNow = useRef(concerns);
@@ -44,30 +42,37 @@ export function useResource<T>(
 
   useEffect(() => {
     if (address === null) return;
+    const who = {};
     const abort = new AbortController();
     let open = false;
-    let wanted = false;
-    let last = 0;
+    let wanted = false; // once more, as soon as the open question is answered
+    let answered = false;
+    let tokenless = false; // waits for a token
+    let last = Number.NEGATIVE_INFINITY; // by performance.now(): nobody sets that clock
     let timer: ReturnType<typeof setTimeout> | undefined;
 
     const fetchNow = async () => {
-      timer = undefined;
       if (open) {
         wanted = true;
         return;
       }
       open = true;
-      last = Date.now();
+      last = performance.now();
       try {
         const data = await get<T>(address, {}, abort.signal);
-        setState({ of: address, data, problem: null, at: Date.now() });
+        lacksNothing(who);
+        if (paused.value && answered) return; // nothing moves; whoever goes on asks anew
+        answered = true;
+        setState({ of: address, data, problem: null });
       } catch (error) {
         if (abort.signal.aborted) return;
         const problem =
           error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
-        setState((old) =>
-          old.of === address ? { ...old, problem } : { of: address, data: null, problem, at: null },
-        );
+        setState((old) => (old.of === address ? { ...old, problem } : { of: address, data: null, problem }));
+        if (problem.status === 401) {
+          tokenless = true;
+          if (!tokenWanted.value) schedule(0); // another was given meanwhile
+        }
         const wait = problem.retryAfterSeconds ?? (problem.status === 0 || problem.status >= 500 ? 5 : null);
         if (wait !== null) schedule(wait * 1000);
       } finally {
@@ -78,17 +83,32 @@ export function useResource<T>(
         }
       }
     };
+    const due = () => {
+      timer = undefined;
+      if (tokenWanted.value) tokenless = true;
+      else if (paused.value && answered) lacksNothing(who);
+      else void fetchNow();
+    };
     const schedule = (least: number) => {
-      if (timer === undefined) timer = setTimeout(fetchNow, Math.max(0, last + least - Date.now()));
+      if (timer === undefined) timer = setTimeout(due, Math.max(0, last + least - performance.now()));
     };
     again.current = fetchNow;
-    void fetchNow();
+    due();
     const stop = onChange((change) => {
-      if (change === "all" || !concernsNow.current || concernsNow.current(change))
+      if (change === "all" || !concernsNow.current || concernsNow.current(change)) {
+        lacks(who);
         schedule(atMostEverySeconds * 1000);
+      }
+    });
+    const unsubscribe = tokenWanted.subscribe((needed) => {
+      if (needed || !tokenless) return;
+      tokenless = false;
+      schedule(0);
     });
     return () => {
       stop();
+      unsubscribe();
+      lacksNothing(who);
       clearTimeout(timer);
       abort.abort();
     };
@@ -99,7 +119,6 @@ export function useResource<T>(
     data: current || keepWhileAsking ? state.data : null,
     problem: current ? state.problem : null,
     loading: address !== null && !current,
-    fetchedAt: state.at,
     refetch: () => again.current(),
   };
 }

@@ -1,7 +1,8 @@
 // The live stream of the fleet: one for the whole page. Views listen for changes and ask anew for what they show.
 import { signal } from "@preact/signals";
-import { headers, refused, token } from "../api/client";
+import { headers, refused, token, tokenWanted } from "../api/client";
 import type { Event as FleetEvent, SummaryRow } from "../api/types";
+import { heardAtFleet } from "./fleet-clock";
 import { MessageReader } from "./sse";
 
 export interface Change {
@@ -16,12 +17,14 @@ export const connection = signal<Connection>("connecting");
 export const heardAt = signal<number | null>(null); // milliseconds since the epoch, of the last message
 export const summary = signal<SummaryRow | null>(null);
 export const recentEvents = signal<readonly FleetEvent[]>([]); // newest first, of this visit
+export const shownEvents = signal<readonly FleetEvent[]>([]); // those of them that came while nobody wanted peace
 export const paused = signal(false); // the reader wants to look in peace: nothing on the page moves
 
 const EVENTS_KEPT = 200;
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 15_000;
 const SILENCE_MS = 45_000; // the fleet says something every 15 s
+const UNDERWAY_MS = 5_000; // a message that took longer does not tell the time
 
 type Listener = (change: Change | "all") => void;
 const listeners = new Set<Listener>();
@@ -38,6 +41,7 @@ function tell(change: Change | "all"): void {
 
 export function resume(): void {
   paused.value = false;
+  shownEvents.value = recentEvents.value;
   tell("all");
 }
 
@@ -52,12 +56,13 @@ export async function follow(abort: AbortSignal): Promise<void> {
     abort.addEventListener("abort", end);
     const unsubscribe = onTokenChange(end);
     let timer = setTimeout(end, SILENCE_MS);
+    const shown = token.value;
     try {
       const answer = await fetch("/api/v1/stream", {
         headers: { ...headers(), ...(lastId ? { "Last-Event-ID": lastId } : {}) },
         signal: attempt.signal,
       });
-      if (!answer.ok || !answer.body) throw await refused(answer);
+      if (!answer.ok || !answer.body) throw await refused(answer, shown);
       const reader = new MessageReader();
       const text = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       connection.value = "live";
@@ -85,9 +90,20 @@ export async function follow(abort: AbortSignal): Promise<void> {
     }
     if (abort.aborted) return;
     connection.value = "lost";
-    await anotherTokenOr(wait);
+    await (tokenWanted.value ? anotherToken() : anotherTokenOr(wait));
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
+}
+
+// A fleet that asks for a token is not asked again without one.
+async function anotherToken(): Promise<void> {
+  let unsubscribe = () => {};
+  await new Promise<void>((done) => {
+    unsubscribe = tokenWanted.subscribe((wanted) => {
+      if (!wanted) done();
+    });
+  });
+  unsubscribe();
 }
 
 // Whoever gives a token after a refusal is not kept waiting.
@@ -117,12 +133,14 @@ function take(event: string, data: string): void {
     return;
   }
   const content = JSON.parse(data);
+  if (event === "hello" || event === "change") heardAtFleet(content.at, Date.now() - UNDERWAY_MS);
   if (event === "hello") {
-    summary.value = content.summary;
+    if (!paused.value || summary.value === null) summary.value = content.summary;
   } else if (event === "change") {
     if (!paused.value) summary.value = content.summary;
     tell(content);
   } else if (event === "event") {
     recentEvents.value = [content as FleetEvent, ...recentEvents.value].slice(0, EVENTS_KEPT);
+    if (!paused.value) shownEvents.value = recentEvents.value;
   }
 }

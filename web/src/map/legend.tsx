@@ -65,6 +65,7 @@ export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth
             faded: stale <span class="soft">{count(stale)}</span>
           </li>
         ) : null}
+        <li class="map-key soft">point at a square: its node and values</li>
       </ul>
     </section>
   );

@@ -2,6 +2,7 @@
 import type { Parameters } from "../api/client";
 import { linkTo } from "../app/routes";
 import { wordsOf } from "../parts/filters/words";
+import { DEVICE_FIELDS, isFilter } from "../parts/table/fields";
 import type { Filters } from "./arrangement";
 import { TEXT_FIELDS, type TextField } from "./fleet";
 import { MEANINGS, type Mode } from "./modes";
@@ -21,12 +22,20 @@ export function filtersOf(address: URLSearchParams): Filters {
   return filters;
 }
 
+function asAsked(name: string): string {
+  return name === "namespace" ? "namespaces" : name;
+}
+
+export function isDeviceFilter(name: string): boolean {
+  return isFilter(asAsked(name), DEVICE_FIELDS);
+}
+
 // Filters by what the map has no column of.
 export function othersOf(address: URLSearchParams): Parameters {
   const others: Record<string, string[]> = {};
   for (const name of new Set(address.keys())) {
     if (name === "q" || OWN.includes(name) || (TEXT_FIELDS as readonly string[]).includes(name)) continue;
-    others[name === "namespace" ? "namespaces" : name] = address.getAll(name);
+    if (isDeviceFilter(name)) others[asAsked(name)] = address.getAll(name);
   }
   return others;
 }

@@ -1,5 +1,6 @@
 // A short list of events, newest first; the view of events has the long one.
 import type { Event } from "../api/types";
+import { fleetNow } from "../live/fleet-clock";
 import "./event-list.css";
 import { kindName, placeOfEvent, textBesidePlace, timeOfEvent, toneOfEvent } from "./events";
 import { HealthIcon } from "./health";
@@ -22,7 +23,7 @@ export function EventList({
               dateTime={new Date(event.at * 1000).toISOString()}
               title={new Date(event.at * 1000).toLocaleString("en-GB")}
             >
-              {timeOfEvent(event.at, new Date())}
+              {timeOfEvent(event.at, new Date(fleetNow()))}
             </time>
             <span class="event-list-kind">
               <HealthIcon tone={toneOfEvent(event)} /> {kindName(event.kind)}

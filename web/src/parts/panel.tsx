@@ -38,10 +38,15 @@ export function Panel({ title, aside, level = 2, flush = false, children }: Prop
 
 function useScrolls(of: { current: HTMLElement | null }, may: boolean): boolean {
   const [scrolls, setScrolls] = useState(false);
+  const look = () => {
+    const element = of.current;
+    if (element && may)
+      setScrolls(element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight);
+  };
+  useEffect(look); // other content came
   useEffect(() => {
     const element = of.current;
     if (!element || !may) return;
-    const look = () => setScrolls(element.scrollWidth > element.clientWidth);
     const watch = new ResizeObserver(look);
     watch.observe(element);
     for (const child of element.children) watch.observe(child);

@@ -20,6 +20,7 @@ import { HistoryPanel } from "./overview/history-panel";
 import { HottestPanel } from "./overview/hottest-panel";
 import { RecentEvents } from "./overview/recent-events";
 import { SumTiles } from "./overview/tiles";
+import "./clusters/clusters.css";
 import "./overview/overview.css";
 
 const NODES_SHOWN = 15;
@@ -71,7 +72,7 @@ export function ClusterView({ cluster }: { cluster: string }) {
               <SourceTable sources={data.sources} />
             </Panel>
             {data.devices > 0 ? <HistoryPanel of={{ scope: "cluster", key: cluster }} /> : null}
-            <Nodes cluster={cluster} troubled={troubled} nodes={nodes} />
+            <Nodes of={data} troubled={troubled} nodes={nodes} />
             <div class="columns overview-groups">
               <div class="overview-stack">
                 {data.devices > 0 ? <ByModel of={sums} within={{ cluster }} /> : null}
@@ -107,12 +108,13 @@ function OldData({ data }: { data: Cluster }) {
 }
 
 interface NodesProps {
-  cluster: string;
+  of: Cluster;
   troubled: Resource<NodeRowPage>;
   nodes: Resource<NodeRowPage>;
 }
 
-function Nodes({ cluster, troubled, nodes }: NodesProps) {
+function Nodes({ of, troubled, nodes }: NodesProps) {
+  const cluster = of.id;
   const bad = troubled.data;
   return (
     <>
@@ -126,7 +128,14 @@ function Nodes({ cluster, troubled, nodes }: NodesProps) {
             </a>
           }
         >
-          <NodeTable caption="Nodes that are stale, incompatible or unread" nodes={bad.items} withReason />
+          {of.reachable === false ? (
+            <p class="clusters-all-stale">
+              {bad.total === 1 ? "1 node is" : `${count(bad.total)} nodes are`} stale: the cluster is out of
+              reach.
+            </p>
+          ) : (
+            <NodeTable caption="Nodes that are stale, incompatible or unread" nodes={bad.items} withReason />
+          )}
         </Panel>
       ) : null}
       <Panel

@@ -19,6 +19,7 @@ import {
 } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
+import { DEVICE_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { NoDevices } from "../parts/table/no-devices";
 import { useTable } from "../parts/table/use-table";
@@ -29,16 +30,17 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "device",
     title: "Device",
     width: 220,
-    least: 140,
+    least: 116,
     grow: true,
     sort: "node",
+    under: { column: "cluster", text: ({ cluster }) => cluster },
     cell: ({ node, index }) => <DeviceName node={node} index={index} />,
   },
   {
     key: "cluster",
     title: "Cluster",
     width: 110,
-    priority: 2,
+    priority: 3,
     sort: "cluster",
     cell: ({ cluster }) => <ClusterCell cluster={cluster} />,
   },
@@ -46,7 +48,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "model",
     title: "Model",
     width: 210,
-    priority: 2,
+    priority: 3,
     sort: "model",
     cell: ({ vendor, model }) => <TextCell text={model ?? vendorName(vendor)} />,
   },
@@ -62,7 +64,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "use",
     title: "Use",
     width: 124,
-    least: 110,
+    least: 80,
     align: "end",
     sort: "utilization_ratio",
     cell: ({ utilization_ratio }) => <UseCell ratio={utilization_ratio} />,
@@ -102,7 +104,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     title: "Idle",
     note: "How long nothing was done by those that hold it",
     width: 92,
-    priority: 2,
+    priority: 3,
     align: "end",
     sort: "idle_seconds",
     cell: (row) =>
@@ -114,7 +116,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     title: "Age",
     note: "Since it was read",
     width: 110,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "age_seconds",
     cell: (row) => <AgeCell seconds={row.age_seconds} stale={row.state === "stale"} />,
@@ -123,7 +125,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "namespaces",
     title: "Namespaces",
     width: 130,
-    priority: 3,
+    priority: 4,
     sort: "namespaces",
     cell: ({ namespaces }) => <TextCell text={namespaces?.replaceAll(",", ", ") ?? null} />,
   },
@@ -131,14 +133,14 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "notes",
     title: "Notes",
     width: 120,
-    priority: 3,
+    priority: 4,
     cell: (row) => <DeviceNotes row={row} />,
   },
   {
     key: "processes",
     title: "Processes",
     width: 90,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "processes",
     cell: ({ processes }) => count(processes),
@@ -148,7 +150,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     title: "Energy",
     note: "Since its driver was loaded",
     width: 96,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "energy_joules",
     cell: ({ energy_joules }) => <EnergyCell joules={energy_joules} />,
@@ -169,6 +171,7 @@ const CONDITIONS: Facet = {
 
 export function DevicesView() {
   const table = useTable<DeviceRow, DeviceRowPage>("/api/v1/devices", {
+    fields: DEVICE_FIELDS,
     sort: "cluster,node,index",
     rename: { namespace: "namespaces" },
   });

@@ -1,10 +1,9 @@
 // The log: what happened, newest first, as it happens.
-import { useRef } from "preact/hooks";
 import type { Clusters, Event, Events } from "../api/types";
 import { go, search } from "../app/location";
 import { count } from "../app/units";
 import { useResource } from "../live/resource";
-import { paused, recentEvents, resume } from "../live/stream";
+import { recentEvents, resume, shownEvents } from "../live/stream";
 import { EventList } from "../parts/event-list";
 import { FILTERS, type Filters, joined, meant } from "../parts/events";
 import { narrow } from "../parts/narrow";
@@ -25,7 +24,7 @@ export function EventsView() {
     { concerns: () => false, keepWhileAsking: true },
   );
   const clusters = useResource<Clusters>("/api/v1/clusters", {}, { concerns: () => false });
-  const { since, held } = useSince(filters);
+  const { since, held } = eventsSince(filters);
   return (
     <View title="Events">
       <EventFilters filters={filters} clusters={clusters.data?.items.map(({ id }) => id) ?? []} />
@@ -80,10 +79,7 @@ function filtersOf(parameters: URLSearchParams): Filters {
 }
 
 // While paused nothing is added to what is shown, but counted.
-function useSince(filters: Filters): { since: Event[]; held: number } {
-  const all = recentEvents.value;
-  const shown = useRef(all);
-  if (!paused.value) shown.current = all;
-  const since = shown.current.filter((event) => meant(event, filters));
-  return { since, held: all.filter((event) => meant(event, filters)).length - since.length };
+function eventsSince(filters: Filters): { since: Event[]; held: number } {
+  const since = shownEvents.value.filter((event) => meant(event, filters));
+  return { since, held: recentEvents.value.filter((event) => meant(event, filters)).length - since.length };
 }

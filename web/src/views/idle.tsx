@@ -5,26 +5,37 @@ import type { IdlePod, IdlePods, Summary } from "../api/types";
 import { search } from "../app/location";
 import { linkTo } from "../app/routes";
 import { bytes, count, duration, watts } from "../app/units";
+import { fleetNow } from "../live/fleet-clock";
 import { useResource } from "../live/resource";
 import { Value } from "../parts/absent";
 import { FACETS } from "../parts/filters/facets";
-import { Empty, ProblemNote } from "../parts/states";
+import { ProblemNote } from "../parts/states";
 import { AgeCell, ClusterCell, Cut, NodeCell, TextCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { download } from "../parts/table/csv";
 import { staleness } from "../parts/table/data-table";
+import { DEVICE_FIELDS, POD_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { questionOf } from "../parts/table/question";
 import { useTable } from "../parts/table/use-table";
 import { Tile, Tiles } from "../parts/tile";
 import { allIdle, fileName, idleCsv } from "./idle/export";
+import { NothingIdle } from "./idle/nothing";
 import { IdleSince, idleSince } from "./idle/since";
 import { ownerOf } from "./pods/group";
 import { OwnerCell } from "./pods/owner";
 import "./idle/idle.css";
 
 const COLUMNS: readonly Column<IdlePod>[] = [
-  { key: "pod", title: "Pod", width: 220, least: 150, grow: true, cell: ({ pod }) => <Cut text={pod} /> },
+  {
+    key: "pod",
+    title: "Pod",
+    width: 220,
+    least: 150,
+    grow: true,
+    under: { column: "namespace", text: ({ cluster, namespace }) => `${cluster} · ${namespace}` },
+    cell: ({ pod }) => <Cut text={pod} />,
+  },
   {
     key: "namespace",
     title: "Namespace",
@@ -108,15 +119,16 @@ const COLUMNS: readonly Column<IdlePod>[] = [
 
 const OWN = ["min_seconds"]; // has a control of its own
 
+const OF_PODS = { fields: [...POD_FIELDS, ...OWN] };
 // Filters of pods that devices have too.
-const OF_DEVICES = { own: ["min_seconds", "q", "pod", "owner_kind", "owner_name"] };
+const OF_DEVICES = { fields: [...DEVICE_FIELDS, "namespace"], own: ["q", "present", "absent"] };
 
 function hours(value: number): string {
   return value < 10 ? value.toFixed(1) : count(Math.round(value));
 }
 
 export function IdleView() {
-  const table = useTable<IdlePod, IdlePods>("/api/v1/idle");
+  const table = useTable<IdlePod, IdlePods>("/api/v1/idle", OF_PODS);
   const since = idleSince(search.value);
   return (
     <ListView
@@ -136,11 +148,7 @@ export function IdleView() {
       controls={<IdleSince />}
       actions={<Export />}
       lead={<Waste answer={table.answer} since={since} />}
-      empty={
-        <Empty title={`No pod has been idle for ${duration(since)}`}>
-          Every device that a pod holds was used since then, or its use is not known.
-        </Empty>
-      }
+      empty={<NothingIdle since={since} />}
     />
   );
 }
@@ -173,7 +181,7 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
       />
       <Tile
         title="Power they draw"
-        value={still && (still.devices > 0 && still.power_watts === 0 ? null : watts(still.power_watts))}
+        value={still && watts(still.power_watts)}
         detail="now, where it is known"
       />
     </Tiles>
@@ -185,7 +193,7 @@ function Export() {
   const run = async () => {
     setState("busy");
     try {
-      download(fileName(new Date()), idleCsv(await allIdle(questionOf(search.value, {}))));
+      download(fileName(new Date(fleetNow())), idleCsv(await allIdle(questionOf(search.value, OF_PODS))));
       setState("ready");
     } catch (error) {
       setState(error instanceof Problem ? error : new Problem(0, "The file cannot be made", String(error)));

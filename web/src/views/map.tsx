@@ -15,7 +15,7 @@ import { Legend } from "../map/legend";
 import { has, isMode, MEANINGS, type Mode } from "../map/modes";
 import { counted, paintCodes } from "../map/paint-codes";
 import { paletteOf } from "../map/palette";
-import { asTable, fieldsOf, filtersOf, OWN, othersOf } from "../map/question";
+import { asTable, fieldsOf, filtersOf, isDeviceFilter, OWN, othersOf } from "../map/question";
 import { useArrangement, useSpare } from "../map/use-fleet";
 import { Simulated } from "../parts/badge";
 import { FACETS } from "../parts/filters/facets";
@@ -112,6 +112,7 @@ export function MapView() {
           placeholder="Highlight: node, cluster, model"
           facets={[FACETS.cluster, FACETS.vendor, FACETS.model, FACETS.health, FACETS.namespace]}
           own={OWN}
+          isFilter={isDeviceFilter}
         />
         <Controls
           mode={wanted}
@@ -146,7 +147,7 @@ export function MapView() {
         ) : null}
         {nothing ? (
           <div class="map-frame map-none">
-            {isFiltered(OWN) ? (
+            {isFiltered(OWN, isDeviceFilter) ? (
               <Empty
                 title="No device matches these filters"
                 action={{ text: "Clear filters", run: () => clearFilters(OWN) }}

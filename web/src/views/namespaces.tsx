@@ -8,6 +8,7 @@ import { FACETS } from "../parts/filters/facets";
 import { Empty } from "../parts/states";
 import { ClusterCell, EnergyCell, TextCell, UseCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
+import { NAMESPACE_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
 
@@ -16,9 +17,10 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     key: "namespace",
     title: "Namespace",
     width: 180,
-    least: 130,
+    least: 110,
     grow: true,
     sort: "namespace",
+    under: { column: "cluster", text: ({ cluster }) => cluster },
     cell: ({ namespace }) => <TextCell text={namespace} />,
   },
   {
@@ -34,6 +36,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     title: "Devices",
     note: "That its pods hold or use",
     width: 84,
+    least: 76,
     align: "end",
     sort: "devices",
     cell: ({ devices }) => count(devices),
@@ -53,7 +56,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     title: "Use",
     note: "Mean of its devices, by what its own pods do",
     width: 124,
-    least: 110,
+    least: 80,
     align: "end",
     sort: "utilization_ratio",
     cell: ({ utilization_ratio }) => <UseCell ratio={utilization_ratio} />,
@@ -135,7 +138,10 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
 ];
 
 export function NamespacesView() {
-  const table = useTable<NamespaceRow, Namespaces>("/api/v1/namespaces", { sort: "-devices" });
+  const table = useTable<NamespaceRow, Namespaces>("/api/v1/namespaces", {
+    fields: NAMESPACE_FIELDS,
+    sort: "-devices",
+  });
   return (
     <ListView
       title="Namespaces"

@@ -98,8 +98,8 @@ function Whole({ detail }: { detail: NodeDetail }) {
           </Empty>
         )}
       </Panel>
-      <Pods rows={detail.pods} names={names} />
-      <Processes rows={detail.processes} names={names} />
+      <Pods rows={byDevice(detail.pods, inOrder)} names={names} />
+      <Processes rows={byDevice(detail.processes, inOrder)} names={names} />
       <InNoPod rows={detail.unattributed} names={names} />
       <Panel title="The node">
         <Facts facts={factsOf(detail)} />
@@ -114,6 +114,13 @@ function Whole({ detail }: { detail: NodeDetail }) {
   );
 }
 
+// In the order of the devices above; on one device as the API has them.
+function byDevice<R extends { device: string }>(rows: readonly R[], devices: readonly { id: string }[]): R[] {
+  const places = new Map(devices.map(({ id }, place) => [id, place]));
+  const placeOf = ({ device }: R) => places.get(device) ?? devices.length;
+  return rows.toSorted((a, b) => placeOf(a) - placeOf(b));
+}
+
 function devicesSaid({ node }: NodeDetail): string {
   const sick = node.devices_unhealthy > 0 ? `, ${node.devices_unhealthy} not well` : "";
   return `${count(node.devices)}${sick}`;
@@ -121,13 +128,14 @@ function devicesSaid({ node }: NodeDetail): string {
 
 function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
   const memory = ratioOf(node.memory_used_bytes, node.memory_total_bytes);
+  const told = devices.filter(({ utilization_ratio }) => utilization_ratio !== null).length;
   const limits = devices.map((device) => device.power_limit_watts);
   const limit = limits.every((one) => one !== null)
     ? limits.reduce<number>((sum, one) => sum + (one ?? 0), 0)
     : null;
   return (
     <Tiles label="Node in numbers">
-      <Tile title="Use" value={percent(node.utilization_ratio)} detail="mean of its devices">
+      <Tile title="Use" value={percent(node.utilization_ratio)} detail={meanOf(told, devices.length)}>
         <Bar ratio={node.utilization_ratio} label="use" text="" wide />
       </Tile>
       <Tile
@@ -155,6 +163,11 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
       <Tile title="Pods" value={count(node.pods)} detail={`${count(node.processes)} processes`} />
     </Tiles>
   );
+}
+
+function meanOf(told: number, devices: number): string {
+  if (told === devices || told === 0) return "mean of its devices";
+  return `of ${count(told)} of ${count(devices)} devices`;
 }
 
 function factsOf({ node, interval_seconds }: NodeDetail): Fact[] {

@@ -17,6 +17,7 @@ import {
 } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
+import { NODE_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { NoDevices } from "../parts/table/no-devices";
 import { useTable } from "../parts/table/use-table";
@@ -26,9 +27,10 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "node",
     title: "Node",
     width: 190,
-    least: 130,
+    least: 110,
     grow: true,
     sort: "node",
+    under: { column: "cluster", text: ({ cluster }) => cluster },
     cell: ({ node }) => <Cut text={node} />,
   },
   {
@@ -43,7 +45,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "state",
     title: "State",
     width: 132,
-    least: 122,
+    least: 92,
     sort: "state",
     cell: ({ state, reason }) => <Health state={state} reason={reason} />,
   },
@@ -60,7 +62,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "models",
     title: "Models",
     width: 200,
-    priority: 2,
+    priority: 3,
     sort: "models",
     cell: ({ models }) => <TextCell text={models?.replaceAll(",", ", ") ?? null} />,
   },
@@ -69,7 +71,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     title: "Use",
     note: "Mean of its devices",
     width: 124,
-    least: 110,
+    least: 80,
     align: "end",
     sort: "utilization_ratio",
     cell: ({ utilization_ratio }) => <UseCell ratio={utilization_ratio} />,
@@ -106,7 +108,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "pods",
     title: "Pods",
     width: 70,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "pods",
     cell: ({ pods }) => count(pods),
@@ -115,7 +117,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "processes",
     title: "Processes",
     width: 92,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "processes",
     cell: ({ processes }) => count(processes),
@@ -126,7 +128,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     title: "Age",
     note: "Since it was read",
     width: 110,
-    priority: 3,
+    priority: 4,
     align: "end",
     sort: "age_seconds",
     cell: ({ age_seconds, state, reason }) => (
@@ -137,7 +139,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "source",
     title: "Source",
     width: 110,
-    priority: 3,
+    priority: 4,
     sort: "source",
     cell: ({ source }) => <TextCell text={source} />,
   },
@@ -145,7 +147,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "agent",
     title: "Agent",
     width: 110,
-    priority: 3,
+    priority: 4,
     sort: "agent_version",
     cell: ({ agent_version }) => <TextCell text={agent_version} />,
   },
@@ -178,6 +180,7 @@ const STATES: Facet = {
 
 export function NodesView() {
   const table = useTable<NodeRow, NodeRowPage>("/api/v1/nodes", {
+    fields: NODE_FIELDS,
     sort: "cluster,node",
     rename: { vendor: "vendors", model: "models" },
   });

@@ -42,8 +42,10 @@ export function OverviewView() {
     <View title="Overview">
       {byCluster.problem ? <ProblemNote problem={byCluster.problem} retry={byCluster.refetch} /> : null}
       {sums && sums.devices === 0 && clusters.data ? <NothingYet clusters={clusters.data} /> : null}
-      {sums ? <SumTiles sums={sums} health={health.data} /> : <Loading rows={4} />}
-      <div class="columns">
+      <div class="overview-tiles">
+        {sums ? <SumTiles sums={sums} health={health.data} /> : <Loading rows={4} />}
+      </div>
+      <div class="columns overview-first">
         <AttentionPanel
           known={{
             health: health.data,
@@ -67,8 +69,8 @@ export function OverviewView() {
         </div>
         <div class="overview-stack">
           <ByVendor of={byVendor} />
-          {hottest.data && hottest.data.items.length > 0 ? (
-            <HottestPanel devices={hottest.data.items} />
+          {hottest.data === null || hottest.data.items.length > 0 ? (
+            <HottestPanel devices={hottest.data?.items ?? null} />
           ) : null}
         </div>
       </div>

@@ -8,6 +8,7 @@ import { useResource } from "../live/resource";
 import { chipsOf, fieldTitle } from "../parts/filters/active";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
 import { Empty } from "../parts/states";
+import { POD_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
 import { COLUMNS, SINGLE_COLUMNS } from "./pods/columns";
@@ -28,7 +29,10 @@ const CONDITIONS: Facet = {
 const COUNTED_BY = ["cluster", "vendor", "model", "namespace"];
 
 export function PodsView() {
-  const table = useTable<PodRow, PodRowPage>("/api/v1/pods", { sort: "cluster,namespace,pod" });
+  const table = useTable<PodRow, PodRowPage>("/api/v1/pods", {
+    fields: POD_FIELDS,
+    sort: "cluster,namespace,pod",
+  });
   const together = keepsTogether(table.orders.map(({ field }) => field));
   const { rows, total } = table;
   const whole = rows !== null && total !== null && rows.length >= total;

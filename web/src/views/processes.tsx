@@ -9,6 +9,7 @@ import { Empty } from "../parts/states";
 import { AgeCell, ClusterCell, Cut, NodeCell, PodCell, TextCell, UseCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
+import { PROCESS_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
 import { RunTime } from "./pods/belongings";
@@ -70,7 +71,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
     title: "Use",
     note: "Of the device, by this process",
     width: 124,
-    least: 110,
+    least: 80,
     align: "end",
     sort: "utilization_ratio",
     cell: ({ utilization_ratio }) => <UseCell ratio={utilization_ratio} />,
@@ -176,7 +177,10 @@ const KINDS: Facet = {
 };
 
 export function ProcessesView() {
-  const table = useTable<ProcessRow, ProcessRowPage>("/api/v1/processes", { sort: "-memory_bytes" });
+  const table = useTable<ProcessRow, ProcessRowPage>("/api/v1/processes", {
+    fields: PROCESS_FIELDS,
+    sort: "-memory_bytes",
+  });
   return (
     <ListView
       title="Processes"

@@ -57,10 +57,14 @@ export function fieldTitle(field: string): string {
   return unit && words.length > 1 ? `${read}, ${unit}` : read;
 }
 
-export function chipsOf(parameters: URLSearchParams, notFilters: readonly string[] = []): Chip[] {
+export function chipsOf(
+  parameters: URLSearchParams,
+  notFilters: readonly string[] = [],
+  isFilter: (name: string) => boolean = () => true,
+): Chip[] {
   const chips: Chip[] = [];
   for (const name of new Set(parameters.keys())) {
-    if (NO_FILTERS.has(name) || notFilters.includes(name)) continue;
+    if (NO_FILTERS.has(name) || notFilters.includes(name) || !isFilter(name)) continue;
     for (const value of wordsOf(parameters, name)) chips.push({ name, value, ...described(name, value) });
   }
   return chips;

@@ -12,11 +12,12 @@ interface Props {
   placeholder: string; // what is searched
   facets: readonly Facet[];
   own?: readonly string[]; // parameters of the address that are no filters
+  isFilter?: (name: string) => boolean; // which of the others are; left out: all
   children?: ComponentChildren; // more controls of the view
 }
 
-export function FilterBar({ what, placeholder, facets, own = [], children }: Props) {
-  const chips = chipsOf(search.value, own);
+export function FilterBar({ what, placeholder, facets, own = [], isFilter, children }: Props) {
+  const chips = chipsOf(search.value, own, isFilter);
   return (
     <search class="filters" aria-label={`Filter ${what}`}>
       <div class="filters-line">
@@ -54,8 +55,8 @@ export function FilterBar({ what, placeholder, facets, own = [], children }: Pro
   );
 }
 
-export function isFiltered(own: readonly string[] = []): boolean {
-  return (search.value.get("q") ?? "") !== "" || chipsOf(search.value, own).length > 0;
+export function isFiltered(own: readonly string[] = [], isFilter?: (name: string) => boolean): boolean {
+  return (search.value.get("q") ?? "") !== "" || chipsOf(search.value, own, isFilter).length > 0;
 }
 
 export function clearFilters(own: readonly string[] = []): void {

@@ -1,7 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { type Column, columnsChosen, columnsThatFit, leastWidth } from "./columns";
+import {
+  type Column,
+  columnsChosen,
+  columnsThatFit,
+  easeOf,
+  leastWidth,
+  underName,
+  widthOf,
+} from "./columns";
 
-const column = (key: string, width: number, priority: 1 | 2 | 3): Column<object> => ({
+const column = (key: string, width: number, priority: 1 | 2 | 3 | 4): Column<object> => ({
   key,
   title: key,
   cell: () => null,
@@ -43,5 +51,27 @@ describe("columns that fit", () => {
 describe("columns that were chosen", () => {
   it("never drops the one that names the row", () => {
     expect(keys(columnsChosen(COLUMNS, ["name", "age"]))).toEqual(["name", "model", "use", "power"]);
+  });
+});
+
+describe("widths", () => {
+  const tight = [{ ...column("name", 200, 1), least: 100 }, column("use", 100, 1)];
+  it.each([
+    [100, [100, 100]],
+    [200, [100, 100]],
+    [250, [150, 100]],
+    [300, [200, 100]],
+    [900, [200, 100]],
+  ])("in %d pixels", (room, widths) => {
+    expect(tight.map((one) => widthOf(one, easeOf(tight, room)))).toEqual(widths);
+  });
+});
+
+describe("the line below the name", () => {
+  const name = { ...column("name", 200, 1), under: { column: "model", text: () => "H100" } };
+  it("says what no column says", () => {
+    expect(underName([name, column("use", 100, 1)])?.({})).toBe("H100");
+    expect(underName([name, column("model", 100, 1)])).toBeNull();
+    expect(underName([column("use", 100, 1)])).toBeNull();
   });
 });

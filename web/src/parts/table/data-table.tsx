@@ -1,7 +1,15 @@
 // A real table: headers that sort, rows that lead somewhere, what does not fit left out by its priority.
 import { type ComponentChildren, Fragment } from "preact";
 import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Column, columnsChosen, columnsThatFit, fullWidth, leastWidth } from "./columns";
+import {
+  type Column,
+  columnsChosen,
+  columnsThatFit,
+  easeOf,
+  leastWidth,
+  underName,
+  widthOf,
+} from "./columns";
 import { moveAmongRows, Row } from "./row";
 import { ariaSort, type Order } from "./sort";
 import "./table.css";
@@ -9,6 +17,7 @@ import "./table.css";
 export type { Column } from "./columns";
 
 const EXPANDER = 32; // pixels
+const NARROW = 520; // pixels: a name may have a second line
 
 export interface RowAge {
   seconds: number | null;
@@ -51,8 +60,9 @@ export function DataTable<R>(props: Props<R>) {
       hidden === null ? columnsThatFit(props.columns, room, extra) : columnsChosen(props.columns, hidden),
     [props.columns, room, extra, hidden],
   );
+  const under = room < NARROW ? underName(columns) : null;
   const needed = leastWidth(columns) + extra;
-  const tight = fullWidth(columns) + extra > room;
+  const ease = easeOf(columns, room - extra);
   const span = columns.length + (expand ? 1 : 0);
 
   const toggle = useCallback((key: string) => {
@@ -72,7 +82,7 @@ export function DataTable<R>(props: Props<R>) {
           {columns.map((column) => (
             <col
               key={column.key}
-              {...(column.grow ? {} : { style: { width: `${widthOf(column, tight)}px` } })}
+              {...(column.grow ? {} : { style: { width: `${widthOf(column, ease)}px` } })}
             />
           ))}
         </colgroup>
@@ -100,6 +110,7 @@ export function DataTable<R>(props: Props<R>) {
                   name={key}
                   row={row}
                   columns={columns}
+                  under={under}
                   link={props.rowLink?.(row)}
                   stale={stale !== null}
                   ageSeconds={stale?.seconds ?? null}
@@ -120,10 +131,6 @@ export function DataTable<R>(props: Props<R>) {
       </table>
     </div>
   );
-}
-
-function widthOf<R>({ width, least = width }: Column<R>, tight: boolean): number {
-  return tight ? least : width;
 }
 
 function Header<R>({

@@ -1,6 +1,7 @@
 // A view that is a list: filters above, the table in whatever state it is, and how many there are.
 import type { ComponentChildren } from "preact";
-import { go, pathname } from "../../app/location";
+import type { Problem } from "../../api/client";
+import { go, pathname, search } from "../../app/location";
 import { count } from "../../app/units";
 import { Simulated } from "../badge";
 import type { Facet } from "../filters/facets";
@@ -46,7 +47,13 @@ export function ListView<R>(props: ListProps<R>) {
   const allSimulated = rows !== null && rows.length > 0 && rows.every(simulated);
   return (
     <View title={title} badges={allSimulated ? <Simulated /> : null} actions={props.actions}>
-      <FilterBar what={what} placeholder={props.placeholder} facets={props.facets} own={own}>
+      <FilterBar
+        what={what}
+        placeholder={props.placeholder}
+        facets={props.facets}
+        own={own}
+        isFilter={table.isFilter}
+      >
         {props.controls}
         <span class="filters-total" role="status">
           {told}
@@ -56,24 +63,19 @@ export function ListView<R>(props: ListProps<R>) {
         </div>
       </FilterBar>
       {props.lead}
-      {problem && (
-        <ProblemNote
-          problem={problem}
-          {...(problem.status === BAD_REQUEST ? {} : { retry: table.refetch })}
-        />
-      )}
-      {problem?.status === BAD_REQUEST && rows === null && (
-        <div class="table-frame">
+      {problem && problem.status !== BAD_REQUEST && <ProblemNote problem={problem} retry={table.refetch} />}
+      {problem?.status === BAD_REQUEST && (
+        <div class="table-frame" role="alert">
           <Empty
-            title="This address asks for something that cannot be answered"
-            action={{ text: "Clear the filters and the order", run: () => go(pathname.value) }}
+            title={refusedBecause(problem, what)}
+            action={{ text: "Clear", run: () => go(pathname.value) }}
           />
         </div>
       )}
       {rows === null && !problem && <WaitingTable columns={columns} expands={props.expand !== undefined} />}
       {rows !== null && rows.length === 0 && !asking && !problem && (
         <div class="table-frame">
-          {isFiltered(own) ? (
+          {isFiltered(own, table.isFilter) ? (
             <Empty
               title={`No ${one} matches these filters`}
               action={{ text: "Clear the filters", run: () => clearFilters(own) }}
@@ -110,4 +112,17 @@ export function ListView<R>(props: ListProps<R>) {
       )}
     </View>
   );
+}
+
+// What the address asks for and cannot be had. The API lists all that it would take, which is for programs.
+function refusedBecause({ parameter, detail }: Problem, what: string): string {
+  if (parameter === "sort") return `${capital(what)} cannot be sorted by “${search.value.get("sort") ?? ""}”`;
+  const value = parameter === null ? null : search.value.get(parameter);
+  return parameter !== null && value !== null
+    ? `${capital(what)} cannot be filtered by ${parameter} “${value}”`
+    : detail;
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

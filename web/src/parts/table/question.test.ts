@@ -2,13 +2,21 @@ import { describe, expect, it } from "vitest";
 import { query } from "../../api/client";
 import { moreRows, questionOf } from "./question";
 
-const asked = (address: string, defaults: Parameters<typeof questionOf>[1]) =>
-  decodeURIComponent(query(questionOf(new URLSearchParams(address), defaults)));
+const fields = ["health", "temperature_celsius", "vendors"];
+const asked = (address: string, defaults: Partial<Parameters<typeof questionOf>[1]>) =>
+  decodeURIComponent(query(questionOf(new URLSearchParams(address), { fields, ...defaults })));
 
 describe("a question made from the address", () => {
   it("passes on what the API understands", () => {
     expect(asked("health=lost,critical&temperature_celsius_min=80", {})).toBe(
       "?health=lost,critical&temperature_celsius_min=80",
+    );
+  });
+
+  it("keeps to itself what the API does not understand", () => {
+    expect(asked("utm_source=mail&health=lost&healthy=1&fbclid_min=2", {})).toBe("?health=lost");
+    expect(asked("present=unusual&absent=model&temperature_celsius_max=9", {})).toBe(
+      "?present=unusual&absent=model&temperature_celsius_max=9",
     );
   });
 

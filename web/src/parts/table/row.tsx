@@ -9,6 +9,7 @@ interface Props<R> {
   name: string; // key
   row: R;
   columns: readonly Column<R>[];
+  under: ((row: R) => string) | null; // a second line below the name
   link: string | undefined;
   stale: boolean;
   ageSeconds: number | null; // of a stale row
@@ -21,7 +22,7 @@ interface Props<R> {
 const NOTHING: ReadonlySet<string> = new Set();
 
 export function Row<R>(props: Props<R>) {
-  const { columns, link, stale, ageSeconds, simulated, expands, open, name, onToggle } = props;
+  const { columns, under, link, stale, ageSeconds, simulated, expands, open, name, onToggle } = props;
   const kept = useRef(props.row);
   const aged = columns.some(({ ages }) => ages);
   const ignored = aged ? NOTHING : AGES;
@@ -52,6 +53,7 @@ export function Row<R>(props: Props<R>) {
                 {stale && !aged && <Stale ageSeconds={ageSeconds} />}
                 {simulated && <Simulated />}
               </span>
+              {under && <span class="table-under">{under(row)}</span>}
             </th>
           ) : (
             <td key={column.key} class={`table-${column.align ?? "start"}`}>
@@ -61,7 +63,7 @@ export function Row<R>(props: Props<R>) {
         )}
       </tr>
     );
-  }, [row, columns, aged, link, stale, ageSeconds, simulated, expands, open, name, onToggle]);
+  }, [row, columns, under, aged, link, stale, ageSeconds, simulated, expands, open, name, onToggle]);
 }
 
 function Expander({ open, onToggle }: { open: boolean; onToggle: () => void }) {

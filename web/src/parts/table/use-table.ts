@@ -4,6 +4,7 @@ import { type Problem, query } from "../../api/client";
 import { go, pathname, search, withParameter } from "../../app/location";
 import { concernsClusters, useResource, type Watching } from "../../live/resource";
 import { wordsOf } from "../filters/words";
+import { isFilter } from "./fields";
 import { type Defaults, FIRST_ROWS, moreRows, questionOf } from "./question";
 import { nextSort, type Order, orderOf } from "./sort";
 
@@ -21,20 +22,20 @@ export interface Listed<R> {
   problem: Problem | null;
   refetch: () => void;
   more: (() => void) | null; // null: all are here, or as many as there may be
+  isFilter: (name: string) => boolean; // of a parameter of the address
   orders: readonly Order[];
   sortBy: (field: string, descendingFirst: boolean) => void;
 }
 
 export interface Table<R, A extends Rows<R> = Rows<R>> extends Listed<R> {
   answer: A | null; // the whole of it
-  fetchedAt: number | null;
 }
 
 // All rows that are shown are asked for anew, in one question, when something changed: what was loaded later is as
 // fresh as the first page, and no row is there twice because it moved in between.
 export function useTable<R, A extends Rows<R> = Rows<R>>(
   url: string,
-  defaults: Defaults = {},
+  defaults: Defaults,
   watching: Watching = {},
 ): Table<R, A> {
   const address = useAddress();
@@ -60,9 +61,9 @@ export function useTable<R, A extends Rows<R> = Rows<R>>(
     total: answer?.total ?? null,
     asking: resource.loading,
     problem: resource.problem,
-    fetchedAt: resource.fetchedAt,
     refetch: resource.refetch,
     more: more === null ? null : () => setWanted({ of: asked, rows: more }),
+    isFilter: (name) => isFilter(defaults.rename?.[name] ?? name, defaults.fields),
     orders,
     sortBy: (field, descendingFirst) => {
       const next = nextSort(orders, field, descendingFirst);

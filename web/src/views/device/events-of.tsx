@@ -2,7 +2,7 @@
 import type { Events } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { useResource } from "../../live/resource";
-import { recentEvents } from "../../live/stream";
+import { shownEvents } from "../../live/stream";
 import { EventList } from "../../parts/event-list";
 import { joined, meant } from "../../parts/events";
 import { Panel } from "../../parts/panel";
@@ -14,7 +14,7 @@ export function EventsOf({ cluster, node, device }: { cluster: string; node: str
   const of = device === undefined ? { cluster, node } : { cluster, node, device };
   const asked = useResource<Events>("/api/v1/events", { ...of, limit: SHOWN }, { concerns: () => false });
   const filters = { cluster: [cluster], node: [node], ...(device === undefined ? {} : { device: [device] }) };
-  const since = recentEvents.value.filter((event) => meant(event, filters));
+  const since = shownEvents.value.filter((event) => meant(event, filters));
   return (
     <Panel title="Events" flush aside={<a href={linkTo("events", {}, of)}>In the log</a>}>
       <Answer of={asked}>

@@ -1,11 +1,11 @@
 // What the device does: the last hour by the minute, and by every reading since this page was opened.
 import { useMemo, useRef } from "preact/hooks";
 import type { DeviceDetail, DeviceRow, HistorySeries } from "../../api/types";
-import { go, search, withParameter } from "../../app/location";
 import { bytes, celsius, watts } from "../../app/units";
-import { isSpan, SPANS, type Span, useHistory } from "../../charts/history";
+import { SPANS, useHistory } from "../../charts/history";
 import { LiveSeries } from "../../charts/live-series";
 import type { Points } from "../../charts/points";
+import { chosenSpan, SpanButtons } from "../../charts/span-buttons";
 import { type Limit, TimeChart } from "../../charts/time-chart";
 import type { Unit } from "../../charts/units";
 import { words } from "../../parts/health";
@@ -17,8 +17,7 @@ type Field = (typeof FIELDS)[number];
 
 export function LiveCharts({ detail }: { detail: DeviceDetail }) {
   const { device } = detail;
-  const asked = search.value.get("span");
-  const span: Span = isSpan(asked) ? asked : "1 h";
+  const span = chosenSpan();
   const past = useHistory(
     { scope: "device", cluster: device.cluster, node: device.node, key: device.id },
     SPANS[span],
@@ -34,25 +33,7 @@ export function LiveCharts({ detail }: { detail: DeviceDetail }) {
     empty: reasons.has(field) ? `Not known: ${words(reasons.get(field) ?? "")}` : undefined,
   });
   return (
-    <Panel
-      title="Live"
-      aside={
-        <fieldset class="device-spans">
-          <legend class="unseen">Time that is shown</legend>
-          {(Object.keys(SPANS) as Span[]).map((one) => (
-            <button
-              key={one}
-              type="button"
-              aria-pressed={one === span}
-              title={SPANS[one] > 3600 ? "More than an hour needs a Prometheus store" : undefined}
-              onClick={() => go(withParameter("span", one === "1 h" ? [] : [one]), { replace: true })}
-            >
-              {one}
-            </button>
-          ))}
-        </fieldset>
-      }
-    >
+    <Panel title="Live" aside={<SpanButtons kept={past.data?.source === "ring"} />}>
       {past.problem && past.problem.status !== 404 ? (
         <ProblemNote problem={past.problem} retry={past.refetch} />
       ) : null}

@@ -1,5 +1,6 @@
 import type { Event } from "../../api/types";
 import { linkTo } from "../../app/routes";
+import { fleetNow } from "../../live/fleet-clock";
 import { kindName, placeOfEvent, textBesidePlace, timeOfEvent, toneOfEvent } from "../../parts/events";
 import { HealthIcon } from "../../parts/health";
 import "./event-table.css";
@@ -42,7 +43,7 @@ function Row({ event }: { event: Event }) {
     <tr>
       <td>
         <time dateTime={at.toISOString()} title={at.toLocaleString("en-GB")}>
-          {timeOfEvent(event.at, new Date())}
+          {timeOfEvent(event.at, new Date(fleetNow()))}
         </time>
       </td>
       <td>

@@ -3,7 +3,8 @@ import { go, search, withParameter } from "../../app/location";
 import { duration } from "../../app/units";
 
 export const USUAL_SECONDS = 1800; // as the API has it
-const CHOICES = [300, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600];
+export const SHORTEST_SECONDS = 60;
+const CHOICES = [SHORTEST_SECONDS, 300, 1800, 2 * 3600, 12 * 3600, 24 * 3600];
 
 export function idleSince(address: URLSearchParams): number {
   const text = address.get("min_seconds");

@@ -68,7 +68,7 @@ export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: 
         </dd>
       </dl>
       <div class="device-card-past">
-        {use.some((value) => value !== null) ? (
+        {use.filter((value) => value !== null).length > 1 ? (
           <Sparkline
             values={known(use)}
             label={`Use over the last hour, now ${percent(device.utilization_ratio)}`}

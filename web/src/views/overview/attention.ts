@@ -3,8 +3,9 @@
 import { query } from "../../api/client";
 import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { celsius, duration } from "../../app/units";
+import { celsius, count, duration } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
+import { stateOfCluster } from "../clusters/state";
 
 // Reasons for which a device is slowed by heat or by its power supply. Being idle, or a limit that somebody set, is none.
 export const THROTTLED_BY_FAULT = [
@@ -66,7 +67,10 @@ export function tallies({ health, throttled, hottest, unusual, idle }: Known): T
   const nodes = health?.nodes_by_state ?? {};
   add("lost", "lost", devices.lost, linkTo("devices", {}, { health: "lost" }));
   add("critical", "critical", devices.critical, linkTo("devices", {}, { health: "critical" }));
-  add("troubled", "critical", health?.clusters.length, linkTo("clusters"), "cluster");
+  for (const [word, clusters] of byWord(health?.clusters ?? [])) {
+    const text = `${clusters.length === 1 ? "cluster" : "clusters"} ${word}`;
+    add(text, "critical", clusters.length, linkTo("clusters"));
+  }
   add("incompatible", "critical", nodes.incompatible, linkTo("nodes", {}, { state: "incompatible" }), "node");
   add(
     "hot",
@@ -104,7 +108,10 @@ export function attention({ health, throttled, hottest, unusual, idle }: Known):
   add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
   add((hottest?.items ?? []).filter(isHot).map((row) => ofDevice(row, "hot", hotText(row))));
   add(well("warning"));
-  add(nodes.filter((row) => row.state !== "incompatible").map(ofNode));
+  const away = (health?.clusters ?? []).filter(({ reachable }) => reachable === false);
+  const gone = (row: NodeRow) => row.state === "stale" && away.some(({ id }) => id === row.cluster);
+  add(away.flatMap((cluster) => ofNodesOf(cluster, nodes.filter(gone))));
+  add(nodes.filter((row) => row.state !== "incompatible" && !gone(row)).map(ofNode));
   add((unusual?.devices ?? []).map((row) => ofDevice(row, "unusual", row.unusual ?? "")));
   add((unusual?.pods ?? []).map((row) => ofPod(row, "unusual", "warning", row.unusual ?? "")));
   add(
@@ -147,18 +154,40 @@ function ofNode(row: NodeRow): Item {
   };
 }
 
+// A cluster out of reach makes all its nodes stale: that is one thing to look after, not many.
+function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]): Item[] {
+  if (!stale.some(({ cluster }) => cluster === id)) return [];
+  return [
+    {
+      key: `nodes ${id}`,
+      tone: "warning",
+      word: "stale",
+      title: `${nodes === 1 ? "1 node" : `${count(nodes)} nodes`} of ${name ?? id}`,
+      href: linkTo("nodes", {}, { cluster: id, state: "stale" }),
+      where: `${nodes === 1 ? "is" : "are"} stale: the cluster is out of reach`,
+      text: "",
+    },
+  ];
+}
+
+function byWord(clusters: readonly ClusterView[]): Map<string, ClusterView[]> {
+  const found = new Map<string, ClusterView[]>();
+  for (const cluster of clusters) {
+    const { word } = stateOfCluster(cluster);
+    found.set(word, [...(found.get(word) ?? []), cluster]);
+  }
+  return found;
+}
+
 function ofCluster(row: ClusterView): Item {
-  const down = row.sources.filter((source) => source.up === false);
   return {
     key: `cluster ${row.id}`,
     tone: "critical",
-    word: row.reachable === false ? "out of reach" : "source down",
+    word: stateOfCluster(row).word,
     title: row.name ?? row.id,
     href: linkTo("cluster", { cluster: row.id }),
     where: "cluster",
-    text:
-      row.text ??
-      down.map((source) => `${source.kind}: ${source.text ?? words(source.reason ?? "down")}`).join("; "),
+    text: stateOfCluster(row).why ?? "",
   };
 }
 

@@ -25,8 +25,10 @@ export function GroupTable({ caption, heading, rows }: Props) {
             Health
           </th>
           <th scope="col">Use</th>
-          <th scope="col">Memory</th>
-          <th scope="col" class="number">
+          <th scope="col" class="group-memory">
+            Memory
+          </th>
+          <th scope="col" class="number group-power">
             Power
           </th>
           <th scope="col" class="number group-hottest">
@@ -47,10 +49,10 @@ export function GroupTable({ caption, heading, rows }: Props) {
             <td>
               <Bar ratio={sums.utilization_ratio} label="Use" />
             </td>
-            <td>
+            <td class="group-memory">
               <Bar ratio={memoryRatio(sums)} label="Memory" />
             </td>
-            <td class="number">
+            <td class="number group-power">
               <Value text={watts(someWatts(sums))} />
             </td>
             <td class="number group-hottest">

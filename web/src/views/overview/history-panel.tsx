@@ -1,32 +1,23 @@
 // The past of the fleet or of a cluster: use, memory, power, by the minute.
-import { useState } from "preact/hooks";
 import type { Parameters } from "../../api/client";
 import type { HistorySeries } from "../../api/types";
-import { SPANS, type Span, useHistory } from "../../charts/history";
+import { SPANS, useHistory } from "../../charts/history";
+import { chosenSpan, SpanButtons } from "../../charts/span-buttons";
 import { TimeChart } from "../../charts/time-chart";
 import { Panel } from "../../parts/panel";
 import { Answer, Loading } from "../../parts/states";
 import "./history-panel.css";
 
 export function HistoryPanel({ of }: { of: Parameters }) {
-  const [span, setSpan] = useState<Span>("1 h");
-  const history = useHistory(of, SPANS[span]);
+  const span = SPANS[chosenSpan()];
+  const history = useHistory(of, span);
   return (
-    <Panel
-      title="History"
-      aside={
-        <span class="history-spans">
-          {(Object.keys(SPANS) as Span[]).map((one) => (
-            <button key={one} type="button" aria-pressed={one === span} onClick={() => setSpan(one)}>
-              {one}
-            </button>
-          ))}
-        </span>
-      }
-    >
-      <Answer of={history} loading={<Loading rows={6} />}>
-        {(series) => <Charts series={series} span={SPANS[span]} />}
-      </Answer>
+    <Panel title="History" aside={<SpanButtons kept={history.data?.source === "ring"} />}>
+      <div class="history">
+        <Answer of={history} loading={<Loading rows={5} />}>
+          {(series) => <Charts series={series} span={span} />}
+        </Answer>
+      </div>
     </Panel>
   );
 }

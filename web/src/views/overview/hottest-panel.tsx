@@ -4,6 +4,7 @@ import { celsius, watts } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Bar } from "../../parts/bar";
 import { Panel } from "../../parts/panel";
+import { Loading } from "../../parts/states";
 import { isHot } from "./attention";
 
 const SHOWN = 8;
@@ -12,58 +13,66 @@ export function HottestPanel({
   devices,
   within = {},
 }: {
-  devices: readonly DeviceRow[];
+  devices: readonly DeviceRow[] | null; // null: not known yet
   within?: Record<string, string>;
 }) {
   const all = linkTo("devices", {}, { ...within, sort: "-temperature_celsius" });
   return (
     <Panel title="Hot spots" flush aside={<a href={all}>All devices by temperature</a>}>
-      <table class="plain">
-        <caption class="unseen">The hottest devices</caption>
-        <thead>
-          <tr>
-            <th scope="col">Device</th>
-            <th scope="col">Temperature</th>
-            <th scope="col" class="number">
-              Slows down at
-            </th>
-            <th scope="col">Use</th>
-            <th scope="col" class="number">
-              Power
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {devices.slice(0, SHOWN).map((row) => (
-            <tr key={`${row.cluster} ${row.node} ${row.id}`}>
-              <th scope="row">
-                <a href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.id })}>
-                  {row.node}
-                  {row.index === null ? "" : ` #${row.index}`}
-                </a>{" "}
-                <span class="soft small">{row.cluster}</span>
-              </th>
-              <td>
-                <Bar
-                  ratio={(row.temperature_celsius ?? 0) / (row.temperature_slowdown_celsius ?? 110)}
-                  label="Temperature"
-                  text={celsius(row.temperature_celsius)}
-                  tone={isHot(row) ? "critical" : "plain"}
-                />
-              </td>
-              <td class="number">
-                <Value text={celsius(row.temperature_slowdown_celsius)} />
-              </td>
-              <td>
-                <Bar ratio={row.utilization_ratio} label="Use" />
-              </td>
-              <td class="number">
-                <Value text={watts(row.power_watts)} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      {devices === null ? <Loading rows={SHOWN} /> : <Devices rows={devices.slice(0, SHOWN)} />}
     </Panel>
+  );
+}
+
+function Devices({ rows }: { rows: readonly DeviceRow[] }) {
+  return (
+    <table class="plain hot-table">
+      <caption class="unseen">The hottest devices</caption>
+      <thead>
+        <tr>
+          <th scope="col">Device</th>
+          <th scope="col">Temperature</th>
+          <th scope="col" class="number hot-limit">
+            Slows down at
+          </th>
+          <th scope="col" class="hot-use">
+            Use
+          </th>
+          <th scope="col" class="number">
+            Power
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={`${row.cluster} ${row.node} ${row.id}`}>
+            <th scope="row">
+              <a href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.id })}>
+                {row.node}
+                {row.index === null ? "" : ` #${row.index}`}
+              </a>{" "}
+              <span class="soft small">{row.cluster}</span>
+            </th>
+            <td>
+              <Bar
+                ratio={(row.temperature_celsius ?? 0) / (row.temperature_slowdown_celsius ?? 110)}
+                label="Temperature"
+                text={celsius(row.temperature_celsius)}
+                tone={isHot(row) ? "critical" : "plain"}
+              />
+            </td>
+            <td class="number hot-limit">
+              <Value text={celsius(row.temperature_slowdown_celsius)} />
+            </td>
+            <td class="hot-use">
+              <Bar ratio={row.utilization_ratio} label="Use" />
+            </td>
+            <td class="number">
+              <Value text={watts(row.power_watts)} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }

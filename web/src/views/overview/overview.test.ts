@@ -102,6 +102,29 @@ describe("attention", () => {
       [1, "stale node", "/nodes?state=stale"],
     ]);
   });
+  it("tells of a cluster out of reach once, not for each of its nodes", () => {
+    const away = {
+      id: "berlin",
+      name: null,
+      nodes: 12,
+      reachable: false,
+      succeeded_at: 1,
+      text: "no route",
+      reason: null,
+      sources: [],
+    } as unknown as ClusterView;
+    const elsewhere = { ...node("n3", "stale"), cluster: "oslo" };
+    const known = {
+      ...nothing,
+      health: report({ clusters: [away], nodes: [node("n1", "stale"), node("n2", "stale"), elsewhere] }),
+    };
+    expect(attention(known).map(({ word, title }) => `${word} ${title}`)).toEqual([
+      "out of reach berlin",
+      "stale 12 nodes of berlin",
+      "stale n3",
+    ]);
+    expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster out of reach"]);
+  });
   it("calls nothing hot of which the limit is not known", () => {
     expect(isHot(device(1, { temperature_celsius: 99, temperature_slowdown_celsius: null }))).toBe(false);
     expect(isHot(device(1, { temperature_celsius: null }))).toBe(false);

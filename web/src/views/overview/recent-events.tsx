@@ -1,7 +1,7 @@
 import type { Events } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { useResource } from "../../live/resource";
-import { recentEvents } from "../../live/stream";
+import { shownEvents } from "../../live/stream";
 import { EventList } from "../../parts/event-list";
 import { joined, meant } from "../../parts/events";
 import { Panel } from "../../parts/panel";
@@ -13,7 +13,7 @@ export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
   // What comes later, the stream brings: asked for anew only when something was missed.
   const asked = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { concerns: () => false });
   const filters = cluster ? { cluster: [cluster] } : {};
-  const since = recentEvents.value.filter((event) => meant(event, filters));
+  const since = shownEvents.value.filter((event) => meant(event, filters));
   return (
     <Panel
       title="Recent events"

@@ -65,9 +65,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         title="Power"
         value={watts(someWatts(sums))}
         href={linkTo("devices", {}, { ...within, sort: "-power_watts" })}
-        detail={
-          sums.power_limit_watts > 0 ? `known limits ${watts(sums.power_limit_watts)}` : "limits not known"
-        }
+        detail={sums.power_limit_watts ? `known limits ${watts(sums.power_limit_watts)}` : "limits not known"}
       />
       <Tile
         title="Hottest"

@@ -2,6 +2,7 @@
 import type { Allocation, DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, count, duration, percent } from "../../app/units";
+import { byFleet } from "../../live/fleet-clock";
 import { Value } from "../../parts/absent";
 import { Health } from "../../parts/health";
 import { now } from "../../parts/now";
@@ -128,7 +129,7 @@ export function Processes({ rows }: { rows: readonly ProcessRow[] }) {
 
 // Since it was started; grows while one looks.
 export function RunTime({ since }: { since: number | null }) {
-  return <Value text={since === null ? null : duration(now.value / 1000 - since)} />;
+  return <Value text={since === null ? null : duration(byFleet(now.value) / 1000 - since)} />;
 }
 
 export function Allocations({ rows }: { rows: readonly Allocation[] }) {

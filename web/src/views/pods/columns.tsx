@@ -101,7 +101,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
     title: "Use",
     note: "Mean over its devices",
     width: 124,
-    least: 110,
+    least: 80,
     align: "end",
     sort: "utilization_ratio",
     cell: ({ use }) => <UseCell ratio={use} />,
