@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import FrameType
@@ -11,6 +10,7 @@ from typing import Any
 
 from accelscope.simulate import CompileError
 from demo import BadSetting, ChildEnded, Demo, Settings
+from demo.folder import demo_folder
 
 _ACCELSCOPE = Path(sys.executable).with_name("accelscope")
 _CHECK_SECONDS = 0.5
@@ -31,6 +31,7 @@ def where_to_look(demo: Demo) -> str:
     )
     return f"""
   page        {demo.page_url}/
+  idle pods   {demo.page_url}/idle
   API         {demo.page_url}/docs
   Prometheus  {alerts}
   one agent   {demo.agent_url}/metrics   {demo.agent_url}/snapshot
@@ -97,8 +98,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     try:
-        with tempfile.TemporaryDirectory(prefix="accelscope-demo-", ignore_cleanup_errors=True) as folder:
-            run(settings, Path(folder))
+        with demo_folder() as folder:
+            run(settings, folder)
     except Interrupted:
         print("\ndemo: ended", flush=True)
     except (ChildEnded, CompileError) as error:

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from accelscope.simulate import load_node
+
 LAB_CLUSTER, LAB = "berlin", "lab"
 LAB_NODE = f"{LAB}-0001"  # with the real agent
 INTERVAL_SECONDS = 5.0  # between two readings of an agent
@@ -55,11 +59,25 @@ def counts(nodes: int) -> Iterator[tuple[str, Group, int]]:
             yield cluster, group, max(1, round(group.share * nodes / _ALL))
 
 
-def description(nodes: int, lab: Path, agent_url: str) -> dict[str, Any]:
-    """For `accelscope simulate fleet`; `lab` describes the node with the real agent."""
+def write_kinds(folder: Path) -> None:
+    """The ready-made nodes without faults of their own: here the story says what happens."""
+    folder.mkdir(exist_ok=True)
+    for kind in {group.kind for _, groups in CLUSTERS.values() for group in groups}:
+        described = yaml.safe_load(load_node(kind).text)
+        described.pop("faults", None)
+        _file_of(kind, folder).write_text(yaml.safe_dump(described, sort_keys=False))
+
+
+def _file_of(kind: str, folder: Path) -> Path:
+    return folder / f"{kind}.yaml"
+
+
+def description(nodes: int, kinds: Path, lab: Path, agent_url: str) -> dict[str, Any]:
+    """For `accelscope simulate fleet`; `kinds` is the folder that `write_kinds` wrote to, `lab` describes the
+    node with the real agent."""
     groups: dict[str, list[dict[str, Any]]] = {cluster: [] for cluster in CLUSTERS}
     for cluster, group, count in counts(nodes):
-        groups[cluster].append({"node": group.kind, "name": group.name, "count": count})
+        groups[cluster].append({"node": str(_file_of(group.kind, kinds)), "name": group.name, "count": count})
     groups[LAB_CLUSTER].append({"node": str(lab), "name": LAB, "agent_url": agent_url})
     return {
         "interval_seconds": INTERVAL_SECONDS,

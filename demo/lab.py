@@ -11,12 +11,15 @@ from demo.scenes import SETTINGS_CHANGE
 from demo.story import Happening
 
 _USUAL, _OFTEN = "2s", "1s"
+# Whose the simulated processes are; on the machine of whoever runs the demo the numbers are somebody else's.
+_USERS = {0: "root", 1000: "anna", 1001: "mara", 1002: "lukas"}
 
 
 class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings_file = folder / "demo-agent.yaml"
+        self._passwd_file = folder / "passwd"
 
     def describe(self, node: str, file: Path) -> None:
         """The node that was chosen, under the name that it has in the cluster."""
@@ -26,8 +29,12 @@ class Lab:
     def write_settings(self, *, often: bool = False) -> None:
         """What `accelscope simulate run` found, with how often to read; the agent re-reads the file."""
         found = (self.folder / "agent.yaml").read_text()
+        if not self._passwd_file.exists():
+            self._passwd_file.write_text("".join(f"{name}:x:{uid}:::::\n" for uid, name in _USERS.items()))
         scratch = self.settings_file.with_suffix(".new")
-        scratch.write_text(f"{found}collectionInterval: {_OFTEN if often else _USUAL}\n")
+        scratch.write_text(
+            f"{found}passwdFile: {self._passwd_file}\ncollectionInterval: {_OFTEN if often else _USUAL}\n"
+        )
         scratch.replace(self.settings_file)
 
     def show(self, happenings: Iterable[Happening]) -> None:

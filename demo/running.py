@@ -19,10 +19,10 @@ from accelscope.simulate.fleet.faults import write_faults
 from accelscope.simulate.fleet.spec import FleetSpec
 from demo import prometheus
 from demo.children import Child, ChildEnded, Children, answers
-from demo.clusters import LAB_CLUSTER, LAB_NODE, description
+from demo.clusters import LAB_CLUSTER, LAB_NODE, description, write_kinds
 from demo.lab import Lab
 from demo.settings import HOST, Settings
-from demo.story import Happening, Story, changes
+from demo.story import Happening, Story, changes, gone_on_before
 from demo.targets import Targets
 
 _ACCELSCOPE = str(Path(sys.executable).with_name("accelscope"))
@@ -123,7 +123,10 @@ class Demo:
 
     def show(self, happenings: tuple[Happening, ...]) -> None:
         """Let these go on from now, and nothing else."""
-        write_faults(self._fleet_folder, [h.trouble() for h in happenings if not h.of_the_lab])
+        write_faults(
+            self._fleet_folder,
+            [h.trouble() for h in happenings if not (h.of_the_lab or h.of_the_description)],
+        )
         own = tuple(h for h in happenings if h.of_the_lab)
         if own != tuple(h for h in self._before if h.of_the_lab):
             self.lab.show(own)
@@ -156,8 +159,9 @@ class Demo:
         file = self.folder / "description.yaml"
         node = self.folder / "lab.yaml"
         self.lab.describe(self.settings.node, node)
-        told = description(self.settings.nodes, node, self.agent_url)
-        file.write_text(yaml.safe_dump(told, sort_keys=False))
+        write_kinds(self.folder / "kinds")
+        told = description(self.settings.nodes, self.folder / "kinds", node, self.agent_url)
+        file.write_text(yaml.safe_dump({**told, "faults": gone_on_before(told)}, sort_keys=False))
         self._fleet = load_fleet(file)
         return (
             self._children.start("simulated node", _ACCELSCOPE, "simulate", "run", node, self.lab.folder),

@@ -24,6 +24,8 @@ class Scene:
     process: str | None = None
     seconds: float | None = None
     schema: str | None = None
+    # So long it has gone on when the demo begins: part of what the fleet is, not of what happens to it.
+    before_seconds: float = 0.0
     again: bool = True  # in every round; else it begins in the first and lasts
 
 
@@ -41,8 +43,8 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=0, until=math.inf, cluster="berlin", group="a100", first=-1, again=False,
-        kind="idle", process="tritonserver",
-        begins="tritonserver holds its share of a GPU and does nothing", ends="",
+        kind="idle", process="tritonserver", before_seconds=40 * 60,
+        begins="tritonserver holds its share of a GPU and has done nothing for 40 minutes", ends="",
     ),
     # In every round.
     Scene(

@@ -3,10 +3,14 @@
 Pure functions of time. `running.py` lets them happen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from accelscope.simulate.fleet.faults import FleetFault, Trouble
+import yaml
+
+from accelscope.simulate.fleet.description import read_fleet
+from accelscope.simulate.fleet.faults import FleetFault, Trouble, trouble_document
 from accelscope.simulate.fleet.spec import FleetSpec, NodeGroup
 from demo.clusters import LAB_NODE
 from demo.scenes import SCENES, Scene
@@ -33,6 +37,11 @@ class Happening:
         """It happens on the node with the real agent, which the simulated fleet only passes on."""
         return self.node == LAB_NODE
 
+    @property
+    def of_the_description(self) -> bool:
+        """It went on before the demo began."""
+        return self.scene.before_seconds > 0
+
     def active(self, at: float) -> bool:
         return self.begin <= at < self.until
 
@@ -47,6 +56,7 @@ class Happening:
         return Trouble(
             kind=scene.kind, cluster=scene.cluster, node=self.node, device=self.device,
             code=scene.code, process=of_process, seconds=scene.seconds, schema=scene.schema,
+            begin=-scene.before_seconds,
         )  # fmt: skip
 
 
@@ -97,6 +107,12 @@ def _node(group: NodeGroup, number: int) -> str:
 def _device(group: NodeGroup, number: int) -> int:
     """Of the node's first vendor, whose faults are meant where it is not said."""
     return number % next(iter(group.spec.vendors.values())).device_count
+
+
+def gone_on_before(description: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Faults for the description of a fleet: what has gone on since before the demo begins."""
+    story = Story(read_fleet(yaml.safe_dump(dict(description))))
+    return [trouble_document(h.trouble(), times=True) for h in story.of_round(0) if h.of_the_description]
 
 
 def changes(before: Iterable[Happening], now: Iterable[Happening]) -> list[str]:

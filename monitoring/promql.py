@@ -79,6 +79,16 @@ OF_TARGET = "on (cluster, job, instance)"
 OF_DEVICE = "on (cluster, job, instance, device)"
 
 
+_REMEMBERED = "1d"  # how long a gap in scraping may be after which a series is still known
+
+
+def begun_within(selector: str, window: str) -> str:
+    """Counters whose first event, since their process began, fell into the window: their whole count is news.
+    Before it they were not there, or higher. One that comes back after a gap in scraping as it was, or higher
+    than that, is none of them."""
+    return f"({selector} unless (last_over_time({selector}[{_REMEMBERED}] offset {window}) <= {selector}))"
+
+
 def with_model(expression: str, info: str = "", labels: str = "node, model") -> str:
     """Series of devices with labels that only `accelerator_info` has. `info`: matchers of it, which thereby
     choose devices by node and model."""

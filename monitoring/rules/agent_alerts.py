@@ -1,10 +1,15 @@
 """Alerts about the agents themselves: what they cannot see, nobody is warned of."""
 
-from monitoring.promql import OF_TARGET, with_node
+from monitoring.promql import OF_TARGET, begun_within, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
 # Reader families are on the pages of agents and of device plugins.
 _NODE_OF_READER = f"{OF_TARGET} group_left (node) (accelscope_node_info or accelscope_device_plugin_info)"
+
+
+_OF_JOB = "on (cluster, job)"
+# `up` has the node where it was put on the target, as the chart and its example do.
+WHERE_SCRAPED = "{{ if $labels.node }}of {{ $labels.node }}{{ else }}at {{ $labels.instance }}{{ end }}"
 
 
 def _of_reader(expression: str) -> str:
@@ -12,15 +17,21 @@ def _of_reader(expression: str) -> str:
 
 
 def down(family: str) -> str:
-    """Targets that were such a program within the last day and do not answer, whatever the job is."""
-    return f"(up == 0) and {OF_TARGET} last_over_time({family}[1d])"
+    """Targets that do not answer and were such a program within the last day, whatever the job is; and those
+    that never answered, as after a rollout that failed, in a job where whoever answers is such a program."""
+    known = f"last_over_time({family}[1d])"
+    return (
+        f"((up == 0) and {OF_TARGET} {known})\n"
+        "or\n"
+        f"((up == 0) and {_OF_JOB} {known} unless {_OF_JOB} ((up == 1) unless {OF_TARGET} {family}))"
+    )
 
 
 def newly_counted(family: str, matchers: str, window: str) -> str:
     """Counted within the window, also where the series is younger: such counters begin with their process,
     and a series with its first event."""
     selector = f"{family}{{{matchers}}}" if matchers else family
-    return f"((increase({selector}[{window}]) > 0) or (({selector} unless {selector} offset {window}) > 0))"
+    return f"((increase({selector}[{window}]) > 0) or ({begun_within(selector, window)} > 0))"
 
 
 AGENTS = Group(
@@ -31,7 +42,7 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="5m",
             expression=down("accelscope_build_info"),
-            summary="The agent at {{ $labels.instance }} does not answer",
+            summary=f"The agent {WHERE_SCRAPED} does not answer",
             description=(
                 "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}): nobody watches "
                 "that node's devices."
@@ -77,8 +88,8 @@ AGENTS = Group(
             expression=_of_reader("(accelscope_reader_abandoned_calls > 0)"),
             summary="Calls into the {{ $labels.vendor }} driver of {{ $labels.node }} hang",
             description=(
-                "{{ $value }} calls into the driver have not come back. The devices that they asked are "
-                "not read."
+                "Calls into the driver that have not come back: {{ $value }}. The devices that they asked "
+                "are not read."
             ),
             thresholds=("0",),
         ),
@@ -92,8 +103,8 @@ AGENTS = Group(
                 "{{ $labels.reason }}"
             ),
             description=(
-                "The driver answered with something that is no value, {{ $value | humanize }} times in the "
-                "last hour. Those values are absent."
+                "The driver answered with something that is no value. Times in the last hour: "
+                "{{ $value | humanize }}. Those values are absent."
             ),
             thresholds=("1h",),
         ),

@@ -1,6 +1,6 @@
 """Alerts about devices and about who holds them."""
 
-from monitoring.promql import OF_DEVICE, with_model
+from monitoring.promql import OF_DEVICE, begun_within, with_model, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
 HOT_MARGIN_CELSIUS = 5  # below the temperature at which the device slows itself down
@@ -9,6 +9,12 @@ HOT_CELSIUS = 90  # where the device does not tell that temperature
 _BAD_THROTTLES = ".*thermal.*|.*power_brake.*|hw_slowdown|prochot"
 # Furiosa's counters also tell of doorbells, which are no errors; a PCIe link sends many packets again.
 _ERRORS = 'kind!="pcie", code!~".+_done"'
+_XIDS = 'accelerator_errors_total{kind="xid"}'
+
+# As the agent shows them, lost ones and those that do not answer included; none where the driver shows none.
+_SHOWN = "cluster_node_vendor:accelerator_info:count"
+_DRIVERS = f"max by (cluster, node, vendor) ({with_node('accelscope_reader_found')})"
+_LINKS = "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum"
 
 _WHERE = "{{ $labels.node }} {{ $labels.vendor }} {{ $labels.index }}"
 _WHICH = "{{ $labels.model }} {{ $labels.device }} on {{ $labels.node }}"
@@ -38,7 +44,8 @@ HEALTH = Group(
             expression=_in_state("critical"),
             summary=f"{_WHERE} is in a critical state",
             description=(
-                f"The driver, or what it counts, says that {_WHICH} must be reset, drained or replaced."
+                f"{_WHICH} is about to fail or already does: it must be reset, a part of it is worn out, or "
+                "it is so hot that it shuts itself down. Its health has the reason."
             ),
         ),
         Alert(
@@ -59,7 +66,10 @@ HEALTH = Group(
                 f'((accelerator_up == 0) unless {OF_DEVICE} (accelerator_health{{state="lost"}} == 1))'
             ),
             summary=f"{_WHERE} does not answer",
-            description=f"{_WHICH} is listed by its driver and was not read: a call hangs or fails.",
+            description=(
+                f"{_WHICH} could not be read, and is not known to be lost: a call into its driver hangs or "
+                "fails."
+            ),
         ),
         Alert(
             name="AcceleratorVanished",
@@ -67,17 +77,18 @@ HEALTH = Group(
             lasting="10m",
             expression=(
                 "max_over_time(cluster_node_vendor:accelscope_reader_devices_expected:max[1d]) "
-                "- cluster_node_vendor:accelscope_reader_devices_seen:max > 0"
+                f"- ({_SHOWN} or 0 * {_DRIVERS}) > 0"
             ),
             summary="{{ $labels.node }} shows fewer {{ $labels.vendor }} devices than it had",
             description=(
-                "{{ $value }} devices that {{ $labels.node }} had within the last day do not answer any more."
+                "Of the {{ $labels.vendor }} devices that {{ $labels.node }} had within the last day, "
+                "{{ $value }} cannot be seen any more, not even as lost."
             ),
             thresholds=("1d",),
         ),
         Alert(
             name="AcceleratorCapacityDropped",
-            severity=Severity.WARNING,
+            severity=Severity.INFO,  # an autoscaler does this every night
             lasting="15m",
             expression=(
                 "(1 - cluster_vendor_model:accelerator_info:count "
@@ -89,7 +100,7 @@ HEALTH = Group(
             summary="Devices {{ $labels.model }} are missing from the cluster",
             description=(
                 "{{ $value | humanizePercentage }} of the {{ $labels.model }} that were there within the "
-                "last day are not shown any more: nodes are gone, or their agents."
+                "last day are not shown any more: nodes are gone, as with an autoscaler, or their agents."
             ),
             thresholds=("0.1",),
         ),
@@ -175,8 +186,7 @@ ERRORS = Group(
                 "(\n"
                 f"  (increase(accelerator_errors_total{{{_ERRORS}}}[15m]) > 10)\n"
                 "  or\n"
-                '  ((accelerator_errors_total{kind="xid"} '
-                'unless accelerator_errors_total{kind="xid"} offset 15m) > 10)\n'
+                f"  ({begun_within(_XIDS, '15m')} > 10)\n"
                 ")"
             ),
             summary=f"{_WHERE} reports {{{{ $labels.kind }}}} {{{{ $labels.code }}}} again and again",
@@ -208,13 +218,14 @@ ERRORS = Group(
             name="AcceleratorLinkDown",
             severity=Severity.WARNING,
             lasting="5m",
-            expression=with_model("((accelerator_link_up == 0) and (accelerator_link_up offset 1h == 1))"),
-            summary=f"{_WHERE} lost {{{{ $labels.kind }}}} link {{{{ $labels.link }}}}",
+            # A day of every link would be much to read each time: eight devices have up to 144 of them.
+            expression=f"max_over_time({_LINKS}[1d]) - {_LINKS} > 0",
+            summary=f"{_WHERE} has lost {{{{ $labels.kind }}}} links: {{{{ $value }}}}",
             description=(
-                f"A link of {_WHICH} that was up an hour ago is down: work on several devices is slower, or "
-                "fails."
+                f"{_WHICH} had more {{{{ $labels.kind }}}} links up within the last day: work on several "
+                "devices is slower, or fails."
             ),
-            thresholds=("1h",),
+            thresholds=("1d",),
         ),
         Alert(
             name="AcceleratorPcieDegraded",

@@ -10,6 +10,8 @@ IDLE_SECONDS = 3600
 
 _MODEL = "cluster, vendor, model"
 _NAMESPACE = "cluster, namespace, vendor, model"
+_NODE = "cluster, node, vendor"
+_LINKED = f"{_NODE}, model, device, index, kind"
 _DEVICE = "cluster, job, instance, vendor, device"
 
 
@@ -29,6 +31,15 @@ DEVICES = Group(
     "accelscope-devices.rules",
     (
         Record("cluster_vendor_model:accelerator_info:count", f"count by ({_MODEL}) (accelerator_info)"),
+        Record(
+            "cluster_node_vendor:accelerator_info:count",
+            f"count by ({_NODE}) (max by ({_NODE}, device) (accelerator_info))",
+        ),
+        # Without the target: a link that an agent saw stays known when the agent is another one.
+        Record(
+            "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum",
+            f"sum by ({_LINKED}) (max by ({_LINKED}, link) ({with_model('accelerator_link_up')}))",
+        ),
         *_sums(
             "accelerator_up",
             "accelerator_utilization_ratio",
@@ -127,11 +138,11 @@ AGENTS = Group(
         ),
         Record(
             "cluster_node_vendor:accelscope_reader_devices_seen:max",
-            f"max by (cluster, node, vendor) ({with_node('accelscope_reader_devices_seen')})",
+            f"max by ({_NODE}) ({with_node('accelscope_reader_devices_seen')})",
         ),
         Record(
             "cluster_node_vendor:accelscope_reader_devices_expected:max",
-            f"max by (cluster, node, vendor) ({with_node('accelscope_reader_devices_expected')})",
+            f"max by ({_NODE}) ({with_node('accelscope_reader_devices_expected')})",
         ),
     ),
 )

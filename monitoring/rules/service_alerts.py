@@ -1,7 +1,7 @@
 """Alerts about the device plugin and the fleet."""
 
 from monitoring.promql import OF_TARGET
-from monitoring.rules.agent_alerts import down, newly_counted
+from monitoring.rules.agent_alerts import WHERE_SCRAPED, down, newly_counted
 from monitoring.rules.rule import Alert, Group, Severity
 
 
@@ -17,7 +17,7 @@ DEVICE_PLUGIN = Group(
             severity=Severity.CRITICAL,
             lasting="5m",
             expression=down("accelscope_device_plugin_info"),
-            summary="The device plugin at {{ $labels.instance }} does not answer",
+            summary=f"The device plugin {WHERE_SCRAPED} does not answer",
             description=(
                 "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Without its "
                 "plugin a node gives no devices to new pods."
@@ -41,7 +41,7 @@ DEVICE_PLUGIN = Group(
             lasting="5m",
             expression=_of_plugin('(accelscope_device_plugin_devices{state="unhealthy"} > 0)'),
             summary="{{ $labels.node }} does not give out all of its {{ $labels.resource }}",
-            description="The kubelet of {{ $labels.node }} is told that {{ $value }} devices are unhealthy.",
+            description="Devices that the kubelet of {{ $labels.node }} is told are unhealthy: {{ $value }}.",
             thresholds=("0",),
         ),
         Alert(
@@ -53,8 +53,8 @@ DEVICE_PLUGIN = Group(
             ),
             summary="Pods on {{ $labels.node }} were refused {{ $labels.resource }}: {{ $labels.reason }}",
             description=(
-                "{{ $value | humanize }} allocations on {{ $labels.node }} failed in the last 15 minutes. "
-                "Their pods do not start."
+                "Allocations on {{ $labels.node }} that failed in the last 15 minutes: "
+                "{{ $value | humanize }}. Their pods do not start."
             ),
             thresholds=("15m",),
         ),
@@ -116,8 +116,8 @@ FLEET = Group(
             expression='accelscope_fleet_nodes{state="incompatible"} > 0',
             summary="Agents of cluster {{ $labels.cluster }} are too new or too old for the fleet",
             description=(
-                "{{ $value }} nodes of cluster {{ $labels.cluster }} write snapshots of a version that the "
-                "fleet does not read."
+                "Nodes of cluster {{ $labels.cluster }} whose snapshots have a version that the fleet does "
+                "not read: {{ $value }}."
             ),
             thresholds=("0",),
         ),

@@ -4,11 +4,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from demo.clusters import CLUSTERS, LAB_NODE, counts, description
+from demo.clusters import CLUSTERS, LAB_NODE, counts, description, write_kinds
 from demo.lab import Lab
 from demo.scenes import SCENES, SETTINGS_CHANGE
-from demo.story import ROUND_SECONDS, Story, changes
+from demo.story import ROUND_SECONDS, Story, changes, gone_on_before
 
+from accelscope.fleet.api.idle import MIN_SECONDS
+from accelscope.simulate import load_node
 from accelscope.simulate.fleet.description import read_fleet
 from accelscope.simulate.fleet.faults import read_faults, write_faults
 from accelscope.simulate.fleet.spec import FleetSpec
@@ -18,7 +20,9 @@ HOUR = 3600.0
 
 def fleet_of(nodes: int, folder: Path) -> FleetSpec:
     Lab(folder).describe("nvidia-shared", folder / "lab.yaml")
-    return read_fleet(str(description(nodes, folder / "lab.yaml", "http://127.0.0.1:9400")))
+    write_kinds(folder / "kinds")
+    told = description(nodes, folder / "kinds", folder / "lab.yaml", "http://127.0.0.1:9400")
+    return read_fleet(str({**told, "faults": gone_on_before(told)}))
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def test_whatever_happens_in_an_hour_can_happen_to_this_fleet(nodes: int, tmp_pa
     fleet = fleet_of(nodes, tmp_path)
     rounds = [Story(fleet).of_round(number) for number in range(int(HOUR / ROUND_SECONDS))]
     happenings = [happening for each in rounds for happening in each]
-    elsewhere = [h.trouble() for h in happenings if not h.of_the_lab]
+    elsewhere = [h.trouble() for h in happenings if not (h.of_the_lab or h.of_the_description)]
     write_faults(tmp_path, elsewhere)
     assert read_faults(tmp_path, fleet.nodes()) == tuple(elsewhere)
     assert {h.scene.kind for h in happenings if h.of_the_lab} == {SETTINGS_CHANGE, "hot"}
@@ -54,6 +58,20 @@ def test_whatever_happens_in_an_hour_can_happen_to_this_fleet(nodes: int, tmp_pa
 def test_two_minutes_show_what_the_demo_is_about(fleet: FleetSpec) -> None:
     seen = {h.scene.kind for at in range(120) for h in Story(fleet).at(at)}
     assert {"hot", "idle", "node_gone", "ecc_storm", "xid", "lost", "api_down", "agent_schema"} <= seen
+
+
+def test_nothing_happens_but_what_the_story_tells(fleet: FleetSpec) -> None:
+    assert load_node("ascend-910b-x8").faults  # by itself it would
+    assert not [spec.name for nodes in fleet.nodes().values() for spec in nodes.values() if spec.faults]
+
+
+def test_a_pod_has_idled_long_enough_to_be_told_of_when_the_demo_begins(fleet: FleetSpec) -> None:
+    [trouble] = fleet.troubles
+    assert (trouble.kind, trouble.process, trouble.until) == ("idle", "tritonserver", None)
+    assert trouble.begin < -MIN_SECONDS
+    [told] = [line for line in changes((), Story(fleet).at(0)) if "tritonserver" in line]
+    assert told.startswith(f"berlin/{trouble.node} ")
+    assert told.endswith(f"for {-trouble.begin / 60:g} minutes")
 
 
 def test_something_changes_every_minute_of_an_hour(fleet: FleetSpec) -> None:

@@ -47,7 +47,7 @@ EXPECTED = {
     "ecc_storm": {"AcceleratorEccStorm", "AcceleratorEccUncorrected", "AcceleratorRowRemapPending"},
     "xid": {"AcceleratorErrorReported"},
     "hang": {"AcceleratorNotAnswering", "AccelScopeDriverCallsHang"},
-    "vanished": {"AcceleratorVanished"},
+    "vanished": {"AcceleratorLost"},  # its agent still shows it, as lost
     "reader_hang": {"AccelScopeReaderFailing"},
     "reader_garbage": {"AccelScopeValuesRejected"},
     "source_down": {"AccelScopeAttributionFailing"},

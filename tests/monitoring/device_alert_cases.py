@@ -1,6 +1,7 @@
 """When alerts about devices fire, and when they do not."""
 
 from tests.monitoring.rule_case import (
+    AFTER_GAP,
     DEVICE,
     INFO,
     NEVER,
@@ -11,6 +12,7 @@ from tests.monitoring.rule_case import (
     Fires,
     of_device,
     series,
+    with_gap,
 )
 
 HERE = {**DEVICE, **PLACE}
@@ -35,6 +37,7 @@ def _flag(family: str, at: str) -> AlertCase:
     )
 
 
+_INFO = of_device("accelerator_info", **PLACE)
 _UP = of_device("accelerator_up")
 _LOST = of_device("accelerator_health", state="lost")
 _CELSIUS = of_device("accelerator_temperature_celsius")
@@ -49,16 +52,33 @@ _AXI = of_device("accelerator_errors_total", kind="axi", code="axi_post_error")
 _USED, _TOTAL = of_device("accelerator_memory_used_bytes"), of_device("accelerator_memory_total_bytes")
 _LANES, _MOST_LANES = of_device("accelerator_pcie_link_width"), of_device("accelerator_pcie_max_link_width")
 _LINK = of_device("accelerator_link_up", kind="nvlink", link="2")
+_INFO_WITH_GAP = {_INFO: with_gap(1)}
+_OTHER_LINK = of_device("accelerator_link_up", kind="nvlink", link="3")
+_LINKED = {"cluster": "berlin", **{key: HERE[key] for key in ("node", "vendor", "model", "device", "index")}}
 _NODE_INFO = {series("accelscope_node_info", {**TARGET, "node": "node-1"}): STEADY}
 _READER = {**TARGET, "vendor": "nvidia"}
 _SEEN_DEVICES = series("accelscope_reader_devices_seen", _READER)
 _EXPECTED = series("accelscope_reader_devices_expected", _READER)
+_FOUND = series("accelscope_reader_found", _READER)
+_VANISHED = {"cluster": "berlin", "node": "node-1", "vendor": "nvidia"}
 _MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
 _SECOND = {series("accelerator_info", {**DEVICE, "device": "nvidia:GPU-2", "index": "4", **PLACE}): "1x20"}
 _POD = {**DEVICE, "namespace": "research", "pod": "train-0", "container": "main"}
 _IDLE = series("accelerator_pod_idle_seconds", _POD)
 _OTHER_DEVICE = series("accelerator_pod_idle_seconds", {**_POD, "device": "nvidia:GPU-2", "index": "4"})
 _HOLDER = {"cluster": "berlin", "namespace": "research", "pod": "train-0"}
+
+
+def _shown(*values: str) -> dict[str, str]:
+    """Devices that the agent shows, be they well or not."""
+    return {
+        series("accelerator_info", {**DEVICE, "device": f"nvidia:GPU-{n}", "index": str(n), **PLACE}): each
+        for n, each in enumerate(values)
+    }
+
+
+_THREE = {**_NODE_INFO, _FOUND: STEADY, _EXPECTED: "3+0x200"}
+_TWO_LEFT = _shown(STEADY, STEADY, "1+0x30")
 
 
 def _throttled(reason: str) -> str:
@@ -78,25 +98,38 @@ CASES: dict[str, AlertCase] = {
     ),
     "AcceleratorVanished": AlertCase(
         fires=(
-            # One device less than the driver showed before.
+            # Set to three, and two are shown.
+            Fires(series={**_THREE, **_TWO_LEFT}, at="50m", labels=_VANISHED, value="1"),
+            # The agent was restarted since, and has forgotten the third.
             Fires(
-                series={**_NODE_INFO, _EXPECTED: "8+0x200", _SEEN_DEVICES: "8+0x30 7+0x170"},
-                at="45m",
-                labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
+                series={**_THREE, _EXPECTED: "3+0x30 2+0x170", **_TWO_LEFT},
+                at="50m",
+                labels=_VANISHED,
                 value="1",
             ),
-            # The agent was restarted since, and has forgotten it.
+            # Neither devices nor driver are left.
             Fires(
-                series={**_NODE_INFO, _EXPECTED: "8+0x30 7+0x170", _SEEN_DEVICES: "8+0x30 7+0x170"},
-                at="45m",
-                labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
-                value="1",
+                series={
+                    **_NODE_INFO,
+                    _FOUND: "1+0x30 0+0x170",
+                    _EXPECTED: "3+0x30",
+                    **_shown(*["1+0x30"] * 3),
+                },
+                at="50m",
+                labels=_VANISHED,
+                value="3",
             ),
         ),
         quiet=(
-            ({**_NODE_INFO, _EXPECTED: "8+0x200", _SEEN_DEVICES: "8+0x200"}, "60m"),
+            ({**_THREE, **_shown(*[STEADY] * 3)}, "60m"),
+            # A lost device, and one that does not answer, are shown: other alerts tell.
+            ({**_THREE, _SEEN_DEVICES: "3+0x30 1+0x170", **_shown(*[STEADY] * 3)}, "60m"),
             # A new device is none that vanished.
-            ({**_NODE_INFO, _EXPECTED: "7+0x30 8+0x170", _SEEN_DEVICES: "7+0x30 8+0x170"}, "60m"),
+            ({**_THREE, _EXPECTED: "2+0x30 3+0x170", **_shown(STEADY, STEADY, "_x30 1+0x170")}, "60m"),
+            # An agent that does not answer says nothing of its devices.
+            ({**_shown(*["1+0x30"] * 3), _EXPECTED: "3+0x30", _FOUND: "1+0x30"}, "60m"),
+            # Nor is it news that a node never had such devices.
+            ({**_NODE_INFO, _FOUND: NEVER}, "60m"),
         ),
     ),
     "AcceleratorCapacityDropped": AlertCase(
@@ -174,24 +207,56 @@ CASES: dict[str, AlertCase] = {
             ),
             # Its first count is no increase.
             Fires(series={**INFO, _XIDS: "_x28 40+0x60"}, at="30m", labels={**HERE, **_XID}, value="40"),
+            # The agent began anew while nobody scraped it: what it has counted is all since then.
+            Fires(
+                series={**_INFO_WITH_GAP, _XIDS: "500+0x119 _x20 40+0x60"},
+                at="141m",
+                labels={**HERE, **_XID},
+                value="40",
+            ),
         ),
         quiet=(
             ({**INFO, _XIDS: "_x28 3+0x60"}, "30m"),
             ({**INFO, _AXI: "5000+0x60", _DOORBELL: "0+50x60"}, "30m"),  # of long ago, and no error
             ({**INFO, _AXI: "_x28 5000+0x60"}, "30m"),  # an agent that was begun anew
+            *(({**_INFO_WITH_GAP, _XIDS: with_gap(500), _AXI: with_gap(500)}, at) for at in AFTER_GAP),
         ),
     ),
     "AcceleratorRowRemapPending": _flag("accelerator_row_remap_pending", "11m"),
     "AcceleratorRowRemapFailed": _flag("accelerator_row_remap_failed", "1m"),
     "AcceleratorLinkDown": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _LINK: "1+0x90 0+0x30"},
-                at="100m",
-                labels={**HERE, "kind": "nvlink", "link": "2"},
+        fires=tuple(
+            Fires(series={**info, **links}, at=at, labels={**_LINKED, "kind": "nvlink"}, value="1")
+            for info, links, at in (
+                (INFO, {_LINK: "1+0x90 0+0x110", _OTHER_LINK: STEADY}, "100m"),
+                # It lasts as long as the link is down,
+                ({_INFO: "1+0x400"}, {_LINK: "1+0x90 0+0x310"}, "390m"),
+                # after a gap in scraping too,
+                (_INFO_WITH_GAP, {_LINK: "1+0x90 0+0x28 _x20 0+0x200"}, "200m"),
+                # and when the agent was exchanged for another.
+                (
+                    {_INFO: "1+0x120", _INFO.replace("10.0.0.1", "10.0.0.2"): "_x125 1+0x200"},
+                    {_LINK: "1+0x90 0+0x30", _LINK.replace("10.0.0.1", "10.0.0.2"): "_x125 0+0x200"},
+                    "200m",
+                ),
+            )
+        ),
+        quiet=(
+            ({**INFO, _LINK: STEADY}, "100m"),
+            ({**INFO, _LINK: NEVER, _OTHER_LINK: STEADY}, "100m"),  # never was up
+            ({**INFO, _LINK: "1+0x30 0+0x30 1+0x200"}, "100m"),  # back again
+            *(({**_INFO_WITH_GAP, _LINK: with_gap(1), _OTHER_LINK: with_gap(0)}, at) for at in AFTER_GAP),
+            # Two jobs scrape the agent, then one.
+            (
+                {
+                    **INFO,
+                    _LINK: STEADY,
+                    _INFO.replace("accelscope", "pods"): "1+0x30",
+                    _LINK.replace("accelscope", "pods"): "1+0x30",
+                },
+                "60m",
             ),
         ),
-        quiet=(({**INFO, _LINK: STEADY}, "100m"), ({**INFO, _LINK: NEVER}, "100m")),
     ),
     "AcceleratorPcieDegraded": AlertCase(
         fires=(

@@ -4,6 +4,7 @@ from monitoring.rules.recording import TEMPERATURE_BOUNDS
 from tests.monitoring.rule_case import (
     DEVICE,
     INFO,
+    NEVER,
     NODE_INFO,
     PLACE,
     STEADY,
@@ -150,6 +151,31 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
         series={of_target("accelscope_build_info", version="1.0", python="3.13"): STEADY},
         labels={"cluster": "berlin", "version": "1.0"},
         value=1,
+    ),
+    ("cluster_node_vendor:accelerator_info:count", None): RecordCase(
+        # Two jobs show the same device.
+        series={
+            **INFO,
+            of_device("accelerator_info", **PLACE, job="pods"): STEADY,
+            of_device("accelerator_info", **{**PLACE, "device": "nvidia:GPU-2", "index": "4"}): STEADY,
+        },
+        labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
+        value=2,
+    ),
+    ("cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum", None): RecordCase(
+        series={
+            **INFO,
+            **{
+                of_device("accelerator_link_up", kind="nvlink", link=link): value
+                for link, value in (("0", STEADY), ("1", STEADY), ("2", NEVER))
+            },
+        },
+        labels={
+            **{key: DEVICE[key] for key in ("cluster", "vendor", "device", "index")},
+            **PLACE,
+            "kind": "nvlink",
+        },
+        value=2,
     ),
     **{
         (f"cluster_node_vendor:accelscope_reader_devices_{what}:max", None): RecordCase(

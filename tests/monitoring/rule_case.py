@@ -18,6 +18,15 @@ STEADY = "1+0x200"
 NEVER = "0+0x200"
 
 
+def with_gap(value: float) -> str:
+    """Steady for two hours, not scraped for twenty minutes, and as before."""
+    return f"{value}+0x119 _x20 {value}+0x200"
+
+
+# It is back after 140 minutes; a quarter of an hour, and an hour, before the last two there was nothing.
+AFTER_GAP = ("141m", "150m", "190m")
+
+
 def series(name: str, labels: Mapping[str, str]) -> str:
     listed = ", ".join(f'{key}="{value}"' for key, value in labels.items())
     return f"{name}{{{listed}}}"
@@ -63,7 +72,12 @@ class RecordCase:
 
 def written(text: str, labels: Mapping[str, str], value: str) -> str:
     """An alert's text with its gaps filled. Raises KeyError for a label that the alert does not have."""
-    filled = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: labels[match[1]], text)
+    chosen = re.sub(
+        r"{{ if \$labels\.(\w+) }}(.*?){{ else }}(.*?){{ end }}",
+        lambda match: match[2] if labels.get(match[1]) else match[3],
+        text,
+    )
+    filled = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: labels[match[1]], chosen)
     return re.sub(r"{{ \$value[^}]*}}", value, filled)
 
 

@@ -1,25 +1,73 @@
 """When alerts about agents, device plugins and the fleet fire, and when they do not."""
 
-from tests.monitoring.rule_case import NEVER, NODE_INFO, STEADY, TARGET, AlertCase, Fires, of_target
+from tests.monitoring.rule_case import (
+    AFTER_GAP,
+    NEVER,
+    NODE_INFO,
+    STEADY,
+    TARGET,
+    AlertCase,
+    Fires,
+    Series,
+    of_target,
+    series,
+    with_gap,
+)
 
 _NODE = {**TARGET, "node": "node-1"}
 _VENDOR = {**_NODE, "vendor": "nvidia"}
 _UP = of_target("up")
+_STRANGER = series("up", {**TARGET, "instance": "10.0.0.3:8080"})
 _PLUGIN_LABELS = {"version": "1", "node": "node-1", "vendor": "furiosa", "resource": "furiosa.ai/rngd"}
 _PLUGIN = {of_target("accelscope_device_plugin_info", **_PLUGIN_LABELS): STEADY}
 _OF_PLUGIN = {**_NODE, "resource": "furiosa.ai/rngd"}
 _BORN = "_x10 2+0x100"  # a counter that appears with its first events
+_BORN_ANEW = "5+0x119 _x20 2+0x100"  # its program ended and began while nobody scraped it
+
+
+def _after_gap(info: Series, *counters: str) -> tuple[tuple[Series, str], ...]:
+    """What was counted long ago is no news when scraping goes on."""
+    known = {**dict.fromkeys(info, with_gap(1)), **dict.fromkeys(counters, with_gap(3))}
+    return tuple((known, at) for at in AFTER_GAP)
 
 
 def _down(family: str) -> AlertCase:
-    """Only what was such a program; one that never was is somebody else's."""
-    info = of_target(family)
+    """What was such a program, or should be one; others are somebody else's."""
+    info, node = of_target(family), {"node": "node-1"}
+    new = {**TARGET, "instance": "10.0.0.2:9400"}
+    never_up = series("up", new)
     return AlertCase(
         fires=(
             Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="20m", labels=TARGET),
             Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="90m", labels=TARGET),
+            # Named by its node where the target has it.
+            Fires(
+                series={info: "1+0x10", of_target("up", **node): "1+0x10 0+0x100"},
+                at="20m",
+                labels={**TARGET, **node},
+            ),
+            # One that never answered, beside those that do,
+            Fires(series={info: STEADY, _UP: STEADY, never_up: NEVER}, at="20m", labels=new),
+            # and after all of them were exchanged: their targets are gone.
+            Fires(series={info: "1+0x10", _UP: "1+0x10", never_up: "_x11 0+0x100"}, at="30m", labels=new),
+            # Known once, also where others share the job.
+            Fires(
+                series={info: "1+0x10", _UP: "1+0x10 0+0x100", never_up: STEADY},
+                at="20m",
+                labels=TARGET,
+            ),
         ),
-        quiet=(({info: STEADY, _UP: STEADY}, "60m"), ({_UP: NEVER}, "60m")),
+        quiet=(
+            ({info: STEADY, _UP: STEADY}, "60m"),
+            ({_UP: NEVER}, "60m"),
+            # A job that has other programs too.
+            ({info: STEADY, _UP: STEADY, _STRANGER: STEADY, never_up: NEVER}, "60m"),
+            # Another job, another cluster.
+            ({info: STEADY, _UP: STEADY, series("up", {**new, "job": "nodes"}): NEVER}, "60m"),
+            ({info: STEADY, _UP: STEADY, series("up", {**new, "cluster": "oslo"}): NEVER}, "60m"),
+            # Not scraped at all for a while.
+            *(({info: with_gap(1), _UP: with_gap(1)}, at) for at in AFTER_GAP),
+        ),
     )
 
 
@@ -39,6 +87,14 @@ _PAGE = of_target("accelscope_collection_timestamp_seconds")
 _LATE = of_target("accelscope_collection_overruns_total")
 _COLLECTIONS = of_target("accelscope_collections_total")
 _REFUSED = {"result": "rejected"}
+_RELOADS = tuple(
+    of_target(family, **_REFUSED)
+    for family in (
+        "accelscope_config_reloads_total",
+        "accelscope_device_plugin_config_reloads_total",
+        "accelscope_fleet_cluster_list_reloads_total",
+    )
+)
 _UNHEALTHY = of_target("accelscope_device_plugin_devices", state="unhealthy")
 _ALLOCATION = of_target("accelscope_device_plugin_allocation_errors_total", reason="unknown_device")
 _FLEET = {"job": "accelscope-fleet", "instance": "10.0.0.9:8080", "cluster": "oslo"}
@@ -89,8 +145,14 @@ CASES: dict[str, AlertCase] = {
                 labels={**_VENDOR, "reason": "not_a_number"},
                 value="2",
             ),
+            Fires(
+                series={**NODE_INFO, _REJECTED: _BORN_ANEW},
+                at="195m",
+                labels={**_VENDOR, "reason": "not_a_number"},
+                value="2",
+            ),
         ),
-        quiet=(({**NODE_INFO, _REJECTED: "2+0x200"}, "90m"),),
+        quiet=(({**NODE_INFO, _REJECTED: "2+0x200"}, "90m"), *_after_gap(NODE_INFO, _REJECTED)),
     ),
     "AccelScopeCollectionOverruns": AlertCase(
         fires=(
@@ -117,17 +179,14 @@ CASES: dict[str, AlertCase] = {
     ),
     "AccelScopeConfigRejected": AlertCase(
         fires=tuple(
-            Fires(series={of_target(family, **_REFUSED): values}, at="30m", labels={**TARGET, **_REFUSED})
-            for family in (
-                "accelscope_config_reloads_total",
-                "accelscope_device_plugin_config_reloads_total",
-                "accelscope_fleet_cluster_list_reloads_total",
-            )
-            for values in (_BORN, "1+0x10 2+0x100")
+            Fires(series={counter: values}, at=at, labels={**TARGET, **_REFUSED})
+            for counter in _RELOADS
+            for values, at in ((_BORN, "30m"), ("1+0x10 2+0x100", "30m"), (_BORN_ANEW, "150m"))
         ),
         quiet=(
             ({of_target("accelscope_config_reloads_total", result="applied"): _BORN}, "30m"),
             ({of_target("accelscope_config_reloads_total", **_REFUSED): "2+0x200"}, "90m"),
+            *_after_gap({}, *_RELOADS),
         ),
     ),
     "AccelScopeDevicePluginDown": _down("accelscope_device_plugin_info"),
@@ -156,8 +215,14 @@ CASES: dict[str, AlertCase] = {
                 labels={**_OF_PLUGIN, "reason": "unknown_device"},
                 value="2",
             ),
+            Fires(
+                series={**_PLUGIN, _ALLOCATION: _BORN_ANEW},
+                at="145m",
+                labels={**_OF_PLUGIN, "reason": "unknown_device"},
+                value="2",
+            ),
         ),
-        quiet=(({**_PLUGIN, _ALLOCATION: "2+0x60"}, "30m"),),
+        quiet=(({**_PLUGIN, _ALLOCATION: "2+0x60"}, "30m"), *_after_gap(_PLUGIN, _ALLOCATION)),
     ),
     "AccelScopeFleetDown": _down("accelscope_fleet_build_info"),
     "AccelScopeFleetClusterUnreachable": _zero(_CLUSTER, "6m", _FLEET, {}),

@@ -316,6 +316,25 @@ def test_what_is_wrong_with_a_device_shows_in_its_nodes_snapshot_only(tmp_path: 
     run(check())
 
 
+def test_a_workload_may_have_idled_since_before_the_start(tmp_path: Path) -> None:
+    faults = "faults: [{kind: idle, cluster: one, node: gpu-0001, process: tritonserver, from: -2400}]"
+
+    async def check() -> None:
+        async with running(tmp_path, DESCRIPTION + faults) as client:
+            for later in (0, 10):
+                client.move(later)
+                snapshot = await client.snapshot("gpu-0001")
+                usage = next(u for u in snapshot.pod_usages if u.container == "tritonserver")
+                assert not usage.utilization_ratio
+                assert usage.idle_seconds is not None
+                assert 2400 + later - 20 <= usage.idle_seconds <= 2400 + later + 60
+                assert min(p.started_at or 0 for p in snapshot.processes) < snapshot.taken_at - 2400
+            other = await client.snapshot("gpu-0002")
+            assert all((u.idle_seconds or 0) < 2400 for u in other.pod_usages)
+
+    run(check())
+
+
 def test_a_workload_that_idles_holds_its_memory(tmp_path: Path) -> None:
     def usage(snapshot: Snapshot, container: str) -> Any:
         return next(u for u in snapshot.pod_usages if u.container == container)

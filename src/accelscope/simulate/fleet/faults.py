@@ -17,6 +17,7 @@ from accelscope.simulate.spec import NodeSpec
 DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)
 FILE = "faults.yaml"  # of a fleet's folder
 _DEFAULT_SECONDS = 5.0
+_LONGEST_IDLE_SECONDS = 86_400  # before the fleet was started
 _DEFAULT_SCHEMA = "2.0"
 
 
@@ -155,7 +156,7 @@ def device_log(spec: NodeSpec, troubles: Iterable[Trouble], delay: float) -> Fau
 
 
 def pauses(troubles: Iterable[Trouble], delay: float) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Times in which processes are idle, by their name."""
+    """Times in which processes are idle, by their name; they may have begun before simulated time did."""
     found: dict[str, tuple[tuple[float, float], ...]] = {}
     for trouble in troubles:
         if trouble.kind == FleetFault.IDLE and trouble.process is not None:
@@ -204,7 +205,9 @@ def read_trouble(section: Section, nodes: Nodes) -> Trouble:
 
 
 def _timed(section: Section, trouble: Trouble) -> Trouble:
-    begin = section.number("from", 0, 0, math.inf)
+    # Who idles may have done so long before anybody looked.
+    least = -_LONGEST_IDLE_SECONDS if trouble.kind == FleetFault.IDLE else 0
+    begin = section.number("from", 0, least, math.inf)
     return replace(trouble, begin=begin, until=section.optional_number("until", 0, math.inf))
 
 

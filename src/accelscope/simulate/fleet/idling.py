@@ -28,7 +28,9 @@ class PausedCurve(LoadCurve):
 
 def idled(placement: Placement, idle: Mapping[str, Sequence[tuple[float, float]]]) -> Placement:
     """The same, idle in the times that its process's name is given with."""
-    pauses = tuple(idle.get(placement.process.spec.name, ()))
+    name = placement.process.spec.name
+    # What was before simulated time is in no counter.
+    pauses = tuple((max(0.0, begin), until) for begin, until in idle.get(name, ()))
     if not pauses:
         return placement
     curve = placement.curve

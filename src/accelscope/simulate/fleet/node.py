@@ -48,7 +48,8 @@ class NodeModel:
         self.spec = spec
         self.names = names
         self._agent = agent
-        placements = tuple(idled(placement, idle or {}) for placement in place(spec))
+        self._idle = idle or {}
+        placements = tuple(idled(placement, self._idle) for placement in place(spec))
         processes = {placement.process.pid: placement.process for placement in placements}
         self.drivers: dict[str, VendorDriver[Any]] = {}
         self._see: dict[str, See] = {}
@@ -98,7 +99,7 @@ class NodeModel:
             offers |= one.offers
         given = allocations(pods, offers, self.names)
         used = uses(devices, processes, given)
-        ledger = before.after(used, at)
+        ledger = before.after(used, at, self._idle_since(at))
         usages = tuple(usage for use in used.values() for usage in pod_usages(use, ledger, at))
         named = {(usage.namespace, usage.pod) for usage in usages}
         shown = (pod_of(pod, self.names) for pod in pods)
@@ -129,6 +130,16 @@ class NodeModel:
             sinks=sink_states(self.spec.vendors, self._agent, moment),
         )
         return snapshot, ledger
+
+    def _idle_since(self, at: float) -> dict[str, float]:
+        """By uid, the pods whose processes are told to do nothing just now."""
+        return {
+            uid: begin
+            for name, pauses in self._idle.items()
+            for begin, until in pauses
+            if begin <= at < until
+            for uid in self._owners.pods_of(name)
+        }
 
     def _host_uses(self, at: float, now: float) -> dict[int, HostUse]:
         """By pid, of all that run."""

@@ -57,6 +57,12 @@ class Owners:
         """`uses` are what each takes of the node, by pid."""
         return tuple(process.described(*self._known[process.pid], uses[process.pid]) for process in processes)
 
+    def pods_of(self, process_name: str) -> Iterator[str]:
+        """Uids of the pods with a process of that name."""
+        for name, _, owner in self._known.values():
+            if owner.pod_uid is not None and name == process_name[:_COMM_LENGTH]:
+                yield owner.pod_uid
+
 
 def user_name(process: SimulatedProcess) -> str:
     """Simulated nodes have one user with a name."""

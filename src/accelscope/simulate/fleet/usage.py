@@ -200,8 +200,12 @@ class Ledger:
     active_at: Mapping[Place, float] = field(default_factory=dict)
     devices: Mapping[str, tuple[float, float | None, float]] = field(default_factory=dict)
 
-    def after(self, uses: Mapping[str, DeviceUse], at: float) -> "Ledger":
-        """`at` is simulated time."""
+    def after(
+        self, uses: Mapping[str, DeviceUse], at: float, idle_since: Mapping[str, float] | None = None
+    ) -> "Ledger":
+        """`at` is simulated time; `idle_since` has pods, by uid, that do nothing since then, which may be
+        before the first reading."""
+        told = idle_since or {}
         energy: dict[Place, float] = {}
         active_at: dict[Place, float] = {}
         devices: dict[str, tuple[float, float | None, float]] = {}
@@ -213,8 +217,11 @@ class Ledger:
                     devices[device.id] = before
                 continue
             for place in use.holders:
-                idle_since = self.active_at.get(place)
-                active_at[place] = at if idle_since is None or use.is_active(place) else idle_since
+                if use.is_active(place):
+                    active_at[place] = at
+                    continue
+                known = self.active_at.get(place, at)
+                active_at[place] = min(known, told.get(use.uids[place] or "", known))
             if device.energy_joules is None and device.power_watts is None:
                 continue
             added, idle = _added(device, before, at), 0.0 if before is None else before[2]
