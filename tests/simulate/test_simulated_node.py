@@ -274,3 +274,31 @@ def test_who_asks_whether_it_runs_does_not_keep_it_from_running(tmp_path: Path) 
         asking.join()
         stop.set()
         mover.join()
+
+
+def test_cpu_time_is_counted_between_the_steps_too(make_node: MakeNode) -> None:
+    """Else whoever measures over a second or two sees it jump."""
+    node = make_node("nvidia-h100x8", at=0)
+    file = next(iter(sorted(node.folder.glob("proc/[0-9]*/stat"))))
+    seen = [_cpu_ticks(file)]
+    stop = threading.Event()
+    mover = threading.Thread(target=node.run, args=(stop, 3600.0), daemon=True)
+    mover.start()
+
+    def counted() -> bool:
+        if (ticks := _cpu_ticks(file)) != seen[-1]:
+            seen.append(ticks)
+        return len(seen) >= 4  # as it was built, at the only step, and at two counts at least
+
+    try:
+        wait_until(counted, "CPU time goes on")
+        assert seen == sorted(seen)
+        assert 0 < node.at < 1, "there was no second step"
+    finally:
+        stop.set()
+        mover.join(PATIENCE_SECONDS)
+
+
+def _cpu_ticks(stat: Path) -> int:
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

@@ -26,6 +26,7 @@ class StubAgent:
         self.status = 200
         self.body = json.dumps(document).encode()
         self.age = "1.0"
+        self.only: str | None = None  # the path that it knows; None: all
         self.seen: list[str | None] = []
 
 
@@ -39,9 +40,10 @@ def stub_agent(document: object) -> Iterator[StubAgent]:
         def do_GET(self) -> None:
             tag = self.headers.get("If-None-Match")
             agent.seen.append(tag)
-            known = agent.status == 200 and tag == TAG
-            body = b"" if known else agent.body
-            self.send_response(304 if known else agent.status)
+            found = agent.only in (None, self.path)
+            known = found and agent.status == 200 and tag == TAG
+            body = agent.body if found and not known else b""
+            self.send_response(404 if not found else 304 if known else agent.status)
             if not known:
                 self.send_header("Content-Length", str(len(body)))
             self.send_header("ETag", TAG)

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.top.stub_agent import stored, stub_agent
@@ -39,7 +40,16 @@ def tmux(*words: str) -> str:
 class Session:
     """A terminal of its own, in which the command runs."""
 
-    def __init__(self, name: str, size: tuple[int, int], words: list[str], **environ: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        size: tuple[int, int],
+        words: list[str],
+        *,
+        shell: list[str] | None = None,
+        **environ: str,
+    ) -> None:
+        """In an interactive shell where one is given, else as the only command."""
         self.name = name
         self._masked: list[tuple[str, str]] = []
         given = {"LC_ALL": "C.UTF-8", "TERM": "screen-256color", **environ}
@@ -59,8 +69,12 @@ class Session:
             "top",
             *words,
         ]
-        shell = f"{shlex.join(command)}; echo ended with $?; exec sleep 600"
-        tmux("-u", "new-session", "-d", "-s", name, "-x", str(size[0]), "-y", str(size[1]), shell)
+        alone = f"{shlex.join(command)}; echo ended with $?; exec sleep 600"
+        started = alone if shell is None else shlex.join(shell)
+        tmux("-u", "new-session", "-d", "-s", name, "-x", str(size[0]), "-y", str(size[1]), started)
+        if shell is not None:
+            self.press("-l", shlex.join(command))
+            self.press("Enter")
 
     def mask(self, text: str, mask: str) -> None:
         self._masked.append((text, mask.ljust(len(text))[: len(text)]))
@@ -130,8 +144,8 @@ def terminals() -> Iterator[None]:
 def opened(agents: list[str], terminals: None) -> Iterator[Open]:
     names: list[str] = []
 
-    def open_session(size: tuple[int, int], words: list[str], **environ: str) -> Session:
-        session = Session(f"s{len(names)}", size, words, **environ)
+    def open_session(size: tuple[int, int], words: list[str], **more: Any) -> Session:
+        session = Session(f"s{len(names)}", size, words, **more)
         names.append(session.name)
         for number, url in enumerate(agents):
             session.mask(url, f"http://agent-{number}:9400")
@@ -216,6 +230,27 @@ def test_dumb_terminal_gets_one_table_after_the_other(opened: Open, agents: list
     session.until(lambda screen: screen.count("accelscope top") >= 2, "two tables")
     session.press("C-c")
     session.until(lambda screen: "ended with 130" in screen, "Ctrl-C ends it")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on PATH, whose job control is used")
+def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_returns(opened: Open, agents: list[str]) -> None:
+    session = opened((80, 24), [agents[0]], shell=["bash", "--norc", "--noprofile", "-i"])
+    session.until(is_drawn, "the screen is drawn")
+    session.press("C-z")
+    shown = session.until(lambda screen: "Stopped" in screen, "it is suspended")
+    assert "q quit" not in shown
+    session.press("-l", "echo $((40 + 2)) and on")
+    session.press("Enter")
+    session.until(lambda screen: "42 and on" in screen, "the shell has the terminal")
+    session.press("-l", "fg")
+    session.press("Enter")
+    session.until(lambda screen: is_drawn(screen) and "42 and on" not in screen, "it is back")
+    session.press("?")
+    session.until(lambda screen: "keys and words" in screen, "and takes keys")
+    session.press("q")
+    session.until(is_drawn, "help is closed")
+    session.press("q")
+    session.until(lambda screen: "42 and on" in screen, "it ends")
 
 
 def test_terminal_is_left_as_it_was_by_a_signal(opened: Open, agents: list[str]) -> None:

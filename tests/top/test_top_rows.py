@@ -10,9 +10,9 @@ from accelscope.model import HealthState, OwnerKind
 from accelscope.top.view import devices, processes
 from accelscope.top.view.alerts import alerts
 from accelscope.top.view.condition import conditions
-from accelscope.top.view.frame import Choices, api_sort, panes
+from accelscope.top.view.frame import Choices, api_sort, header, panes
 from accelscope.top.view.history import ALL, KEPT, History
-from accelscope.top.view.shown import DeviceView, PartitionView, View
+from accelscope.top.view.shown import DeviceView, Kind, Overview, PartitionView, Sums, View
 from accelscope.top.view.sums import sums_of
 from accelscope.top.view.table import Setting, Sort, place, plain, row_line, title_line
 from accelscope.top.view.text import ASCII
@@ -150,10 +150,16 @@ def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:
         temperature_celsius=91.0,
         temperature_slowdown_celsius=89.0,
     )
-    lost = device(3, health=HealthState.LOST, health_reason="off the bus", stale=True, read_at=NOW - 252)
+    lost = device(
+        3,
+        health=HealthState.LOST,
+        health_reason="lost: not_shown: off the bus",
+        stale=True,
+        read_at=NOW - 252,
+    )
     shown = view(node([device(0), hot, lost], notes=("pods: unreachable",)))
     assert [alert.text for alert in alerts(shown, SETTING)] == [
-        "device 3 H100 80GB HBM3: LOST since 4m12s (off the bus)",
+        "device 3 H100 80GB HBM3: LOST since 4m12s (not shown: off the bus)",
         "device 1 H100 80GB HBM3: HOT 91C, slows down at 89C; WARN (XID 94)",
         "names of owners: pods: unreachable",
     ]
@@ -169,6 +175,15 @@ def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
         "b  http://b:9400  NO ANSWER, never read: refused",
     ]
     assert len(upper.rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("not_read", "told"), [(1, "49 nodes (1 not read)  280 devices"), (0, "49 nodes  280 devices")]
+)
+def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str) -> None:
+    sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
+    shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
+    assert told in plain(header(shown, [], SETTING, 120, "")[1])
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

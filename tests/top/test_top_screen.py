@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.top.views import GIB, NOW, StillSource, device, node, process, view
 from tests.waiting import PATIENCE_SECONDS
+from textual.events import Key
 from textual.pilot import Pilot
 
 from accelscope.model import OwnerKind
@@ -110,6 +111,21 @@ def test_sort_by_key_and_by_click_shows_in_the_title() -> None:
         await pilot.click("#lower", offset=(at + 1, 1))
         assert pids(app) == [12, 11, 10]
         assert "pidv" in plain_title(app)
+
+    play(StillSource(view(NODE)), steps)
+
+
+def test_filter_has_the_keys_at_once() -> None:
+    """Whoever types fast, or over a slow line, has sent the words before the screen is drawn anew."""
+
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        for letter in "/train-0/":  # all of them wait already when the first is looked at
+            app.post_message(Key({"/": "slash", "-": "minus"}.get(letter, letter), letter))
+        await until(
+            pilot, lambda: app.choices.text == "train-0/", "every letter but the first is the filter's"
+        )
+        assert pids(app) == [11]
+        assert app.interval_seconds == 0.5, "the minus too"
 
     play(StillSource(view(NODE)), steps)
 

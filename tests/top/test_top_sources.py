@@ -17,12 +17,17 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.kube.endpoint import EndpointError
 from accelscope.model import HealthState
 from accelscope.simulate import SimulatedNode, load_node
+from accelscope.top.once import page
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.asking import Credentials, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
 from accelscope.top.sources.source import Question, Source
+from accelscope.top.view.alerts import alerts
+from accelscope.top.view.frame import Choices
 from accelscope.top.view.shown import NodeView, View
+from accelscope.top.view.table import Setting
+from accelscope.top.view.text import ASCII
 
 NOTHING = Credentials()
 
@@ -170,8 +175,11 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
 @pytest.mark.parametrize(
     ("url", "token", "error"),
     [
-        ("node1:9400", None, "not an https:// URL"),
-        ("ftp://node1", None, "not an https:// URL"),
+        ("node1", None, "node1: not a URL; write http://HOST:PORT or https://HOST:PORT"),
+        ("ftp://node1", None, "write http://HOST:PORT"),
+        ("node1:9400", "token", "a token is not sent over http"),
+        ("node1:99999", None, "Port out of range"),
+        ("user:9400@node1", None, "user or password"),
         ("http://user:password@node1", None, "user or password"),
         ("http://node1:9400", "token", "a token is not sent over http"),
         ("http://node1:99999", None, "Port out of range"),
@@ -181,6 +189,20 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
 def test_url_that_cannot_be_used_is_refused_with_a_reason(url: str, token: str | None, error: str) -> None:
     with pytest.raises((EndpointError, ValueError), match=error):
         endpoint_of(url, Credentials(token_file=token))
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("node1:9400", "http://node1:9400"),
+        ("localhost:9400", "http://localhost:9400"),
+        ("10.0.0.7:9400/base", "http://10.0.0.7:9400/base"),
+        ("[fd00::7]:9400", "http://[fd00::7]:9400"),
+    ],
+)
+def test_host_and_port_alone_are_taken_as_http(written: str, url: str) -> None:
+    endpoint = endpoint_of(written, NOTHING)
+    assert (endpoint.url, endpoint.port, endpoint.secure) == (url, 9400, False)
 
 
 def test_plain_http_to_another_machine_is_taken_without_a_token() -> None:
@@ -247,8 +269,29 @@ def test_node_of_a_fleet_has_its_devices_and_processes(fleet: FleetProcess) -> N
         assert node.simulated
         assert any(process.pod for process in node.processes)
         missing = source.read(Question(node=("oslo-1", "no-such-node")))
-        assert missing.error is not None
-        assert "404" in missing.error
+        error = "the fleet knows no node no-such-node in cluster oslo-1"
+        assert (missing.error, missing.nodes[0].error) == (None, error)
+        setting = Setting(ASCII, missing.at)
+        told = [alert.text for alert in alerts(missing, setting)]
+        assert told == [error], "once"
+        assert page(missing, Choices(), setting, 120).count("no-such-node in") == 1
+
+
+def test_url_of_the_other_kind_of_server_is_told_with_what_to_do(fleet: FleetProcess) -> None:
+    url = f"http://127.0.0.1:{fleet.port}"
+    with started(agents(url)) as source:
+        source.settle()
+        [node] = source.read(Question()).nodes
+    assert node.error == f"this is a fleet, not an agent: use --fleet {url}"
+
+
+def test_agent_given_as_a_fleet_is_told_as_such() -> None:
+    with stub_agent(stored("nvidia-mig")) as stub:
+        stub.only = "/snapshot"
+        source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
+        with started(source):
+            views = [source.read(question) for question in (Question(), Question(node=("a", "b")))]
+    assert {view.error for view in views} == {"this is an agent, not a fleet: leave --fleet out"}
 
 
 def test_fleet_that_goes_away_leaves_what_was_known_with_its_age(fleet: FleetProcess) -> None:
@@ -272,4 +315,5 @@ def test_what_is_no_fleet_is_told_as_such(body: bytes) -> None:
         source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
         with started(source):
             view = source.read(Question())
-    assert view.error in ("its answer is not that of a fleet", "the answer is not JSON")
+    assert view.error is not None
+    assert view.error.startswith(("its answer is not that of a fleet: ", "the answer is not JSON"))

@@ -79,6 +79,34 @@ def test_any_text_is_cut_to_its_width_and_is_printable(told: str) -> None:
         assert shown.isascii() or not glyphs.ascii
 
 
+@pytest.mark.parametrize(
+    ("reason", "state", "told"),
+    [
+        ("lost: GPU is lost", "lost", "GPU is lost"),
+        ("lost: lost: the driver says so", "lost", "the driver says so"),
+        ("not_shown: the driver no longer shows it", "lost", "not shown: the driver no longer shows it"),
+        ("lost", "lost", None),
+        ("XID 94 in the last ten minutes", "warning", "XID 94 in the last ten minutes"),
+        ("lost_and_found.service failed", "lost", "lost_and_found.service failed"),
+        (None, "lost", None),
+    ],
+)
+def test_reason_says_the_state_no_second_time(reason: str | None, state: str, told: str | None) -> None:
+    assert text.reason_of(reason, state) == told
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("hw_thermal_slowdown", "hw thermal slowdown"),
+        ("pod_resources: no_permission: /run/a_b.sock", "pod resources: no permission: /run/a_b.sock"),
+        ("timeout", "timeout"),
+    ],
+)
+def test_words_of_programs_are_spoken(code: str, told: str) -> None:
+    assert text.spoken(code) == told
+
+
 def test_wide_letters_take_two_cells() -> None:
     assert text.width_of("训练a") == 5
     assert text.cut("训练a", 4, UNICODE) == "训…"

@@ -138,18 +138,20 @@ def _glyphs(arguments: argparse.Namespace) -> "Glyphs":
 def _once(arguments: argparse.Namespace, source: "Source", question: "Question") -> int:
     from accelscope.top import once  # noqa: PLC0415
     from accelscope.top.document import document  # noqa: PLC0415
+    from accelscope.top.sources.source import look  # noqa: PLC0415
+    from accelscope.top.view.text import clean  # noqa: PLC0415
 
     source.start()
     try:
         source.settle()
-        view = source.read(question)
+        view = look(source, question)
     finally:
         source.stop()
     if arguments.json:
         print(json.dumps(document(view), indent=2))
         for error in [view.error, *(f"{node.source}: {node.error}" for node in view.nodes if node.error)]:
             if error:
-                print(f"accelscope top: {error}", file=sys.stderr)
+                print(f"accelscope top: {clean(error)}", file=sys.stderr)
     else:
         print(_page(arguments, view), end="")
     return _ended(source, 0 if once.was_read(view) else _NOTHING)
@@ -197,12 +199,14 @@ def _screen(arguments: argparse.Namespace, source: "Source", question: "Question
 
 def _repeated(arguments: argparse.Namespace, source: "Source", question: "Question") -> int:
     """A terminal whose cursor cannot be placed gets one table after the other."""
+    from accelscope.top.sources.source import look  # noqa: PLC0415
+
     source.start()
     source.hurry(arguments.interval)
     try:
         source.settle()
         while True:
-            print(_page(arguments, source.read(question)), flush=True)
+            print(_page(arguments, look(source, question)), flush=True)
             time.sleep(arguments.interval)
     except KeyboardInterrupt:
         return _ended(source, 130)

@@ -139,6 +139,14 @@ class Tree:
         for name in written.keys() - wanted.keys():
             self._remove(name)
 
+    def renew(self, changed: Mapping[str, str]) -> None:
+        """Other texts for files that are there; all others stay as they are."""
+        written = self._written or {}
+        for name, content in changed.items():
+            if isinstance(written.get(name), str) and written[name] != content:
+                write_text(self._root / name, content)
+                written[name] = content
+
     def _found(self) -> dict[str, Content | None]:
         found: dict[str, Content | None] = {}
         for top in self._folders:

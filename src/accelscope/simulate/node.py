@@ -26,7 +26,7 @@ from accelscope.simulate.folder import Content, Tree, write_text
 from accelscope.simulate.host import host_loads
 from accelscope.simulate.installation import Installation, remove_others
 from accelscope.simulate.pods import homes, pods_of
-from accelscope.simulate.proc import proc_files
+from accelscope.simulate.proc import proc_files, stat_of
 from accelscope.simulate.section import DescriptionError, Section
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import VENDORS, Instant, Site, VendorDriver, simulated_vendor
@@ -41,6 +41,8 @@ _STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 # Whoever asks whether a node runs holds its lock for a moment: who is to run it waits so long for that.
 _ASKED_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
+_CPU_SECONDS = 0.2  # between two counts of CPU time
+_IDLE_TIMES = 10  # as long as a count takes, nothing is done after it
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +202,23 @@ class SimulatedNode:
             self._epoch = time.time() - self._at
             while not stop.is_set():
                 self.write(time.monotonic() - started)
-                stop.wait(period)
+                self._count_cpu(stop, started, time.monotonic() + period)
+
+    def _count_cpu(self, stop: Event, started: float, until: float) -> None:
+        """The kernel counts CPU time all the time. Whoever measures it over a second or two would see it jump
+        if it went on with the steps only."""
+        while (left := until - time.monotonic()) > 0 and not stop.wait(min(left, _CPU_SECONDS)):
+            began = time.monotonic()
+            if began >= until:
+                return
+            with self._lock:
+                at = began - started
+                running = [load for load in self._hosts if load.runs_at(self._at) and load.runs_at(at)]
+                files = {f"proc/{load.process.pid}/stat": stat_of(load, at) for load in running}
+                self._tree.renew(files)
+            # With thousands of processes, less often.
+            if stop.wait(min(_IDLE_TIMES * (time.monotonic() - began), max(0.0, until - time.monotonic()))):
+                return
 
     @contextmanager
     def _running(self, patience_seconds: float = 0.0) -> Iterator[None]:

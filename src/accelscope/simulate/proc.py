@@ -32,18 +32,20 @@ def _node_stat(boot_time: int) -> str:
 
 def _process_files(seed: int, load: HostLoad, at: float, home: Home | None) -> Iterator[tuple[str, str]]:
     process, spec = load.process, load.process.spec
-    resident = load.resident_bytes(at)
     comm = spec.name[:_COMM_LENGTH]
     ids = _CgroupIds(seed, process, home)
     yield "comm", f"{comm}\n"
     yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
-    yield "stat", _stat(process, comm, load.cpu_ticks(at), resident)
-    yield "status", _status(process, comm, resident)
+    yield "stat", stat_of(load, at)
+    yield "status", _status(process, comm, load.resident_bytes(at))
     yield "cgroup", f"0::{ids.path}\n"
     yield "mountinfo", ids.mountinfo
 
 
-def _stat(process: SimulatedProcess, comm: str, cpu_ticks: int, resident: int) -> str:
+def stat_of(load: HostLoad, at: float) -> str:
+    """The file `stat` of a process."""
+    process, comm = load.process, load.process.spec.name[:_COMM_LENGTH]
+    cpu_ticks, resident = load.cpu_ticks(at), load.resident_bytes(at)
     # Fields 3 to 52 of proc_pid_stat(5): 14 and 15 are the ticks in programs and in the kernel, 22 is the
     # start in ticks since boot, 23 the virtual memory in bytes, 24 the resident memory in pages.
     in_kernel = cpu_ticks // 5

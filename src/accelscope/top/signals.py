@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelscope.attribution.host_use import boot_time, proc_stat, started_at
 from accelscope.top.view.shown import ProcessView
 
 PROC = Path("/proc")
@@ -73,7 +74,7 @@ def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> Ta
 def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:
     try:
         started, uid = _started(process.pid), _uid(process.pid)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError):
         raise Refusal(f"{process.pid} {process.name or '?'}: /proc tells nothing of it") from None
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -93,13 +94,10 @@ def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:
 
 def _started(pid: int) -> float:
     """Seconds since the epoch."""
-    after_name = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2]
-    ticks = int(after_name.split()[19])
-    for line in (PROC / "stat").read_text().splitlines():
-        name, _, value = line.partition(" ")
-        if name == "btime":
-            return int(value) + ticks / os.sysconf("SC_CLK_TCK")
-    raise ValueError("no btime")
+    booted = boot_time((PROC / "stat").read_text(errors="replace"))
+    if booted is None:
+        raise ValueError("no btime")
+    return started_at(proc_stat((PROC / str(pid) / "stat").read_bytes()), booted)
 
 
 def _uid(pid: int) -> int:

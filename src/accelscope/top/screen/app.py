@@ -29,7 +29,8 @@ class TopApp(Board):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c,ctrl+q", "quit", priority=False),
         Binding("question_mark,f1,h", "help"),
-        Binding("slash", "filter"),
+        # Before any widget sees it: the keys that follow it at once are the filter's, not a table's.
+        Binding("slash", "filter", priority=True),
         Binding("escape,backspace", "take_back"),
         Binding("tab,shift+tab", "other_table"),
         Binding("s,greater_than_sign", "sort(1)"),
@@ -46,6 +47,7 @@ class TopApp(Board):
         Binding("minus", "interval(-1)"),
         Binding("f5,ctrl+l", "now"),
         Binding("k", "signal"),
+        Binding("ctrl+z", "suspend_process"),
     ]
 
     def _choose(self, choices: Choices) -> None:
@@ -82,15 +84,22 @@ class TopApp(Board):
 
     @property
     def _typing(self) -> bool:
-        return self.query_one("#typing").has_class("on")
+        return bool(self.query_one("#typing").display)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While the filter is typed, a slash is a letter of it."""
+        if action == "filter":
+            return not self._typing and len(self.screen_stack) == 1
+        return super().check_action(action, parameters)
 
     def action_filter(self) -> None:
         entry = self.query_one("#filter", Input)
         entry.value = self.choices.text
         entry.cursor_position = len(entry.value)
-        self.query_one("#typing").add_class("on")
-        self.query_one("#keys", Lines).styles.display = "none"
-        entry.focus()
+        # At once, not with the next refresh: the keys that follow are for it, and may be here already.
+        self.query_one("#typing").display = True
+        self.query_one("#keys", Lines).display = False
+        self.screen.set_focus(entry)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         # A fleet's overview is asked for once the words are whole.
@@ -102,9 +111,9 @@ class TopApp(Board):
         self._choose(replace(self.choices, text=event.value.strip()))
 
     def _end_typing(self) -> None:
-        self.query_one("#typing").remove_class("on")
-        self.query_one("#keys", Lines).styles.display = "block"
-        self._lower.focus()
+        self.screen.set_focus(self._lower)
+        self.query_one("#typing").display = False
+        self.query_one("#keys", Lines).display = True
 
     def action_take_back(self) -> None:
         if self._typing:

@@ -32,7 +32,6 @@ class Board(App[None]):
     #upper, #lower { height: 1fr; }
     #sheet { height: 1fr; }
     #typing { display: none; height: 1; }
-    #typing.on { display: block; }
     #prompt { width: 9; height: 1; }
     #filter { width: 1fr; height: 1; border: none; padding: 0; }
     #filter, #filter:focus { background: ansi_default; color: ansi_default; }

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from accelscope.top.sources.source import Question, Source
+from accelscope.top.sources.source import Question, Source, look
 from accelscope.top.view.shown import View
 
 
@@ -64,7 +64,7 @@ class Feed:
                     return
                 question = self._question
                 self._due = time.monotonic() + self._interval
-            view = self._source.read(question)
+            view = look(self._source, question)
             if not self._stopped:
                 self._publish(view, question)
             # Only now: the first reading may take its time.

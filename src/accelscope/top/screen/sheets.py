@@ -35,6 +35,7 @@ HELP: tuple[tuple[str, str | None], ...] = (
     ("F5", "read now"),
     ("Act", None),
     ("k", "send a signal to the process under the cursor: on this node, to your own, after a question"),
+    ("Ctrl-Z", "leave it for the shell; fg comes back"),
     ("q", "quit"),
     ("Words of the column state", None),
     ("LOST CRIT WARN", "the device's health as its driver tells it"),

@@ -2,22 +2,22 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError
-from accelscope.model import Snapshot
+from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, read_snapshot
 from accelscope.top.sources.asking import Asker
 from accelscope.top.sources.from_snapshot import node_view
+from accelscope.top.sources.servers import is_fleet
 from accelscope.top.sources.source import Question
 from accelscope.top.view.shown import Kind, NodeView, View
 
 MOST_AGENTS = 200  # a thread each; more are a fleet
 ANSWER_LIMIT = 64 << 20  # bytes; a snapshot of 64 devices and 5,000 processes has 3 MB
 _AGE_HEADER = "x-accelscope-age"
+_MOST_SECONDS = 1e10  # of an age: three centuries
 _FIRST_SECONDS = 1.0  # that a view waits for agents that have not answered yet
 
 
@@ -25,8 +25,7 @@ _FIRST_SECONDS = 1.0  # that a view waits for agents that have not answered yet
 class _Heard:
     """The last good answer of an agent; `received` by the monotonic clock."""
 
-    snapshot: Snapshot
-    document: Mapping[str, Any]
+    node: NodeView
     tag: str | None
     age_seconds: float  # when it was received
     received: float
@@ -67,8 +66,12 @@ class AgentPoller:
             heard = self._asked(heard)
         except KubeError as problem:
             error = str(problem).removeprefix(f"{self.url}: ")
+            if problem.reason is Reason.NOT_FOUND and is_fleet(self._asker):
+                error = f"this is a fleet, not an agent: use --fleet {self.url}"
         except SchemaError as problem:
-            error = f"its answer cannot be read: {problem}"
+            error = one_line(f"its answer cannot be read: {problem}")
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it costs this agent's answer only
+            error = one_line(f"its answer cannot be shown: {type(fault).__name__}: {fault}")
         with self._lock:
             self._heard, self._error = heard, error
 
@@ -76,10 +79,11 @@ class AgentPoller:
         answer = self._asker.get("/snapshot", heard.tag if heard else None)
         age = _seconds(answer.head.headers.get(_AGE_HEADER))
         received = time.monotonic()
-        if answer.document is None and heard is not None:
-            return _Heard(heard.snapshot, heard.document, heard.tag, age, received)
+        if answer.unchanged and heard is not None:
+            return replace(heard, age_seconds=age, received=received)
         snapshot = read_snapshot(answer.document)
-        return _Heard(snapshot, answer.document, answer.head.headers.get("etag"), age, received)
+        node = node_view(snapshot, key=self.url, source=self.url, age_seconds=age, document=answer.document)
+        return _Heard(node, answer.head.headers.get("etag"), age, received)
 
     def node(self) -> NodeView:
         with self._lock:
@@ -88,14 +92,7 @@ class AgentPoller:
             error = error or "no answer yet"
             return NodeView(key=self.url, name=self.url.split("//", 1)[-1], source=self.url, error=error)
         age = heard.age_seconds + time.monotonic() - heard.received
-        return node_view(
-            heard.snapshot,
-            key=self.url,
-            source=self.url,
-            age_seconds=age,
-            error=error,
-            document=heard.document,
-        )
+        return replace(heard.node, age_seconds=age, error=error)
 
 
 class AgentsSource:
@@ -136,6 +133,7 @@ class AgentsSource:
 def _seconds(text: str | None) -> float:
     """Agents tell how old what they send is; one that does not, or not in numbers, is taken at its word."""
     try:
-        return max(0.0, float(text or 0.0))
+        seconds = float(text or 0.0)
     except ValueError:
         return 0.0
+    return seconds if 0.0 <= seconds < _MOST_SECONDS else 0.0

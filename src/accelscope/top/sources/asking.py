@@ -1,7 +1,9 @@
 """Requests to an agent or a fleet: the blocking client's own connection, with an ETag's 304 as an answer."""
 
 import json
+import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,8 +15,10 @@ from accelscope.kube.exchange import Exchange
 from accelscope.kube.message import Head, write_request
 from accelscope.kube.refusal import refusal
 
-AskError = KubeError
 _REFUSAL_BYTES = 64 << 10
+_MOST = 1 << 64  # no counter, size, time or measured value is beyond it
+_MOST_DIGITS = 400  # of a whole number, before it is worth a look
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}(/[!-~]*)?")
 
 
 class PlainEndpoint(Endpoint):
@@ -22,12 +26,12 @@ class PlainEndpoint(Endpoint):
     none. Agents in a cluster serve plain http unless they are told otherwise."""
 
     def __post_init__(self) -> None:
-        if self.token_file is not None or self.client_certificate is not None:
-            raise EndpointError(f"{self.url}: a token is not sent over http to another machine; use https")
         try:
             checked = Endpoint("https" + self.url[self.url.index(":") :])
         except EndpointError as error:
             raise EndpointError(str(error).replace("https:", "http:", 1)) from None
+        if self.token_file is not None or self.client_certificate is not None:
+            raise EndpointError(f"{self.url}: a token is not sent over http to another machine; use https")
         port = urlsplit(self.url).port or 80
         for name, value in (
             ("secure", False),
@@ -50,11 +54,17 @@ class Credentials:
 
 
 def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
-    """Raises EndpointError, which says what is wrong with the URL."""
-    parts = urlsplit(url)
-    plain = parts.scheme == "http" and not is_loopback(parts.hostname or "")
-    made = PlainEndpoint if plain else Endpoint
-    secure = parts.scheme == "https"
+    """A host and port alone are taken as http. Raises EndpointError, which says what is wrong."""
+    if _HOST_AND_PORT.fullmatch(url) is not None and "@" not in url:
+        url = f"http://{url}"
+    scheme, host = "", ""
+    with suppress(ValueError):  # an Endpoint says what is wrong, without what may be a password in it
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname or ""
+    if scheme not in ("http", "https") and _can_be_told(url):
+        raise EndpointError(f"{url}: not a URL; write http://HOST:PORT or https://HOST:PORT")
+    made = PlainEndpoint if scheme == "http" and not is_loopback(host) else Endpoint
+    secure = scheme == "https"
     return made(
         url,
         token_file=credentials.token_file,
@@ -65,12 +75,52 @@ def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
     )
 
 
+def _can_be_told(url: str) -> bool:
+    """Without what may be a password, a query, or more than a line."""
+    return url.isascii() and url.isprintable() and not set(url) & set("@?# ")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`document` is None for 304: what was known is still so."""
-
     head: Head
     document: Any
+
+    @property
+    def unchanged(self) -> bool:
+        """What was known is still so; there is no document."""
+        return self.head.status == 304
+
+
+def decoded(body: bytes) -> Any:
+    """The JSON document, of numbers with which one can reckon. Raises ValueError, whose text says why not."""
+    try:
+        return json.loads(body, parse_float=_float, parse_int=_int, parse_constant=_constant)
+    except _NumberError:
+        raise
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is not JSON") from None
+
+
+class _NumberError(ValueError):
+    def __init__(self, text: str) -> None:
+        super().__init__(f"the answer has a number that cannot be: {text[:20]}")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not -_MOST <= value <= _MOST:
+        raise _NumberError(text)
+    return value
+
+
+def _int(text: str) -> int:
+    if len(text) > _MOST_DIGITS or not -_MOST <= (value := int(text)) <= _MOST:
+        raise _NumberError(text)
+    return value
+
+
+def _constant(text: str) -> float:
+    raise _NumberError(text)
 
 
 class Asker:
@@ -89,7 +139,7 @@ class Asker:
         self._rests: Connection | None = None
 
     def get(self, path: str, tag: str | None = None) -> Answer:
-        """The JSON document, unless the server still has what `tag` names. Raises AskError."""
+        """The JSON document, unless the server still has what `tag` names. Raises KubeError."""
         deadline = time.monotonic() + self._timeout
         request, token = self._request(path, tag)
         rested, self._rests = self._rests, None
@@ -148,9 +198,9 @@ class Asker:
 
     def _decoded(self, body: bytes) -> Any:
         try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise KubeError(Reason.BAD_ANSWER, f"{self.endpoint.url}: the answer is not JSON") from None
+            return decoded(body)
+        except ValueError as error:
+            raise KubeError(Reason.BAD_ANSWER, f"{self.endpoint.url}: {error}") from None
 
     def _refused(self, exchange: Exchange, head: Head, token: str | None, deadline: float) -> KubeError:
         body = bytearray()

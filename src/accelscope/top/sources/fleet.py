@@ -5,13 +5,16 @@ However large the fleet is, an answer is a page.
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.top.sources import from_rows
 from accelscope.top.sources.asking import Asker
+from accelscope.top.sources.fields import RowError, rows, text
+from accelscope.top.sources.servers import is_agent, is_fleet
 from accelscope.top.sources.source import Question
 from accelscope.top.view.shown import Kind, NodeView, Overview, Sums, View
 
@@ -44,9 +47,13 @@ class FleetSource:
         try:
             view = self._read(question)
         except KubeError as error:
+            if error.reason is Reason.NOT_FOUND and question.node is not None and is_fleet(self._asker):
+                return self._unknown(question, *question.node)
+            if error.reason is Reason.NOT_FOUND and is_agent(self._asker):
+                return self._failed(question, "this is an agent, not a fleet: leave --fleet out")
             return self._failed(question, str(error).removeprefix(f"{self.title}: "))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return self._failed(question, "its answer is not that of a fleet")
+        except RowError as error:
+            return self._failed(question, one_line(f"its answer is not that of a fleet: {error}"))
         # One at a time is looked at: what was asked for before is not kept.
         self._known = {path: known for path, known in self._known.items() if path in self._asked}
         self._last = {question: (time.monotonic(), view)}
@@ -60,6 +67,14 @@ class FleetSource:
 
     def stop(self) -> None:
         self._asker.close()
+
+    def _unknown(self, question: Question, cluster: str, node: str) -> View:
+        """The fleet is well, and has no such node, or has it no longer."""
+        error = f"the fleet knows no node {node} in cluster {cluster}"
+        known = NodeView(key=f"{cluster}/{node}", name=node, cluster=cluster, source=self.title)
+        if question in self._last:
+            [known] = self._last[question][1].nodes
+        return View(kind=self.kind, title=self.title, at=time.time(), nodes=(replace(known, error=error),))
 
     def _failed(self, question: Question, error: str) -> View:
         """What is known of it, and how old that is."""
@@ -79,9 +94,7 @@ class FleetSource:
         nodes: tuple[NodeView, ...] = ()
         if question.node is not None:
             cluster, node = question.node
-            nodes = (
-                NodeView(key=f"{cluster}/{node}", name=node, cluster=cluster, source=self.title, error=error),
-            )
+            nodes = (NodeView(key=f"{cluster}/{node}", name=node, cluster=cluster, source=self.title),)
         return View(
             kind=self.kind, title=self.title, at=time.time(), overview=overview, nodes=nodes, error=error
         )
@@ -112,7 +125,8 @@ class FleetSource:
         key = tuple(wanted.items())
         cursors = self._cursors.setdefault(key, [""])
         self._cursors = {key: cursors}
-        number = 0
+        # From the last page whose beginning is known, so that a page far down costs one request.
+        number, refused = min(question.page, len(cursors) - 1), False
         while True:
             cursor = cursors[number]
             try:
@@ -123,13 +137,17 @@ class FleetSource:
                 if number == 0 or error.reason is not Reason.BAD_ANSWER:
                     raise
                 del cursors[1:]  # of a list that is no longer as it was
-                number = 0
+                number, refused = 0, True
                 continue
-            following = page.get("next")
+            following = text(page, "next")
+            if number > 0 and not rows(page, "items"):  # the list has become shorter
+                del cursors[number:]
+                number, refused = number - 1, True
+                continue
             del cursors[number + 1 :]
             if following:
                 cursors.append(following)
-            if number >= question.page or not following:
+            if number >= question.page or not following or refused:
                 return page, number
             number += 1
 
@@ -137,10 +155,10 @@ class FleetSource:
         self._asked.add(path)
         tag, document = self._known.get(path, (None, None))
         answer = self._asker.get(path, tag)
-        if answer.document is None:
+        if answer.unchanged and document is not None:
             return document
         if not isinstance(answer.document, Mapping):
-            raise TypeError(path)
+            raise RowError("it is no object")
         if (new := answer.head.headers.get("etag")) is not None:
             self._known[path] = new, answer.document
         return answer.document

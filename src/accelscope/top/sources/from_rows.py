@@ -1,11 +1,24 @@
-"""A fleet's rows as views. Raises KeyError, TypeError or ValueError for what is no answer of a fleet."""
+"""A fleet's rows as views. Raises RowError for what is no answer of a fleet."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from accelscope.model import HealthState, OwnerKind
-from accelscope.top.sources.from_snapshot import device_label
+from accelscope.top.sources.fields import (
+    Row,
+    count,
+    flag,
+    named,
+    number,
+    numbered,
+    part,
+    rows,
+    rows_if_any,
+    text,
+    whole,
+    word,
+)
+from accelscope.top.sources.from_snapshot import device_label, unread
 from accelscope.top.view.shown import (
     ClusterSums,
     DeviceView,
@@ -16,187 +29,211 @@ from accelscope.top.view.shown import (
     Sums,
     Use,
 )
+from accelscope.top.view.text import reason_of, spoken
 
-Row = Mapping[str, Any]
+_NOT_READ = ("unread", "incompatible")  # states of nodes of which there is no device
 
 
-def overview(summary: Row, clusters: Row, health: Row, page: Row, number: int) -> Overview:
-    groups = {row["cluster"]: row for row in summary["groups"]}
+def overview(summary: Row, clusters: Row, health: Row, page: Row, number_of_page: int) -> Overview:
+    groups = {named(row, "cluster"): row for row in rows(summary, "groups")}
+    following = text(page, "next")
     return Overview(
-        sums=_sums(summary["total"]),
-        clusters=tuple(_cluster(row, groups.get(row["id"], {})) for row in clusters["items"]),
-        nodes=tuple(_node_sums(row) for row in page["items"]),
-        nodes_total=int(page["total"]),
-        page=number,
-        has_next=bool(page.get("next")),
+        sums=_total(part(summary, "total"), health),
+        clusters=tuple(_cluster(row, groups.get(named(row, "id"), {})) for row in rows(clusters, "items")),
+        nodes=tuple(_node_sums(row) for row in rows(page, "items")),
+        nodes_total=count(page, "total"),
+        page=number_of_page,
+        has_next=bool(following),
         troubles=tuple(_troubles(health)),
         documents={
             "summary": summary,
             "clusters": clusters["items"],
             "nodes": page["items"],
-            "nodes_total": page["total"],
-            "next": page.get("next"),
+            "nodes_total": count(page, "total"),
+            "next": following,
         },
     )
 
 
 def node_view(document: Row, *, source: str) -> NodeView:
-    row = document["node"]
-    key = f"{row['cluster']}/{row['node']}"
-    devices = sorted(document["devices"], key=_place)
-    several = len({device["vendor"] for device in devices}) > 1
-    labels = {d["id"]: device_label(d["vendor"], d.get("index"), d["id"], several) for d in devices}
+    row = part(document, "node")
+    cluster, name, state = named(row, "cluster"), named(row, "node"), named(row, "state")
+    key = f"{cluster}/{name}"
+    devices = sorted(rows(document, "devices"), key=_place)
+    several = len({named(device, "vendor") for device in devices}) > 1
+    labels = {named(device, "id"): _label(device, several) for device in devices}
     pods: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for pod in document["pods"]:
-        pods[pod["device"]][f"{pod['namespace']}/{pod['pod']}"] = None
-    fresh = row["state"] == "fresh"
+    for pod in rows(document, "pods"):
+        pods[named(pod, "device")][f"{named(pod, 'namespace')}/{named(pod, 'pod')}"] = None
+    drivers = {f"{named(d, 'vendor')} {version}" for d in devices if (version := text(d, "driver_version"))}
     return NodeView(
         key=key,
-        name=row["node"],
-        cluster=row["cluster"],
+        name=name,
+        cluster=cluster,
         source=source,
-        error=None if fresh else f"{row['state']}: {row.get('reason') or 'not read'}",
-        age_seconds=row.get("age_seconds"),
-        taken_at=row.get("taken_at"),
-        simulated=bool(row.get("simulated")),
-        driver=", ".join(sorted({f"{d['vendor']} {v}" for d in devices if (v := d.get("driver_version"))})),
+        error=None if state == "fresh" else f"{state}: {spoken(text(row, 'reason') or 'not read')}",
+        age_seconds=number(row, "age_seconds"),
+        taken_at=number(row, "taken_at"),
+        simulated=bool(flag(row, "simulated")),
+        driver=", ".join(sorted(drivers)),
         read=bool(devices),
-        devices=tuple(_device(device, key, tuple(pods[device["id"]])) for device in devices),
-        processes=tuple(_processes(document["processes"], key, labels)),
+        devices=tuple(_device(device, key, tuple(pods[named(device, "id")])) for device in devices),
+        processes=tuple(_processes(rows(document, "processes"), key, labels)),
         troubles=tuple(
-            f"{reader['vendor']}: cannot be read: {reader.get('reason') or 'no device answers'}"
-            for reader in document.get("readers") or ()
-            if reader.get("found") and not reader.get("up")
+            unread(named(reader, "vendor"), text(reader, "reason"))
+            for reader in rows_if_any(document, "readers")
+            if flag(reader, "found") and not flag(reader, "up")
         ),
         notes=tuple(
-            f"{state['source']}: {state.get('reason') or 'not up'}"
-            for state in document.get("attribution") or ()
-            if not state.get("up")
+            f"{spoken(named(state, 'source'))}: {spoken(text(state, 'reason') or 'not up')}"
+            for state in rows_if_any(document, "attribution")
+            if not flag(state, "up")
         ),
         document=document,
     )
 
 
 def _place(row: Row) -> tuple[str, int, str]:
-    return row["vendor"], -1 if row.get("index") is None else row["index"], row["id"]
+    index = whole(row, "index")
+    return named(row, "vendor"), -1 if index is None else index, named(row, "id")
+
+
+def _label(row: Row, several_vendors: bool) -> str:
+    return device_label(named(row, "vendor"), whole(row, "index"), named(row, "id"), several_vendors)
 
 
 def _device(row: Row, node: str, pods: tuple[str, ...]) -> DeviceView:
-    throttled = row.get("throttled")
+    throttled = text(row, "throttled")
     return DeviceView(
-        key=f"{node} {row['id']}",
+        key=f"{node} {named(row, 'id')}",
         node=node,
-        id=row["id"],
-        vendor=row["vendor"],
-        index=row.get("index"),
-        model=row.get("model"),
-        health=HealthState(row["health"]),
-        health_reason=row.get("health_reason"),
-        stale=row.get("state") == "stale",
-        read_at=row.get("taken_at"),
-        unusual=row.get("unusual"),
-        utilization_ratio=row.get("utilization_ratio"),
-        memory_used_bytes=row.get("memory_used_bytes"),
-        memory_total_bytes=row.get("memory_total_bytes"),
-        power_watts=row.get("power_watts"),
-        power_limit_watts=row.get("power_limit_watts"),
-        temperature_celsius=row.get("temperature_celsius"),
-        temperature_slowdown_celsius=row.get("temperature_slowdown_celsius"),
-        fan_ratio=row.get("fan_speed_ratio"),
+        id=named(row, "id"),
+        vendor=named(row, "vendor"),
+        index=whole(row, "index"),
+        model=text(row, "model"),
+        health=word(row, "health", HealthState),
+        health_reason=text(row, "health_reason"),
+        stale=text(row, "state") == "stale",
+        read_at=number(row, "taken_at"),
+        unusual=text(row, "unusual"),
+        utilization_ratio=number(row, "utilization_ratio"),
+        memory_used_bytes=whole(row, "memory_used_bytes"),
+        memory_total_bytes=whole(row, "memory_total_bytes"),
+        power_watts=number(row, "power_watts"),
+        power_limit_watts=number(row, "power_limit_watts"),
+        temperature_celsius=number(row, "temperature_celsius"),
+        temperature_slowdown_celsius=number(row, "temperature_slowdown_celsius"),
+        fan_ratio=number(row, "fan_speed_ratio"),
         throttles=tuple(throttled.split(",")) if throttled else (),
         pods=pods,
-        idle_seconds=row.get("idle_seconds"),
+        idle_seconds=number(row, "idle_seconds"),
     )
 
 
-def _processes(rows: Iterable[Row], node: str, labels: Mapping[str, str]) -> Iterable[ProcessView]:
+def _processes(found: Iterable[Row], node: str, labels: Mapping[str, str]) -> Iterable[ProcessView]:
     by_pid: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_pid[row["pid"]].append(row)
-    for pid, found in by_pid.items():
-        first = found[0]
-        kind = first.get("owner_kind")
+    for row in found:
+        by_pid[numbered(row, "pid")].append(row)
+    for pid, its in by_pid.items():
+        first = its[0]
         yield ProcessView(
             key=f"{node} {pid}",
             node=node,
             pid=pid,
-            name=first.get("name"),
-            user=first.get("user"),
-            uses=tuple(
-                Use(
-                    device=f"{node} {row['device']}",
-                    label=labels.get(row["device"], str(row.get("device_index", "?"))),
-                    partition=row.get("partition"),
-                    type=row.get("type"),
-                    memory_bytes=row.get("memory_bytes"),
-                    utilization_ratio=row.get("utilization_ratio"),
-                )
-                for row in found
-            ),
-            cpu_ratio=first.get("cpu_ratio"),
-            resident_memory_bytes=first.get("resident_memory_bytes"),
-            started_at=first.get("started_at"),
-            namespace=first.get("namespace"),
-            pod=first.get("pod"),
-            container=first.get("container"),
-            owner_kind=OwnerKind(kind) if kind else None,
-            owner=first.get("owner"),
+            name=text(first, "name"),
+            user=text(first, "user"),
+            uses=tuple(_use(row, node, labels) for row in its),
+            cpu_ratio=number(first, "cpu_ratio"),
+            resident_memory_bytes=whole(first, "resident_memory_bytes"),
+            started_at=number(first, "started_at"),
+            namespace=text(first, "namespace"),
+            pod=text(first, "pod"),
+            container=text(first, "container"),
+            owner_kind=word(first, "owner_kind", OwnerKind) if text(first, "owner_kind") else None,
+            owner=text(first, "owner"),
         )
 
 
-def _sums(row: Row) -> Sums:
+def _use(row: Row, node: str, labels: Mapping[str, str]) -> Use:
+    device, index = named(row, "device"), whole(row, "device_index")
+    return Use(
+        device=f"{node} {device}",
+        label=labels.get(device, "?" if index is None else str(index)),
+        partition=text(row, "partition"),
+        type=text(row, "type"),
+        memory_bytes=whole(row, "memory_bytes"),
+        utilization_ratio=number(row, "utilization_ratio"),
+    )
+
+
+def _total(row: Row, health: Row) -> Sums:
+    """The summary counts nodes by their devices: one that was not read has none, and is a node still."""
+    if health.get("nodes_by_state") is None:
+        return _sums(row, count(row, "nodes"))
+    states = part(health, "nodes_by_state")
+    known = sum(count(states, state) for state in states)
+    return _sums(row, known, sum(count(states, state) for state in _NOT_READ))
+
+
+def _sums(row: Row, nodes: int = 0, nodes_not_read: int = 0) -> Sums:
     return Sums(
-        nodes=row.get("nodes", 0),
-        devices=row.get("devices", 0),
-        devices_lost=row.get("devices_lost", 0),
-        devices_unhealthy=row.get("devices_unhealthy", 0),
-        devices_stale=row.get("devices_stale", 0),
-        devices_idle=row.get("devices_idle"),
-        processes=row.get("processes", 0),
-        utilization_ratio=row.get("utilization_ratio"),
-        memory_used_bytes=row.get("memory_used_bytes"),
-        memory_total_bytes=row.get("memory_total_bytes"),
-        power_watts=row.get("power_watts"),
-        temperature_max_celsius=row.get("temperature_max_celsius"),
+        nodes=nodes,
+        nodes_not_read=nodes_not_read,
+        devices=count(row, "devices"),
+        devices_lost=count(row, "devices_lost"),
+        devices_unhealthy=count(row, "devices_unhealthy"),
+        devices_stale=count(row, "devices_stale"),
+        devices_idle=whole(row, "devices_idle"),
+        processes=count(row, "processes"),
+        utilization_ratio=number(row, "utilization_ratio"),
+        memory_used_bytes=whole(row, "memory_used_bytes"),
+        memory_total_bytes=whole(row, "memory_total_bytes"),
+        power_watts=number(row, "power_watts"),
+        temperature_max_celsius=number(row, "temperature_max_celsius"),
     )
 
 
 def _cluster(row: Row, group: Row) -> ClusterSums:
+    reason = text(row, "text") or text(row, "reason")
     return ClusterSums(
-        key=row["id"],
-        sums=_sums({"nodes": row.get("nodes", 0), "devices": row.get("devices", 0), **group}),
-        reachable=row.get("reachable"),
-        reason=row.get("text") or row.get("reason"),
-        age_seconds=row.get("age_seconds"),
-        simulated=bool(row.get("simulated")),
+        key=named(row, "id"),
+        sums=_sums(group or {"devices": row.get("devices")}, count(row, "nodes")),
+        reachable=flag(row, "reachable"),
+        reason=spoken(reason) if reason else None,
+        age_seconds=number(row, "age_seconds"),
+        simulated=bool(flag(row, "simulated")),
     )
 
 
 def _node_sums(row: Row) -> NodeSums:
+    cluster, node, reason = named(row, "cluster"), named(row, "node"), text(row, "reason")
     return NodeSums(
-        key=f"{row['cluster']}/{row['node']}",
-        cluster=row["cluster"],
-        node=row["node"],
-        state=row["state"],
-        reason=row.get("reason"),
-        age_seconds=row.get("age_seconds"),
-        models=row.get("models"),
+        key=f"{cluster}/{node}",
+        cluster=cluster,
+        node=node,
+        state=named(row, "state"),
+        reason=spoken(reason) if reason else None,
+        age_seconds=number(row, "age_seconds"),
+        models=text(row, "models"),
         sums=_sums(row),
     )
 
 
 def _troubles(health: Row) -> Iterable[str]:
-    for cluster in health["clusters"]:
-        down = [source["kind"] for source in cluster.get("sources") or () if not source.get("up")]
-        why = cluster.get("text") or cluster.get("reason") or (f"{', '.join(down)} not up" if down else "")
-        if cluster.get("reachable") is False:
-            yield f"{cluster['id']}: out of reach: {why}"
+    for cluster in rows(health, "clusters"):
+        down = [named(each, "kind") for each in rows_if_any(cluster, "sources") if not flag(each, "up")]
+        why = (
+            text(cluster, "text") or text(cluster, "reason") or (f"{', '.join(down)} not up" if down else "")
+        )
+        if flag(cluster, "reachable") is False:
+            yield f"{named(cluster, 'id')}: out of reach: {spoken(why)}"
         else:
-            yield f"{cluster['id']}: {why or 'not read yet'}"
-    for device in health["devices"]:
-        number = device_label(device["vendor"], device.get("index"), device["id"], several_vendors=True)
-        reason = device.get("health_reason")
-        place = f"{device['cluster']}/{device['node']} {number}"
-        yield f"{place}: {device['health'].upper()}{f': {reason}' if reason else ''}"
-    for node in health["nodes"]:
-        yield f"{node['cluster']}/{node['node']}: {node['state']}: {node.get('reason') or 'not read'}"
+            yield f"{named(cluster, 'id')}: {spoken(why) or 'not read yet'}"
+    for device in rows(health, "devices"):
+        state = word(device, "health", HealthState)
+        why = reason_of(text(device, "health_reason"), state) or ""
+        place = f"{named(device, 'cluster')}/{named(device, 'node')} {_label(device, several_vendors=True)}"
+        yield f"{place}: {state.upper()}{f': {why}' if why else ''}"
+    for node in rows(health, "nodes"):
+        place = f"{named(node, 'cluster')}/{named(node, 'node')}"
+        yield f"{place}: {named(node, 'state')}: {spoken(text(node, 'reason') or 'not read')}"

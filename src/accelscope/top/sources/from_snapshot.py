@@ -15,6 +15,7 @@ from accelscope.model import (
     UnattributedReason,
 )
 from accelscope.top.view.shown import DeviceView, NodeView, PartitionView, ProcessView, Use
+from accelscope.top.view.text import spoken
 
 _CLOCKS = ("graphics", "sm", "aicore", "npu")  # the first of these that a device has is its clock
 
@@ -45,7 +46,7 @@ def node_view(
         processes=tuple(_processes(snapshot.processes, key, labels)),
         troubles=tuple(_troubles(snapshot)),
         notes=tuple(
-            f"{state.source}: {state.reason or 'not up'}{f': {state.error}' if state.error else ''}"
+            spoken(": ".join(filter(None, (state.source, state.reason or "not up", state.error))))
             for state in snapshot.attribution
             if not state.up
         ),
@@ -58,6 +59,11 @@ def device_label(vendor: str, index: int | None, id: str, several_vendors: bool)
     return f"{vendor} {number}" if several_vendors else number
 
 
+def unread(vendor: str, reason: str | None) -> str:
+    """What is said of a reader whose driver is there and does not answer."""
+    return f"{vendor}: cannot be read: {spoken(reason or 'no device answers')}"
+
+
 def _drivers(readers: Iterable[ReaderState]) -> Iterable[str]:
     for reader in readers:
         if reader.found and reader.driver_version:
@@ -68,7 +74,7 @@ def _troubles(snapshot: Snapshot) -> Iterable[str]:
     shown = Counter(device.vendor for device in snapshot.devices)
     for reader in snapshot.readers:
         if reader.found and not reader.up:
-            yield f"{reader.vendor}: cannot be read: {reader.reason or 'no device answers'}"
+            yield unread(reader.vendor, reader.reason)
         elif (missing := reader.devices_expected - shown[reader.vendor]) > 0:
             # Those that are shown tell themselves how they are.
             yield f"{reader.vendor}: {missing} of {reader.devices_expected} devices were never seen"

@@ -1,9 +1,10 @@
 """What every source of views is."""
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from accelscope.top.view.shown import Kind, View
+from accelscope.top.view.shown import Kind, Overview, Sums, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,19 @@ class Source(Protocol):
         """How often `read` will be called."""
 
     def stop(self) -> None: ...
+
+
+def look(source: Source, question: Question) -> View:
+    """What the source reads; where that fails by a fault of ours, a view that says so. The next one may be
+    well again."""
+    try:
+        return source.read(question)
+    except Exception as fault:  # noqa: BLE001 - it is shown, and costs this view only
+        overview = question.node is None and source.kind is Kind.FLEET
+        return View(
+            kind=source.kind,
+            title=source.title,
+            at=time.time(),
+            overview=Overview(sums=Sums()) if overview else None,
+            error=f"a fault of accelscope top itself: {type(fault).__name__}: {fault}",
+        )

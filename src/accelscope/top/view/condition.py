@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from accelscope.model import HealthState
 from accelscope.top.view.shown import DeviceView
+from accelscope.top.view.text import reason_of, spoken
 
 HOT_MARGIN_CELSIUS = 5.0  # below the temperature at which the device slows down by itself
 HOT_CELSIUS = 90.0  # where the driver does not tell that temperature
@@ -55,7 +56,7 @@ def slowed_by(device: DeviceView) -> tuple[str, ...]:
 def conditions(device: DeviceView) -> tuple[Condition, ...]:
     """The worst first."""
     found = []
-    reason = device.health_reason
+    reason = reason_of(device.health_reason, device.health)
     if device.health in _HEALTH:
         known = _HEALTH[device.health]
         found.append(Condition(known.word, known.level, reason))
@@ -65,7 +66,7 @@ def conditions(device: DeviceView) -> tuple[Condition, ...]:
         found.append(Condition("HOT", Level.BAD))
     slow = slowed_by(device)
     if slow:
-        found.append(Condition("SLOW", Level.WARNING, ", ".join(slow)))
+        found.append(Condition("SLOW", Level.WARNING, ", ".join(map(spoken, slow))))
     if is_full(device.memory_used_bytes, device.memory_total_bytes):
         found.append(Condition("FULL", Level.WARNING))
     if device.unusual:

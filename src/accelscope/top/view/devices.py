@@ -7,7 +7,17 @@ from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
 from accelscope.top.view.condition import Level, conditions, is_hot
 from accelscope.top.view.shown import DeviceView, NodeView, PartitionView
 from accelscope.top.view.table import Column, Line, Setting, Sort, Span, Tone, in_order
-from accelscope.top.view.text import celsius, clean, duration, hertz, percent, size, size_of, watts_of
+from accelscope.top.view.text import (
+    celsius,
+    clean,
+    duration,
+    hertz,
+    percent,
+    reason_of,
+    size,
+    size_of,
+    watts_of,
+)
 
 TONES = {
     Level.FINE: Tone.GOOD,
@@ -163,7 +173,8 @@ def _why(device: DeviceView, setting: Setting) -> str:
     """Of one that shows nothing: since when, and why."""
     age = None if device.read_at is None else setting.now - device.read_at
     since = "never read" if age is None else f"last read {duration(age, setting.glyphs)} ago"
-    return f"{since}: {device.health_reason}" if device.health_reason else since
+    reason = reason_of(device.health_reason, device.health)
+    return f"{since}: {reason}" if reason else since
 
 
 def _worst(row: DeviceRow) -> tuple[int, int]:

@@ -188,7 +188,7 @@ def _nodes(view: View, choices: Choices) -> Pane[Any]:
     found = view.overview
     assert found is not None
     entries = [Entry(node.key, overview.node_row(node)) for node in found.nodes]
-    where = f" of {choices.cluster}" if choices.cluster else ""
+    where = f" of {clean(choices.cluster)}" if choices.cluster else ""
     pages = ""
     if found.page or found.has_next:
         pages = f", page {found.page + 1} ([ and ] turn pages)"
@@ -245,7 +245,7 @@ def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, w
     full, rest = bar(sums.utilization_ratio, 10, glyphs)
     parts: list[Line] = [
         [state],
-        [Span(f"{sums.nodes} nodes")] if view.overview is not None or len(view.nodes) > 1 else [],
+        _nodes_counted(sums) if view.overview is not None or len(view.nodes) > 1 else [],
         [Span(f"{sums.devices} devices")],
         [Span("use "), Span(percent(sums.utilization_ratio, glyphs), Tone.STRONG)],
         [
@@ -264,6 +264,13 @@ def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, w
         if part and wide <= width:
             line += ([Span("  ")] if line else []) + part
     return line
+
+
+def _nodes_counted(sums: Sums) -> Line:
+    counted: Line = [Span(f"{sums.nodes} nodes")]
+    if sums.nodes_not_read:
+        counted.append(Span(f" ({sums.nodes_not_read} not read)", Tone.WARN))
+    return counted
 
 
 def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int) -> list[Line]:

@@ -134,6 +134,7 @@ class Sums:
     """Of a cluster, or of all; what is absent stays out of sums and means."""
 
     nodes: int = 0
+    nodes_not_read: int = 0  # among them, so that there is nothing of them in what follows
     devices: int = 0
     devices_lost: int = 0
     devices_unhealthy: int = 0  # warning, critical or lost

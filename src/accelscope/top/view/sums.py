@@ -22,6 +22,7 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
     whole = [d for d in devices if d.memory_used_bytes is not None and d.memory_total_bytes is not None]
     return Sums(
         nodes=len(nodes),
+        nodes_not_read=sum(node.age_seconds is None for node in nodes),
         devices=len(devices),
         devices_lost=sum(device.health is HealthState.LOST for device in devices),
         devices_unhealthy=sum(device.health in _UNHEALTHY for device in devices),

@@ -1,8 +1,11 @@
 """Values as short texts, and other people's texts as something that a terminal may be given."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
+# One of several words, alone or between colons and commas.
+_CODE = re.compile(r"(?:^|(?<=: )|(?<=, ))[a-z0-9]+(?:_[a-z0-9]+)+(?=: |, |$)")
 _STEPS = ("B", "K", "M", "G", "T", "P")
 
 
@@ -79,6 +82,21 @@ def clean(text: str, glyphs: Glyphs = UNICODE) -> str:
         return text
     shown = "".join(character if character.isprintable() else "?" for character in text)
     return shown.encode("ascii", "replace").decode() if glyphs.ascii else shown
+
+
+def spoken(reason: str) -> str:
+    """With words that programs use among themselves, such as not_shown, as people write them."""
+    return _CODE.sub(lambda found: found[0].replace("_", " "), reason)
+
+
+def reason_of(reason: str | None, state: str) -> str | None:
+    """Why a device is in a state, to stand behind the state itself: a reason that begins with it says it
+    once more."""
+    if reason is None:
+        return None
+    while reason.lower().startswith(f"{state}: "):
+        reason = reason[len(state) + 2 :]
+    return None if reason.lower() == state else spoken(reason)
 
 
 def width_of(text: str) -> int:
