@@ -44,7 +44,7 @@ test: ## run all tests but the end-to-end ones, with coverage
 
 .PHONY: e2e
 e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup tests/e2e tests/deploy tests/sinks/test_annotation_sink.py $(ARGS)
+	@scripts/e2e $(ARGS)
 
 .PHONY: e2e-prepare
 e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and others with Go, container images

@@ -15,17 +15,14 @@ from tests.waiting import wait_until
 from accelscope.simulate import SimulatedNode, load_node
 
 FROZEN_AT = 1000.0  # seconds of simulated time
-_HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(wrapper=True)  # before xdist looks at the marks
+@pytest.hookimpl(wrapper=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """For two workers: there is one cluster, so that one of them runs all tests that need it. Of the others a
-    module stays whole, and a folder that shares its fixtures."""
+    """scripts/e2e runs what needs the cluster beside what does not."""
     for item in items:
-        needs_cluster = "cluster" in getattr(item, "fixturenames", ())
-        whole = item.path if item.path.parent == _HERE else item.path.parent
-        item.add_marker(pytest.mark.xdist_group("cluster" if needs_cluster else whole.as_posix()))
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
     yield
 
 
