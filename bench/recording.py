@@ -84,8 +84,8 @@ def record(library: str) -> Recorder:
     recorders: list[Recorder] = []
     loaded: list[tuple[Any, Any]] = []  # bindings with the library itself, which alone can be unloaded
 
-    def load_recorded(place: str) -> Any:
-        binding = load_binding(place)
+    def load_recorded(place: str, spare: Any) -> Any:
+        binding = load_binding(place, spare)
         loaded.append((binding, binding.nvmlLib))
         recorders.append(Recorder(binding.nvmlLib))
         binding.nvmlLib = recorders[-1]

@@ -12,7 +12,8 @@ _ERRORS = 'kind!="pcie", code!~".+_done"'
 _XIDS = 'accelerator_errors_total{kind="xid"}'
 
 # As the agent shows them, lost ones and those that do not answer included; none where the driver shows none.
-_SHOWN = "cluster_node_vendor:accelerator_info:count"
+# Not the record of the same: of an agent that has just come that is not there yet, and its drivers are.
+_SHOWN = "count by (cluster, node, vendor) (max by (cluster, node, vendor, device) (accelerator_info))"
 _DRIVERS = f"max by (cluster, node, vendor) ({with_node('accelscope_reader_found')})"
 _LINKS = "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum"
 
