@@ -102,7 +102,7 @@ manifests: ## render deploy/manifests from the chart (builds helm from its Go mo
 
 .PHONY: pictures
 pictures: ## make the README's pictures anew, from the running demo
-	@scripts/setup --need compiler --need chromium --want prometheus
+	@scripts/setup --need compiler --need chromium --need tmux
 	@scripts/page
 	$(BIN)/python scripts/pictures
 

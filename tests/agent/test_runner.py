@@ -303,7 +303,7 @@ def test_a_state_is_logged_when_it_changes_not_every_pass(
     for _ in range(3):
         run.one_pass()
     assert [r.levelname for r in caplog.records] == ["INFO", "INFO", "WARNING"]
-    assert "nvidia:GPU-1: unknown: unknown error" in caplog.text
+    assert "nvidia:GPU-1: unknown: driver_error: unknown error" in caplog.text
 
 
 def test_more_devices_expected_by_setting(opened: Callable[..., Run]) -> None:
@@ -341,7 +341,7 @@ def test_an_answer_that_could_not_be_read_whole_makes_nobody_lost(opened: Callab
     run.reader.complete = False
     result = run.one_pass()
     assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": STALE}
-    assert "could not be read whole" in (result.devices[1].health.reason or "")
+    assert "incomplete" in (result.devices[1].health.reason or "")
 
 
 def test_the_bus_tells_of_devices_that_the_driver_does_not_name(opened: Callable[..., Run]) -> None:

@@ -31,12 +31,12 @@ def _identity_only(device: Device, health: Health) -> Device:
 
 def stale_device(device: Device, error: ReaderError) -> Device:
     """Nobody can tell how it is: its health is unknown, not bad."""
-    return _identity_only(device, Health(HealthState.UNKNOWN, str(error)))
+    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}"))
 
 
 def lost_device(device: Device, error: ReaderError) -> Device:
     """The driver itself says that it is gone, or no longer shows it."""
-    return _identity_only(device, Health(HealthState.LOST, str(error)))
+    return _identity_only(device, Health(HealthState.LOST, f"{error.reason}: {error}"))
 
 
 def unidentified_device(vendor: Vendor, key: str, keys: list[str]) -> Device:

@@ -48,7 +48,7 @@ class Happenings:
             severity = Severity.CRITICAL if now == "critical" else Severity.WARNING
         else:
             kind, severity = EventKind.DEVICE_BETTER, Severity.INFO
-        why = f": {row.health_reason}" if row.health_reason else ""
+        why = f": {row.health_reason.removeprefix(f'{now}: ')}" if row.health_reason else ""
         text = f"{_named(row)} went from {was} to {now}{why}"
         self._device(kind, severity, text, record, id_=row.id, at=at)
 

@@ -25,10 +25,10 @@ _IDENTITY = (
     "errors",
 )
 
-LOST = Health(HealthState.LOST, "the driver says that the device is lost")
-NOT_SHOWN = Health(HealthState.LOST, "the driver no longer shows this device")
-HANGS = Health(HealthState.UNKNOWN, "the driver did not answer within 2 s")
-RESET_REQUIRED = Health(HealthState.UNKNOWN, "the driver says that the device must be reset")
+LOST = Health(HealthState.LOST, "lost: the driver says that the device is lost")
+NOT_SHOWN = Health(HealthState.LOST, "not_shown: the driver no longer shows this device")
+HANGS = Health(HealthState.UNKNOWN, "timeout: the driver did not answer within 2 s")
+RESET_REQUIRED = Health(HealthState.UNKNOWN, "reset_required: the driver says that the device must be reset")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The README's pictures, taken of the running demo: `make pictures`."""

@@ -1,0 +1,14 @@
+"""Screens that the page is looked at on, as options of Playwright's `new_context`."""
+
+from typing import Any, Literal
+
+WIDE: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}}
+SMALL_WIDTH = 390  # pixels, of a telephone held upright
+SMALL: dict[str, Any] = {
+    "viewport": {"width": SMALL_WIDTH, "height": 844},
+    "is_mobile": True,
+    "has_touch": True,
+}
+SCREENS = {"wide": WIDE, "small": SMALL}
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")

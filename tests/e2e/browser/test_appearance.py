@@ -1,0 +1,113 @@
+"""Light and dark, small screens, less motion."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.e2e.browser.conftest import NewPage
+from tests.e2e.browser.routes import ROUTES
+from tests.e2e.browser.screens import SMALL, SMALL_WIDTH, Theme
+from tests.e2e.browser.views import View, main
+from tests.waiting import wait_until
+
+_BRIGHTNESS = """() => {
+  const [r, g, b] = getComputedStyle(document.documentElement).backgroundColor.match(/[\\d.]+/g).map(Number);
+  return (r + g + b) / 3 / 255;
+}"""
+
+
+def looks(page: Page, theme: str) -> None:
+    wait_until(lambda: (page.evaluate(_BRIGHTNESS) > 0.5) == (theme == "light"), f"the page is {theme}")
+
+
+@pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])
+def test_it_is_as_the_system_is_until_one_chooses(
+    new_page: NewPage, views: dict[str, View], system: Theme, other: Theme
+) -> None:
+    page = new_page(color_scheme=system)
+    views["clusters"].open(page)
+    looks(page, system)
+    page.emulate_media(color_scheme=other)
+    looks(page, other)
+    page.emulate_media(color_scheme=system)
+
+    page.get_by_role("button", name=f"{other.capitalize()} colours").click()
+    looks(page, other)
+    page.reload()
+    views["clusters"].shown(page)
+    looks(page, other)
+    page.keyboard.press("t")
+    looks(page, system)
+
+
+def test_a_choice_of_the_settings_is_remembered_and_can_be_left_to_the_system(
+    page: Page, views: dict[str, View]
+) -> None:
+    views["clusters"].open(page)
+    page.get_by_role("button", name="Help and settings").click()
+    settings = page.get_by_role("dialog", name="Help and settings")
+    expect(settings.get_by_role("radio", name="As the system")).to_be_checked()
+    settings.get_by_role("radio", name="Dark").check()
+    looks(page, "dark")
+    page.reload()
+    views["clusters"].shown(page)
+    looks(page, "dark")
+    page.get_by_role("button", name="Help and settings").click()
+    settings.get_by_role("radio", name="As the system").check()
+    looks(page, "light")
+    page.emulate_media(color_scheme="dark")
+    looks(page, "dark")
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_on_a_small_screen_nothing_but_tables_moves_sideways(
+    new_page: NewPage, views: dict[str, View], name: str
+) -> None:
+    page = new_page(**SMALL)
+    views[name].open(page)
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= SMALL_WIDTH
+    out_of_sight = page.evaluate(
+        """width => [...document.querySelectorAll("main h1, main h2, main button, header button")]
+            .filter(element => !element.closest("table, canvas, dialog"))
+            .filter(element => element.checkVisibility() && element.getBoundingClientRect().right > width + 1)
+            .map(element => element.outerHTML)""",
+        SMALL_WIDTH,
+    )
+    assert out_of_sight == []
+
+
+def test_on_a_small_screen_the_menu_leads_everywhere(new_page: NewPage, views: dict[str, View]) -> None:
+    page = new_page(**SMALL)
+    views["overview"].open(page)
+    places = page.get_by_role("navigation", name="Views")
+    expect(places).to_be_hidden()
+    page.get_by_role("button", name="Menu").tap()
+    places.get_by_role("link", name=re.compile("^Nodes")).tap()
+    views["nodes"].shown(page)
+    expect(places).to_be_hidden()
+
+
+def test_on_a_small_screen_a_touch_tells_of_a_device_and_leads_to_it(
+    new_page: NewPage, views: dict[str, View]
+) -> None:
+    page = new_page(**SMALL)
+    views["map"].open(page)
+    canvas = page.get_by_role("application")
+    canvas.tap(position={"x": 16, "y": 60})
+    page.get_by_role("link", name="Open device").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"^Device \d · NVIDIA H100"))
+
+
+@pytest.mark.parametrize("name", ["nodes", "overview"])
+def test_who_wants_less_motion_gets_none(new_page: NewPage, views: dict[str, View], name: str) -> None:
+    page = new_page(reduced_motion="reduce")
+    page.route("**/api/v1/*?*", lambda _: None)  # never answered: what waits is what would move
+    page.goto(views[name].path)
+    expect(main(page).get_by_role("status", name="Loading").first).to_be_visible()
+    page.wait_for_timeout(300)
+    moving = page.evaluate(
+        """() => document.getAnimations().filter(one => one.playState === "running")
+            .map(one => one.animationName ?? one.transitionProperty)"""
+    )
+    assert moving == []
+    page.unroute_all(behavior="ignoreErrors")

@@ -1,0 +1,93 @@
+"""A fleet that shows its data only to those who have a token."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.e2e.browser.conftest import NewPage
+from tests.e2e.browser.lab import Lab, url_of
+from tests.e2e.browser.views import main, rows
+from tests.e2e.browser.watching import Watch
+from tests.waiting import PATIENCE_SECONDS
+
+
+@dataclass(frozen=True)
+class Guarded:
+    url: str
+    token: str
+
+
+@pytest.fixture(scope="module")
+def guarded(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    command = [sys.executable, "-m", "accelscope", "fleet", "token", "create", "reader"]
+    made = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
+    tokens.write_text("tokens:\n" + made.stderr.partition("tokens:\n")[2])
+    tokens.chmod(0o600)
+    with lab.another_fleet(lab.simulated.entries, tokens_file=str(tokens)) as fleet:
+        yield Guarded(url_of(fleet), made.stdout.strip())
+
+
+@pytest.fixture
+def asked(new_page: NewPage, watches: list[Watch], guarded: Guarded) -> Page:
+    """A page that asks for a token."""
+    page = new_page(guarded.url)
+    watches[0].forgive(r"status of 401")
+    page.goto("/nodes?cluster=berlin")
+    expect(page.get_by_role("dialog", name="A token is needed")).to_be_visible()
+    return page
+
+
+def give(page: Page, token: str) -> None:
+    dialog = page.get_by_role("dialog", name="A token is needed")
+    dialog.get_by_label("Token", exact=True).fill(token)
+    dialog.get_by_role("button", name="Show the fleet").click()
+
+
+def test_a_token_opens_the_page_where_it_was(asked: Page, guarded: Guarded) -> None:
+    expect(asked.get_by_label("Token", exact=True)).to_be_focused()
+    expect(rows(asked)).to_have_count(0)
+    give(asked, guarded.token)
+    expect(asked.get_by_role("dialog")).to_have_count(0)
+    expect(rows(asked)).to_have_count(8)
+    expect(asked.get_by_role("banner").get_by_text("Live")).to_be_visible()
+    asked.reload()
+    expect(rows(asked)).to_have_count(8)
+    assert guarded.token not in asked.url
+
+
+def test_a_wrong_token_is_refused_and_another_can_be_given(asked: Page, guarded: Guarded) -> None:
+    give(asked, "as_wrong")
+    expect(asked.get_by_role("alert")).to_contain_text("The token was not accepted")
+    give(asked, guarded.token)
+    expect(rows(asked)).to_have_count(8)
+
+
+def test_who_has_none_can_close_the_question_and_come_back_to_it(asked: Page, guarded: Guarded) -> None:
+    asked.keyboard.press("Escape")
+    expect(asked.get_by_role("dialog")).to_have_count(0)
+    expect(
+        main(asked).get_by_text("This fleet shows its data only to those who have a token")
+    ).to_be_visible()
+    main(asked).get_by_role("button", name="Enter a token").click()
+    give(asked, guarded.token)
+    expect(rows(asked)).to_have_count(8)
+
+
+def test_a_token_can_be_forgotten(asked: Page, guarded: Guarded) -> None:
+    give(asked, guarded.token)
+    expect(rows(asked)).to_have_count(8)
+    asked.get_by_role("button", name="Help and settings").click()
+    asked.get_by_role("button", name="Forget the token").click()
+    expect(asked.get_by_role("dialog", name="A token is needed")).to_be_visible()
+
+
+def test_what_a_token_may_not_do_is_said(asked: Page, watches: list[Watch], guarded: Guarded) -> None:
+    watches[0].forgive(r"status of 403 .*/refresh")
+    give(asked, guarded.token)
+    asked.get_by_role("link", name="berlin", exact=True).first.click()
+    asked.get_by_role("button", name="Read now").click()
+    expect(main(asked).get_by_text("Only tokens with the scope admin may do this")).to_be_visible()

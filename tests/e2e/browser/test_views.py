@@ -1,0 +1,80 @@
+"""Every view by its own link, and the ways between them."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.e2e.browser.lab import Lab
+from tests.e2e.browser.routes import ROUTES
+from tests.e2e.browser.views import View, main
+from tests.e2e.browser.watching import Watch
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_view_opens_by_its_link(page: Page, views: dict[str, View], name: str) -> None:
+    assert name in views, f"{name} is new in routes.ts: say in views.py what it shows"
+    views[name].open(page)
+    expect(page).to_have_title(re.compile(r".+ · AccelScope"))
+    expect(page.get_by_role("navigation", name="Views").locator("[aria-current=page]")).to_have_count(1)
+    expect(page.get_by_role("banner").get_by_text("simulated")).to_be_visible()
+
+
+def test_the_navigation_leads_to_every_view_without_loading_the_page_anew(
+    page: Page, views: dict[str, View]
+) -> None:
+    views["events"].open(page)
+    page.evaluate("window.same = true")
+    links = page.get_by_role("navigation", name="Views").get_by_role("link")
+    paths = [links.nth(place).get_attribute("href") or "" for place in range(links.count())]
+    assert sorted(paths) == sorted(path for path in ROUTES.values() if ":" not in path)
+    for path in paths:
+        links.and_(page.locator(f'[href="{path}"]')).click()
+        [view] = [each for each in views.values() if each.path == path]
+        view.shown(page)
+        expect(main(page)).to_be_focused()
+    assert page.evaluate("window.same") is True
+
+
+def test_views_of_one_thing_lead_to_what_it_belongs_to(page: Page, views: dict[str, View]) -> None:
+    views["device"].open(page)
+    way_up = page.get_by_role("navigation", name="Way up")
+    way_up.get_by_role("link").last.click()
+    views["node"].shown(page)
+    way_up.get_by_role("link").last.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Cluster berlin")
+    page.go_back()
+    views["node"].shown(page)
+
+
+def test_an_address_that_leads_nowhere_says_so(page: Page, views: dict[str, View]) -> None:
+    page.goto("/nowhere")
+    expect(page.get_by_text("There is no page at this address")).to_be_visible()
+    page.get_by_role("link", name="Go to the overview").click()
+    views["overview"].shown(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/nodes/berlin/nobody", "No such node is known"),
+        ("/devices/berlin/h100-0001/nvidia%3Anone", "No such device is known"),
+        ("/pods/berlin/research/nobody", "This pod holds and uses no device"),
+        ("/clusters/nowhere", "There is no such thing"),
+    ],
+)
+def test_what_is_not_known_is_said_to_be_so(page: Page, watch: Watch, path: str, said: str) -> None:
+    watch.forgive(r"status of 404 .*/api/v1/")
+    page.goto(path)
+    expect(main(page).get_by_text(said)).to_be_visible()
+
+
+def test_what_is_read_of_devices_is_what_the_api_says(page: Page, lab: Lab) -> None:
+    """One number of each kind, as people write it."""
+    page.goto("/devices?cluster=oslo&node=mi300-0005&index=0")  # it is stale: nothing of it moves
+    [device] = lab.items("devices", cluster="oslo", node="mi300-0005", index=0)
+    row = main(page).get_by_role("row").last
+    expect(row).to_contain_text(f"{round(device['utilization_ratio'] * 100)} %")
+    expect(row).to_contain_text(f"{round(device['memory_used_bytes'] / 2**30)} / ")
+    expect(row).to_contain_text(f"{round(device['temperature_celsius'])} °C")
+    expect(row).to_contain_text(f"{round(device['power_watts'])} W")
+    expect(row).to_contain_text(device["model"])
