@@ -110,11 +110,16 @@ class AgentProcess:
         return read_snapshot(json.loads(answer.body))
 
     def until(self, condition: Callable[[Snapshot], bool], what: str) -> Snapshot:
-        """The first snapshot that fulfils the condition."""
+        """The first snapshot that fulfils the condition. An agent that has no room just now (503) is asked
+        again."""
         seen: list[Snapshot] = []
 
         def fulfilled() -> bool:
-            seen[:] = [self.snapshot()]
+            answer = self.get("/snapshot")
+            if answer.status == 503:
+                return False
+            assert answer.status == 200, answer.body
+            seen[:] = [read_snapshot(json.loads(answer.body))]
             return condition(seen[0])
 
         wait_until(fulfilled, what)

@@ -79,7 +79,8 @@ def image(cluster: Cluster) -> str:
 @pytest.fixture(scope="module")
 def uuids(gpus: SimulatedNode, folder: Path) -> list[str]:
     with AgentProcess(gpus.agent_settings(), folder / "first") as agent:
-        return [device.uuid or "" for device in agent.snapshot().devices]
+        shown = agent.until(lambda s: all(d.uuid for d in s.devices) and len(s.devices) == 3, "all three")
+        return [device.uuid or "" for device in shown.devices]
 
 
 @pytest.fixture(scope="module")
