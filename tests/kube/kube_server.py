@@ -45,6 +45,7 @@ class Peer:
 
     def __init__(self, sock: socket.socket, stopping: threading.Event) -> None:
         self.sock = sock
+        self.ended = False
         self._stopping = stopping
 
     def send(self, content: bytes) -> None:
@@ -67,7 +68,8 @@ class Peer:
         self.send(b"0\r\n\r\n")
 
     def cut(self) -> None:
-        """End the connection at once, without a word."""
+        """End the connection at once, without a word, and do not hear what was sent meanwhile."""
+        self.ended = True
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
@@ -150,7 +152,10 @@ class KubeServer:
                 with self._lock:
                     self.asked.append(asked)
                     step = self._steps.pop(0) if self._steps else hang
-                step(Peer(sock, self._stopping), asked)
+                peer = Peer(sock, self._stopping)
+                step(peer, asked)
+                if peer.ended:
+                    return
                 sock.settimeout(PATIENCE)
 
     def _requests(self, sock: socket.socket) -> Iterator[Asked]:

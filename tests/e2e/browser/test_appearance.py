@@ -5,8 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 from tests.e2e.browser.conftest import NewPage
-from tests.e2e.browser.routes import ROUTES
-from tests.e2e.browser.screens import SMALL, SMALL_WIDTH, Theme
+from tests.e2e.browser.screens import SMALL, Theme
 from tests.e2e.browser.views import View, main
 from tests.waiting import wait_until
 
@@ -57,23 +56,6 @@ def test_a_choice_of_the_settings_is_remembered_and_can_be_left_to_the_system(
     looks(page, "light")
     page.emulate_media(color_scheme="dark")
     looks(page, "dark")
-
-
-@pytest.mark.parametrize("name", ROUTES)
-def test_on_a_small_screen_nothing_but_tables_moves_sideways(
-    new_page: NewPage, views: dict[str, View], name: str
-) -> None:
-    page = new_page(**SMALL)
-    views[name].open(page)
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= SMALL_WIDTH
-    out_of_sight = page.evaluate(
-        """width => [...document.querySelectorAll("main h1, main h2, main button, header button")]
-            .filter(element => !element.closest("table, canvas, dialog"))
-            .filter(element => element.checkVisibility() && element.getBoundingClientRect().right > width + 1)
-            .map(element => element.outerHTML)""",
-        SMALL_WIDTH,
-    )
-    assert out_of_sight == []
 
 
 def test_on_a_small_screen_the_menu_leads_everywhere(new_page: NewPage, views: dict[str, View]) -> None:
