@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.agent_process import AgentProcess
 from tests.costless import costless
-from tests.e2e.agent_process import AgentProcess
 
 from accelscope.model import pci_address
 from accelscope.simulate import SimulatedNode, ready_made

@@ -2,7 +2,6 @@
 client that listens to whoever registers. It starts and forgets as the real one does."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -10,19 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.deviceplugin.messages import allocatable_pb2
 from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
 
-PATIENCE = 30.0
 SERVICE = "v1beta1.DevicePlugin"
-
-
-def wait_until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline, f"not within {patience:g} s: {what}"
-        time.sleep(0.02)
 
 
 class PluginClient:
@@ -44,7 +36,7 @@ class PluginClient:
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
-        return call(request, timeout=PATIENCE)
+        return call(request, timeout=PATIENCE_SECONDS)
 
     def options(self) -> Any:
         return self._unary("GetDevicePluginOptions", messages.Empty(), messages.Options)
@@ -77,7 +69,7 @@ class PluginClient:
         )
 
     def raw(self, method: str, request: bytes) -> bytes:
-        answer: bytes = self._channel.unary_unary(f"/{SERVICE}/{method}")(request, timeout=PATIENCE)
+        answer: bytes = self._channel.unary_unary(f"/{SERVICE}/{method}")(request, timeout=PATIENCE_SECONDS)
         return answer
 
 
@@ -118,7 +110,7 @@ class FakeKubelet:
         for stream in list(self._listening.values()):
             stream.cancel()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
         self.lists.clear()
 
     def restart(self) -> None:

@@ -10,8 +10,10 @@ import grpc
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
-from tests.deviceplugin.fake_kubelet import FakeKubelet, wait_until
-from tests.serve.conftest import put
+from tests.deviceplugin.fake_kubelet import FakeKubelet
+from tests.files import put
+from tests.programs import script
+from tests.waiting import wait_until
 
 from accelscope.attribution.device_ids import DeviceIndex, resolve
 from accelscope.deviceplugin.app import Plugin
@@ -483,6 +485,36 @@ def test_device_files_that_are_away_for_a_moment(
     assert not any("no longer offered" in line or "not offered" in line for line in said)
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor", "file"),
+    [
+        ("amd-radeon", "amd", "dri/renderD*"),
+        ("amd-radeon", "amd", "kfd"),
+        ("ascend-310p", "ascend", "davinci0"),
+        ("ascend-310p", "ascend", "hisi_hdc"),
+    ],
+)
+def test_device_files_that_are_gone_are_noticed_before_a_container_needs_them(
+    make_node: MakeNode,
+    kubelet: FakeKubelet,
+    start_plugin: StartPlugin,
+    said: list[str],
+    name: str,
+    vendor: str,
+    file: str,
+) -> None:
+    node = make_node(name)
+    start_plugin(node, vendor=vendor)
+    wait_until(lambda: any(kubelet.lists.values()), "devices")
+    [resource] = kubelet.lists
+    gone = sorted((node.folder / "dev").glob(file))[0]
+    gone.unlink()
+    kubelet.wait_for(resource, lambda health: "Unhealthy" in health.values(), "one that is unhealthy")
+    assert any("unhealthy" in line and "device files are not there" in line for line in said)
+    gone.touch()
+    kubelet.wait_for(resource, lambda health: set(health.values()) == {"Healthy"}, "all healthy again")
+
+
 def test_cards_that_share_a_cdi_name_are_withheld(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
 ) -> None:
@@ -501,9 +533,7 @@ def test_a_driver_that_is_there_and_cannot_be_read_is_not_ready(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
 ) -> None:
     node = make_node("ascend-310p")
-    tool = tmp_path / "npu-smi"
-    tool.write_text("#!/bin/sh\nexit 7\n")
-    tool.chmod(0o755)
+    tool = script(tmp_path / "npu-smi", "exit 7")
     plugin = start_plugin(node, vendor="ascend", npu_smi_path=str(tool))
     wait_until(lambda: "npu-smi" in get(plugin, "/readyz")[1], "readiness that says why not")
     status, text = get(plugin, "/readyz")
@@ -834,7 +864,7 @@ def test_what_needs_a_restart_is_said_once_and_taken_back_once(
     assert edit("socketName: x\npartition: dual-core\nshares: 2\n") == []
     assert edit("partition: dual-core\n") == ["settings that no longer need a restart: socketName"]
     assert edit("shares: 3\n") == ["settings that no longer need a restart: partition"]
-    assert len(kubelet.health(NPU)) == 3
+    kubelet.wait_for(NPU, lambda health: len(health) == 3, "three shares of the card")
     assert edit("partition: dual-core\n") == [other, "settings that need a restart: partition"]
     assert edit("defaultPe: Single\n") == ["settings that no longer need a restart: partition"]
     kubelet.wait_for(NPU, lambda health: len(health) == 8, "single cores")

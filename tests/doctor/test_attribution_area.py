@@ -56,8 +56,9 @@ DEVICES = tuple(
 
 
 @pytest.fixture(scope="module")
-def shared_node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
-    node = SimulatedNode(load_node("nvidia-shared"), tmp_path_factory.mktemp("node") / "shared")
+def shared_node(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> SimulatedNode:
+    folder = tmp_path_factory.mktemp("node") / "shared"
+    node = SimulatedNode(load_node("nvidia-shared"), folder, cache=native_cache)
     node.build(at=60)
     return node
 

@@ -30,8 +30,9 @@ PATIENT = {
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
-    node = SimulatedNode(costless("nvidia-mixed"), tmp_path_factory.mktemp("node") / "mixed")
+def mixed(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> SimulatedNode:
+    folder = tmp_path_factory.mktemp("node") / "mixed"
+    node = SimulatedNode(costless("nvidia-mixed"), folder, cache=native_cache)
     node.build()
     return node
 
@@ -51,8 +52,8 @@ def of_vendor(report: Report) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("name", ["nvidia-h100x8", "nvidia-mig", "nvidia-mixed"])
-def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
-    node = SimulatedNode(costless(name), tmp_path / "node")
+def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -> None:
+    node = SimulatedNode(costless(name), tmp_path / "node", cache=native_cache)
     node.build()
     node.write(100.0)
     report = examined(node, tmp_path)
@@ -67,8 +68,8 @@ def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
     assert "not-to-be-published" not in json.dumps(document(report))
 
 
-def test_a_sick_node_names_each_trouble(tmp_path: Path) -> None:
-    node = SimulatedNode(costless("nvidia-sick"), tmp_path / "node")
+def test_a_sick_node_names_each_trouble(tmp_path: Path, native_cache: Path) -> None:
+    node = SimulatedNode(costless("nvidia-sick"), tmp_path / "node", cache=native_cache)
     node.build()
     node.write(100.0)
     report = examined(node, tmp_path)

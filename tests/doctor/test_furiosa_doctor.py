@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests import programs
+from tests.costless import costless
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Report, Subject, areas_for, examine, text
 from accelscope.doctor.finding import Finding
 from accelscope.doctor.furiosa import cards, tools
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 if TYPE_CHECKING:
     from tests.doctor.conftest import NodeFolder
@@ -187,8 +188,8 @@ def of_vendor(report: Report) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("name", ["furiosa-warboy", "furiosa-rngd", "furiosa-both"])
-def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
-    node = SimulatedNode(load_node(name), tmp_path / "node")
+def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -> None:
+    node = SimulatedNode(costless(name), tmp_path / "node", cache=native_cache)
     node.build(100.0)
     report = examined(node, tmp_path)
     found = of_vendor(report)
@@ -214,9 +215,9 @@ def test_a_healthy_node_is_fine(tmp_path: Path, name: str) -> None:
     ids=lambda value: value.error or value.kind if isinstance(value, Fault) else None,
 )
 def test_a_broken_node_is_explained(
-    tmp_path: Path, fault: Fault, name: str, severity: str, advice: str
+    tmp_path: Path, native_cache: Path, fault: Fault, name: str, severity: str, advice: str
 ) -> None:
-    node = SimulatedNode(load_node("furiosa-rngd"), tmp_path / "node")
+    node = SimulatedNode(costless("furiosa-rngd"), tmp_path / "node", cache=native_cache)
     node.build(100.0)
     node.set_faults([fault])
     report = examined(node, tmp_path)

@@ -1,7 +1,6 @@
 """Certificate, key, client CA and token file, as the agent would use them."""
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.certificates import new_certificate
 
 from accelscope.doctor.finding import Finding
 from accelscope.doctor.http_files import CHECKS
@@ -30,27 +30,7 @@ class Pair:
 
 def new_pair(folder: Path, name: str) -> Pair:
     pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += [
-        "-subj",
-        f"/CN={name}",
-        "-days",
-        "30",
-        "-keyout",
-        str(pair.key),
-        "-out",
-        str(pair.certificate),
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    new_certificate(pair.certificate, pair.key, name, days=30)
     pair.key.chmod(0o600)
     return pair
 

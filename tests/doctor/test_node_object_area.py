@@ -73,6 +73,14 @@ def test_a_sink_that_may_not_write_is_a_warning_with_advice(
     assert word in (finding.advice or "")
 
 
+def test_a_node_whose_annotations_are_full(node: "NodeFolder", api: NodeApi) -> None:
+    api.fail(refuse(422, "metadata.annotations: Too long: may not be more than 262144 bytes"))
+    finding = look(node, api, npu_annotation="true")["annotation"]
+    assert finding.severity == "warning"
+    assert finding.found.startswith("too_large: ")
+    assert "remove what nobody needs" in (finding.advice or "")
+
+
 def test_outside_a_cluster_the_settings_are_an_error(node: "NodeFolder") -> None:
     finding = look(node, npu_annotation="true")["annotation"]
     assert (finding.severity, finding.found) == ("error", "not in a cluster; give --kube-api-url")

@@ -1,7 +1,6 @@
 """Who has the port: nobody, an AccelScope agent, dcgm-exporter, somebody else."""
 
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.certificates import make_certificates
+from tests.ports import free_port
 
 from accelscope.agent.pages import Pages
 from accelscope.doctor import port as port_area
@@ -33,13 +34,6 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def look(node: "NodeFolder", number: int, host: str = "127.0.0.1") -> Finding:
     [finding] = port(node.subject({"exporter_port": str(number), "exporter_host": host}))
     return finding
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
 
 
 @contextmanager
@@ -72,7 +66,7 @@ def page(body: str) -> Answer:
 
 
 def test_a_free_port_is_fine_and_stays_free(node: "NodeFolder") -> None:
-    number = a_free_port()
+    number = free_port()
     for _ in range(2):
         finding = look(node, number)
         assert (finding.severity, finding.found) == ("ok", f"{number} is free")
@@ -100,23 +94,6 @@ def test_a_port_that_others_have_is_an_error(node: "NodeFolder", answer: Answer,
     assert expected in (finding.advice or "")
 
 
-def certificate(folder: Path) -> tuple[str, str]:
-    cert, key = folder / "server.pem", folder / "server.key"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-subj", "/CN=agent", "-days", "1", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return str(cert), str(key)
-
-
 @pytest.mark.parametrize("guarded", ["open", "token", "tls", "tls and token", "client certificate"])
 def test_an_agent_of_ours_is_known_however_it_is_guarded(
     node: "NodeFolder", tmp_path: Path, guarded: str
@@ -127,8 +104,9 @@ def test_an_agent_of_ours_is_known_however_it_is_guarded(
     token.write_text("s3cret")
     tls = None
     if guarded not in ("open", "token"):
-        cert, key = certificate(tmp_path)
-        tls = Tls(cert, key, cert if guarded == "client certificate" else None)
+        made = make_certificates(tmp_path)
+        ca = str(made.ca) if guarded == "client certificate" else None
+        tls = Tls(str(made.server), str(made.server_key), ca)
     server = Server(
         pages.routes(), host="127.0.0.1", tls=tls, auth=TokenFile(token) if "token" in guarded else None
     )
@@ -143,6 +121,6 @@ def test_an_agent_of_ours_is_known_however_it_is_guarded(
 
 
 def test_an_address_that_is_not_this_machines_is_an_error(node: "NodeFolder") -> None:
-    finding = look(node, a_free_port(), "192.0.2.1")
+    finding = look(node, free_port(), "192.0.2.1")
     assert finding.severity == "error"
     assert "--exporter-host" in (finding.advice or "")

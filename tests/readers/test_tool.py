@@ -1,24 +1,22 @@
 """Running a driver's tool: whatever it does, the caller gets an answer or a reason, in time."""
 
+import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.processes import runs
 from tests.programs import program, script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
+from accelscope.readers import tool as module
 from accelscope.readers.contract import ReaderError
-from accelscope.readers.tool import Tool
+from accelscope.readers.tool import Tool, end_running_tools, start_no_more_tools
 
 SLEEPS_SECONDS = 100
 STARTED_SECONDS = 1.5  # in which also a busy machine has started a script
-
-
-def ended(pid: str) -> bool:
-    try:
-        return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def tool(folder: Path, lines: str, *, timeout: float = PATIENCE_SECONDS, limit: int = 1000) -> Tool:
@@ -55,7 +53,7 @@ def test_a_tool_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     assert reason(hanging) == "tool_timeout"
     assert time.monotonic() - began < SLEEPS_SECONDS / 2
     for pid in pids.read_text().split():
-        wait_until(lambda pid=pid: ended(pid), f"{pid} has ended")  # type: ignore[misc]
+        wait_until(lambda pid=int(pid): not runs(pid), f"{pid} has ended")  # type: ignore[misc]
 
 
 def test_a_tool_that_closes_its_output_but_does_not_end(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_children_that_outlive_a_killed_tool_are_killed_too(tmp_path: Path) -> N
         tmp_path, f"sleep {SLEEPS_SECONDS} & echo $! > {pid}; kill -9 $$", timeout=STARTED_SECONDS
     )
     assert reason(orphaning) == "tool_timeout"
-    wait_until(lambda: ended(pid.read_text().strip()), "the child has ended")
+    wait_until(lambda: not runs(int(pid.read_text())), "the child has ended")
 
 
 def test_a_shorter_time_for_one_run(tmp_path: Path) -> None:
@@ -121,3 +119,50 @@ def test_a_shorter_time_for_one_run(tmp_path: Path) -> None:
         slow.run([], timeout_seconds=0.1)
     assert caught.value.reason == "tool_timeout"
     assert time.monotonic() - began < SLEEPS_SECONDS / 2
+
+
+def in_a_thread(run: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_end_of_the_program_ends_what_runs_with_its_children(tmp_path: Path) -> None:
+    pids, told = tmp_path / "pids", tmp_path / "told"
+    lines = f"sleep {SLEEPS_SECONDS} & echo $! $$ > {pids}; touch {told}; wait"
+    hanging, reasons = tool(tmp_path, lines), list[str]()
+    thread = in_a_thread(lambda: reasons.append(reason(hanging)))
+    wait_until(told.exists, "it runs")
+    end_running_tools()
+    for pid in pids.read_text().split():
+        wait_until(lambda pid=int(pid): not runs(pid), f"{pid} has ended")  # type: ignore[misc]
+    thread.join(PATIENCE_SECONDS)
+    assert reasons == ["tool_killed"]
+
+
+def test_the_end_of_the_program_waits_for_one_that_is_just_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def slowly(*given: object, **options: object) -> subprocess.Popen[bytes]:
+        started.append(popen(*given, **options))  # type: ignore[call-overload]
+        time.sleep(0.3)
+        return started[0]
+
+    hanging = tool(tmp_path, f"exec sleep {SLEEPS_SECONDS}")
+    monkeypatch.setattr(subprocess, "Popen", slowly)
+    thread = in_a_thread(lambda: reason(hanging))
+    wait_until(lambda: started, "it is being started")
+    end_running_tools()
+    wait_until(lambda: not runs(started[0].pid), "it has ended")
+    thread.join(PATIENCE_SECONDS)
+
+
+def test_at_the_end_of_the_program_none_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_over", False)  # and again after this test
+    started = tmp_path / "started"
+    start_no_more_tools()
+    assert reason(tool(tmp_path, f"touch {started}")) == "tool_not_started"
+    assert not started.exists()

@@ -7,14 +7,14 @@ from typing import Literal
 from accelscope.model import Vendor
 from accelscope.readers.contract import ReaderOptions
 
-Tool = Literal["nvidia_smi", "amd_smi", "rocm_smi", "npu_smi", "furiosa_smi", "furiosactl"]  # of Paths
-Root = Literal["proc", "sys", "dev"]  # of Paths
+ToolName = Literal["nvidia_smi", "amd_smi", "rocm_smi", "npu_smi", "furiosa_smi", "furiosactl"]  # of Paths
+RootName = Literal["proc", "sys", "dev"]  # of Paths
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     source: str  # the name that `accelscope parse` has for the output, or one in its manner
-    tool: Tool
+    tool: ToolName
     arguments: tuple[str, ...]
     tag: str = ""  # tells several runs of one source apart: `npu0`
 
@@ -29,7 +29,7 @@ class Tree:
     do something when they are."""
 
     source: str
-    root: Root
+    root: RootName
     folders: tuple[str, ...]  # patterns below the root
     files: tuple[str, ...]  # patterns below each folder; none: the folders' own names are all that is saved
     only: tuple[str, str] | None = None  # folders whose file of this name holds this

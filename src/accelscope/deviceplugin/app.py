@@ -30,7 +30,7 @@ from accelscope.deviceplugin.watch import DriverWatch, Look
 from accelscope.model import Vendor
 from accelscope.readers.contract import ReaderError
 from accelscope.readers.registry import open_reader
-from accelscope.readers.tool import end_running_tools
+from accelscope.readers.tool import end_running_tools, start_no_more_tools
 from accelscope.serve import Server
 
 log = logging.getLogger(__name__)
@@ -289,5 +289,6 @@ def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ
     )
     asked.wait()
     log.info("stopping; containers keep their devices")
+    start_no_more_tools()
     plugin.stop()
     return 0

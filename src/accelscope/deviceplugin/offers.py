@@ -9,6 +9,7 @@ from accelscope.deviceplugin.disabled import Disabled
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.vendors.contract import Unit, VendorPart
 from accelscope.model import Device
+from accelscope.readers.pci import numa_node_of
 
 _MOST_ID_CHARACTERS = 63  # what the kubelet takes
 _REPLICA = "::"  # NVIDIA's way to name a share, which attribution knows for every vendor
@@ -120,11 +121,8 @@ def _enabled(units: Sequence[Unit], device: Device, disabled: Disabled) -> list[
 
 
 def _numa_node(device: Device, sys: Path) -> int | None:
-    """Not every reader tells it; the kernel does. -1 is "no such thing here"."""
+    """Not every reader tells it; the kernel does."""
     node = device.numa_node
     if node is None and device.pci_address is not None:
-        try:
-            node = int((sys / "bus/pci/devices" / device.pci_address / "numa_node").read_text())
-        except (OSError, ValueError):
-            return None
+        return numa_node_of(f"{sys}/bus/pci/devices/{device.pci_address}")
     return node if node is not None and node >= 0 else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from accelscope.model import Counted, Device, ReaderState
+from accelscope.model import Device, ReaderState, counted
 from accelscope.readers.contract import DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
@@ -161,14 +161,10 @@ class DriverWatch:
             devices_expected=self._most_seen,
             devices_seen=len(look.devices),
             abandoned_calls=self._deadline.abandoned,
-            errors=_counted(self._errors),
-            rejected=_counted(self._rejected),
+            errors=counted(self._errors),
+            rejected=counted(self._rejected),
         )
 
     def close(self) -> None:
         """The driver is let go of in a thread of its own, because that too may hang."""
         threading.Thread(target=self._reader.close, name="close", daemon=True).start()
-
-
-def _counted(counter: Counter[str]) -> tuple[Counted, ...]:
-    return tuple(Counted(reason, count) for reason, count in sorted(counter.items()))

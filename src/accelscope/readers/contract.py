@@ -46,9 +46,7 @@ class Survey:
     driver_version: str | None = None
     rejected: tuple[Rejection, ...] = ()
     warnings: tuple[str, ...] = ()  # short reasons to be counted; the pass goes on
-    complete: bool = (
-        True  # False: a part of the answer could not be read, so who is missing may still be there
-    )
+    complete: bool = True  # False: not all of the answer could be read; who is missing may still be there
     expected: int = 0  # devices that the driver or the bus says there are, whether or not they are named
 
 

@@ -8,7 +8,7 @@ from accelscope.readers.contract import Reader, ReaderFactory, ReaderOptions
 _MODULES = {
     Vendor.NVIDIA: "accelscope.readers.nvidia.reader",
     Vendor.AMD: "accelscope.readers.amd.reader",
-    Vendor.ASCEND: "accelscope.readers.ascend.presence",
+    Vendor.ASCEND: "accelscope.readers.ascend.reader",
     Vendor.FURIOSA: "accelscope.readers.furiosa.reader",
 }
 

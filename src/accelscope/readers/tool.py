@@ -67,7 +67,11 @@ class Tool:
         import subprocess  # noqa: PLC0415 - a mebibyte that a node with NVML never needs
 
         environment = {**(os.environ if self._environment is None else self._environment), "LC_ALL": "C"}
+        start = object()
+        _starting.add(start)  # before the look at `_over`: who sets that then looks who starts
         try:
+            if _over:
+                raise ReaderError("tool_not_started", f"{self._program}: this program is about to end")
             child = subprocess.Popen(  # noqa: S603 - no shell; the program is the operator's setting
                 [place, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -76,9 +80,11 @@ class Tool:
                 env=environment,
                 start_new_session=True,
             )
+            _running.add(child.pid)
         except OSError as error:
             raise ReaderError("tool_not_started", f"{self._program}: {error}") from None
-        _running.add(child.pid)
+        finally:
+            _starting.discard(start)
         try:
             text, complaint = self._read(child, self._timeout if timeout_seconds is None else timeout_seconds)
             ended = _ended(child.pid)
@@ -133,11 +139,23 @@ class Tool:
             return None
 
 
+_starting: set[object] = set()  # starts under way: it is not known yet which group each will be
 _running: set[int] = set()  # process groups of tools that run now
+_over = False
+
+
+def start_no_more_tools() -> None:
+    """For the end of the process: who runs several tools in turn would start the next when one is ended."""
+    global _over  # noqa: PLW0603 - of the process, as are the tools that it runs
+    _over = True
 
 
 def end_running_tools() -> None:
-    """For the end of the process: no tool outlives it."""
+    """For the end of the process: no tool outlives it. One that is just being started is waited for, though
+    not for long: a file system that hangs may hold it."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while _starting and time.monotonic() < deadline:
+        time.sleep(0.002)
     for group in tuple(_running):
         _kill_group(group)
 

@@ -1,107 +1,29 @@
-"""The AMD reader, run as the agent runs it, on simulated nodes and with tools that a test writes."""
+"""The AMD reader on simulated nodes, and with tools that a test writes."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.costless import costless
 from tests.programs import script
+from tests.readers.watched import Watch, Watched
 
-from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
-from accelscope.readers.amd.reader import AmdReader
-from accelscope.simulate import Fault, FaultKind, SimulatedNode
-
-LONG_SECONDS = 60.0  # how long a test waits for what must come
-
-
-@dataclass
-class Watched:
-    """A reader and its runner. `now` is what they take for the time since the epoch."""
-
-    settings: AgentSettings
-    node: SimulatedNode | None = None
-    device_seconds: float = 60.0
-    now: float = 1000.0
-    reader: AmdReader = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reader = AmdReader(
-            replace(self.settings.reader_options, tool_interval_seconds=0.5),
-            clock=lambda: self.now,
-            monotonic=lambda: self.now,
-        )
-        self._changed = threading.Condition()
-        self._runner = Runner(
-            self.reader,
-            deadlines=Deadlines(60.0, self.device_seconds, 60.0),
-            changed=self._changed,
-        )
-
-    def read(self) -> Result:
-        """One pass."""
-        with self._changed:
-            self._runner.begin()
-            while self._runner.busy:
-                self._changed.wait(0.05)
-                self._runner.abandon_overdue()
-            return self._runner.result()
-
-    def until(self, condition: Callable[[Result], bool]) -> Result:
-        """Passes until one fulfils the condition: a tool answers when it answers."""
-        give_up = time.monotonic() + LONG_SECONDS
-        while True:
-            result = self.read()
-            if condition(result):
-                return result
-            assert time.monotonic() < give_up, result.state
-            time.sleep(0.05)
-
-    def with_tool(self) -> Result:
-        return self.until(lambda result: "smi" in (result.state.source or ""))
-
-    def write(self, at: float) -> None:
-        assert self.node is not None
-        self.node.write(at)
-
-    def fault(
-        self,
-        kind: FaultKind,
-        device: int | None = None,
-        tool: str | None = None,
-        error: str | None = None,
-    ) -> None:
-        assert self.node is not None
-        self.node.set_faults([Fault(kind=kind, device=device, tool=tool, error=error)])
-
-    def clear(self) -> None:
-        if self.node is not None:
-            self.node.set_faults(())
-
-    def close(self) -> None:
-        self.clear()
-        with self._changed:
-            self._runner.stop()
-
-
-Watch = Callable[..., Watched]
+from accelscope.model import Vendor
+from accelscope.simulate import SimulatedNode
 
 
 @pytest.fixture
 def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
-    """`watch("amd-mi250")` or `watch(yaml text)`: a reader on a simulated node whose tools cost nothing and
-    are asked twice a second."""
+    """`watch("amd-mi250")` or `watch(yaml text)`: a reader on a simulated node whose tools cost nothing."""
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, device_seconds: float = 60.0, **settings: str) -> Watched:
         made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
         given = {**made.agent_settings(), **settings}
-        watched.append(Watched(load(AgentSettings, given, {}).settings, made, device_seconds))
+        watched.append(Watched(Vendor.AMD, load(AgentSettings, given, {}).settings, made, device_seconds))
         return watched[-1]
 
     yield begin
@@ -123,7 +45,7 @@ def watch_folder(tmp_path: Path) -> Iterator[Watch]:
             if name in scripts:
                 script(tmp_path / name, scripts[name])
         loaded = load(AgentSettings, {**given, "reader_timeout": "30"}, {})
-        watched.append(Watched(loaded.settings))
+        watched.append(Watched(Vendor.AMD, loaded.settings))
         return watched[-1]
 
     yield begin

@@ -9,7 +9,9 @@ import pytest
 from tests.readers.amd.amd_tree import lay_out_gpu, write
 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
-from accelscope.readers.amd import files, gpu, hwmon
+from accelscope.readers import files
+from accelscope.readers.amd import gpu, hwmon
+from accelscope.readers.amd.file_errors import reason_of
 from accelscope.readers.amd.reader import AmdReader
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
 
@@ -45,7 +47,7 @@ def reader_of(root: Path, clock: Clock | None = None) -> AmdReader:
         rocm_smi=str(root / "no-rocm-smi"),
     )
     clock = clock or Clock()
-    return AmdReader(ReaderOptions(paths), clock=clock, monotonic=clock)
+    return AmdReader(ReaderOptions(paths, clock=clock, monotonic=clock))
 
 
 def only_device(root: Path) -> Device:
@@ -165,7 +167,7 @@ def test_a_file_that_may_not_be_read_costs_itself(
     ],
 )
 def test_the_kernels_codes(code: int, reason: str) -> None:
-    assert files.reason_of(OSError(code, "")) == reason
+    assert reason_of(OSError(code, "")) == reason
 
 
 @pytest.mark.parametrize(

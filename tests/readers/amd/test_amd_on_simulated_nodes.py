@@ -14,7 +14,7 @@ from accelscope.simulate.amd.driver import AmdDriver
 from accelscope.simulate.amd.readings import GpuReading
 
 if TYPE_CHECKING:
-    from tests.readers.amd.conftest import Watch, Watched
+    from tests.readers.watched import Watch, Watched
 
 WITH_TOOLS = ("amd-mi300x8", "amd-mi250", "amd-mi300-cpx")
 NODES = (*WITH_TOOLS, "amd-radeon")

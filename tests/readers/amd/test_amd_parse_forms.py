@@ -14,7 +14,6 @@ from accelscope.readers.amd import (
     parse_rocm_json,
     parse_static,
 )
-from accelscope.readers.amd.programs import program_name
 
 MIB, GIB = 2**20, 2**30
 METRIC = {"gpu": 3, "power": {"socket_power": {"value": 61, "unit": "W"}}}
@@ -179,6 +178,22 @@ def test_a_sum_over_all_gpus_is_counted_once() -> None:
     assert [p.memory_bytes for p in parsed.processes] == [19 * GIB, None]
 
 
+def test_memory_of_a_process_by_its_older_name() -> None:
+    document = [{"gpu": 0, "process_list": [info(7, mem=held(4 * GIB))]}]
+    [process] = parse_process.parse(json.dumps(document)).processes
+    assert process.memory_bytes == 4 * GIB
+
+
+def test_processes_of_a_gpu_without_a_number_are_rejected() -> None:
+    document = [{"gpu": "x", "process_list": [info(7)]}, {"gpu": 1, "process_list": [info(8), info(0)]}]
+    parsed = parse_process.parse(json.dumps(document))
+    assert [process.pid for process in parsed.processes] == [8]
+    assert [(r.line, r.reason) for r in parsed.rejected] == [
+        ("gpu: x", "no_identity"),
+        ("pid: 0", "not_a_process"),
+    ]
+
+
 def test_nobody_runs() -> None:
     for gone in ([{"process_info": "No running processes detected"}], "N/A", []):
         parsed = parse_process.parse(json.dumps([{"gpu": 0, "process_list": gone}]))
@@ -200,23 +215,6 @@ def test_processes_of_older_and_text_forms() -> None:
         (1, 4, "p4", 4.5 * MIB),
         (1, 5, "p5", 5.5 * MIB),
     ]
-
-
-@pytest.mark.parametrize(
-    ("told", "name"),
-    [
-        ("python3", "python3"),
-        ("/usr/bin/python3 --token=abc", "python3"),
-        ("python3 train.py --token=abc", "python3"),
-        ("tmux: server", "tmux: server"),
-        ("sglang::schedul", "sglang::schedul"),
-        ("a --secret", "a"),
-        ("N/A", None),
-        ("", None),
-    ],
-)
-def test_a_name_without_its_arguments(told: str, name: str | None) -> None:
-    assert program_name(told) == name
 
 
 @pytest.mark.parametrize(
@@ -276,6 +274,10 @@ def test_a_name_with_blanks_in_the_monitors_table() -> None:
     )
     [process] = parse_monitor.parse(text).processes
     assert (process.pid, process.name, process.memory_bytes) == (77, "tmux: 3 W x", 2 * GIB)
+    [process] = parse_monitor.parse(text.replace("2.0 GB", "0.0 B ")).processes
+    assert process.memory_bytes == 1.5 * GIB
+    alone = parse_monitor.parse(text[text.index("GPU  NAME") :])
+    assert (len(alone.processes), alone.error) == (1, None)
 
 
 def test_two_dies_of_a_module_show_its_power_once() -> None:
@@ -305,9 +307,10 @@ def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
     assert {a.reason for a in devices[1].absent} == {"shared"}
 
 
+@pytest.mark.parametrize("key", ["Device ID", "GPU ID"])
 @pytest.mark.parametrize(("code", "reason"), [("0x7408", "shared"), ("0x73df", "not_supported")])
-def test_the_word_secondary_die_is_true_of_such_chips_only(code: str, reason: str) -> None:
-    card = {"Device ID": code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}
+def test_the_word_secondary_die_is_true_of_such_chips_only(key: str, code: str, reason: str) -> None:
+    card = {key: code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}
     [device] = parse_rocm_json.parse(json.dumps({"card0": card})).devices
     assert [(a.field, a.reason) for a in device.absent] == [("power_watts", reason)]
 
@@ -347,12 +350,36 @@ def test_csv_in_several_tables_with_moved_columns() -> None:
         "WARNING: something, with commas\n\n"
         "GPU use (%),device,Card Series\n11,card1,Radeon X\n22,card0,Radeon Y\n\n"
         "device,Average Graphics Package Power (W)\ncard0,5.0\ncard1,N/A\ncard1\n\n"
-        "device,Driver version\nsystem,6.2.4\n"
+        "device,Driver version\nsystem,6.2.4\nsystem\n"
     )
     parsed = parse_rocm_csv.parse(text)
     told = [(d.index, d.utilization_ratio, d.power_watts, d.model, d.driver_version) for d in parsed.devices]
     assert told == [(0, 0.22, 5.0, "Radeon Y", "6.2.4"), (1, 0.11, None, "Radeon X", "6.2.4")]
-    assert [r.reason for r in parsed.rejected] == ["not_a_row"]
+    assert [(r.line, r.reason) for r in parsed.rejected] == [("card1", "not_a_row"), ("system", "not_a_row")]
+
+
+def test_a_card_without_node_and_name_has_the_rest() -> None:
+    card = {
+        "Card series": "0x740c",
+        "(Topology) Numa Node": "-1",
+        "Compute Partition": "SPX",
+        "GPU use (%)": "5",
+    }
+    parsed = parse_rocm_json.parse(json.dumps({"card0": card}))
+    [device] = parsed.devices
+    assert (device.model, device.numa_node) == (None, None)
+    assert (device.compute_partition, device.utilization_ratio) == ("SPX", 0.05)
+    assert [(a.field, a.reason) for a in device.absent] == [("model", "not_known")]
+    assert parsed.rejected == ()
+
+
+def test_clocks_of_static_by_their_levels() -> None:
+    levels = {"Level 0": "500 MHz", "Level 1": {"value": 2100, "unit": "MHz"}, "Level 2": "N/A"}
+    for key in ("current level", "current_level"):
+        gpu = {"gpu": 0, "clock": {"sys": {key: 0, "frequency_levels": levels}, "mem": "N/A"}}
+        [device] = parse_static.parse(json.dumps([gpu])).devices
+        [clock] = device.clocks
+        assert (clock.hertz, clock.max_hertz) == (5e8, 2.1e9)
 
 
 def test_links_and_their_states() -> None:
@@ -425,3 +452,6 @@ def test_partitions_of_one_gpu_in_the_monitor_add_to_it() -> None:
     text = "GPU  XCP  POWER   GPU_T   GFX%\n  0    0  293 W   49 °C   97 %\n  0    1    N/A     N/A    N/A\n"
     [device] = parse_monitor.parse(text).devices
     assert (device.power_watts, device.utilization_ratio) == (293.0, 0.97)
+    told_late = "GPU  XCP  POWER   GPU_T\n  0    0  293 W     N/A\n  0    1  100 W   49 °C\n"
+    [device] = parse_monitor.parse(told_late).devices
+    assert (device.power_watts, device.temperature_celsius, device.absent) == (293.0, 49.0, ())

@@ -10,7 +10,7 @@ from tests.readers.amd.amd_tree import lay_out_gpu, write
 from accelscope.model import HealthState
 
 if TYPE_CHECKING:
-    from tests.readers.amd.conftest import Watch
+    from tests.readers.watched import Watch
 
 STATIC = [
     {

@@ -225,6 +225,8 @@ def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
         (quantities.count, "1e3"),
         (quantities.count, "9" * 300),
         (quantities.joules, "0.0 J"),
+        (quantities.microjoules, "N/A"),
+        (quantities.name, "0X1002"),
         (quantities.generation, "3.0 GT/s"),
         (quantities.lanes, "0"),
         (quantities.unique_id, "0x0"),
@@ -238,6 +240,17 @@ def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
 )
 def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None:
     assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("enabled", "ACTIVE", "THROTTLED", "True", "yes", "on"), True),
+        (("disabled", "NOT_ACTIVE", "inactive", "UNTHROTTLED", "False", "no", "off"), False),
+    ],
+)
+def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
+    assert {word: quantities.flag(word) for word in words} == dict.fromkeys(words, value)
 
 
 @pytest.mark.parametrize(

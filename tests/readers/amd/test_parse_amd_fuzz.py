@@ -3,13 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
+from tests.readers.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
@@ -198,14 +197,3 @@ def assert_from_the_text(parsed: Parsed, text: str) -> None:
         assert str(device.index) in digits
         ratios = [value for name, value in numbers(device) if name.endswith("_ratio")]
         assert all(ratio <= 1.01 for ratio in ratios)
-
-
-def numbers(thing: object, name: str = "") -> Iterator[tuple[str, float]]:
-    if isinstance(thing, tuple):
-        for item in thing:
-            yield from numbers(item, name)
-    elif is_dataclass(thing) and not isinstance(thing, type):
-        for field in fields(thing):
-            yield from numbers(getattr(thing, field.name), field.name)
-    elif isinstance(thing, int | float) and not isinstance(thing, bool):
-        yield name, thing

@@ -12,7 +12,7 @@ from accelscope.simulate.ascend.models import Layout
 from accelscope.simulate.ascend.readings import ChipReading
 
 if TYPE_CHECKING:
-    from tests.readers.ascend.conftest import Watch, Watched
+    from tests.readers.watched import Watch, Watched
 
 MIB = 2**20
 NODES = {"ascend-910b-x8": 8, "ascend-a3": 16, "ascend-310p": 3, "ascend-950": 8}

@@ -12,7 +12,7 @@ from accelscope.readers.ascend.smi import environment
 from accelscope.readers.contract import Paths, ReaderOptions
 
 if TYPE_CHECKING:
-    from tests.readers.ascend.conftest import Watch
+    from tests.readers.watched import Watch
 
 TABLE = """\
 | npu-smi 25.1 Version: 25.1 |

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelscope.model import Absence, AbsenceReason, Device, HealthState
+from accelscope.model import Absence, AbsenceReason, Device, HealthState, ProcessType
 from accelscope.readers.ascend.parse_info import has_process_table, is_whole, parse
 
 MIB = 2**20
@@ -61,6 +61,26 @@ def test_two_chips_of_an_npu() -> None:
     assert second.health.vendor_word == "Warning"
     [process] = parsed.processes
     assert (process.pid, process.device, process.name) == (4711, second.id, "trainer")
+    assert (process.type, process.memory_bytes) == (ProcessType.COMPUTE, 57000 * MIB)
+
+
+def test_the_number_that_the_runtime_uses_is_the_index() -> None:
+    parsed = parse(PAIR.replace("| Chip  Phy-ID ", "| Chip  Device "))
+    assert [(d.chip_id, d.index, d.physical_id) for d in parsed.devices] == [(0, 8, None), (1, 9, None)]
+    assert [process.device_index for process in parsed.processes] == [9]
+    assert [device.index for device in parse(PAIR).devices] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("| 0     8 ", "| x     8 "), ("| 4     Ascend910     | OK", "| x     Ascend910     | OK")],
+)
+def test_a_chip_without_its_number_is_rejected(old: str, new: str) -> None:
+    parsed = parse(PAIR.replace(old, new))
+    assert [(d.board_id, d.chip_id) for d in parsed.devices] == [(4, 1)]
+    [rejection] = parsed.rejected
+    assert rejection.reason == "unidentified"
+    assert "0000:AB:00.0" in rejection.line
 
 
 @pytest.mark.parametrize(
@@ -139,6 +159,7 @@ def test_the_drivers_own_word_is_kept(word: str, state: HealthState) -> None:
         ("99.0 40 0 / 0", "NA 0 / 0 1 / 2", "utilization_ratio", AbsenceReason.NOT_SUPPORTED),
         ("99.0 40 0 / 0", "5 0 / 0 NA / 2", "memory_used_bytes", AbsenceReason.NOT_SUPPORTED),
         ("99.0 40 0 / 0", "5 0 / 0 0 / 0", "memory_total_bytes", AbsenceReason.NOT_SUPPORTED),
+        ("99.0 40 0 / 0", "5 0 / 0 0 / 0", "memory_used_bytes", AbsenceReason.NOT_SUPPORTED),
     ],
 )
 def test_what_the_tool_does_not_give_is_absent_with_its_reason(
@@ -169,6 +190,8 @@ def test_a_cell_that_makes_no_sense_costs_itself_only(upper: str, lower: str, fi
     assert [a.field for a in device.absent if a.reason is AbsenceReason.UNREADABLE] == fields
     assert [getattr(device, field) for field in fields] == [None] * len(fields)
     assert {r.reason for r in parsed.rejected} == {"unreadable"}
+    columns = ("Power(W)", "Temp(C)", "AICore(%)", "hbm-usage", "memory-usage")
+    assert all(r.line.partition(":")[0] in columns for r in parsed.rejected)
     assert device.pci_address == "0000:01:00.0"
 
 

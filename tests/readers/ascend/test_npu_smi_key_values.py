@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.model import Clock, EccCount, HealthState, Rail, Sensor
+from accelscope.model import Clock, EccCount, HealthState, ProcessType, Rail, Sensor
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
 from accelscope.readers.ascend import parse_memory, parse_volt
@@ -85,6 +85,14 @@ def test_a_chip_without_ddr_has_none() -> None:
     [device] = parsed("usages", text).devices
     assert device.memory_total_bytes is None
     assert [a.field for a in device.absent] == ["memory_total_bytes"]
+
+
+def test_more_memory_than_there_is_is_none() -> None:
+    text = "NPU ID : 0\nHBM Capacity(MB) : 65536\nHBM Usage Rate(%) : {}\nChip ID : 0\n"
+    [full] = parsed("usages", text.format(100)).devices
+    assert full.memory_used_bytes == 65536 * MIB
+    [device] = parsed("usages", text.format(101)).devices
+    assert (device.memory_used_bytes, device.memory_total_bytes) == (None, 65536 * MIB)
 
 
 def test_the_310_calls_its_memory_just_that() -> None:
@@ -227,6 +235,19 @@ def test_memory_errors_are_told_by_memory_and_together() -> None:
     assert device.retired_pages == (EccCount("corrected", lifetime=True, count=11),)
 
 
+@pytest.mark.parametrize(
+    ("word", "reason", "rejected"),
+    [("NA", "not_supported", []), ("many", "unreadable", ["hbm double bit error count: many"])],
+)
+def test_a_count_of_errors_that_is_none_is_absent(word: str, reason: str, rejected: list[str]) -> None:
+    text = f"NPU ID : 0\nHBM Double Bit Error Count : {word}\nHBM Single Bit Error Count : 3\nChip ID : 0\n"
+    found = parsed("ecc", text)
+    [device] = found.devices
+    assert [count.severity for count in device.ecc] == ["corrected", "corrected"]
+    assert [(a.field, a.reason.value) for a in device.absent] == [("ecc", reason)]
+    assert [r.line for r in found.rejected] == rejected
+
+
 def test_the_310_has_one_memory() -> None:
     text = "NPU ID : 0\nSingle-bit Error Count : 3\nDouble-bit Error Count : 4\nChip ID : 2\n"
     [device] = parsed("ecc", text).devices
@@ -240,6 +261,11 @@ def test_the_310_has_one_memory() -> None:
     ("text", "chips"),
     [
         ("NPU ID  Chip ID  Chip Logic ID  Chip Name\n3 0 5 Ascend 910X\n3 1 - Mcu\n", [(3, 0, 5, None)]),
+        (
+            "NPU ID  Chip ID  Chip Logic ID  Chip Name\n3 0 5 Ascend\n3 1 - New controller\n",
+            [(3, 0, 5, None)],
+        ),
+        ("NPU ID  Chip Logic ID  Chip Name\n3 5 Ascend\n", [(3, None, 5, None)]),
         (
             " NPU ID Chip ID Chip Logic ID Chip Phy-ID Chip Name\n 0 0 0 8 Ascend910\n 0 1 1 9 Ascend910\n"
             " 0 2 - - Mcu\n 0 3 - - 3559\n",
@@ -263,6 +289,16 @@ def test_a_line_of_the_map_that_is_none_is_rejected() -> None:
     assert [r.reason for r in found.rejected] == ["not_a_row", "not_a_row"]
 
 
+def test_a_cell_of_the_map_that_makes_no_sense_costs_itself() -> None:
+    found = parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n1 0 ? Ascend\n")
+    assert [(d.board_id, d.chip_id, d.index) for d in found.devices] == [(1, 0, None)]
+    assert [(r.line, r.reason) for r in found.rejected] == [("Chip Logic ID: ?", "unreadable")]
+
+
+def test_a_map_without_a_chip_is_an_error() -> None:
+    assert parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n1 0 - Mcu\n").error is not None
+
+
 def test_processes_go_to_their_chip() -> None:
     text = (
         "NPU ID : 2\nChip Count : 2\n\nNo process in device.\nChip ID : 0\n\nGet pid name failed.\n"
@@ -275,6 +311,29 @@ def test_processes_go_to_their_chip() -> None:
         (77, "ascend:npu-2-1", None, 48 * MIB),
         (78, "ascend:npu-2-1", "a b c", None),
     ]
+    assert found.rejected == ()
+
+
+def test_a_line_of_processes_that_makes_no_sense_costs_itself() -> None:
+    good = "Process id:77 Process name:a Process memory(MB):48"
+    bad = "Process id:abc Process name:b Process memory(MB):4"
+    found = parsed(
+        "proc-mem", f"NPU ID : 2\n{bad}\n{good}\ndcmi module initialize failed. ret is -8005\nChip ID : 1\n"
+    )
+    assert [(p.pid, p.type) for p in found.processes] == [(77, ProcessType.COMPUTE)]
+    assert ("not_a_row", bad) in [(r.reason, r.line) for r in found.rejected]
+    assert all(r.reason for r in found.rejected)
+
+
+def test_processes_of_an_npu_that_is_not_told_are_kept() -> None:
+    found = parsed("proc-mem", "Process id:77 Process name:a Process memory(MB):48\n")
+    assert [(p.pid, p.device) for p in found.processes] == [(77, None)]
+    assert found.error is None
+
+
+def test_no_word_of_processes_is_an_error() -> None:
+    found = parsed("proc-mem", "NPU ID : 2\nChip Count : 2\n")
+    assert found.error is not None
     assert found.rejected == ()
 
 

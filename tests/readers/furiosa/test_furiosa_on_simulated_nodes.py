@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.costless import costless
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
@@ -14,7 +15,7 @@ from accelscope.config import load
 from accelscope.model import Device, HealthState
 from accelscope.readers.contract import ReaderOptions
 from accelscope.readers.furiosa.reader import FuriosaReader
-from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node, read_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode
 from accelscope.simulate.furiosa.driver import FuriosaDriver
 from accelscope.simulate.furiosa.models import Family
 from accelscope.simulate.furiosa.readings import CardReading
@@ -75,8 +76,7 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     started: list[Watched] = []
 
     def start(node: str, *, tool_seconds: float = 60.0, device_seconds: float = 60.0) -> Watched:
-        spec = read_node(node) if "\n" in node else load_node(node)
-        made = SimulatedNode(spec, tmp_path / f"node{len(started)}", cache=native_cache)
+        made = SimulatedNode(costless(node), tmp_path / f"node{len(started)}", cache=native_cache)
         started.append(Watched(made, tool_seconds=tool_seconds, device_seconds=device_seconds))
         return started[-1]
 

@@ -114,6 +114,34 @@ def test_a_bad_cell_costs_itself_and_a_bad_row_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("furiosa-smi-status", STATUS),
+        ("furiosactl-list", "| NPU  | DEVNAME |\n| npu1 | npu1pe0 |\n"),
+        ("furiosa-smi-ps", PS),
+    ],
+)
+def test_a_row_of_another_width_costs_itself(source: str, text: str) -> None:
+    parsed = parse(source, f"{text}| cut off\n")
+    plain = parse(source, text)
+    assert (parsed.devices, parsed.processes) == (plain.devices, plain.processes)
+    assert [(r.line, r.reason) for r in parsed.rejected] == [("| cut off", "not_a_row")]
+
+
+def test_a_card_of_which_nothing_tells_which_it_is_is_rejected() -> None:
+    text = "| Arch | Device | Temp. |\n| rngd | npu0 | 30.00°C |\n| rngd |  | 31.00°C |\n"
+    parsed = parse("furiosa-smi-info", text)
+    assert [device.temperature_celsius for device in parsed.devices] == [30.0]
+    assert [rejection.reason for rejection in parsed.rejected] == ["no_identity"]
+
+
+def test_a_command_with_bars_may_stand_in_the_middle() -> None:
+    text = "| PID | CMD | NPU core |\n| 7 | sh -c 'a | b' | npu0:1 |\n"
+    [process] = parse("furiosa-smi-ps", text).processes
+    assert (process.name, process.device_index, process.cores) == ("sh", 0, (1,))
+
+
 def test_a_table_that_ends_within_a_row() -> None:
     parsed = parse("furiosa-smi-info", INFO[: INFO.index("37.50")])
     assert [device.device_name for device in parsed.devices] == ["npu0"]
@@ -177,9 +205,79 @@ def test_status_of_2026_with_memory() -> None:
     assert (first.memory_used_bytes, first.memory_total_bytes) == (round(12.25 * 2**30), 51_002_736_640)
     assert [core.utilization_ratio for core in first.cores] == [0.125, 0.0, None]
     assert [core.occupied for core in first.cores] == [None, None, None]
-    assert first.health.state is HealthState.OK
+    assert (first.architecture, second.architecture) == ("rngd", "rngd")
+    assert (first.health.state, first.health.vendor_word) == (HealthState.OK, "alive")
     assert (second.health.state, second.health.vendor_word) == (HealthState.CRITICAL, "dead")
     assert [(a.field, a.reason.value) for a in second.absent] == [("cores.utilization_ratio", "no_sample")]
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "kept"),
+    [
+        ("Alive", HealthState.OK, "Alive"),
+        ("true", HealthState.OK, "true"),
+        ("1", HealthState.OK, "1"),
+        ("not alive", HealthState.CRITICAL, "not alive"),
+        ("false", HealthState.CRITICAL, "false"),
+        ("0", HealthState.CRITICAL, "0"),
+        ("N/A", HealthState.UNKNOWN, None),
+        ("asleep", HealthState.UNKNOWN, "asleep"),
+    ],
+)
+def test_a_card_is_as_well_as_the_tool_says(word: str, state: HealthState, kept: str | None) -> None:
+    [device] = parse("furiosa-smi-status", f"| Device | Liveness |\n| npu0 | {word} |\n").devices
+    assert (device.health.state, device.health.vendor_word) == (state, kept)
+    assert (device.health.reason is None) == (state is HealthState.OK)
+    assert device.cores == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("| Device | Cores |\n| npu0 | 0 (available), 1 (occupied) |\n", [(0, None, False), (1, None, True)]),
+        ("| Device | Core Utilization |\n| npu0 | Core 0: 5.00% |\n", [(0, 0.05, None)]),
+        (
+            "| Device | Cores | Core Utilization |\n| npu0 | 0 (occupied) | Core 0: 5.00% |\n",
+            [(0, 0.05, True)],
+        ),
+    ],
+)
+def test_status_has_the_columns_that_it_has(
+    text: str, cores: list[tuple[int, float | None, bool | None]]
+) -> None:
+    [device] = parse("furiosa-smi-status", text).devices
+    assert [(core.index, core.utilization_ratio, core.occupied) for core in device.cores] == cores
+
+
+def test_status_of_cards_of_one_line_each_without_rules() -> None:
+    text = "| Device | Liveness |\n| npu0 | alive |\n| npu1 | dead |\n"
+    found = parse("furiosa-smi-status", text).devices
+    assert [(device.device_name, device.health.vendor_word) for device in found] == [
+        ("npu0", "alive"),
+        ("npu1", "dead"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason", "lines"), [("N/A", "not_supported", []), ("some", "unreadable", ["memory: some"])]
+)
+def test_memory_that_a_status_does_not_tell_is_absent(cell: str, reason: str, lines: list[str]) -> None:
+    parsed = parse("furiosa-smi-status", f"| Device | Liveness | Memory |\n| npu0 | alive | {cell} |\n")
+    [device] = parsed.devices
+    assert [(a.field, a.reason.value) for a in device.absent] == [("memory_used_bytes", reason)]
+    assert [rejection.line for rejection in parsed.rejected] == lines
+
+
+def test_a_core_whose_use_makes_no_sense_is_named() -> None:
+    parsed = parse("furiosa-smi-status", STATUS.replace("12.50%", "a lot "))
+    assert [rejection.line for rejection in parsed.rejected] == ["core 0: a"]
+    assert parsed.devices[0].cores[0].utilization_ratio is None
+
+
+def test_a_row_of_status_without_a_card_is_rejected() -> None:
+    parsed = parse("furiosa-smi-status", STATUS.replace("npu0", "    "))
+    assert [device.device_name for device in parsed.devices] == ["npu1"]
+    assert [rejection.reason for rejection in parsed.rejected] == ["no_identity"]
 
 
 def test_status_without_rules_between_devices() -> None:
@@ -213,6 +311,32 @@ def test_status_documents_of_several_versions() -> None:
         (1, 0.0, False),
     ]
     assert (device.index, device.memory_total_bytes, device.memory_used_bytes) == (1, 17179869184, None)
+    assert device.architecture == "warboy"
+
+
+def test_status_document_with_the_other_names() -> None:
+    cores = [
+        {"utilization": 1.0},
+        {"core": 0, "pe_utilization": 25, "pe_occupancy": True},
+        {"core": 1, "pe_utilization": 0, "pe_occupancy": False},
+    ]
+    memory = {"HBM": {"used_size": 0, "total_size": 5}}
+    for name in ("device", "dev_name"):
+        document = [{name: "npu1", "pe_utilizations": cores, "memory": memory}]
+        parsed = parse("furiosa-smi-status", json.dumps(document))
+        [device] = parsed.devices
+        assert [(core.index, core.utilization_ratio, core.occupied) for core in device.cores] == [
+            (0, 0.25, True),
+            (1, 0.0, False),
+        ]
+        assert (device.memory_used_bytes, device.memory_total_bytes) == (0, 5)
+        assert [rejection.reason for rejection in parsed.rejected] == ["unreadable"]
+
+
+@pytest.mark.parametrize("memory", [None, 5, {}, {"SRAM": {"used_size": 1}}, {"DRAM": 5}])
+def test_status_document_without_memory(memory: object) -> None:
+    [device] = parse("furiosa-smi-status", json.dumps([{"device": "npu1", "memory": memory}])).devices
+    assert (device.memory_used_bytes, device.memory_total_bytes) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +366,7 @@ def test_what_a_process_holds(cell: str, held: list[tuple[int, tuple[int, ...]]]
     parsed = parse("furiosa-smi-ps", text)
     assert [(p.device_index, p.cores) for p in parsed.processes] == held
     assert (parsed.error is None) == bool(held)
+    assert [rejection.reason for rejection in parsed.rejected] == ([] if held else ["not_a_row"])
 
 
 def test_a_command_is_its_program_only_and_may_hold_bars() -> None:
@@ -251,6 +376,7 @@ def test_a_command_is_its_program_only_and_may_hold_bars() -> None:
     assert "s3cr" not in repr(parsed)
     broken = parse("furiosa-smi-ps", text.replace("31337", "pid"))
     assert broken.processes == ()
+    assert [rejection.line for rejection in broken.rejected] == ["pid: pid, npu: npu0:[0, 3], npu2:5"]
     assert "s3cr" not in repr(broken)
 
 
@@ -299,6 +425,29 @@ def test_which_cores_of_a_warboy_are_held(text: str) -> None:
     [device] = parse("furiosactl-list", text).devices
     assert device.device_name == "npu1"
     assert [(core.index, core.occupied) for core in device.cores] == [(0, False), (1, True)]
+    assert parse("furiosactl-list", f"\ufeff{text}").devices == (device,)
+
+
+def test_what_is_no_core_of_a_list_costs_itself() -> None:
+    document = [{"device": "npu1", "cores": [5, {"idx": "x"}, {"idx": 1, "status": "occupied"}, {"idx": 2}]}]
+    [device] = parse("furiosactl-list", json.dumps(document)).devices
+    assert [(core.index, core.occupied) for core in device.cores] == [(1, True), (2, None)]
+    parsed = parse("furiosactl-list", "| NPU  | DEVNAME |\n| npu1 | npu1pe0 |\n| npu1 | what |\n")
+    assert [[(core.index, core.occupied) for core in device.cores] for device in parsed.devices] == [
+        [(0, None)]
+    ]
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
+        ("devname: what", "unreadable")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("furiosa-smi-info", INFO), ("furiosa-smi-status", STATUS), ("furiosa-smi-ps", PS)],
+)
+def test_a_byte_order_mark_before_the_header_changes_nothing(source: str, text: str) -> None:
+    bare = text.split("\n", 1)[1]  # from the header on
+    assert parse(source, f"\ufeff{bare}") == parse(source, text)
 
 
 ALL = (
@@ -355,7 +504,14 @@ def test_identity_of_a_card_without_a_uuid_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [("API_KEY=secret python3 serve.py", "python3"), ("A=1 B=2", None), ("/opt/run --token=x", "run")],
+    [
+        ("API_KEY=secret python3 serve.py", "python3"),
+        ("A=1 B=2", None),
+        ("/opt/run --token=x", "run"),
+        ("/opt/run/ --token=x", "run"),
+        ("/", None),
+        ("", None),
+    ],
 )
 def test_neither_arguments_nor_environment_are_names(command: str, name: str | None) -> None:
     assert program_name(command) == name

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.readers.furiosa.furiosa_tree import ATR_ERROR, hwmon, options, rngd, 
 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType, Rail
 from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError
-from accelscope.readers.furiosa.attributes import Attributes, read_text
+from accelscope.readers.files import read_text
+from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.perf import WarboyCores
 from accelscope.readers.furiosa.reader import FuriosaReader
 
@@ -121,7 +123,7 @@ def only(reader: FuriosaReader) -> Device:
 
 def test_a_warboy_from_sysfs_alone(tmp_path: Path) -> None:
     write(tmp_path, warboy(0, WARBOY_AT) | hwmon(WARBOY_AT, WARBOY_SENSORS))
-    card = only(FuriosaReader(options(tmp_path), clock=lambda: 5.0))
+    card = only(FuriosaReader(replace(options(tmp_path), clock=lambda: 5.0)))
     assert card.id == "furiosa:A0000000-1111-2222-3333-444444444444"
     assert (card.model, card.device_name, card.serial) == ("warboy", "npu0", "WBYB0000000000")
     assert (card.health.state, card.uptime_seconds, card.read_at) == (HealthState.OK, 4711.0, 5.0)
@@ -340,7 +342,7 @@ def test_a_tool_that_hangs_is_left_alone_for_a_while(tmp_path: Path) -> None:
 def test_errors_are_dated_when_they_grow(tmp_path: Path) -> None:
     write(tmp_path, rngd(0, RNGD_AT, atr_error=ATR_ERROR.format(axi_post=3)))
     clock = Clock()
-    reader = FuriosaReader(options(tmp_path), clock=clock)
+    reader = FuriosaReader(replace(options(tmp_path), clock=clock))
     assert seen(only(reader)) == (3, None)  # nobody knows when
     assert only(reader).health.state is HealthState.OK
     clock.now = 1010.0
@@ -532,7 +534,7 @@ def test_a_bus_that_shows_nothing_loses_no_card(tmp_path: Path) -> None:
 
 def test_cards_move_up_but_keep_their_ids(tmp_path: Path) -> None:
     write(tmp_path, rngd(0, RNGD_AT) | rngd(1, "0000:45:00.0", atr_error=ATR_ERROR.format(axi_post=2)))
-    reader = FuriosaReader(options(tmp_path), clock=lambda: 7.0)
+    reader = FuriosaReader(replace(options(tmp_path), clock=lambda: 7.0))
     before = [reader.read(key).device for key in reader.survey().keys]
     shutil.rmtree(tmp_path / "sys/class/rngd_mgmt")
     moved = rngd(

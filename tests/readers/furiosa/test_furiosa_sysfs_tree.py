@@ -4,6 +4,7 @@ The tree is stored flat: `=== path`, then the file's content; `->` is a symbolic
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def unfold(flat: Path, root: Path) -> None:
 @pytest.fixture
 def readings(captures: Path, tmp_path: Path) -> list[Reading]:
     unfold(captures / "furiosa/sysfs_test-0.txt", tmp_path)
-    reader = FuriosaReader(options(tmp_path), clock=lambda: 100.0)
+    reader = FuriosaReader(replace(options(tmp_path), clock=lambda: 100.0))
     survey = reader.survey()
     assert survey.source == "sysfs"
     assert survey.driver_version == "1.0.0, 0000000"

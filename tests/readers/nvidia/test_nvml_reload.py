@@ -22,8 +22,8 @@ def bindings() -> int:
     )
 
 
-def test_the_binding_is_made_once(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("nvidia-h100x8"), tmp_path / "node")
+def test_the_binding_is_made_once(tmp_path: Path, native_cache: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-h100x8"), tmp_path / "node", cache=native_cache)
     node.build()
     settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
     source = NvmlSource(settings.reader_options.paths)

@@ -70,12 +70,15 @@ def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
     parsed = parse(f"GPU-a, 7, train, 512 MiB\n{line}\n")
     assert parsed.processes == (TRAIN,)
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
+    assert parse(f"{line}\nGPU-a, 7, train, 512 MiB\n").processes == (TRAIN,)
 
 
 def test_a_bad_cell_costs_itself() -> None:
     parsed = parse("GPU-a, 7, train, lots\n")
     assert [(process.pid, process.memory_bytes) for process in parsed.processes] == [(7, None)]
-    assert [rejection.line for rejection in parsed.rejected] == ["used_memory: lots"]
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
+        ("used_memory: lots", "unreadable")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,14 @@ def test_finished_processes_are_not_running_ones() -> None:
     assert parsed.processes == ()
     assert parsed.error is not None
     assert parsed.error.reason == "unrecognized"
+
+
+def test_what_the_tool_says_instead_of_rows_is_the_error() -> None:
+    parsed = parse(
+        "WARNING: infoROM is corrupted at gpu 0000:0C:00.0\nFailed to initialize NVML: Unknown Error\n"
+    )
+    assert parsed.error is not None
+    assert parsed.error.reason == "driver_error"
 
 
 def test_another_number_of_columns_asks_for_their_names() -> None:

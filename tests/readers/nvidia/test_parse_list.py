@@ -14,7 +14,7 @@ GPU 1: NVIDIA X (rev 2) (UUID: GPU-b)
 """
 
 
-@pytest.mark.parametrize("text", [TWO, TWO.replace("\n", "\r\n"), f"\ufeff{TWO.rstrip()}"])
+@pytest.mark.parametrize("text", [TWO, TWO.replace("\n", " \r\n"), f"\ufeff{TWO.rstrip()}"])
 def test_devices_and_their_partitions(text: str) -> None:
     parsed = parse(text)
     assert parsed.error is None
@@ -62,6 +62,7 @@ def test_a_sick_gpu_stays_visible(line: str, place: tuple[int | None, str | None
     assert len(parsed.devices) == 3
     assert (parsed.devices[2].index, parsed.devices[2].pci_address) == place
     assert parsed.devices[2].health.state == state
+    assert {rejection.reason for rejection in parsed.rejected} <= {"device_lost"}
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,11 @@ def test_measured_partitions_get_their_names_by_index() -> None:
     first = Partition(id="nvidia:GPU-a/gi1/ci0", index=0, gpu_instance_id=1, memory_used_bytes=5)
     second = Partition(id="nvidia:GPU-a/gi2/ci1", index=1, gpu_instance_id=2)
     unlisted = Partition(id="nvidia:GPU-a/gi9/ci0", index=9)
-    joined = named_partitions(measured(second, first, unlisted), parse(TWO))
+    joined = named_partitions(measured(second, unlisted, first), parse(TWO))
     assert joined.devices[0].power_watts == 5.0
     assert joined.devices[0].partitions == (
         Partition(id="nvidia:MIG-1", uuid="MIG-1", index=1, profile="1c.3g.20gb+me", gpu_instance_id=2),
+        unlisted,
         Partition(
             id="nvidia:MIG-0",
             uuid="MIG-0",
@@ -109,7 +111,6 @@ def test_measured_partitions_get_their_names_by_index() -> None:
             gpu_instance_id=1,
             memory_used_bytes=5,
         ),
-        unlisted,
     )
     assert [process.partition for process in joined.processes] == ["nvidia:MIG-1", None, "x"]
 

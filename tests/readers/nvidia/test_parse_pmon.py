@@ -43,6 +43,8 @@ def expected(*, memory: int | None = None) -> Process:
             300,
         ),
         (f"{OLD}    1    4242     C    50    25     -     0   my tool\n", None),
+        (f"\ufeff{OLD}\n\n    1    4242     C    50    25     -     0   my tool\n", None),
+        (f"  {OLD}    1    4242     C    50    25     -     0   my tool\n", None),
         (
             "#Date       Time      gpu  pid  type  sm  mem  enc  dec  fb  command\n"
             "#YYYYMMDD   HH:MM:SS  Idx    #   C/G   %    %    %    %  MB  name\n"
@@ -96,6 +98,8 @@ IDLE = " 1 - - - - - - -\n"
         (f" 0 7 C 1 1 1 1 a\n 1 8 C 1 1 1 1 b\n 0 7 C 1 1 1 1 a\n{IDLE}", [(0, 7)]),
         (" 0 7 C 1 1 1 1 a\n 0 - - - - - - -\n", []),
         (" 0 - - - - - - -\n 0 7 C 1 1 1 1 a\n", [(0, 7)]),
+        # a process where nothing ran begins the next sample, which is not complete
+        (" 0 7 C 1 1 1 1 a\n 1 - - - - - - -\n 1 8 C 1 1 1 1 b\n", [(0, 7)]),
         # the second sample lacks a device: the output ended before it was complete
         (" 0 7 C 1 1 1 1 a\n 1 8 C 1 1 1 1 b\n 0 7 C 1 1 1 1 a\n", [(0, 7), (1, 8)]),
         # the header comes again within a sample
@@ -135,6 +139,7 @@ def test_a_process_without_a_name_is_kept() -> None:
         (" 0 abc C 1 1 1 1 a", ["not_a_row"]),
         (" 0 [N/A] C 1 1 1 1 a", ["not_a_row"]),
         ("garbage", ["not_a_row"]),
+        (" 0 7 C 1 1 1", ["not_a_row"]),
         ("Unable to determine the device handle for GPU 0000:02:00.0: Unknown Error", ["device_lost"]),
     ],
 )
@@ -142,6 +147,14 @@ def test_a_bad_row_costs_itself(row: str, reasons: list[str]) -> None:
     parsed = parse(f"{OLD} 0 5 C 1 1 1 1 a\n{row}\n 0 6 C 1 1 1 1 b\n")
     assert [process.pid for process in parsed.processes] == [5, 6]
     assert [rejection.reason for rejection in parsed.rejected] == reasons
+
+
+def test_bad_memory_costs_itself() -> None:
+    parsed = parse(f"{NEW} 0 5 C 1 1 1 1 1 1 lots 1 a\n")
+    assert [process.memory_bytes for process in parsed.processes] == [None]
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
+        ("fb: lots", "unreadable")
+    ]
 
 
 def test_a_bad_cell_costs_itself() -> None:

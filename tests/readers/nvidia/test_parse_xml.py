@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.model import Device, EccCount, ProcessType
+from accelscope.model import Device, EccCount, Process, ProcessType
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.nvidia.parse_xml import parse
 
@@ -150,14 +150,19 @@ def mig_process(instance: str, compute: str, pid: int, kind: str = "C") -> str:
 def test_memory_that_mig_devices_share_is_counted_once() -> None:
     devices = f"<mig_devices>{mig(0, 2, 0, 30)}{mig(1, 2, 1, 30)}{mig(2, 3, 0, 5)}</mig_devices>"
     device = only(log(gpu(devices)))
-    assert [partition.memory_used_bytes for partition in device.partitions] == [30 * MIB, None, 5 * MIB]
+    assert [
+        (part.memory_total_bytes, part.memory_used_bytes, part.memory_free_bytes)
+        for part in device.partitions
+    ] == [(100 * MIB, 30 * MIB, 70 * MIB), (None, None, None), (100 * MIB, 5 * MIB, 95 * MIB)]
     assert [partition.multiprocessors for partition in device.partitions] == [16, 32, 16]
     assert [(p.index, p.gpu_instance_id, p.compute_instance_id) for p in device.partitions] == [
         (0, 2, 0),
         (1, 2, 1),
         (2, 3, 0),
     ]
-    assert len({partition.id for partition in device.partitions}) == 3
+    assert [partition.id for partition in device.partitions] == [
+        f"nvidia:GPU-a/{place}" for place in ("gi2/ci0", "gi2/ci1", "gi3/ci0")
+    ]
     assert absences(device) == {
         f"partitions.1.memory_{kind}_bytes": "shared" for kind in ("total", "used", "free")
     }
@@ -174,6 +179,13 @@ def test_processes_find_their_partition_by_instance() -> None:
     assert (second.type, second.mps) == (ProcessType.COMPUTE, True)
     assert {process.name for process in parsed.processes} == {"tool"}
     assert {process.device for process in parsed.processes} == {"nvidia:GPU-a"}
+    assert {process.memory_bytes for process in parsed.processes} == {5 * MIB}
+
+
+def test_a_process_of_which_only_the_pid_is_told_is_one() -> None:
+    parsed = parse(log(gpu("<processes><process_info><pid>9</pid></process_info></processes>")))
+    assert parsed.processes == (Process(pid=9, device="nvidia:GPU-a", device_index=0),)
+    assert parsed.rejected == ()
 
 
 @pytest.mark.parametrize("text", ["None", "\n\t\tNone\n", "", "N/A"])
@@ -194,7 +206,20 @@ def test_a_bad_cell_of_a_process_costs_itself() -> None:
     assert [(process.pid, process.type, process.memory_bytes) for process in parsed.processes] == [
         (9, None, None)
     ]
-    assert [rejection.line for rejection in parsed.rejected] == ["type: Z", "used_memory: lots"]
+    assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
+        ("type: Z", "unreadable"),
+        ("used_memory: lots", "unreadable"),
+    ]
+
+
+def test_a_bad_cell_of_a_device_is_told_by_its_name() -> None:
+    parsed = parse(log(gpu("<fan_speed>lots</fan_speed>", address="nowhere")))
+    assert [rejection.line for rejection in parsed.rejected] == ["fan_speed: lots", "id: nowhere"]
+
+
+@pytest.mark.parametrize("tag", ["driver_version", "kmd_version"])
+def test_driver_version_by_either_name(tag: str) -> None:
+    assert only(log(gpu("")).replace("driver_version", tag)).driver_version == "550.1"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +236,17 @@ def test_a_bad_cell_of_a_process_costs_itself() -> None:
 )
 def test_health_that_a_log_tells(body: str, state: str) -> None:
     assert only(log(gpu(body))).health.state == state
+
+
+@pytest.mark.parametrize(
+    ("tag", "word"),
+    [("reset_required", "Reset"), ("drain_and_reset_recommended", "Drain and Reset")],
+)
+def test_a_reset_that_a_log_asks_for_has_the_drivers_word(tag: str, word: str) -> None:
+    status = f"<gpu_reset_status><{tag}>Yes</{tag}></gpu_reset_status>"
+    assert only(log(gpu(status))).health.vendor_word == word
+    told = "<gpu_recovery_action>Reboot</gpu_recovery_action>"
+    assert only(log(gpu(told + status))).health.vendor_word == "Reboot"
 
 
 @pytest.mark.parametrize(
@@ -275,6 +311,7 @@ def test_what_is_no_log_says_why(text: str, reason: str) -> None:
     assert parsed.devices == ()
     assert parsed.error is not None
     assert parsed.error.reason == reason
+    assert "nvidia-smi" in parsed.error.text or reason != "unrecognized"
 
 
 def test_entities_are_characters() -> None:

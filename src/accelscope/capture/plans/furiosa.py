@@ -2,6 +2,7 @@
 
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.model import Vendor
+from accelscope.readers.furiosa.reader import CLASS_FOLDERS
 
 _JSON = ("--format", "json")
 _CARD_FILES = (
@@ -50,7 +51,7 @@ PLAN = Plan(
         Command("furiosactl-ps", "furiosactl", ("ps",)),
     ),
     trees=(
-        Tree("furiosa-sysfs", "sys", ("class/npu_mgmt/*", "class/rngd_mgmt/*"), _CARD_FILES),
+        Tree("furiosa-sysfs", "sys", tuple(f"class/{name}/*" for name in CLASS_FOLDERS), _CARD_FILES),
         Tree(
             "furiosa-hwmon",
             "sys",

@@ -9,7 +9,7 @@ from accelscope.model import Device
 from accelscope.readers.amd.drm import Cards
 from accelscope.readers.amd.kfd import ComputeDriver
 
-_COMPUTE = "kfd"
+_COMPUTE, _GRAPHICS = "kfd", "dri"
 _CDI_KIND = "amd.com/gpu"
 
 
@@ -25,7 +25,9 @@ class AmdPart:
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
         """A GPU that is cut into partitions is handed out with all of them."""
-        return () if device.pci_address is None else (Unit(device.pci_address),)
+        if device.pci_address is None or self._has_lost_its_files(device):
+            return ()
+        return (Unit(device.pci_address),)
 
     def cdi_name(self, device: Device) -> str | None:
         """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
@@ -44,7 +46,7 @@ class AmdPart:
                 raise NotAvailable(f"{address}: amdgpu does not show this GPU now")
             parts = partitions.get(address.rpartition(".")[0], ())
             own = [*card.nodes, *(part.render_node for part in parts if part.render_node is not None)]
-            names += [f"dri/{name}" for name in sorted(dict.fromkeys(own))]
+            names += [f"{_GRAPHICS}/{name}" for name in sorted(dict.fromkeys(own))]
         missing = [name for name in names if not (self._roots.dev / name).exists()]
         if missing:
             raise NotAvailable(f"{missing[0]} is not in {self._roots.dev}")
@@ -54,6 +56,14 @@ class AmdPart:
                 for name in dict.fromkeys(names)
             )
         )
+
+    def _has_lost_its_files(self, device: Device) -> bool:
+        """A plugin that is not shown them at all can still answer with CDI names."""
+        dev = self._roots.dev
+        if not (dev / _GRAPHICS).is_dir():
+            return False
+        own = [_COMPUTE] if device.device_name is None else [_COMPUTE, f"{_GRAPHICS}/{device.device_name}"]
+        return not all((dev / name).exists() for name in own)
 
     def _cdi_name(self, device: Device) -> str:
         name = self.cdi_name(device)

@@ -31,7 +31,9 @@ class AscendPart:
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
         number = _number(device)
-        return () if number is None else (Unit(f"{_kind(device) or 'Ascend910'}-{number}"),)
+        if number is None or self._missing(_files([number])) is not None:
+            return ()
+        return (Unit(f"{_kind(device) or 'Ascend910'}-{number}"),)
 
     def cdi_name(self, device: Device) -> str | None:  # noqa: ARG002
         return None
@@ -39,23 +41,30 @@ class AscendPart:
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:  # noqa: ARG002 - refused with the settings
         numbers = (_number(each.device) for each in given)
         chips = sorted({number for number in numbers if number is not None})
-        names = [f"davinci{chip}" for chip in chips]
-        for name in (*names, *_SHARED):
-            if not (self._roots.dev / name).exists():
-                raise NotAvailable(f"{name} is not in {self._roots.dev}: Ascend's driver is not loaded")
+        names = _files(chips)
+        missing = self._missing(names)
+        if missing is not None:
+            raise NotAvailable(f"{missing} is not in {self._roots.dev}: Ascend's driver is not loaded")
         paths = [self._roots.ascend_driver, *_BESIDE_THE_DRIVER]
         return Edits(
             nodes=tuple(
                 Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
-                for name in (*names, *_SHARED)
+                for name in names
             ),
             mounts=tuple(Mount(path, path) for path in paths if Path(path).exists()),
             environment={"ASCEND_VISIBLE_DEVICES": once(map(str, chips))},
         )
 
+    def _missing(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if not (self._roots.dev / name).exists()), None)
+
 
 def open_part(roots: Roots) -> AscendPart:
     return AscendPart(roots)
+
+
+def _files(chips: Sequence[int]) -> list[str]:
+    return [*(f"davinci{chip}" for chip in chips), *_SHARED]
 
 
 def _number(device: Device) -> int | None:

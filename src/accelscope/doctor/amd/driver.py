@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from accelscope.doctor import pci
 from accelscope.doctor.amd import advice
 from accelscope.doctor.finding import Finding, counted, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
@@ -13,19 +14,19 @@ from accelscope.readers.amd.drm import Cards, driver_loaded, driver_version
 from accelscope.readers.amd.fdinfo import OpenFiles
 from accelscope.readers.amd.kfd import ComputeDriver
 from accelscope.readers.contract import Paths
+from accelscope.readers.files import entries
 from accelscope.readers.pci import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, pci_devices
 
-_VENDOR_CODE = 0x1002
+_PCI_CODES = (0x1002, DISPLAY_CLASS, PROCESSING_CLASS)  # AMD's vendor number
 _DRIVER = "amdgpu"
 _OLD_DRIVER = "radeon"
-_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
 _RENDER_NODE = re.compile(r"renderD[0-9]+")
 # Of what nearly every GPU has; the rest is the reader's to try.
 _FILES = ("gpu_busy_percent", "mem_info_vram_used", "mem_info_vram_total", "current_link_speed")
 
 
 def gpus(paths: Paths) -> tuple[PciDevice, ...]:
-    return pci_devices(paths.sys, _VENDOR_CODE, DISPLAY_CLASS, PROCESSING_CLASS) or ()
+    return pci_devices(paths.sys, *_PCI_CODES) or ()
 
 
 def hardware(subject: Subject) -> Hardware:
@@ -38,26 +39,9 @@ def hardware(subject: Subject) -> Hardware:
 
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
-    sys = subject.paths.sys
-    found = pci_devices(sys, _VENDOR_CODE, DISPLAY_CLASS, PROCESSING_CLASS)
-    if found is None:
-        yield note(
-            "pci",
-            f"{sys}/bus/pci/devices is not there: GPUs cannot be counted without their driver",
-            "In a pod, mount the node's /sys and name it with --sys-root.",
-        )
-        return
-    if not found:
-        yield note("pci", "no AMD GPU on PCI")
-        return
-    details = {gpu.address: {"device": gpu.device_code, "driver": gpu.driver} for gpu in found}
-    yield ok("pci", f"{len(found)}: {', '.join(gpu.address for gpu in found)}", devices=details)
-    passed_on = [gpu.address for gpu in found if (gpu.driver or "").startswith(_PASSED_ON)]
-    if passed_on:
-        yield note(
-            "pci", f"{sentence(passed_on)} held by vfio for a virtual machine: not this node's to read"
-        )
-    old = [gpu.address for gpu in found if gpu.driver == _OLD_DRIVER]
+    found = pci_devices(subject.paths.sys, *_PCI_CODES)
+    yield from pci.on_pci(subject.paths.sys, found, what="GPUs", none="no AMD GPU on PCI")
+    old = [gpu.address for gpu in found or () if gpu.driver == _OLD_DRIVER]
     if old:
         yield note(
             "pci",
@@ -70,7 +54,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     if driver_loaded(paths.sys):
         version = driver_version(paths.sys, paths.proc)
         yield ok("module", f"{_DRIVER} {version or 'of unknown version'} is loaded", version=version)
-    elif any(not (gpu.driver or "").startswith(_PASSED_ON) for gpu in gpus(paths)):
+    elif not all(map(pci.is_passed_on, gpus(paths))):
         yield warning(
             "module",
             f"the kernel module {_DRIVER} is not loaded, though there are GPUs",
@@ -107,7 +91,7 @@ def device_files(subject: Subject) -> Iterator[Finding]:
         return
     nodes = [
         dev / "kfd",
-        *sorted(path for path in _entries(dev / "dri") if _RENDER_NODE.fullmatch(path.name)),
+        *(dev / "dri" / name for name in entries(f"{dev}/dri") if _RENDER_NODE.fullmatch(name)),
     ]
     there = [path for path in nodes if path.exists()]
     closed = [path for path in there if not os.access(path, os.R_OK | os.W_OK, effective_ids=True)]
@@ -156,10 +140,3 @@ def _is_closed(path: Path) -> bool:
     except OSError:
         return False  # this GPU has it not, or the reading tells more
     return False
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []

@@ -6,31 +6,33 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from accelscope.doctor import pci
 from accelscope.doctor.ascend import advice
 from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware
 from accelscope.readers.contract import Paths
+from accelscope.readers.files import entries
 from accelscope.readers.pci import PROCESSING_CLASS, PciDevice, pci_devices
 
-_VENDOR_CODE = 0x19E5
+_PCI_CODES = (0x19E5, PROCESSING_CLASS)  # Huawei's vendor number, processing accelerators
 _DEVICE_FILE = re.compile(r"davinci[0-9]+")
 _CONTROL_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _MODULES = re.compile(r"drv_davinci|drv_devmng|ascend_")
-_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
 
 
 def npus(paths: Paths) -> tuple[PciDevice, ...]:
-    return pci_devices(paths.sys, _VENDOR_CODE, PROCESSING_CLASS) or ()
+    """This node's own: not those that it passed on to a virtual machine."""
+    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not pci.is_passed_on(npu))
 
 
 def modules(paths: Paths) -> list[str]:
-    return sorted(name for name in _names(paths.sys / "module") if _MODULES.match(name))
+    return [name for name in entries(f"{paths.sys}/module") if _MODULES.match(name)]
 
 
 def device_files(paths: Paths) -> list[str]:
     """One a chip, without those for the driver as a whole."""
-    found = [name for name in _names(paths.dev) if _DEVICE_FILE.fullmatch(name)]
+    found = [name for name in entries(str(paths.dev)) if _DEVICE_FILE.fullmatch(name)]
     return sorted(found, key=lambda name: int(name.removeprefix("davinci")))
 
 
@@ -42,9 +44,8 @@ def hardware(subject: Subject) -> Hardware:
     paths = subject.paths
     found = npus(paths)
     files = device_files(paths)
-    passed_on = {npu.address for npu in found if (npu.driver or "").startswith(_PASSED_ON)}
     return Hardware(
-        addresses=frozenset(npu.address for npu in found if npu.driver) - passed_on,
+        addresses=frozenset(npu.address for npu in found if npu.driver),
         unheld=frozenset(npu.address for npu in found if npu.driver is None),
         device_files=len(files) if files else None,
         driver_loaded=is_loaded(paths),
@@ -52,19 +53,13 @@ def hardware(subject: Subject) -> Hardware:
 
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
-    sys = subject.paths.sys
-    found = pci_devices(sys, _VENDOR_CODE, PROCESSING_CLASS)
-    if found is None:
-        yield note(
-            "pci",
-            f"{sys}/bus/pci/devices is not there: NPUs cannot be counted without their driver",
-            "In a pod, mount the node's /sys and name it with --sys-root; some NPUs are not on PCI at all.",
-        )
-    elif not found:
-        yield note("pci", "no NPU of Huawei on PCI (some are connected otherwise)")
-    else:
-        details = {npu.address: {"device": npu.device_code, "driver": npu.driver} for npu in found}
-        yield ok("pci", f"{len(found)}: {', '.join(npu.address for npu in found)}", devices=details)
+    yield from pci.on_pci(
+        subject.paths.sys,
+        pci_devices(subject.paths.sys, *_PCI_CODES),
+        what="NPUs",
+        none="no NPU of Huawei on PCI (some are connected otherwise)",
+        unless="; some NPUs are not on PCI at all",
+    )
 
 
 def module(subject: Subject) -> Iterator[Finding]:
@@ -113,10 +108,3 @@ def _is_closed(path: Path) -> bool:
     except OSError as problem:
         return problem.errno in (errno.EACCES, errno.EPERM)
     return False
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return []

@@ -89,7 +89,13 @@ def _right(what: str) -> str:
 
 
 _BY_SOURCE: Mapping[str, Mapping[str, str]] = {
-    "processes": {"hidden": HOST_PID},
+    "processes": {
+        "hidden": HOST_PID,
+        "unreadable": (
+            "/proc could not be read at all, for want of file descriptors or memory: raise the agent's "
+            "limits (LimitNOFILE of the unit, resources of the container)."
+        ),
+    },
     "pods": {**_API_SERVER, Reason.FORBIDDEN: _right("pods")},
     "pod-resources": _POD_RESOURCES,
     "annotations": {

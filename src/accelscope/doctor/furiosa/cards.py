@@ -3,20 +3,20 @@
 import errno
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
+from accelscope.doctor import pci
 from accelscope.doctor.finding import Finding, counted, error, note, ok, sentence, warning
 from accelscope.doctor.furiosa import advice
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware
 from accelscope.readers.contract import Paths
-from accelscope.readers.furiosa.attributes import read_text
+from accelscope.readers.files import entries as names_in
+from accelscope.readers.files import read_text
 from accelscope.readers.furiosa.devfiles import card_files, folder_of
+from accelscope.readers.furiosa.driver_source import PCI_CODES
 from accelscope.readers.furiosa.entries import CLASSES, Entries, Entry
-from accelscope.readers.furiosa.source import PCI_CODES
 from accelscope.readers.pci import PciDevice, pci_devices
 
-_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
 # Of what every family has; the rest is the reader's to try.
 _ATTRIBUTES = ("busname", "device_uuid", "device_sn", "fw_version", "heartbeat", "atr_error")
 
@@ -32,7 +32,7 @@ def entries(paths: Paths) -> tuple[Entry, ...] | None:
 def hardware(subject: Subject) -> Hardware:
     found = on_bus(subject.paths)
     shown = entries(subject.paths)
-    ours = [card for card in found if not (card.driver or "").startswith(_PASSED_ON)]
+    ours = [card for card in found if not pci.is_passed_on(card)]
     return Hardware(
         addresses=frozenset(card.address for card in ours if card.driver is not None),
         unheld=frozenset(card.address for card in ours if card.driver is None),
@@ -41,25 +41,8 @@ def hardware(subject: Subject) -> Hardware:
 
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
-    sys = subject.paths.sys
-    found = pci_devices(sys, *PCI_CODES)
-    if found is None:
-        yield note(
-            "pci",
-            f"{sys}/bus/pci/devices is not there: cards cannot be counted without their driver",
-            "In a pod, mount the node's /sys and name it with --sys-root.",
-        )
-        return
-    if not found:
-        yield note("pci", "no Furiosa card on PCI")
-        return
-    details = {card.address: {"device": card.device_code, "driver": card.driver} for card in found}
-    yield ok("pci", f"{len(found)}: {', '.join(card.address for card in found)}", devices=details)
-    passed_on = [card.address for card in found if (card.driver or "").startswith(_PASSED_ON)]
-    if passed_on:
-        yield note(
-            "pci", f"{sentence(passed_on)} held by vfio for a virtual machine: not this node's to read"
-        )
+    found = pci_devices(subject.paths.sys, *PCI_CODES)
+    yield from pci.on_pci(subject.paths.sys, found, what="cards", none="no Furiosa card on PCI")
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
@@ -67,7 +50,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
     classes = " nor ".join(f"class/{name}" for name, _ in CLASSES[:2])
     if shown is None:
         found = f"neither {classes} is in {subject.paths.sys}: the driver is not loaded"
-        if any(not (card.driver or "").startswith(_PASSED_ON) for card in on_bus(subject.paths)):
+        if not all(map(pci.is_passed_on, on_bus(subject.paths))):
             yield warning("driver", f"{found}, though there are cards", advice.DRIVER)
         else:
             yield note("driver", found)
@@ -107,7 +90,7 @@ def files(subject: Subject) -> Iterator[Finding]:
     """The agent reads /sys; the tools and everybody who computes need these."""
     for entry in entries(subject.paths) or ():
         folder = folder_of(subject.paths.dev, entry.architecture)
-        found = card_files(_names(folder), entry.index)
+        found = card_files(names_in(str(folder)), entry.index)
         if found.cores:
             yield ok(
                 "device files",
@@ -121,10 +104,3 @@ def files(subject: Subject) -> Iterator[Finding]:
                 "card",
                 "In a pod that runs the tool, mount the node's /dev and name it with --dev-root.",
             )
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return []  # said by the finding

@@ -26,6 +26,10 @@ _API_SERVER: Mapping[str, str] = {
     ),
     Reason.TIMEOUT: "Does a NetworkPolicy or firewall swallow what the agent sends to the API server?",
     Reason.TLS: "--kube-ca-file must hold the authority that signed the API server's certificate.",
+    Reason.TOO_LARGE: (
+        "All annotations of a Node together have 256 KiB, and others have most of it. The agent writes as "
+        "much as fits; if that is too little, remove what nobody needs: `kubectl get node NODE -o json`."
+    ),
     Reason.BAD_ANSWER: (
         "The API server or one of its admission webhooks refuses the change, or something else answers: see "
         "the text above and --kube-api-url."

@@ -16,7 +16,7 @@ from accelscope.doctor.finding import Finding, counted, error, ok, warning
 from accelscope.doctor.node_object.advice import of_reason
 from accelscope.doctor.subject import Subject
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError
+from accelscope.kube.errors import KubeError, Reason
 from accelscope.model import AgentState, Snapshot, Vendor
 from accelscope.sinks import annotation, feature_file, labels
 from accelscope.sinks.annotation import recipe_of
@@ -53,7 +53,8 @@ def _rehearsed(name: str, rehearse: Callable[[Subject], str], subject: Subject) 
     except ConfigError as problem:
         return error(name, str(problem), "The agent does not start with these settings.")
     except (KubeError, SinkError) as problem:
-        reason = str(problem.reason)
+        full = isinstance(problem, KubeError) and annotation.leaves_no_room(problem)
+        reason = str(Reason.TOO_LARGE if full else problem.reason)
         return warning(name, f"{reason}: {problem}", of_reason(name, reason), reason=reason)
 
 

@@ -8,22 +8,22 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from accelscope.doctor import pci
 from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
 from accelscope.doctor.nvidia import advice
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware
 from accelscope.readers.contract import Paths
-from accelscope.readers.pci import DISPLAY_CLASS, PciDevice, pci_devices
+from accelscope.readers.nvidia.nvml import PCI_CODES
+from accelscope.readers.pci import PciDevice, pci_devices
 
-_VENDOR_CODE = 0x10DE
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9]+(?:\.[0-9]+)+)")
 _DEVICE_FILE = re.compile(r"nvidia[0-9]+")
 _CONTROL = "nvidiactl"
-_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
 
 
 def gpus(paths: Paths) -> tuple[PciDevice, ...]:
-    return pci_devices(paths.sys, _VENDOR_CODE, DISPLAY_CLASS) or ()
+    return pci_devices(paths.sys, *PCI_CODES) or ()
 
 
 def module_version(paths: Paths) -> str | None:
@@ -63,26 +63,15 @@ def hardware(subject: Subject) -> Hardware:
 
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
-    sys = subject.paths.sys
-    found = pci_devices(sys, _VENDOR_CODE, DISPLAY_CLASS)
-    if found is None:
-        yield note(
-            "pci",
-            f"{sys}/bus/pci/devices is not there: GPUs cannot be counted without their driver",
-            "In a pod, mount the node's /sys and name it with --sys-root; a machine without PCI has none.",
-        )
-        return
-    if not found:
-        yield note("pci", "no NVIDIA GPU on PCI (a board with an integrated one has it elsewhere)")
-        return
-    details = {gpu.address: {"device": gpu.device_code, "driver": gpu.driver} for gpu in found}
-    yield ok("pci", f"{len(found)}: {', '.join(gpu.address for gpu in found)}", devices=details)
-    passed_on = [gpu.address for gpu in found if (gpu.driver or "").startswith(_PASSED_ON)]
-    if passed_on:
-        yield note(
-            "pci", f"{sentence(passed_on)} held by vfio for a virtual machine: not this node's to read"
-        )
-    foreign = [gpu for gpu in found if gpu.driver in ("nouveau", "nova_core", "nova")]
+    found = pci_devices(subject.paths.sys, *PCI_CODES)
+    yield from pci.on_pci(
+        subject.paths.sys,
+        found,
+        what="GPUs",
+        none="no NVIDIA GPU on PCI (a board with an integrated one has it elsewhere)",
+        unless="; a machine without PCI has none",
+    )
+    foreign = [gpu for gpu in found or () if gpu.driver in ("nouveau", "nova_core", "nova")]
     if foreign:
         yield warning(
             "pci",
@@ -95,7 +84,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     version = module_version(subject.paths)
     if version is not None:
         yield ok("module", f"nvidia {version} is loaded", version=version)
-    elif any(not (gpu.driver or "").startswith(_PASSED_ON) for gpu in gpus(subject.paths)):
+    elif not all(map(pci.is_passed_on, gpus(subject.paths))):
         yield warning(
             "module",
             "the kernel module nvidia is not loaded, though there are GPUs",

@@ -1,7 +1,5 @@
 """All AMD GPUs of a node: the files of the amdgpu driver, and beside them what only its tools tell."""
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
@@ -18,18 +16,13 @@ from accelscope.readers.contract import ReaderOptions, Survey
 
 
 class DriverSource:
-    def __init__(
-        self,
-        options: ReaderOptions,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._paths = options.paths
-        self._clock = clock
-        self._monotonic = monotonic
+        self._clock = options.clock
+        self._monotonic = options.monotonic
         self._cards = Cards(options.paths.sys)
         self._compute = ComputeDriver(options.paths.sys)
-        self._open_files = OpenFiles(options.paths.proc, monotonic)
+        self._open_files = OpenFiles(options.paths.proc, options.monotonic)
         self._tools = Tools(options)
         self._gpus: dict[str, Gpu] = {}
         self._places: dict[str, Place] = {}

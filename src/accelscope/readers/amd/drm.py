@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelscope.model import Vendor, device_id, pci_address
 from accelscope.readers.amd import quantities
-from accelscope.readers.amd.files import entries, told
+from accelscope.readers.files import entries, told
 
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # and not a connector of it, card0-DP-1
 _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)

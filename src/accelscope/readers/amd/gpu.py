@@ -10,7 +10,7 @@ from accelscope.model import AbsenceReason, Core, Device, Partition, Process, Re
 from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import Card
-from accelscope.readers.amd.files import read_text, reason_of, told
+from accelscope.readers.amd.file_errors import reason_of
 from accelscope.readers.amd.health import SUSPENDED, health_of
 from accelscope.readers.amd.hwmon import Sensors
 from accelscope.readers.amd.kfd import KfdNode
@@ -18,6 +18,7 @@ from accelscope.readers.amd.processes import Holders, ProcessLister
 from accelscope.readers.amd.ras import ErrorCounters
 from accelscope.readers.amd.tools import filled
 from accelscope.readers.contract import DeviceLost
+from accelscope.readers.files import read_text, told
 
 _ASLEEP = ("suspended", "suspending")
 

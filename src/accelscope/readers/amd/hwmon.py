@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.files import entries, read_text, reason_of, told
+from accelscope.readers.amd.file_errors import reason_of
+from accelscope.readers.files import entries, read_text, told
 
 _INPUT = re.compile(r"(temp|in|freq)([0-9]{1,3})_input", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)

@@ -7,6 +7,7 @@ not among them: they are skipped.
 import re
 
 from accelscope.parsing.parsed import ParseError
+from accelscope.readers.strange_output import strange_output
 
 _LINE_LIMIT = 500
 _MOST_LINES = 5000  # no message comes after that many lines
@@ -74,13 +75,7 @@ def error_of(text: str) -> ParseError | None:
 
 def no_reading(text: str, tool: str) -> ParseError:
     """Why an output without a single device is not a reading."""
-    error = error_of(text)
-    if error is not None:
-        return error
-    first = next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")
-    if not first:
-        return ParseError("empty", f"{tool} printed nothing")
-    return ParseError("unrecognized", f"not the output of {tool}: {first[:200]}")
+    return error_of(text) or strange_output(text, tool)
 
 
 def error_in_document(document: object) -> ParseError | None:

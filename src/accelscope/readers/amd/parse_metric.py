@@ -109,21 +109,16 @@ def _take_engines(draft: Draft, gpu: Tree) -> None:
             told = [use for use in map(_ratio, listed) if use is not None]
             if told:
                 draft.put(place, round(sum(told) / len(told), 9))
-    number = 0
-    for _, uses in compute_dies(gpu):
-        for use in uses:
-            draft.put(f"cores.{number}.use", use)
-            number += 1
+    for number, use in enumerate(_compute_dies(gpu)):
+        draft.put(f"cores.{number}.use", use)
 
 
-def compute_dies(gpu: Tree) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Use of the compute dies (XCC) by partition, where the chip tells them singly."""
+def _compute_dies(gpu: Tree) -> Iterator[float]:
+    """Use of the compute dies (XCC), where the chip tells them singly; they are grouped by partition."""
     for name, listed in trees.group(trees.group(gpu, "usage"), "gfx_busy_inst").items():
         number = name.lower().removeprefix("xcp_")
         if isinstance(listed, list) and number.isascii() and number.isdecimal() and len(number) < 4:
-            uses = tuple(use for use in map(_ratio, listed) if use is not None)
-            if uses:
-                yield int(number), uses
+            yield from (use for use in map(_ratio, listed) if use is not None)
 
 
 def _ratio(leaf: object) -> float | None:

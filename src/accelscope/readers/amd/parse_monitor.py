@@ -14,7 +14,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.parse_process import ListedProcess, counted_once
-from accelscope.readers.amd.programs import program_name
+from accelscope.readers.programs import program_name
 
 TOOL = "amd-smi monitor"
 
@@ -172,7 +172,7 @@ def _take_process(
     process = Process(
         pid=pid,
         device_index=index,
-        name=program_name(row.get("NAME", "")),
+        name=program_name(row.get("NAME", ""), quantities.absence),
     )
     on_device, in_all = (quantities.memory(row.get(name, "")) for name in ("MEM_USAGE", "VRAM_MEM"))
     listed[index, pid] = ListedProcess(process, on_device, in_all)

@@ -7,8 +7,8 @@ from accelscope.model import Process
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
-from accelscope.readers.amd.programs import program_name
 from accelscope.readers.amd.trees import Tree
+from accelscope.readers.programs import program_name
 
 TOOL = "amd-smi process"
 
@@ -81,7 +81,7 @@ def _listed(info: Tree, index: int) -> ListedProcess | None:
     process = Process(
         pid=pid,
         device_index=index,
-        name=program_name(quantities.text_of(info.get("name")) or ""),
+        name=program_name(quantities.text_of(info.get("name")) or "", quantities.absence),
     )
     on_device = quantities.text_of(info.get("mem_usage", info.get("mem")))
     in_all = quantities.text_of(trees.at(info, "memory_usage.vram_mem"))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from accelscope.model import AbsenceReason
+from accelscope.readers.measures import between
+from accelscope.readers.pci import GENERATIONS
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]
@@ -68,9 +70,6 @@ _MAX_HERTZ = 6e10
 _MIN_CELSIUS, _MAX_CELSIUS = -100.0, 500.0
 _MAX_INTEGER = 2**63 - 1
 _MAX_RATIO = 1.01  # fans and averages overshoot by rounding
-
-# Transfers per second of one lane, in 10^9, and the generation of PCIe that has them.
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def text_of(leaf: object) -> str | None:
@@ -153,12 +152,12 @@ def mebibytes(text: str) -> int | None:
 
 
 def watts(text: str) -> float | None:
-    return _between(_scaled(text, _WATTS), 0, _MAX_WATTS)
+    return between(_scaled(text, _WATTS), 0, _MAX_WATTS)
 
 
 def hertz(text: str) -> float | None:
     """Hertz; a bare number is MHz."""
-    return _between(_scaled(text, _HERTZ), 0, _MAX_HERTZ)
+    return between(_scaled(text, _HERTZ), 0, _MAX_HERTZ)
 
 
 def highest_hertz(text: str) -> float | None:
@@ -167,17 +166,17 @@ def highest_hertz(text: str) -> float | None:
 
 
 def celsius(text: str) -> float | None:
-    return _between(_scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
+    return between(_scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
 
 
 def volts(text: str) -> float | None:
     """Volts; a bare number is mV."""
-    return _between(_scaled(text, _VOLTS), 0, _MAX_VOLTS)
+    return between(_scaled(text, _VOLTS), 0, _MAX_VOLTS)
 
 
 def joules(text: str) -> float | None:
     """Joules. A counter that stands at 0 is one that this device does not have: it used energy to answer."""
-    return _between(_scaled(text, _JOULES), 0, 1e18) or None
+    return between(_scaled(text, _JOULES), 0, 1e18) or None
 
 
 def microjoules(text: str) -> float | None:
@@ -187,13 +186,13 @@ def microjoules(text: str) -> float | None:
 
 
 def rpm(text: str) -> float | None:
-    return _between(_scaled(text, _RPM), 0, 1e5)
+    return between(_scaled(text, _RPM), 0, 1e5)
 
 
 def generation(text: str) -> int | None:
     """Of PCIe, from its transfers per second: `16 GT/s`, `16.0 GT/s PCIe`."""
     speed = _scaled(text.replace("PCIe", ""), _TRANSFERS)
-    return None if speed is None else _GENERATIONS.get(speed)
+    return None if speed is None else GENERATIONS.get(speed)
 
 
 def named_generation(text: str) -> int | None:
@@ -211,7 +210,7 @@ def lanes(text: str) -> int | None:
 def bits_per_second(text: str) -> float | None:
     """Bytes per second from Mb/s, Gb/s: these are bits."""
     bits = _scaled(text, _BITS_PER_SECOND)
-    return None if bits is None else _between(bits / 8, 0, 1e15)
+    return None if bits is None else between(bits / 8, 0, 1e15)
 
 
 def numa_node(text: str) -> int | None:
@@ -267,7 +266,3 @@ def _scaled(text: str, units: Mapping[str, float]) -> float | None:
         return None
     # Rounded to what can be printed, so that 818 mV is 0.818 V and not 0.8180000000000001.
     return round(parts[0] * units[parts[1]], 9)
-
-
-def _between(value: float | None, low: float, high: float) -> float | None:
-    return value if value is not None and low <= value <= high else None

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from accelscope.model import ErrorCount
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.files import entries, read_text, reason_of
+from accelscope.readers.amd.file_errors import reason_of
+from accelscope.readers.files import entries, read_text
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
 _LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)

@@ -1,12 +1,10 @@
 """The AMD reader. What it takes to read GPUs is loaded only on a node that has something of them."""
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
-from accelscope.readers.amd.files import entries, told
 from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions, Survey
+from accelscope.readers.files import entries, told
 
 if TYPE_CHECKING:
     from accelscope.readers.amd.driver_source import DriverSource
@@ -16,15 +14,8 @@ _COMPUTE_DEVICE = "kfd"  # made by every driver of AMD's kind, forks included
 
 
 class AmdReader:
-    def __init__(
-        self,
-        options: ReaderOptions,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._clock = clock
-        self._monotonic = monotonic
         self._source: DriverSource | None = None
 
     @property
@@ -37,7 +28,7 @@ class AmdReader:
         if self._source is None:
             from accelscope.readers.amd.driver_source import DriverSource  # noqa: PLC0415 - as said above
 
-            self._source = DriverSource(self._options, self._clock, self._monotonic)
+            self._source = DriverSource(self._options)
         return self._source.survey()
 
     def read(self, key: str) -> Reading:
@@ -50,7 +41,7 @@ class AmdReader:
 
 
 def open_reader(options: ReaderOptions) -> AmdReader:
-    return AmdReader(options, clock=options.clock, monotonic=options.monotonic)
+    return AmdReader(options)
 
 
 def _is_there(paths: Paths) -> bool:

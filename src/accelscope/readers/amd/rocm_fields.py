@@ -12,7 +12,7 @@ from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import DUAL_DIE_CODES
 from accelscope.readers.amd.kfd import slot_of
-from accelscope.readers.amd.programs import program_name
+from accelscope.readers.programs import program_name
 
 # Key in small letters, place in the model, how to read it. Of several keys for one place the first with a
 # value is taken. `gpu memory use (%)` is how busy the memory controller is, not how full the memory is.
@@ -165,7 +165,7 @@ def processes_of(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
         found.append(
             Process(
                 pid=pid,
-                name=program_name(name),
+                name=program_name(name, quantities.absence),
                 type=ProcessType.COMPUTE,
                 memory_bytes=quantities.memory(memory),
                 utilization_ratio=quantities.ratio(occupancy),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from accelscope.model import AbsenceReason, pci_address
+from accelscope.readers.measures import between
 
 Value = float | int | str
 Read = Callable[[str], Value | None]
@@ -62,21 +63,21 @@ def ratio(text: str) -> float | None:
 
 
 def watts(text: str) -> float | None:
-    return _between(_number(text), 0, _MAX_WATTS)
+    return between(_number(text), 0, _MAX_WATTS)
 
 
 def volts(text: str) -> float | None:
-    return _between(_number(text), 0, _MAX_VOLTS)
+    return between(_number(text), 0, _MAX_VOLTS)
 
 
 def celsius(text: str) -> float | None:
-    return _between(_number(text), _MIN_CELSIUS, _MAX_CELSIUS)
+    return between(_number(text), _MIN_CELSIUS, _MAX_CELSIUS)
 
 
 def hertz(text: str) -> float | None:
     """Hertz, of a number of MHz."""
     megahertz = _number(text)
-    return None if megahertz is None else _between(round(megahertz * 1e6, 3), 0, _MAX_HERTZ)
+    return None if megahertz is None else between(round(megahertz * 1e6, 3), 0, _MAX_HERTZ)
 
 
 def words(text: str) -> str | None:
@@ -97,7 +98,3 @@ def address(text: str) -> str | None:
 def _number(text: str) -> float | None:
     bare = text.strip()
     return float(bare) if _NUMBER.fullmatch(bare) else None
-
-
-def _between(value: float | None, low: float, high: float) -> float | None:
-    return value if value is not None and low <= value <= high else None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelscope.parsing.parsed import ParseError
+from accelscope.readers.strange_output import first_line, strange_output
 
 _LINE_LIMIT = 500  # no message of the tool is longer
 
@@ -100,12 +101,10 @@ def no_reading(text: str, tool: str) -> ParseError:
     message = next(messages_in(text), None)
     if message is not None:
         return ParseError(message.reason, message.text)
-    first = next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")
-    if not first:
-        return ParseError("empty", f"{tool} printed nothing")
     if _OTHER_TOOL.search(text[:_OTHER_TOOL_SAYS_SO_WITHIN]):
-        return ParseError("other_tool", f"this npu-smi is not Ascend's but one for AMD NPUs: {first[:200]}")
-    return ParseError("unrecognized", f"not the output of {tool}: {first[:200]}")
+        said = first_line(text)
+        return ParseError("other_tool", f"this npu-smi is not Ascend's but one for AMD NPUs: {said}")
+    return strange_output(text, tool)
 
 
 def _reason_of_code(text: str) -> str:

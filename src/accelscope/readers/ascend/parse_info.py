@@ -14,7 +14,7 @@ from accelscope.readers.ascend import cells, messages, table
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.health import health_of
 from accelscope.readers.ascend.identity import chip_device_id
-from accelscope.readers.ascend.programs import program_name
+from accelscope.readers.programs import program_name
 
 TOOL = "npu-smi info"
 
@@ -201,7 +201,7 @@ def _take_process(read: _Table, row: tuple[str, ...]) -> None:
         read.rejected.add(f"Process memory(MB): {memory}", "unreadable")
     process = Process(
         pid=pid,
-        name=program_name(values.get("process name", "")),
+        name=program_name(values.get("process name", ""), cells.absence),
         type=ProcessType.COMPUTE,
         memory_bytes=cells.memory(memory),
     )

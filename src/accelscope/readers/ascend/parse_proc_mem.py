@@ -8,7 +8,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import blocks_of
-from accelscope.readers.ascend.programs import program_name
+from accelscope.readers.programs import program_name
 
 TOOL = "npu-smi info -t proc-mem"
 
@@ -64,7 +64,7 @@ def _process(line: str, device: Device | None) -> Process | None:
     return Process(
         pid=int(match[1]),
         device=device.id if device else None,
-        name=program_name(match[2]),
+        name=program_name(match[2], cells.absence),
         type=ProcessType.COMPUTE,
         memory_bytes=cells.memory(match[3]),
     )

@@ -1,216 +1,50 @@
-"""The Ascend reader: the table of `npu-smi info` at each pass, and what its other commands add now and then.
+"""The Ascend reader. What it takes to read chips is loaded only on a node that has something of them: half a
+mebibyte that other nodes' agents do without."""
 
-The table tells of all chips at once, so it is read in the survey; reading a chip hands out its part, with
-what the kernel tells of its place on the bus.
-"""
+from typing import TYPE_CHECKING
 
-import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from accelscope.model import Reading, Vendor
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions, Survey
+from accelscope.readers.files import entries
+from accelscope.readers.tool import find_program
 
-from accelscope.model import Device, HealthState, Process, Reading, Vendor
-from accelscope.readers.ascend import messages, parse_info
-from accelscope.readers.ascend.details import (
-    DetailRounds,
-    Details,
-    Questions,
-    with_board_power,
-    with_details,
-)
-from accelscope.readers.ascend.enumeration import Enumeration, Who
-from accelscope.readers.ascend.errors import ErrorLog
-from accelscope.readers.ascend.parse_info import Chip
-from accelscope.readers.ascend.pcie import PciPlace
-from accelscope.readers.ascend.smi import Answer, NpuSmi
-from accelscope.readers.background import Background
-from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
+if TYPE_CHECKING:
+    from accelscope.readers.ascend.driver_source import DriverSource
 
-SOURCE = "npu-smi"
-
-_DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole
-# Shares of a tool's time: what a survey may spend on who new chips are, and one run of it.
-_IDENTIFYING = 0.3
-_IDENTIFYING_RUN = 0.5
-_LONGEST_DETAIL_SECONDS = 5.0
-_DAMAGE = frozenset({"broken_line", "incomplete", "not_a_row", "unidentified"})  # of lines that were rows
+DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole
 
 
 class AscendReader:
     def __init__(self, options: ReaderOptions) -> None:
-        self._paths = options.paths
-        self._clock = options.clock
-        turn = threading.Lock()
-        timeout = options.tool_timeout_seconds
-        self._smi = NpuSmi(options, turn, timeout_seconds=timeout)
-        self._enumeration = Enumeration(
-            NpuSmi(options, turn, timeout_seconds=_IDENTIFYING_RUN * timeout), _IDENTIFYING * timeout
-        )
-        self._errors = ErrorLog()
-        self._questions = Questions()
-        beside = NpuSmi(
-            options,
-            turn,
-            timeout_seconds=min(timeout, _LONGEST_DETAIL_SECONDS),
-            patience_seconds=timeout,
-        )
-        self._rounds = Background(
-            DetailRounds(beside, lambda: self._questions, options.clock),
-            options.tool_interval_seconds,
-            name="npu-smi-details",
-        )
-        self._noted = self._details = Details(0.0)  # the round whose errors were counted, and the last one
-        self._lists_processes = False
-        self._readings: Mapping[str, Reading] = {}
+        self._options = options
+        self._source: DriverSource | None = None
 
     @property
     def vendor(self) -> Vendor:
         return Vendor.ASCEND
 
     def survey(self) -> Survey:
-        answer = self._table()
-        if answer is None:
-            self._readings = {}
-            return Survey(SOURCE, ())
-        now = self._clock()
-        devices = answer.parsed.devices
-        warnings = ["tool_exit_code"] if answer.exit_code else []
-        if messages.driver_is_incomplete(answer.text):
-            warnings.append("driver_incomplete")
-        warnings += self._enumeration.learn(devices)
-        has_process_table = parse_info.has_process_table(answer.text)
-        self._questions = Questions(
-            {_chip(device): device.pci_address for device in devices},
-            frozenset(_chip(d) for d in devices if d.health.state is not HealthState.OK),
-            processes=not has_process_table,
-        )
-        warnings += self._take_details()
-        self._readings = self._made_readings(answer, now)
-        complete = len(self._readings) == len(devices) and not self._is_damaged(
-            answer, has_process_table=has_process_table
-        )
-        self._lists_processes = has_process_table
-        return Survey(
-            SOURCE,
-            tuple(self._readings),
-            next((d.driver_version for d in devices if d.driver_version), None),
-            answer.parsed.rejected,
-            warnings=tuple(warnings),
-            complete=complete,
-            expected=max(len(devices), self._enumeration.listed_chips),
-        )
+        paths = self._options.paths
+        if find_program(paths.npu_smi) is None and not has_device_files(paths):
+            raise DriverAbsent("npu-smi is not on this node")
+        if self._source is None:
+            from accelscope.readers.ascend.driver_source import DriverSource  # noqa: PLC0415 - as said above
+
+            self._source = DriverSource(self._options)
+        return self._source.survey()
 
     def read(self, key: str) -> Reading:
-        reading = self._readings[key]
-        address = reading.device.pci_address
-        if address is None:
-            return reading
-        place = PciPlace(self._paths.sys, address)
-        return replace(
-            reading, device=replace(reading.device, pcie=place.link(), numa_node=place.numa_node())
-        )
+        assert self._source is not None  # a survey named the key
+        return self._source.read(key)
 
     def close(self) -> None:
-        self._rounds.close()
-
-    def _table(self) -> Answer | None:
-        """None: the driver is up and shows no chip."""
-        if self._smi.find() is None:
-            if not self._has_device_files():
-                raise DriverAbsent("npu-smi is not on this node")
-            raise ReaderError(
-                "tool_missing", f"there are Ascend devices, but {self._paths.npu_smi} is missing"
-            )
-        try:
-            return self._smi.ask([], parse_info.parse)
-        except ReaderError as error:
-            if error.reason == "no_devices":
-                return None
-            if error.reason == "other_tool" and not self._has_device_files():
-                raise DriverAbsent(str(error)) from None
-            raise
-
-    def _has_device_files(self) -> bool:
-        try:
-            return any(entry.name.startswith(_DEVICE_FILE) for entry in self._paths.dev.iterdir())
-        except OSError:
-            return False
-
-    def _take_details(self) -> list[str]:
-        latest = self._rounds.latest()
-        warnings = list(latest.failures)
-        details = latest.value
-        if details is None:
-            self._details = Details(0.0)
-        elif details is not self._details:
-            self._details = details
-            warnings += details.failures
-        return warnings
-
-    def _made_readings(self, answer: Answer, now: float) -> dict[str, Reading]:
-        details = self._details.about(answer.parsed.devices)
-        who: dict[Chip, Who] = {}
-        shown: dict[Chip, Device] = {}
-        for device in answer.parsed.devices:
-            known = self._enumeration.who(device)
-            if known is not None:
-                who[_chip(device)] = known
-                shown[_chip(device)] = with_details(device, details)
-        shown = with_board_power(shown, details)
-        self._note_errors(details, who, shown)
-        renamed = {device.id: who[_chip(device)].id for device in shown.values()}
-        processes = [
-            replace(process, device=renamed.get(process.device or "", process.device))
-            for process in answer.parsed.processes
-        ]
-        if self._questions.processes:
-            asked = details.processes.items()
-            processes = [
-                replace(p, device=who[chip].id) for chip, found in asked if chip in who for p in found
-            ]
-        return {
-            who[chip].id: self._reading(device, who[chip], processes, now) for chip, device in shown.items()
-        }
-
-    def _reading(self, device: Device, who: Who, processes: list[Process], now: float) -> Reading:
-        numbers = self._enumeration.numbers(device)
-        index = device.index if device.index is not None else numbers.index
-        physical = device.physical_id if device.physical_id is not None else numbers.physical
-        told = replace(
-            device,
-            id=who.id,
-            uuid=who.die,
-            serial=who.serial or device.serial,
-            firmware_version=who.firmware_version or device.firmware_version,
-            index=index,
-            physical_id=physical,
-            device_name=None if physical is None else f"{_DEVICE_FILE}{physical}",
-            read_at=now,
-            errors=self._errors.of(who.id),
-        )
-        own = tuple(replace(p, device_index=index) for p in processes if p.device == who.id)
-        return Reading(told, own)
-
-    def _note_errors(self, details: Details, who: Mapping[Chip, Who], shown: Mapping[Chip, Device]) -> None:
-        """What a round found counts once, however long it stays the last; a chip that is well has none."""
-        is_new = self._noted is not self._details
-        self._noted = self._details
-        for chip, known in who.items():
-            health = details.health.get(chip)
-            if is_new and health is not None:
-                codes = (error.code for error in health.errors)
-                self._errors.note(known.id, codes, details.taken_at)
-            if shown[chip].health.state is HealthState.OK:
-                self._errors.note(known.id, (), details.taken_at)
-
-    def _is_damaged(self, answer: Answer, *, has_process_table: bool) -> bool:
-        """Whether rows may be missing that npu-smi wrote: its table has no end, or lines that are none."""
-        return (
-            not parse_info.is_whole(answer.text)
-            or (self._lists_processes and not has_process_table)
-            or any(rejection.reason in _DAMAGE for rejection in answer.parsed.rejected)
-        )
+        if self._source is not None:
+            self._source.close()
 
 
-def _chip(device: Device) -> Chip:
-    assert device.board_id is not None  # the parser refuses a row without one
-    return device.board_id, device.chip_id
+def has_device_files(paths: Paths) -> bool:
+    return any(name.startswith(DEVICE_FILE) for name in entries(str(paths.dev)))
+
+
+def open_reader(options: ReaderOptions) -> AscendReader:
+    return AscendReader(options)

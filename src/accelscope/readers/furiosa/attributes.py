@@ -1,15 +1,14 @@
-"""Reading small files of /sys, and noting why one of them gave nothing."""
+"""What the files of a card in /sys gave, and why one of them gave nothing."""
 
 import errno
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
 from accelscope.model import AbsenceReason, Rejection
+from accelscope.readers.files import read_text
 
 T = TypeVar("T")
 
-_LIMIT_BYTES = 16384
 _TEXT_LIMIT = 200  # characters of a rejected text that are kept
 _REASONS = {
     errno.ENOENT: AbsenceReason.NOT_KNOWN,
@@ -23,15 +22,6 @@ _REASONS = {
     errno.ENODEV: AbsenceReason.LOST,
     errno.ENXIO: AbsenceReason.LOST,
 }
-
-
-def read_text(path: str) -> str:
-    """Raises OSError. Blocks for as long as the driver does."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _LIMIT_BYTES).decode(errors="replace")
-    finally:
-        os.close(descriptor)
 
 
 class Attributes:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from accelscope.model import Clock, Core, Device, Reading, Throttle, Vendor, pci_address
 from accelscope.readers.contract import DeviceLost
+from accelscope.readers.files import read_text
 from accelscope.readers.furiosa import cells, pci_device, sysfs_text
-from accelscope.readers.furiosa.attributes import Attributes, read_text
+from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.draft import stable_id
 from accelscope.readers.furiosa.entries import Entry
 from accelscope.readers.furiosa.health import health_of
@@ -14,6 +15,7 @@ from accelscope.readers.furiosa.hwmon import Hwmon
 from accelscope.readers.furiosa.join import reading
 from accelscope.readers.furiosa.memory import CardMemory
 from accelscope.readers.furiosa.view import Told
+from accelscope.readers.pci import link_of
 
 _MILLI = 1e-3
 
@@ -86,7 +88,7 @@ class CardReader:
             "cores": cores,
             "clocks": clocks,
             "throttles": throttles,
-            "pcie": pci_device.link(device),
+            "pcie": link_of(device),
             "errors": errors,
         }
         return reading(card, values, told, attributes)

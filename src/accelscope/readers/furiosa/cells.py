@@ -1,7 +1,6 @@
 """One cell of what furiosa-smi and furiosactl print: an absence marker, or a value in the model's base unit.
 
-The readers of values (`celsius`, `watts` ...) answer None for a text that is not such a value. Digits are
-bounded: a cell of a megabyte of digits is not a number.
+The readers of values (`celsius`, `watts` ...) answer None for a text that is not such a value.
 """
 
 import math
@@ -9,12 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from accelscope.model import AbsenceReason
+from accelscope.readers.measures import between, digits_and_unit, scaled
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]
 
-_NUMBER = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([^\s0-9]\S{0,7})?", re.ASCII)
-_CELL_LIMIT = 80  # characters of a cell with a value; none is longer
+_CELL_LIMIT = 80  # characters of a marker; none is longer
 
 _MARKERS: Mapping[str, AbsenceReason] = {
     "": AbsenceReason.NO_SAMPLE,
@@ -80,7 +79,7 @@ def architecture(text: str) -> str | None:
 
 
 def count(text: str) -> int | None:
-    parts = _split(text)
+    parts = digits_and_unit(text)
     if parts is None or parts[1] or "." in parts[0]:
         return None
     number = int(parts[0])
@@ -89,26 +88,26 @@ def count(text: str) -> int | None:
 
 def ratio(text: str) -> float | None:
     """From percent, with or without the sign."""
-    percent = _scaled(text, _PERCENT)
-    return None if percent is None else _between(round(percent / 100, 9), 0, _MAX_RATIO)
+    percent = scaled(text, _PERCENT)
+    return None if percent is None else between(round(percent / 100, 9), 0, _MAX_RATIO)
 
 
 def watts(text: str) -> float | None:
-    return _between(_scaled(text, _WATTS), 0, _MAX_WATTS)
+    return between(scaled(text, _WATTS), 0, _MAX_WATTS)
 
 
 def hertz(text: str) -> float | None:
     """Hertz; a bare number is MHz."""
-    return _between(_scaled(text, _HERTZ), 0, _MAX_HERTZ)
+    return between(scaled(text, _HERTZ), 0, _MAX_HERTZ)
 
 
 def celsius(text: str) -> float | None:
-    return _between(_scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
+    return between(scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
 
 
 def memory(text: str) -> int | None:
     """Bytes, of a number that says its unit."""
-    parts = _split(text)
+    parts = digits_and_unit(text)
     if parts is None or parts[1] not in _BYTES:
         return None
     number = round(float(parts[0]) * _BYTES[parts[1]])
@@ -120,20 +119,3 @@ def plain_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= _MAX_INTEGER and math.isfinite(value) else None
-
-
-def _split(text: str) -> tuple[str, str] | None:
-    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _CELL_LIMIT else None
-    return None if match is None else (match[1], (match[2] or "").casefold())
-
-
-def _scaled(text: str, units: Mapping[str, float]) -> float | None:
-    parts = _split(text)
-    if parts is None or parts[1] not in units:
-        return None
-    # Rounded to what can be printed, so that 1500 mW are 1.5 W and nothing beside it.
-    return round(float(parts[0]) * units[parts[1]], 9)
-
-
-def _between(value: float | None, low: float, high: float) -> float | None:
-    return value if value is not None and low <= value <= high else None

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.readers.furiosa.attributes import read_text
+from accelscope.readers.files import told
 from accelscope.readers.furiosa.reader import CLASS_FOLDERS
 
 # The family of each class; RNGD's drivers had another name at first.
@@ -70,14 +70,7 @@ class Entries:
             return _Static(ours=True, driver_version=None)  # a dangling link: reading it will say more
         known = self._static.get(entry.folder)
         if known is None or known[0] != inode:
-            platform = _text(f"{entry.folder}/platform_type")
-            static = _Static(platform in (_PLATFORM, ""), _text(f"{entry.folder}/version") or None)
+            platform = told(f"{entry.folder}/platform_type")
+            static = _Static(platform in (_PLATFORM, None), told(f"{entry.folder}/version"))
             known = self._static[entry.folder] = (inode, static)
         return known[1]
-
-
-def _text(path: str) -> str:
-    try:
-        return read_text(path).strip()
-    except OSError:
-        return ""  # not told

@@ -7,6 +7,7 @@ different thing to do.
 import re
 
 from accelscope.parsing.parsed import ParseError
+from accelscope.readers.strange_output import strange_output
 
 _LINES = 200  # a message stands at the beginning
 _LINE_LIMIT = 500
@@ -57,10 +58,4 @@ def error_of(text: str) -> ParseError | None:
 
 def no_reading(text: str, tool: str) -> ParseError:
     """Why an output without a table or a document is not a reading."""
-    error = error_of(text)
-    if error is not None:
-        return error
-    beginning = text.strip("\ufeff \t\r\n")[:200]
-    if not beginning:
-        return ParseError("empty", f"{tool} printed nothing")
-    return ParseError("unrecognized", f"not the output of {tool}: {beginning.splitlines()[0]}")
+    return error_of(text) or strange_output(text, tool)

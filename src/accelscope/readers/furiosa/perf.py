@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason, Core
-from accelscope.readers.furiosa.attributes import Attributes, read_text
+from accelscope.readers.files import read_text
+from accelscope.readers.furiosa.attributes import Attributes
 
 CORES = 2
 FUSION = f"pe0-{CORES - 1}"

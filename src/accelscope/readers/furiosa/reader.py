@@ -1,7 +1,5 @@
 """The Furiosa reader. What reads is loaded where there is something of the vendor to read."""
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
@@ -9,16 +7,15 @@ from accelscope.readers.contract import DriverAbsent, ReaderOptions, Survey
 from accelscope.readers.tool import find_program
 
 if TYPE_CHECKING:
-    from accelscope.readers.furiosa.source import FuriosaSource
+    from accelscope.readers.furiosa.driver_source import DriverSource
 
 CLASS_FOLDERS = ("npu_mgmt", "rngd_mgmt", "renegade_mgmt")
 
 
 class FuriosaReader:
-    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._clock = clock
-        self._source: FuriosaSource | None = None
+        self._source: DriverSource | None = None
 
     @property
     def vendor(self) -> Vendor:
@@ -39,13 +36,13 @@ class FuriosaReader:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _opened(self) -> "FuriosaSource":
+    def _opened(self) -> "DriverSource":
         if self._source is None:
-            from accelscope.readers.furiosa.source import FuriosaSource  # noqa: PLC0415 - half a mebibyte
+            from accelscope.readers.furiosa.driver_source import DriverSource  # noqa: PLC0415 - half a mebibyte
 
-            self._source = FuriosaSource(self._options, self._clock)
+            self._source = DriverSource(self._options)
         return self._source
 
 
 def open_reader(options: ReaderOptions) -> FuriosaReader:
-    return FuriosaReader(options, clock=options.clock)
+    return FuriosaReader(options)

@@ -1,18 +1,16 @@
 """One cell of what nvidia-smi prints: an absence marker, or a value in the model's base unit.
 
-The readers of values (`ratio`, `watts` ...) answer None for a text that is not such a value. Digits are
-bounded: a cell of a megabyte of digits is not a number.
+The readers of values (`ratio`, `watts` ...) answer None for a text that is not such a value.
 """
 
 import re
 from collections.abc import Callable, Mapping
 
 from accelscope.model import AbsenceReason
+from accelscope.readers.measures import between, digits_and_unit, scaled
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]
-
-_NUMBER = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([^\s0-9]\S{0,7})?", re.ASCII)
 
 # NVML's own error texts as they stand in cells, with or without brackets. `[N/A]` says that the device lacks
 # the thing; the others say that something went wrong, and each means a different thing to do.
@@ -84,7 +82,7 @@ def absence(text: str) -> AbsenceReason | None:
 
 def is_number(text: str) -> bool:
     """A number with or without a unit, of whatever kind."""
-    return _split(text) is not None
+    return digits_and_unit(text) is not None
 
 
 def words(text: str) -> str | None:
@@ -120,31 +118,31 @@ def memory(text: str) -> int | None:
 
 
 def ratio(text: str) -> float | None:
-    percent = _scaled(text, _PERCENT)
+    percent = scaled(text, _PERCENT)
     return None if percent is None or not 0 <= percent / 100 <= _MAX_RATIO else percent / 100
 
 
 def watts(text: str) -> float | None:
-    return _between(_scaled(text, _WATTS), 0, _MAX_WATTS)
+    return between(scaled(text, _WATTS), 0, _MAX_WATTS)
 
 
 def hertz(text: str) -> float | None:
     """Hertz; a bare number is MHz."""
-    return _between(_scaled(text, _HERTZ), 0, _MAX_HERTZ)
+    return between(scaled(text, _HERTZ), 0, _MAX_HERTZ)
 
 
 def celsius(text: str) -> float | None:
-    return _between(_scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
+    return between(scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
 
 
 def volts(text: str) -> float | None:
     """Volts; a bare number is mV."""
-    return _between(_scaled(text, _VOLTS), 0, 1e3)
+    return between(scaled(text, _VOLTS), 0, 1e3)
 
 
 def bytes_per_second(text: str) -> float | None:
     """Bytes per second; a bare number is KB/s."""
-    return _between(_scaled(text, _BYTES_PER_SECOND), 0, 1e15)
+    return between(scaled(text, _BYTES_PER_SECOND), 0, 1e15)
 
 
 def architecture(text: str) -> str | None:
@@ -177,21 +175,8 @@ def mask(text: str) -> int | None:
     return int(bare, 16)
 
 
-def _split(text: str) -> tuple[str, str] | None:
-    match = _NUMBER.fullmatch(text.strip()) if len(text) <= 80 else None
-    return None if match is None else (match[1], (match[2] or "").casefold())
-
-
-def _scaled(text: str, units: Mapping[str, float]) -> float | None:
-    parts = _split(text)
-    if parts is None or parts[1] not in units:
-        return None
-    # Rounded to what can be printed, so that 912.5 mV is 0.9125 V and not 0.9125000000000001.
-    return round(float(parts[0]) * units[parts[1]], 9)
-
-
 def _integer(text: str, units: Mapping[str, int]) -> int | None:
-    parts = _split(text)
+    parts = digits_and_unit(text)
     if parts is None or parts[1] not in units:
         return None
     digits, factor = parts[0], units[parts[1]]
@@ -199,7 +184,3 @@ def _integer(text: str, units: Mapping[str, int]) -> int | None:
         return None  # a count has no parts
     number = round(float(digits) * factor) if "." in digits else int(digits) * factor
     return number if 0 <= number <= _MAX_INTEGER else None
-
-
-def _between(value: float | None, low: float, high: float) -> float | None:
-    return value if value is not None and low <= value <= high else None

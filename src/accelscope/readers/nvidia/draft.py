@@ -30,6 +30,7 @@ from accelscope.model import (
 )
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.nvidia import cells
+from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 
 # Of these, one absence stands for all when no member is there and all give the same reason: a GeForce has no
 # ECC, rather than forty counters that it lacks.
@@ -37,19 +38,6 @@ _GROUPS = ("pcie", "clocks", "throttles", "ecc", "retired_pages", "remapped_rows
 _PLACES = ("index", "uuid", "pci_address")
 _IDENTITY = (*_PLACES, "serial")
 _NAMES = (*_IDENTITY, "model", "driver_version", "firmware_version", "architecture", "device_name")
-
-# One bit per reason of NVML's clocks event reasons.
-THROTTLE_BITS = {
-    0x1: "gpu_idle",
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
 _CELL_LIMIT = 200  # characters of a rejected cell that are kept
 
 

@@ -1,8 +1,10 @@
 """From what an NVIDIA driver tells about a GPU to its health."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from accelscope.model import EccCount, ErrorCount, Health, HealthState, RemappedRows, Throttle
+from accelscope.model import Device, EccCount, ErrorCount, Health, HealthState, RemappedRows, Throttle
+from accelscope.model.health import UNKNOWN_HEALTH
 
 # XIDs that speak of the hardware, not of a program's own fault (NVIDIA's XID catalogue).
 HARDWARE_XIDS = frozenset({"48", "62", "63", "64", "74", "79", "92", "94", "95", "119", "120", "140", "154"})
@@ -30,6 +32,21 @@ def health_of(
     """The worst that holds. A GPU that answered and shows none of it is OK."""
     found = _troubles(now, remapped, ecc, errors, throttles, recovery_action=recovery_action)
     return next(found, Health(HealthState.OK))
+
+
+def judged(device: Device, now: float) -> Device:
+    """A row of nvidia-smi with its own word about its health, else with what its values say."""
+    if device.health != UNKNOWN_HEALTH:
+        return device
+    health = health_of(
+        now=now,
+        remapped=device.remapped_rows,
+        ecc=device.ecc,
+        errors=device.errors,
+        throttles=device.throttles,
+        recovery_action=None,
+    )
+    return replace(device, health=health)
 
 
 def _troubles(

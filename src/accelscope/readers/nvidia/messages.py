@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from accelscope.model import Device, Health, HealthState, Vendor, device_id, pci_address
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import ParseError
+from accelscope.readers.strange_output import strange_output
 
 _ADDRESS = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 _HANDLE = r"unable to (?:determine|detect) the device handle for gpu"
@@ -118,13 +119,7 @@ def unknown_field(text: str) -> str | None:
 
 def no_reading(text: str, tool: str) -> ParseError:
     """Why an output without a single row is not a reading."""
-    error = error_of(text)
-    if error is not None:
-        return error
-    first = next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")
-    if not first:
-        return ParseError("empty", f"{tool} printed nothing")
-    return ParseError("unrecognized", f"not the output of {tool}: {first[:200]}")
+    return error_of(text) or strange_output(text, tool)
 
 
 class Said:

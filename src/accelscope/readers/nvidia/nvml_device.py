@@ -25,6 +25,7 @@ from accelscope.readers.nvidia.nvml_links import Links
 from accelscope.readers.nvidia.nvml_memory_errors import MemoryErrors
 from accelscope.readers.nvidia.nvml_mig import MigInstances
 from accelscope.readers.nvidia.nvml_processes import ProcessLister
+from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
 
 _ARCHITECTURES = {
     2: "kepler",
@@ -42,19 +43,6 @@ _CLOCKS = {0: "graphics", 1: "sm", 2: "memory", 3: "video"}
 _MEMORY_TEMPERATURE = 82  # field numbers of nvml.h
 _RECOVERY_ACTION = 230
 _SLOWDOWN, _SHUTDOWN = 1, 0  # temperature thresholds of nvml.h
-THROTTLE_REASONS = {
-    0x001: "gpu_idle",
-    0x002: "applications_clocks_setting",
-    0x004: "sw_power_cap",
-    0x008: "hw_slowdown",
-    0x010: "sync_boost",
-    0x020: "sw_thermal_slowdown",
-    0x040: "hw_thermal_slowdown",
-    0x080: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-    0x200: "board_limit",
-    0x400: "reliability",
-}
 
 
 class NvmlDevice:
@@ -289,7 +277,7 @@ class NvmlDevice:
             return ()
         return tuple(
             Throttle(reason, bool(active & bit))
-            for bit, reason in THROTTLE_REASONS.items()
+            for bit, reason in NVML_THROTTLE_BITS.items()
             if supported & bit
         )
 

@@ -6,7 +6,8 @@ from accelscope.model import AbsenceReason, Device, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
-from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
+from accelscope.readers.nvidia.draft import Draft
+from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 
 TOOL = "nvidia-smi --query-gpu"
 DEFAULT_FIELDS = (
@@ -34,8 +35,8 @@ _ECC_COUNTS = {
     "sram.parity": ".sram_parity",
     "sram.secded": ".sram_secded",
     "register_file": ".register_file",
-    "l1_cache": ".l1",
-    "l2_cache": ".l2",
+    "l1_cache": ".l1_cache",
+    "l2_cache": ".l2_cache",
     "texture_memory": ".texture",
     "cbu": ".cbu",
 }

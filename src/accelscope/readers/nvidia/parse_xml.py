@@ -8,8 +8,9 @@ from accelscope.model import AbsenceReason, Device, Partition, Process, pci_addr
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.draft import THROTTLE_BITS, Draft
+from accelscope.readers.nvidia.draft import Draft
 from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 from accelscope.readers.nvidia.xml_tree import XmlBroken, log_of, tree_of
 
 TOOL = "nvidia-smi -q -x"
@@ -108,8 +109,8 @@ _PATHS: tuple[tuple[str, str, cells.Read], ...] = (
             (f"sram_{word}_parity", ".sram_parity"),
             (f"sram_{word}_secded", ".sram_secded"),
             (f"{bits}_bit/register_file", ".register_file"),
-            (f"{bits}_bit/l1_cache", ".l1"),
-            (f"{bits}_bit/l2_cache", ".l2"),
+            (f"{bits}_bit/l1_cache", ".l1_cache"),
+            (f"{bits}_bit/l2_cache", ".l2_cache"),
             (f"{bits}_bit/texture_memory", ".texture"),
             (f"{bits}_bit/texture_shm", ".texture_shm"),
             (f"{bits}_bit/cbu", ".cbu"),

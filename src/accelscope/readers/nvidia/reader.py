@@ -1,7 +1,5 @@
 """The NVIDIA reader: NVML where its library is, else the nvidia-smi tool; looked for anew at each survey."""
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
@@ -17,10 +15,9 @@ _LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_mi
 
 
 class NvidiaReader:
-    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._clock = clock
-        self._nvml = NvmlSource(options.paths, clock)
+        self._nvml = NvmlSource(options.paths, options.clock)
         self._smi: SmiSource | None = None
         self._source: NvmlSource | SmiSource = self._nvml
 
@@ -50,7 +47,7 @@ class NvidiaReader:
         from accelscope.readers.nvidia.smi import SmiSource  # noqa: PLC0415 - parsers: 2 MiB a node with NVML saves
 
         if self._smi is None:
-            self._smi = SmiSource(self._options, self._clock)
+            self._smi = SmiSource(self._options)
         self._source = self._smi
         try:
             return self._smi.survey()
@@ -61,4 +58,4 @@ class NvidiaReader:
 
 
 def open_reader(options: ReaderOptions) -> NvidiaReader:
-    return NvidiaReader(options, options.clock)
+    return NvidiaReader(options)

@@ -20,7 +20,6 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
 from accelscope.readers.nvidia import (
@@ -29,7 +28,7 @@ from accelscope.readers.nvidia import (
     parse_pmon,
     parse_query_gpu,
 )
-from accelscope.readers.nvidia.health import health_of
+from accelscope.readers.nvidia.health import judged
 from accelscope.readers.nvidia.messages import unknown_field
 from accelscope.readers.tool import Tool, ToolOutput
 
@@ -73,7 +72,7 @@ _COMPUTE_APPS_FIELDS = ("gpu_uuid", "pid", "used_memory", "process_name")
 class SmiSource:
     name = "nvidia-smi"
 
-    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, options: ReaderOptions) -> None:
         self._tool = Tool(
             options.paths.nvidia_smi,
             timeout_seconds=options.tool_timeout_seconds,
@@ -82,12 +81,11 @@ class SmiSource:
         )
         self._budget = options.tool_timeout_seconds
         self._deadline = 0.0
-        self._clock = clock
+        self._clock = options.clock
         self._fields: list[str] | None = None
         self._readings: dict[str, Reading] = {}
-        self._instances: dict[
-            tuple[str | None, int], Process
-        ] = {}  # processes as the XML has them, with MIG ids
+        # Processes as the XML has them, with their MIG instances, by device and pid.
+        self._instances: dict[tuple[str | None, int], Process] = {}
         self._ids_by_address: dict[str, str] = {}
 
     def survey(self) -> Survey:
@@ -115,7 +113,7 @@ class SmiSource:
         now = self._clock()
         self._readings = {
             device.id: Reading(
-                _judged(replace(device, read_at=now), now),
+                judged(replace(device, read_at=now), now),
                 tuple(p for p in processes if p.device == device.id),
             )
             for device in devices
@@ -254,18 +252,3 @@ class SmiSource:
         if parsed.error is not None and parsed.error.reason != "not_supported":
             warnings.append(parsed.error.reason)
         return parsed
-
-
-def _judged(device: Device, now: float) -> Device:
-    """The row's own word about its health, else what its values say."""
-    if device.health != UNKNOWN_HEALTH:
-        return device
-    health = health_of(
-        now=now,
-        remapped=device.remapped_rows,
-        ecc=device.ecc,
-        errors=device.errors,
-        throttles=device.throttles,
-        recovery_action=None,
-    )
-    return replace(device, health=health)

@@ -1,10 +1,8 @@
-"""The driver's classes in /sys and its sensors, with what only the tools tell.
+"""All cards of a node: the driver's classes in /sys and its sensors, with what only the tools tell.
 
 Where /sys does not show the driver (a container that has the device files and a tool), the tools alone do.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from accelscope.model import AbsenceReason, Device, HealthState, Reading, Rejection
@@ -22,10 +20,10 @@ from accelscope.readers.pci import PROCESSING_CLASS, pci_devices
 PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor number, processing accelerators
 
 
-class FuriosaSource:
-    def __init__(self, options: ReaderOptions, clock: Callable[[], float] = time.time) -> None:
+class DriverSource:
+    def __init__(self, options: ReaderOptions) -> None:
         self._sys = options.paths.sys
-        self._clock = clock
+        self._clock = options.clock
         self._entries = Entries(self._sys)
         self._cards = CardReader(self._sys)
         self._tools = Tools(options)

@@ -1,0 +1,65 @@
+"""What is offered of the cards: those that are disabled are not, and no two have one id."""
+
+from pathlib import Path
+
+import pytest
+
+from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
+from accelscope.deviceplugin.health import DeviceHealth
+from accelscope.deviceplugin.offers import Policy, make_offers
+from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.model import Device, Vendor
+
+
+def card(index: int, uuid: str) -> Device:
+    return Device(
+        vendor=Vendor.FURIOSA,
+        id=f"furiosa:{index}",
+        index=index,
+        device_name=f"npu{index}",
+        architecture="warboy",
+        uuid=uuid,
+        serial=f"S{index}",
+        pci_address=f"0000:0{index}:00.0",
+    )
+
+
+def offered(tmp_path: Path, cores: int, *disabled: DisabledDevice, uuid: str | None = None) -> list[str]:
+    for name in ("npu0", "npu0pe0", "npu0pe1", "npu0pe0-1", "npu1", "npu1pe0", "npu1pe1", "npu1pe0-1", "tty"):
+        (tmp_path / name).touch()
+    part = open_vendor(Vendor.FURIOSA, Roots(dev=tmp_path))
+    policy = Policy("beta.furiosa.ai/npu", Disabled(disabled, "here"), cores)
+    cards = [DeviceHealth(card(index, uuid or f"U{index}"), healthy=True) for index in (0, 1, 2)]
+    made = make_offers(cards, part, policy, tmp_path)
+    assert len(made.withheld) == 1  # the third card has no device files
+    return [offer.id for offer in made.offers]
+
+
+@pytest.mark.parametrize(
+    ("disabled", "whole", "single"),
+    [
+        ([], ["U0", "U1"], ["U0_cores_0", "U0_cores_1", "U1_cores_0", "U1_cores_1"]),
+        (["npu0"], ["U1"], ["U1_cores_0", "U1_cores_1"]),
+        (["u1"], ["U0"], ["U0_cores_0", "U0_cores_1"]),
+        (["S1", "0000:00:00.0"], [], []),
+        (["npu0pe1"], ["U1"], ["U0_cores_0", "U1_cores_0", "U1_cores_1"]),
+        (["npu0pe0-1"], ["U1"], ["U1_cores_0", "U1_cores_1"]),
+        (["U0_cores_0"], ["U0", "U1"], ["U0_cores_1", "U1_cores_0", "U1_cores_1"]),
+        (["npu9", ""], ["U0", "U1"], ["U0_cores_0", "U0_cores_1", "U1_cores_0", "U1_cores_1"]),
+    ],
+)
+def test_what_is_disabled_is_not_offered(
+    tmp_path: Path, disabled: list[str], whole: list[str], single: list[str]
+) -> None:
+    names = [DisabledDevice(name) for name in disabled]
+    assert offered(tmp_path, 0, *names) == whole
+    assert offered(tmp_path, 1, *names) == single
+
+
+def test_what_is_disabled_elsewhere_is_offered_here(tmp_path: Path) -> None:
+    assert offered(tmp_path, 0, DisabledDevice("npu0", "there"), DisabledDevice("npu1", "here")) == ["U0"]
+
+
+def test_cards_with_one_uuid_are_told_apart_by_their_place(tmp_path: Path) -> None:
+    assert offered(tmp_path, 0, uuid="U") == ["0000:00:00.0", "0000:01:00.0"]

@@ -1,0 +1,32 @@
+"""Names of processes, without the arguments, which hold secrets."""
+
+from collections.abc import Callable
+
+import pytest
+
+from accelscope.readers.amd import quantities
+from accelscope.readers.ascend import cells
+from accelscope.readers.programs import program_name
+
+
+@pytest.mark.parametrize("absence", [quantities.absence, cells.absence], ids=["amd", "ascend"])
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("python3", "python3"),
+        ("/usr/bin/python3 --token=abc", "python3"),
+        ("./train --token=abc", "train"),
+        ("python3 train.py --token=abc", "python3"),
+        ("tmux: server", "tmux: server"),
+        ("sglang::schedul", "sglang::schedul"),
+        ("a --secret", "a"),
+        ("caf\ufffd", None),
+        ("/", None),
+        ("NA", None),
+        ("N/A", None),
+        ("-", None),
+        ("", None),
+    ],
+)
+def test_a_name_without_its_arguments(told: str, name: str | None, absence: Callable[[str], object]) -> None:
+    assert program_name(told, absence) == name
