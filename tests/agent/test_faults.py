@@ -1,81 +1,18 @@
 """A real agent on a simulated node while things break: what stays right, is counted, and the probes say."""
 
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.costless import costless
-from tests.e2e.agent_process import AgentProcess
+from tests.agent.broken_agent import IMPATIENT, OFTEN, Broken, stale
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Device, HealthState, Snapshot
-from accelscope.simulate import SimulatedNode
 from accelscope.simulate.faults import Fault, FaultKind
 
-OFTEN = {"collection_interval": "0.2s"}
 SOON_SECONDS = 20.0  # who waits for the library waits for ever; a service manager waits 30 s or more
-# For nodes on which something hangs. On a busy machine healthy devices may miss these deadlines too, for a
-# moment: a test waits for what it expects.
-IMPATIENT = {**OFTEN, "device_timeout": "1s", "reader_timeout": "2.5s"}
-
-
-class Broken:
-    """An agent on a node whose faults the test sets while both run."""
-
-    def __init__(
-        self,
-        folder: Path,
-        settings: Mapping[str, str] = OFTEN,
-        *,
-        library: bool = True,
-        name: str = "nvidia-mixed",
-    ) -> None:
-        self.node = SimulatedNode(costless(name), folder / "node")
-        self.node.build()
-        self.node.write(0.0)
-        self._stop = threading.Event()
-        self._mover = threading.Thread(target=self.node.run, args=(self._stop, 0.25), daemon=True)
-        given = {**self.node.agent_settings(), **settings}
-        if not library:
-            given["nvml_library"] = str(folder / "no-library")
-        self.agent = AgentProcess(given, folder / "agent")
-
-    def __enter__(self) -> "Broken":
-        self._mover.start()
-        self.agent.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.node.set_faults(())
-        self._stop.set()
-        self._mover.join(PATIENCE_SECONDS)
-        self.agent.stop()
-
-    def fault(self, kind: FaultKind, device: int | None = None) -> None:
-        self.node.set_faults([Fault(kind=kind, device=device)])
-
-    def clear(self) -> None:
-        self.node.set_faults(())
-
-    def until(self, condition: Callable[[Snapshot], bool], what: str) -> Snapshot:
-        return self.agent.until(condition, what)
-
-    def until_fresh(self, what: str = "all answer") -> Snapshot:
-        """All devices of the node are there and answer. (While the first pass lasts, some are not shown.)"""
-        return self.until(lambda s: len(s.devices) == self.node.spec.device_count and not stale(s), what)
-
-    def until_ready(self, status: int) -> None:
-        wait_until(
-            lambda: self.agent.get("/readyz", guarded=False).status == status, f"/readyz answers {status}"
-        )
-
-    def page(self) -> str:
-        answer = self.agent.get("/metrics")
-        assert answer.status == 200
-        return answer.body.decode()
 
 
 @pytest.fixture
@@ -90,10 +27,6 @@ def hanging(tmp_path: Path) -> Iterator[Broken]:
     with Broken(tmp_path, IMPATIENT) as running:
         running.until_fresh()
         yield running
-
-
-def stale(snapshot: Snapshot) -> list[int | None]:
-    return [device.index for device in snapshot.devices if device.stale]
 
 
 def all_stale(snapshot: Snapshot) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.test_faults import IMPATIENT, Broken
+from tests.agent.broken_agent import IMPATIENT, Broken
 from tests.waiting import wait_until
 
 from accelscope.model import Snapshot, Vendor

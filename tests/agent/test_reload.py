@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import AgentProcess
+from tests.agent_process import AgentProcess
 from tests.waiting import wait_until
 
 SETTINGS = "collectionInterval: 200ms\nlabels: {rack: '7'}\n"

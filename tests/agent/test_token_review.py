@@ -13,9 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import AgentProcess
-from tests.kube.kube_server import PATIENCE, Asked, KubeServer, Peer, Step, hang, raw, refuse, until
+from tests.agent_process import AgentProcess
+from tests.kube.kube_server import Asked, KubeServer, Peer, Step, hang, raw, refuse
 from tests.serve.conftest import Answer, Client
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent import token_review
 from accelscope.agent.token_review import ReviewLimits, TokenReviewGuard
@@ -68,7 +69,7 @@ class ApiServer:
         def held(peer: Peer, asked: Asked) -> None:
             known = asked.path == ACCESS_REVIEWS or json.loads(asked.body)["spec"]["token"] in self.users
             if not (strangers_only and known):
-                assert released.wait(PATIENCE)
+                assert released.wait(PATIENCE_SECONDS)
             self._review(peer, asked)
 
         self.trouble = held
@@ -141,7 +142,7 @@ class Lab:
         """The same, and now it waits for its turn."""
         before = len(self.guard._unseen)
         client = self.ask(token, peer)
-        until(lambda: len(self.guard._unseen) == before + 1, "for it to wait")
+        wait_until(lambda: len(self.guard._unseen) == before + 1, "for it to wait")
         return client
 
     def status(self, token: str, path: str = "/metrics", *, peer: str = HOME) -> int:
@@ -287,7 +288,7 @@ def test_what_has_changed_counts_from_the_next_review(guarded: Lab) -> None:
 def test_fifty_requests_with_one_token_wait_for_one_review(guarded: Lab) -> None:
     release = guarded.api.hold()
     clients = [guarded.ask(ANN) for _ in range(50)]
-    until(lambda: [len(r.waiting) for r in guarded.guard._pending.values()] == [50], "for all to wait")
+    wait_until(lambda: [len(r.waiting) for r in guarded.guard._pending.values()] == [50], "for all to wait")
     release()
     assert [client.answer().status for client in clients] == [200] * 50
     assert guarded.api.asked == [TOKEN_REVIEWS, ACCESS_REVIEWS]
@@ -297,7 +298,7 @@ def test_a_slow_api_server_keeps_nobody_else_waiting(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold()
     waiting = guarded.ask(STRANGER)
-    until(lambda: guarded.api.reviews == 2, "for the review to begin")
+    wait_until(lambda: guarded.api.reviews == 2, "for the review to begin")
     assert guarded.connect().get("/healthz").status == 200
     assert guarded.status(ANN) == 200
     assert guarded.connect().get("/metrics").status == 401
@@ -375,7 +376,7 @@ def test_a_revoked_token_is_noticed_as_soon_as_the_api_server_is_back(lab: Lab) 
     del lab.api.users[ANN]
     lab.api.trouble = None
     lab.now += 2
-    until(lambda: lab.status(ANN) == 401, "for the review in the background")
+    wait_until(lambda: lab.status(ANN) == 401, "for the review in the background")
 
 
 def test_a_kept_connection_that_the_api_server_closed_costs_nothing(lab: Lab) -> None:
@@ -452,7 +453,7 @@ def test_a_token_that_was_good_waits_for_no_other(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold(strangers_only=True)
     under_way = guarded.ask("made-up", ELSEWHERE)
-    until(lambda: guarded.api.reviews == 2, "for a review that gets no answer")
+    wait_until(lambda: guarded.api.reviews == 2, "for a review that gets no answer")
     for number in range(4):
         guarded.queue(f"made-up-{number}", ELSEWHERE)
     guarded.now += 61
@@ -465,7 +466,7 @@ def test_a_token_that_was_good_waits_for_no_other(guarded: Lab) -> None:
 def test_a_new_token_of_another_has_the_next_turn(guarded: Lab) -> None:
     release = guarded.api.hold()
     flood = [guarded.ask("made-up", ELSEWHERE)]
-    until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
     flood += [guarded.queue(f"made-up-{number}", ELSEWHERE) for number in range(5)]
     ann = guarded.queue(ANN)
     release()
@@ -478,7 +479,7 @@ def test_a_new_token_of_another_has_the_next_turn(guarded: Lab) -> None:
 def test_only_so_many_of_one_address_wait(guarded: Lab) -> None:
     release = guarded.api.hold()
     under_way = guarded.ask("made-up")
-    until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
     guarded.now += 3
     limit = ReviewLimits().waiting_of_peer
     waiting = [guarded.queue(f"made-up-{number}") for number in range(limit)]
@@ -492,7 +493,7 @@ def test_who_has_many_addresses_leaves_room_for_another(lab: Lab) -> None:
     lab.serve(limits=ReviewLimits(waiting=4))
     release = lab.api.hold()
     lab.ask("made-up", "127.0.1.0")
-    until(lambda: lab.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: lab.api.reviews == 1, "for the first review to begin")
     crowd = [lab.queue(f"made-up-{number}", f"127.0.1.{number // 2}") for number in range(4)]
     assert lab.status("one-more", peer="127.0.1.1") == 503  # who has a place already
     ann = lab.ask(ANN)
@@ -522,7 +523,7 @@ def test_reviews_of_unknown_tokens_have_a_pace(lab: Lab) -> None:
 def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
     release = guarded.api.hold()
     clients = [guarded.ask(token) for token in (ANN, STRANGER)]
-    until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviews == 1, "for one to wait")
+    wait_until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviews == 1, "for one to wait")
     guarded.now += 6
     release()
     assert sorted(client.answer().status for client in clients) in ([200, 503], [401, 503])
@@ -563,7 +564,7 @@ def test_tokens_are_forgotten_and_never_told(
         gc.collect()
         return not any(isinstance(found, token_review._Review) for found in gc.get_objects())
 
-    until(forgotten, "for the thread that reviewed it to let go of it")
+    wait_until(forgotten, "for the thread that reviewed it to let go of it")
     assert all(secret.encode() not in key for key in lab.guard._known)
 
 
@@ -623,7 +624,7 @@ class TestTheAgent:
 
             counted = {"allowed": 2, "denied": 2, "error": 0, "limited": 0}
             shown = {f'accelscope_token_reviews_total{{result="{r}"}} {n}' for r, n in counted.items()}
-            until(lambda: shown <= set(page()), "for the next collection")
+            wait_until(lambda: shown <= set(page()), "for the next collection")
             assert "unencrypted" in agent.log()
             assert "anybody" not in agent.log()
             assert "abcdefgh" not in agent.log()

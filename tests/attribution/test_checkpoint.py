@@ -37,6 +37,7 @@ def granted(*ids: str) -> DeviceGrant:
     [
         ({"0": ["GPU-a"], "1": ["GPU-b", "GPU-c"]}, ("GPU-a", "GPU-b", "GPU-c")),
         ({"-1": ["tegra"]}, ("tegra",)),
+        (["0", "x" * 512], ("0", "x" * 512)),
         (["GPU-a", "GPU-b::3"], ("GPU-a", "GPU-b::3")),
         ({"0": None, "1": ["GPU-a"]}, ("GPU-a",)),
         (["GPU-a", "GPU-a"], ("GPU-a",)),
@@ -78,17 +79,18 @@ def test_a_bad_entry_costs_itself(bad: object, where: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "where"),
+    ("ids", "where", "reason"),
     [
-        ({"0": ["GPU-a", 7, None, {}]}, "PodDeviceEntries[0].DeviceIDs[0]"),
-        (["", "GPU-a"], "PodDeviceEntries[0].DeviceIDs"),
-        ({"1": "GPU-b", "0": ["GPU-a"]}, "PodDeviceEntries[0].DeviceIDs[1]"),
+        ({"0": ["GPU-a", 7, None, {}]}, "PodDeviceEntries[0].DeviceIDs[0]", "not_a_name"),
+        (["", "GPU-a"], "PodDeviceEntries[0].DeviceIDs", "not_a_name"),
+        (["x" * 513, "GPU-a"], "PodDeviceEntries[0].DeviceIDs", "not_a_name"),
+        ({"1": "GPU-b", "0": ["GPU-a"]}, "PodDeviceEntries[0].DeviceIDs[1]", "not_device_ids"),
     ],
 )
-def test_a_bad_id_costs_itself(ids: object, where: str) -> None:
+def test_a_bad_id_costs_itself(ids: object, where: str, reason: str) -> None:
     parsed = parse_checkpoint(written(entry(DeviceIDs=ids)))
     assert parsed.allocations == (granted("GPU-a"),)
-    assert {r.line for r in parsed.rejected} == {where}
+    assert {(r.line, r.reason) for r in parsed.rejected} == {(where, reason)}
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ MIG_PART = Resolved(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
         (f"{GPU_0}-x", "nvidia.com/gpu", UNRESOLVED),
         (GPU_0.rpartition("-")[0], "nvidia.com/gpu", UNRESOLVED),
         (GPU_0, "amd.com/gpu", UNRESOLVED),
+        ("0000:11:00.0", "nvidia.com/gpu", SECOND),  # all of it, though it is cut
         (MIG_UUID, "nvidia.com/mig-1g.10gb", MIG_PART),
         (f"{MIG_UUID}::2", "nvidia.com/mig-1g.10gb.shared", MIG_PART),
         (f"{MIG_UUID}-1", "nvidia.com/gpu", MIG_PART),
@@ -278,6 +279,56 @@ def test_ascend_counts_as_the_device_files_do_where_they_are_known() -> None:
 )
 def test_furiosa(device_id: str, resource: str, expected: Resolved) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
+
+
+ADDRESS = "0000:41:00.0"
+WITHOUT_UUID = Device(
+    vendor=Vendor.FURIOSA, id="furiosa:card", pci_address=ADDRESS, architecture="rngd", index=0
+)
+
+
+@pytest.mark.parametrize(
+    ("device_id", "resource", "expected"),
+    [
+        (f"{ADDRESS}_cores_0-1", "furiosa.ai/rngd", Resolved("furiosa:card")),
+        ("npu0", "furiosa.ai/rngd", Resolved("furiosa:card")),
+        ("npu0pe0", "alpha.furiosa.ai/warboy", UNRESOLVED),  # the only card is of the other kind
+        ("npu0", "beta.furiosa.ai/npu", Resolved("furiosa:card")),
+    ],
+)
+def test_a_furiosa_card_without_a_uuid(device_id: str, resource: str, expected: Resolved) -> None:
+    assert resolve(device_id, resource, DeviceIndex((*TWO_GPUS, WITHOUT_UUID))) == expected
+
+
+@pytest.mark.parametrize(
+    ("device_id", "resource", "expected"),
+    [
+        (f"{GPU_0}-3", "nvidia.com/gpu", FIRST),
+        (f"{GPU_0}-3", "volcano.sh/vgpu-number", UNRESOLVED),
+        (OLD_MIG, "nvidia.com/mig-1g.5gb", MIG_PART),
+        (f"{RNGD}_cores_0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
+        (f"{ADDRESS}_cores_0", "furiosa.ai/rngd", Resolved("furiosa:card")),
+        ("renderD128", "amd.com/gpu", Resolved("amd:x0")),
+        ("npu0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
+    ],
+)
+def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_resource(
+    device_id: str, resource: str, expected: Resolved
+) -> None:
+    named = (("1", GPU_0, "npu0"), ("2", GPU_1, "renderD128"), ("3", RNGD, "x"), ("4", None, "y"))
+    twins = [
+        Device(
+            vendor=Vendor.ASCEND,
+            id=f"ascend:{name}",
+            uuid=uuid,
+            device_name=file,
+            pci_address=ADDRESS if uuid is None else None,
+            architecture="rngd",
+        )
+        for name, uuid, file in named
+    ]
+    named_card = replace(WITHOUT_UUID, device_name="npu7")
+    assert resolve(device_id, resource, DeviceIndex((*MIXED, named_card, *twins))) == expected
 
 
 @pytest.mark.parametrize(

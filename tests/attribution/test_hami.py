@@ -96,6 +96,7 @@ def test_what_cannot_be_read_is_told(value: str, kept: list[HamiShare], said: st
     assert [share for _, share in shares] == kept
     [problem] = problems
     assert said in problem
+    assert problem.startswith(f"{ALLOCATED}: ")
     assert problem.isprintable()
     assert len(problem) < 400
 
@@ -126,6 +127,8 @@ def instance(**changed: object) -> dict[str, object]:
         (migs(instance(gpuUUID=SECOND)), [GPU, GPU], 0),
         (migs({"containerIndex": 0, "deviceIndex": 0, "gpuUUID": GPU, "profile": "2g.10gb"}), [GPU, GPU], 0),
         (migs(instance(deviceIndex=[])), [GPU, GPU], 1),
+        (migs({"gpuUUID": GPU, "migUUID": MIG, "deviceIndex": 0}), [GPU, GPU], 1),
+        (migs({"gpuUUID": GPU, "migUUID": MIG, "containerIndex": 0}), [GPU, GPU], 1),
         (migs(instance(containerIndex=True)), [GPU, GPU], 1),
         (migs(instance(migUUID=7), None, instance()), [MIG, GPU], 2),
         ((MIGS, ""), [GPU, GPU], 0),
@@ -141,6 +144,19 @@ def test_mig_instances_are_named_once_they_are_made(
     shares, told = shares_of([(ALLOCATED, value), annotation], ["a"])
     assert [share.device_id for _, share in shares] == device_ids
     assert len(told) == problems
+    assert all(problem.startswith(f"{MIGS}: ") for problem in told)
+
+
+def test_an_allocation_that_is_none_is_shown() -> None:
+    _, told = shares_of([migs(7, {"gpuUUID": 1})], ["a"])
+    assert told == [f"{MIGS}: '7' is no allocation", f"{MIGS}: \"{{'gpuUUID': 1}}\" is no allocation"]
+
+
+def test_devices_behind_a_container_too_many_are_told_each() -> None:
+    value = f"{GPU},NVIDIA,8000,50:;{GPU},NVIDIA,8000,50:{SECOND},NVIDIA,8000,50:;"
+    shares, told = shares_of([(ALLOCATED, value)], ["a"])
+    assert [share for _, share in shares] == [HALF]
+    assert told == [f"{ALLOCATED}: container 2 of 1"] * 2
 
 
 def t4(device_id: str = GPU, *, healthy: bool = True, **told: int | str) -> HamiDevice:
@@ -160,7 +176,11 @@ IN_JSON = {"id": GPU, "count": 10, "devmem": 15360, "devcore": 100, "type": "NVI
             f"{SECOND},10,15360,100,NVIDIA-Tesla T4,1,true,1,mig:",
             [t4(numa=0, index=0, mode="hami-core"), t4(SECOND, numa=1, index=1, mode="mig")],
         ),
+        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,0,true,0,mig,a,b,c:", [t4(numa=0, index=0, mode="mig")]),
+        ("0,0,0,0,,0,true:", [HamiDevice("0", "", 0, 0, 0.0, True, 0)]),
         (json.dumps([IN_JSON]), [t4(numa=0, index=0)]),
+        (json.dumps([{**IN_JSON, "mode": 7}]), [t4(numa=0, index=0)]),
+        (json.dumps([{"id": GPU}]), [HamiDevice(GPU, "", 0, 0, 0.0, False, 0, 0)]),
         (
             json.dumps(
                 [{**IN_JSON, "health": False, "index": 2, "numa": 1, "mode": "mps", "migProfiles": []}]
@@ -176,21 +196,25 @@ def test_devices_of_a_node_in_both_encodings(text: str, expected: list[HamiDevic
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "kept", "said"),
     [
-        (f"rubbish:{GPU},10,15360,100,NVIDIA-Tesla T4,1,true:", 1),
-        (f"{GPU},ten,15360,100,NVIDIA-Tesla T4,1,true:", 0),
-        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,1,maybe:", 0),
-        (json.dumps([IN_JSON, None]), 1),
-        (json.dumps([IN_JSON, {**IN_JSON, "id": ""}]), 1),
-        (json.dumps([IN_JSON, {**IN_JSON, "devmem": "15360"}]), 1),
-        ("[{", 0),
+        (f"rubbish:{GPU},10,15360,100,NVIDIA-Tesla T4,1,true:", 1, "'rubbish' is no id,count"),
+        (f"{GPU},ten,15360,100,NVIDIA-Tesla T4,1,true:", 0, "is no id,count"),
+        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,1,maybe:", 0, "is no id,count"),
+        (",10,15360,100,NVIDIA-Tesla T4,1,true:", 0, "is no id,count"),
+        (json.dumps([IN_JSON, None]), 1, "'None' is no device"),
+        (json.dumps([IN_JSON, {**IN_JSON, "id": ""}]), 1, "'' is no id of a device"),
+        (json.dumps([IN_JSON, {**IN_JSON, "id": 7}]), 1, "'7' is no id of a device"),
+        (json.dumps([IN_JSON, {**IN_JSON, "devmem": "15360"}]), 1, f"{GPU}: one of count"),
+        (json.dumps([IN_JSON, {**IN_JSON, "devmem": 10**9}]), 1, f"{GPU}: one of count"),
+        ("[{", 0, "'[{' is no JSON list"),
     ],
 )
-def test_a_bad_device_costs_itself(text: str, kept: int) -> None:
+def test_a_bad_device_costs_itself(text: str, kept: int, said: str) -> None:
     devices, problems = registered_devices(text)
     assert len(devices) == kept
-    assert len(problems) == 1
+    [problem] = problems
+    assert said in problem
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=3), max_size=3))

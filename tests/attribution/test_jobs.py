@@ -15,6 +15,7 @@ MIG_UUID = "MIG-11111111-2222-3333-4444-555555555555"
 INSTANCE = Partition(id="inst", uuid=MIG_UUID, gpu_instance_id=7, compute_instance_id=0)
 GPU = Device(vendor=Vendor.NVIDIA, id="nvidia:a", index=0, uuid=GPU_UUID, partitions=(INSTANCE,))
 AMD = Device(vendor=Vendor.AMD, id="amd:b", index=0)
+AMD_PARTS = Device(vendor=Vendor.AMD, id="amd:d", index=0, partitions=(INSTANCE,))
 NPU = Device(vendor=Vendor.ASCEND, id="ascend:c", index=0)
 
 
@@ -29,6 +30,7 @@ NPU = Device(vendor=Vendor.ASCEND, id="ascend:c", index=0)
         (GPU_UUID, [AMD, GPU], ("nvidia:a", None)),
         ("0.7", [GPU], ("nvidia:a", "inst")),
         ("0.8", [GPU], None),
+        ("0.7", [AMD_PARTS, NPU], None),  # of which of two?
         (MIG_UUID, [GPU], ("nvidia:a", "inst")),
     ],
 )
@@ -57,3 +59,39 @@ def test_a_file_that_cannot_be_read_costs_itself_only(
     state = jobs.state()
     assert state is not None
     assert (state.up, state.reason) == (False, "unreadable")
+    assert state.error == f"{tmp_path / '1'} cannot be read: Permission denied"
+
+
+def test_a_file_that_is_gone_when_it_is_its_turn_costs_itself_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("0", "1", "2"):
+        (tmp_path / name).write_text("17\n")
+
+    def gone(path: Path) -> BinaryIO:
+        if path.name == "1":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return open_regular(path)
+
+    monkeypatch.setattr(job_mapping, "open_regular", gone)
+    assert job_mapping.read_job_mapping(tmp_path) == ({"0": ("17",), "2": ("17",)}, [])
+
+
+def test_how_the_folder_is(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, lambda: 5.0)
+    jobs.by_part([GPU])
+    state = jobs.state()
+    assert state is not None
+    assert (state.source, state.detail, state.up) == ("job-mapping", str(tmp_path), True)
+    missing = Jobs(tmp_path / "none", lambda: 5.0)
+    assert missing.by_part([GPU]) == {}
+    state = missing.state()
+    assert state is not None
+    assert (state.up, state.reason) == (False, "unreadable")
+    assert state.error == f"{tmp_path / 'none'} cannot be listed: No such file or directory"
+
+
+def test_without_a_folder_there_is_nothing_to_tell() -> None:
+    jobs = Jobs(None, lambda: 0.0)
+    assert jobs.by_part([GPU]) == {}
+    assert jobs.state() is None

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from accelscope.attribution.pod_resources import (
     Claim,
     ClaimDevice,
-    DecodeError,
     HeldContainer,
     HeldDevices,
     HeldPod,
@@ -28,6 +27,7 @@ from accelscope.attribution.pod_resources import (
     decode,
     decode_json,
 )
+from accelscope.kube.errors import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason
 
 PROTOS = Path(__file__).with_name("podresources")

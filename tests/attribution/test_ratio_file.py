@@ -52,6 +52,7 @@ def test_a_ratio(text: str, ratio: float) -> None:
         ("2.", "'2.'"),
         (".5", "'.5'"),
         ("2x", "'2x'"),
+        ("X0.5X", "'X0.5X'"),
         ("1/2", "'1/2'"),
         ("ratio=2", "'ratio=2'"),
         ("null", "'null'"),

@@ -80,6 +80,8 @@ def found(document: dict[str, Any], name: str, *, driver: str = DRIVER, pool: st
         ({"type": {"string": "mig"}, "parentUUID": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
         ({"resource.kubernetes.io/pciBusID": {"string": "0000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
         ({"pciAddr": {"string": "00000000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
+        ({"gpu.nvidia.com/pciAddr": {"string": "0000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
+        ({"gpu.nvidia.com/parentUUID": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
         ({"pciAddr": {"string": "0000:83:00.0"}}, UNRESOLVED),  # another vendor's
         ({"uuid": {"string": "GPU-other"}}, UNRESOLVED),
         ({"index": {"int": 0}, "resource.kubernetes.io/pcieRoot": {"string": "pci0000:17"}}, UNRESOLVED),
@@ -103,6 +105,22 @@ def test_a_part_of_an_amd_gpu_has_the_address_of_the_whole() -> None:
     }
     document = published([{"name": "gpu-9-137", "attributes": attributes}], driver="gpu.amd.com")
     assert found(document, "gpu-9-137", driver="gpu.amd.com") == Resolved("amd:x1")
+
+
+@pytest.mark.parametrize("attribute", ["uuid", "parentUUID"])
+def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_driver(attribute: str) -> None:
+    twins = DeviceIndex(
+        Device(vendor=vendor, id=f"{vendor.value}:x", uuid=GPU) for vendor in (Vendor.NVIDIA, Vendor.AMD)
+    )
+    slices = SliceTable([decode_slice(published([device("gpu-0", **{attribute: {"string": GPU}})]))])
+    assert device_for(ClaimDevice(DRIVER, POOL, "gpu-0"), slices, twins) == Resolved("nvidia:x")
+
+
+def test_a_slice_is_known_by_its_uid_and_a_generation_that_is_left_out_is_the_first() -> None:
+    document = published([])
+    del document["spec"]["pool"]["generation"]
+    decoded = decode_slice(document)
+    assert (decoded.uid, decoded.generation) == (document["metadata"]["uid"], 0)
 
 
 def test_names_are_of_their_driver_and_pool() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.attribution.ledger import Ledger, shares_of_use
-from accelscope.attribution.usage import DeviceUse, UsageKey, uses
+from accelscope.attribution.usage import DeviceUse, Measured, UsageKey, uses
 from accelscope.model import (
     Allocation,
     AllocationSource,
@@ -195,6 +195,41 @@ def test_shares_of_use(running: list[Process], granted: list[Allocation], expect
     assert [round(share, 9) for share in shares.values()] == expected
 
 
+def test_figures_of_processes_add_up_column_by_column() -> None:
+    measured = Measured()
+    assert (measured.did_something, measured.memory_bytes) == (None, None)
+    one = Process(
+        pid=1,
+        memory_bytes=5,
+        utilization_ratio=0.25,
+        memory_utilization_ratio=0.125,
+        encoder_utilization_ratio=0.5,
+        decoder_utilization_ratio=0.0,
+    )
+    measured.add([one, Process(pid=2)])
+    measured.add([one])
+    assert measured == Measured(
+        processes=3, memory_bytes=10, utilization=0.5, memory_utilization=0.25, encoder=1.0, decoder=0.0
+    )
+    assert measured.did_something is True
+    assert Measured(decoder=0.0).did_something is False
+
+
+def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:
+    use = use_of(
+        Device(vendor=Vendor.NVIDIA, id="nvidia:a"), [on_gpu(owner, memory_bytes=7) for owner in OWNERS[6:]]
+    )
+    assert [(u.kind, u.name, u.reason, u.processes, u.memory_used_bytes) for u in use.unattributed()] == [
+        (owner.kind, owner.name, owner.reason, 1, 7) for owner in OWNERS[6:]
+    ]
+
+
+def test_a_pod_of_which_only_the_uid_is_known_has_no_name() -> None:
+    nameless = Owner(kind=OwnerKind.POD, pod_uid="p")
+    use = use_of(Device(vendor=Vendor.NVIDIA, id="nvidia:a"), [on_gpu(nameless)])
+    assert use.uids == {UsageKey("nvidia:a", "", "", "", ""): "p"}
+
+
 def test_energy_by_power_where_the_device_has_no_counter() -> None:
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
     for at in (0.0, 10.0, 20.0):
@@ -202,6 +237,23 @@ def test_energy_by_power_where_the_device_has_no_counter() -> None:
         ledger.enter({"nvidia:a": use_of(device, [on_gpu(P1, use=0.25)])}, [], at)
     assert ledger.energy_joules(key) == pytest.approx(500.0)
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize(("at", "joules"), [(600.0, 60_000.0), (601.0, 0.0), (-5.0, 0.0)])
+def test_power_tells_nothing_of_a_long_gap_nor_of_a_clock_that_was_set_back(at: float, joules: float) -> None:
+    ledger = Ledger()
+    for read_at in (0.0, at):
+        device = replace(GPU, power_watts=100.0, read_at=read_at)
+        ledger.enter({"nvidia:a": use_of(device)}, [], abs(read_at))
+    assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(joules)
+
+
+def test_a_counter_that_is_silent_for_a_moment_adds_nothing_for_it() -> None:
+    ledger = Ledger()
+    for at, joules in ((0.0, 100.0), (10.0, None), (20.0, 150.0)):
+        device = replace(GPU, power_watts=7.0, energy_joules=joules, read_at=at)
+        ledger.enter({"nvidia:a": use_of(device)}, [], at)
+    assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(50.0)
 
 
 def test_what_was_used_while_nobody_could_look_is_idle_energy() -> None:

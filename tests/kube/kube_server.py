@@ -5,19 +5,11 @@ import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
-PATIENCE = 30.0  # seconds; nothing here takes as long unless it is broken
-
-
-def until(condition: Callable[[], object], what: str = "") -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain {what}"
-        time.sleep(0.005)
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ class KubeServer:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
 
     def _accept(self) -> None:
@@ -142,7 +134,7 @@ class KubeServer:
             thread.start()
 
     def _serve(self, sock: socket.socket) -> None:
-        sock.settimeout(PATIENCE)
+        sock.settimeout(PATIENCE_SECONDS)
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             stack.callback(sock.close)
             if self._context is not None:
@@ -156,7 +148,7 @@ class KubeServer:
                 step(peer, asked)
                 if peer.ended:
                     return
-                sock.settimeout(PATIENCE)
+                sock.settimeout(PATIENCE_SECONDS)
 
     def _requests(self, sock: socket.socket) -> Iterator[Asked]:
         received = b""
@@ -177,7 +169,7 @@ class KubeServer:
             method, target, _ = first.split(" ")
             headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
             size = int(headers.get("content-length", "0"))
-            sock.settimeout(PATIENCE)
+            sock.settimeout(PATIENCE_SECONDS)
             while len(received) < size:
                 received += sock.recv(65536)
             body, received = received[:size], received[size:]
@@ -236,7 +228,7 @@ def watched(*events: object, then: str = "hang", after: Callable[[], object] | N
             peer.chunk(line[:7])  # a line need not come whole
             peer.chunk(line[7:])
         if after is not None:
-            until(after, "to end the watch")
+            wait_until(after, "it is time to end the watch")
         if then == "hang":
             peer.hang()
         elif then == "end":

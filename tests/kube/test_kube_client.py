@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.e2e.certificates import Certificates, make_certificates
-from tests.kube.kube_server import PATIENCE, Asked, KubeServer, Peer, hang, raw, refuse, until
+from tests.certificates import Certificates, make_certificates
+from tests.kube.kube_server import Asked, KubeServer, Peer, hang, raw, refuse
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.kube.client import Answer, Client
 from accelscope.kube.endpoint import Endpoint
@@ -116,7 +117,7 @@ class TestRequests:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
         client.close()
         assert (wrong, len(server.asked)) == ([], 80)
 
@@ -158,7 +159,7 @@ def test_statuses(serve: Serve, token_file: Path, status: int, reason: Reason, s
 
     def ask() -> None:
         if streamed:
-            with client.stream("/x", idle_seconds=PATIENCE):
+            with client.stream("/x", idle_seconds=PATIENCE_SECONDS):
                 pass
         else:
             get(client)
@@ -294,12 +295,12 @@ class TestStreams:
         def two(peer: Peer, _: Asked) -> None:
             peer.begin_chunked()
             peer.chunk(b"one")
-            assert taken.wait(PATIENCE)
+            assert taken.wait(PATIENCE_SECONDS)
             peer.chunk(b"two")
             peer.end_chunked()
 
         server = serve(two)
-        with Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE) as stream:
+        with Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE_SECONDS) as stream:
             pieces = iter(stream)
             assert next(pieces) == b"one"
             taken.set()
@@ -325,7 +326,7 @@ class TestStreams:
                 time.sleep(0.01)
 
         server = serve(endless)
-        stream = Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE, total_seconds=0.3)
+        stream = Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE_SECONDS, total_seconds=0.3)
         with stream:
             assert failure(lambda: list(stream)).reason is Reason.TIMEOUT
 
@@ -338,7 +339,7 @@ class TestStreams:
             peer.cut()
 
         server = serve(cut)
-        with Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE) as stream:
+        with Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE_SECONDS) as stream:
             assert failure(lambda: list(stream)).reason is Reason.UNREACHABLE
 
 
@@ -361,7 +362,7 @@ class Tls:
         sign = ["openssl", "x509", "-req", "-in", files["csr"], *authority, "-CAcreateserial"]
         sign += ["-days", str(days), "-extfile", files["ext"], "-out", files["crt"]]
         for command in (ask, sign):
-            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
         return files["crt"], files["key"]
 
 
@@ -398,7 +399,7 @@ class TestTls:
             client = Client(Endpoint(server.url, str(token_file), ca_file))
             error = failure(partial(get, client))
             assert (error.reason, "not trusted" in error.text) == (Reason.TLS, True)
-            stream = client.stream("/", idle_seconds=PATIENCE)
+            stream = client.stream("/", idle_seconds=PATIENCE_SECONDS)
             assert failure(stream.__enter__).reason is Reason.TLS
         assert server.asked == []
 
@@ -463,7 +464,7 @@ class TestTls:
             thread.start()
             url = f"https://127.0.0.1:{listener.getsockname()[1]}"
             error = failure(lambda: get(Client(Endpoint(url, skip_tls_verify=True))))
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
         assert (error.reason, "wrong version number" in error.text) == (Reason.TLS, True)
 
     def test_a_handshake_that_hangs(self) -> None:
@@ -486,8 +487,8 @@ def test_another_thread_ends_a_wait_at_once(serve: Serve, tls: Tls, where: str, 
     url = server.url
     if where == "handshake":
         url = f"http{'s' if secure else ''}://127.0.0.1:{silent.getsockname()[1]}"
-    client = Client(Endpoint(url, ca_file=str(tls.good.ca)), timeout_seconds=2 * PATIENCE)
-    stream = client.stream("/x", idle_seconds=2 * PATIENCE)
+    client = Client(Endpoint(url, ca_file=str(tls.good.ca)), timeout_seconds=2 * PATIENCE_SECONDS)
+    stream = client.stream("/x", idle_seconds=2 * PATIENCE_SECONDS)
     pieces: list[bytes] = []
     outcome: list[str] = []
 
@@ -505,16 +506,16 @@ def test_another_thread_ends_a_wait_at_once(serve: Serve, tls: Tls, where: str, 
         stream.close()
     thread.start()
     if where == "head":
-        until(lambda: server.asked)
+        wait_until(lambda: server.asked)
     elif where == "body":
-        until(lambda: pieces)
+        wait_until(lambda: pieces)
     elif where == "handshake":
         with silent.accept()[0] as accepted:
             assert accepted.recv(1)  # it has begun to speak, and waits
             stream.close()
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
     stream.close()
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_SECONDS)
     silent.close()
     assert not thread.is_alive()
     assert outcome == ["ended" if where == "body" else "unreachable"]

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.certificates import Certificates, make_certificates
+from tests.certificates import Certificates, make_certificates
 from tests.kube.kube_server import (
-    PATIENCE,
     Asked,
     KubeServer,
     Peer,
@@ -20,9 +19,9 @@ from tests.kube.kube_server import (
     pod,
     raw,
     refuse,
-    until,
     watched,
 )
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
@@ -79,7 +78,7 @@ def start() -> Iterator[Callable[[Any], Any]]:
     yield begin
     for follower, thread in running:
         follower.stop()
-        thread.join(PATIENCE)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive(), "stop() must end every wait"
         assert (follower.state.up, follower.state.reason) == (False, "stopped")
 
@@ -129,8 +128,8 @@ def test_a_list_and_then_events(serve_tls: Serve, follow: Follow) -> None:
         ),
     )
     watch = follow(server)
-    assert watch.synced.wait(PATIENCE)
-    until(lambda: names(watch) == "c")
+    assert watch.synced.wait(PATIENCE_SECONDS)
+    wait_until(lambda: names(watch) == "c")
     assert watch.version == 4
     state = watch.state
     assert (state.up, state.reason, state.error, state.last_success) == (True, None, None, 1000.0)
@@ -156,7 +155,7 @@ def test_after_a_disconnect_it_goes_on_where_it_was(
         watched(event("ADDED", pod("c", "71"))),
     )
     watch = follow(server)
-    until(lambda: names(watch) == "a b c")
+    wait_until(lambda: names(watch) == "a b c")
     assert kinds(server) == ["L0", "W5", "W70"]
     assert watch.state.up
     assert waits.seconds == [1.5]
@@ -170,8 +169,8 @@ def test_where_the_version_is_gone_it_lists_anew(
         listed("5", pod("a"), pod("b")), gone, listed("90", pod("b"), pod("c")), watched(bookmark("95"))
     )
     watch = follow(server)
-    until(lambda: names(watch) == "b c")
-    until(lambda: kinds(server) == ["L0", "W5", "L0", "W90"])
+    wait_until(lambda: names(watch) == "b c")
+    wait_until(lambda: kinds(server) == ["L0", "W5", "L0", "W90"])
     assert (watch.state.up, dict(watch.state.errors)) == (True, {"gone": 1})
     assert waits.seconds == []
 
@@ -181,8 +180,8 @@ def test_a_cache_that_is_behind_is_not_asked_again(serve_tls: Serve, follow: Fol
         listed("5"), refuse(410), listed("5"), refuse(410), listed("90", pod("a")), watched(bookmark("95"))
     )
     watch = follow(server)
-    until(lambda: names(watch) == "a")
-    until(lambda: len(server.asked) == 6)
+    wait_until(lambda: names(watch) == "a")
+    wait_until(lambda: len(server.asked) == 6)
     assert kinds(server) == ["L0", "W5", "L0", "W5", "L", "W90"]
     assert waits.seconds == [1.5], "a version that is gone twice in a row is worth a pause"
 
@@ -191,7 +190,7 @@ def test_while_it_is_down_the_last_known_stay(serve_tls: Serve, follow: Follow, 
     up_again = threading.Event()
 
     def later(peer: Peer, asked: Asked) -> None:
-        assert up_again.wait(PATIENCE)
+        assert up_again.wait(PATIENCE_SECONDS)
         watched(event("ADDED", pod("b", "6")))(peer, asked)
 
     server = serve_tls(
@@ -201,12 +200,12 @@ def test_while_it_is_down_the_last_known_stay(serve_tls: Serve, follow: Follow, 
         later,
     )
     watch = follow(server)
-    until(lambda: len(server.asked) == 4)
+    wait_until(lambda: len(server.asked) == 4)
     state = watch.state
     assert (state.up, state.reason, names(watch)) == (False, "server_error", "a")
     assert "503 second" in (state.error or "")
     up_again.set()
-    until(lambda: names(watch) == "a b")
+    wait_until(lambda: names(watch) == "a b")
     assert (watch.state.up, watch.state.reason) == (True, None)
     assert "503 second" in (watch.state.error or ""), "the last error is kept"
     assert waits.seconds == [1.5, 3.0]
@@ -215,9 +214,9 @@ def test_while_it_is_down_the_last_known_stay(serve_tls: Serve, follow: Follow, 
 def test_the_pauses_grow_to_a_minute(serve_tls: Serve, follow: Follow, waits: Waits) -> None:
     server = serve_tls(*[refuse(500)] * 9, listed("5", pod("a")), watched(bookmark("6")))
     watch = follow(server)
-    until(watch.synced.is_set)
+    wait_until(watch.synced.is_set)
     assert waits.seconds == [1.5, 3.0, 6.0, 12.0, 24.0, 45.0, 45.0, 45.0, 45.0]
-    until(lambda: len(server.asked) == 11)
+    wait_until(lambda: len(server.asked) == 11)
     assert dict(watch.state.errors) == {"server_error": 9}
 
 
@@ -226,14 +225,14 @@ def test_pauses_begin_anew_after_a_success(serve_tls: Serve, follow: Follow, wai
         refuse(500), refuse(500), listed("5"), watched(bookmark("6"), then="cut"), watched(bookmark("7"))
     )
     follow(server)
-    until(lambda: len(server.asked) == 5)
+    wait_until(lambda: len(server.asked) == 5)
     assert waits.seconds == [1.5, 3.0, 1.5]
 
 
 def test_a_version_that_the_server_chokes_on_is_given_up(serve_tls: Serve, follow: Follow) -> None:
     server = serve_tls(listed("5"), *[refuse(504, "Too large resource version")] * 3, listed("3", pod("a")))
     watch = follow(server)
-    until(lambda: names(watch) == "a")
+    wait_until(lambda: names(watch) == "a")
     assert kinds(server)[:5] == ["L0", "W5", "W5", "W5", "L0"]
 
 
@@ -245,29 +244,46 @@ def test_who_is_throttled_waits_as_long_as_he_is_told(serve_tls: Serve, follow: 
         listed("5"),
     )
     watch = follow(server)
-    until(watch.synced.is_set)
+    wait_until(watch.synced.is_set)
     assert waits.seconds == [17.0, 600.0, 6.0]
     assert dict(watch.state.errors) == {"throttled": 2, "server_error": 1}
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"), [(401, "unauthorized"), (403, "forbidden"), (404, "not_found")]
+    ("status", "reason", "pauses"),
+    [
+        (401, "unauthorized", [52.5] * 7),
+        (403, "forbidden", [1.5, 3, 6, 12, 24, 45, 45]),
+        (404, "not_found", [1.5, 3, 6, 12, 24, 45, 45]),
+    ],
 )
-def test_who_is_refused_asks_again_once_a_minute(
-    serve_tls: Serve, follow: Follow, waits: Waits, status: int, reason: str
+def test_who_is_refused_asks_more_and_more_seldom(
+    serve_tls: Serve, follow: Follow, waits: Waits, status: int, reason: str, pauses: list[float]
 ) -> None:
-    server = serve_tls(refuse(status, "pods is refused"), hang)
+    server = serve_tls(*[refuse(status, "pods is refused")] * 7, hang)
     watch = follow(server)
-    until(lambda: len(server.asked) == 2)
-    assert sum(waits.seconds) == 52.5
+    wait_until(lambda: len(server.asked) == 8)
+    assert sum(waits.seconds) == sum(pauses)
     assert (watch.state.up, watch.state.reason) == (False, reason)
     assert f"{status} pods is refused" in (watch.state.error or "")
+
+
+def test_a_server_that_forbids_after_its_restart_is_asked_again_soon(
+    serve_tls: Serve, follow: Follow, waits: Waits
+) -> None:
+    server = serve_tls(
+        listed("5", pod("a")), *[refuse(503, "starting")] * 6, refuse(403, "roles are not read yet"), hang
+    )
+    watch = follow(server)
+    wait_until(lambda: len(server.asked) == 9)
+    assert sum(waits.seconds) == 1.5 + 3 + 6 + 12 + 24 + 45 + 1.5
+    assert dict(watch.state.errors) == {"server_error": 6, "forbidden": 1}
 
 
 def test_a_refusal_counts_at_once_though_a_list_was_allowed(serve_tls: Serve, follow: Follow) -> None:
     server = serve_tls(listed("5", pod("a")), refuse(403, "may not watch"))
     watch = follow(server)
-    until(lambda: watch.state.reason == "forbidden")
+    wait_until(lambda: watch.state.reason == "forbidden")
     assert (watch.state.up, names(watch)) == (False, "a")
 
 
@@ -282,7 +298,7 @@ def test_a_new_token_is_tried_at_once(serve_tls: Serve, follow: Follow, waits: W
 
     server = serve_tls(refuse(401), listed("5", pod("a")), hang)
     watch = follow(server, token_file, wait=wait)
-    until(lambda: names(watch) == "a")
+    wait_until(lambda: names(watch) == "a")
     assert waits.seconds == [1.0, 1.0, 1.0]
     assert [asked.headers["authorization"] for asked in server.asked[:2]] == [
         "Bearer old-token",
@@ -294,7 +310,7 @@ def test_a_token_file_that_comes_later(serve_tls: Serve, follow: Follow, tmp_pat
     token_file = tmp_path / "token"
     server = serve_tls(listed("5", pod("a")), hang)
     watch = follow(server, token_file, wait=lambda _: token_file.write_text("here"))
-    until(lambda: names(watch) == "a")
+    wait_until(lambda: names(watch) == "a")
     assert dict(watch.state.errors) == {"unauthorized": 1}
 
 
@@ -314,7 +330,7 @@ def test_a_list_that_is_none_takes_nothing_away(
 ) -> None:
     server = serve_tls(listed("5", pod("a")), refuse(410), bad, bad, hang)
     watch = follow(server)
-    until(lambda: len(server.asked) == 5)
+    wait_until(lambda: len(server.asked) == 5)
     assert (watch.state.up, watch.state.reason, names(watch)) == (False, reason, "a")
 
 
@@ -329,7 +345,7 @@ def test_a_watch_that_is_none(serve_tls: Serve, follow: Follow, line: bytes) -> 
 
     server = serve_tls(listed("5", pod("a")), bad, watched(event("ADDED", pod("b", "6"))))
     watch = follow(server)
-    until(lambda: names(watch) == "a b")
+    wait_until(lambda: names(watch) == "a b")
     assert dict(watch.state.errors) == {"bad_answer": 1}
 
 
@@ -340,7 +356,7 @@ def test_an_object_that_is_none_costs_itself_only(serve_tls: Serve, follow: Foll
         watched(event("ADDED", junk), event("ADDED", pod("b", "7"))),
     )
     watch = follow(server)
-    until(lambda: names(watch) == "a b")
+    wait_until(lambda: names(watch) == "a b")
     assert (watch.state.up, dict(watch.state.errors)) == (True, {"bad_object": 3})
 
 
@@ -349,7 +365,7 @@ def test_a_server_that_ends_every_watch_is_not_run_down(
 ) -> None:
     server = serve_tls(listed("5"), *[watched(then="end")] * 4, hang)
     watch = follow(server)
-    until(lambda: len(server.asked) == 6)
+    wait_until(lambda: len(server.asked) == 6)
     assert waits.seconds == [1.5, 3.0, 6.0, 12.0]
     assert (watch.state.up, watch.state.reason) == (False, "unreachable")
 
@@ -357,7 +373,7 @@ def test_a_server_that_ends_every_watch_is_not_run_down(
 def test_a_watch_that_is_silent_for_too_long_is_made_anew(serve_tls: Serve, follow: Follow) -> None:
     server = serve_tls(listed("5"), watched(then="hang"), watched(event("ADDED", pod("a", "6"))))
     watch = follow(server, watch_seconds=(0, 0), idle_margin_seconds=0.3)
-    until(lambda: names(watch) == "a")
+    wait_until(lambda: names(watch) == "a")
     assert watch.state.errors["timeout"] >= 1
 
 
@@ -367,7 +383,7 @@ def test_a_list_in_several_answers(serve_tls: Serve, follow: Follow) -> None:
 
     server = serve_tls(first, listed("5", pod("b")), hang)
     watch = follow(server)
-    until(lambda: names(watch) == "a b")
+    wait_until(lambda: names(watch) == "a b")
     assert server.asked[1].query == {"fieldSelector": "spec.nodeName=node-1", "continue": "x/y"}
 
 
@@ -375,14 +391,14 @@ def test_a_long_list_in_small_pieces(serve_tls: Serve, follow: Follow) -> None:
     pods = [pod(f"p{number}", note="x" * 20_000) for number in range(110)]
     server = serve_tls(listed("5", *pods, piece_bytes=5000), hang)
     watch = follow(server)
-    assert watch.synced.wait(PATIENCE)
+    assert watch.synced.wait(PATIENCE_SECONDS)
     assert (len(watch.items), watch.version) == (110, 1)
 
 
 def test_nobody_is_there_at_first(start: Callable[[Any], Any], waits: Waits) -> None:
     client = Client(Endpoint("http://127.0.0.1:1"), timeout_seconds=2)
     watch = start(watch_pods_with(client, waits))
-    until(lambda: watch.state.errors.get("unreachable", 0) > 2)
+    wait_until(lambda: watch.state.errors.get("unreachable", 0) > 2)
     assert (watch.state.up, watch.synced.is_set(), dict(watch.items)) == (False, False, {})
 
 
@@ -411,14 +427,14 @@ class TestReadyMade:
         ended = pod("b", status={"phase": "Failed"})
         server = serve(listed("5", pod("a"), ended), hang)
         watch = start(watch_pods(Client(Endpoint(server.url)), "node-1", frozenset({"app"})))
-        assert watch.synced.wait(PATIENCE)
+        assert watch.synced.wait(PATIENCE_SECONDS)
         assert set(watch.items) == {"uid-a"}
 
     def test_the_node(self, serve: Serve, start: Callable[[Any], Any]) -> None:
         node = {"metadata": {"name": "node-1", "labels": {"zone": "a", "x": "y"}, "resourceVersion": "5"}}
         server = serve(listed("5", node), hang)
         watch = start(watch_node(Client(Endpoint(server.url)), "node-1", frozenset({"zone"})))
-        assert watch.synced.wait(PATIENCE)
+        assert watch.synced.wait(PATIENCE_SECONDS)
         assert watch.items["node-1"].labels == (("zone", "a"),)
         assert server.asked[0].query["fieldSelector"] == "metadata.name=node-1"
 
@@ -434,7 +450,7 @@ class TestReadyMade:
         server = serve(refuse(404), refuse(404), listed("5", {"name": "s"}, 7), hang)
         client = Client(Endpoint(server.url))
         watch = start(watch_resource_slices(client, "n", decode=self.decode_slice, key=str))
-        until(lambda: len(server.asked) == 4)
+        wait_until(lambda: len(server.asked) == 4)
         assert dict(watch.items) == {"s": "s"}
         assert [asked.path.split("/")[3] for asked in server.asked] == ["v1", "v1beta2", "v1beta1", "v1beta1"]
         assert server.asked[3].query["fieldSelector"] == "spec.nodeName=n"
@@ -446,7 +462,7 @@ class TestReadyMade:
         watch = start(
             watch_resource_slices(client, "n", decode=self.decode_slice, key=str, versions=("v1", "v1beta2"))
         )
-        until(lambda: watch.state.reason == "not_found")
+        wait_until(lambda: watch.state.reason == "not_found")
         assert dict(watch.state.errors) == {"not_found": 1}
 
 
@@ -468,15 +484,18 @@ class TestKubelet:
             pods(pod("a"), ended), pods(pod("a"), ended), pods(pod("a"), pod("c")), pods(), hang
         )
         poll = start(self.poll(server, certificates, waits))
-        until(lambda: len(server.asked) == 5)
+        wait_until(lambda: len(server.asked) == 5)
         assert poll.synced.is_set()
         assert (dict(poll.items), poll.version, waits.seconds) == ({}, 3, [10.0] * 4)
         assert (poll.state.up, poll.state.last_success) == (True, 1000.0)
         assert {asked.target for asked in server.asked} == {"/pods"}
 
     @pytest.mark.parametrize(
-        ("status", "reason", "said"),
-        [(403, "forbidden", "grant `get` on `nodes/pods`"), (401, "unauthorized", "webhook authentication")],
+        ("status", "reason", "said", "pause"),
+        [
+            (403, "forbidden", "grant `get` on `nodes/pods`", 10.0),  # as often as when all is well
+            (401, "unauthorized", "webhook authentication", 52.5),
+        ],
     )
     def test_a_right_that_is_missing_is_named(
         self,
@@ -487,6 +506,7 @@ class TestKubelet:
         status: int,
         reason: str,
         said: str,
+        pause: float,
     ) -> None:
         server = serve_tls(
             listed("", pod("a")),
@@ -494,19 +514,19 @@ class TestKubelet:
             hang,
         )
         poll = start(self.poll(server, certificates, waits))
-        until(lambda: len(server.asked) == 3)
+        wait_until(lambda: len(server.asked) == 3)
         assert (poll.state.up, poll.state.reason, names(poll)) == (False, reason, "uid-a")
         assert said in (poll.state.error or "")
         assert "nodes/pods" in (poll.state.error or "")
-        assert sum(waits.seconds[1:]) == 52.5
+        assert sum(waits.seconds[1:]) == pause
 
     def test_a_kubelet_that_restarts(
         self, serve_tls: Serve, start: Callable[[Any], Any], certificates: Certificates, waits: Waits
     ) -> None:
         server = serve_tls(listed("", pod("a")), raw(b""), raw(b""), listed("", pod("b")), hang)
         poll = start(self.poll(server, certificates, waits))
-        until(lambda: names(poll) == "uid-b")
-        until(lambda: len(server.asked) == 5)
+        wait_until(lambda: names(poll) == "uid-b")
+        wait_until(lambda: len(server.asked) == 5)
         assert (poll.state.up, dict(poll.state.errors)) == (True, {"unreachable": 2})
 
 
@@ -535,5 +555,5 @@ def test_events_in_great_number(serve_tls: Serve, follow: Follow) -> None:
 
     server = serve_tls(listed("5"), all_at_once)
     watch = follow(server)
-    until(lambda: watch.version == 1000)
+    wait_until(lambda: watch.version == 1000)
     assert (len(watch.items), watch.items["p49"].phase) == (50, "Phase999")

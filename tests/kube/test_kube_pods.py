@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accelscope.kube.errors import DecodeError
 from accelscope.kube.items import ListSplitter
-from accelscope.kube.node import KubeNode, decode_node, decode_node_labels
+from accelscope.kube.node import KubeNode, decode_node
 from accelscope.kube.paths import node_path, one_node, pods_of, resource_slices_of
 from accelscope.kube.pods import KubePod, PodContainer, decode_pod
 
@@ -201,8 +201,7 @@ def test_parts_of_any_type_are_left_out(
 def test_nodes() -> None:
     node = {"metadata": {"name": "gpu-1", "labels": {"zone": "a", "rack": "7", "other": "x"}}}
     assert decode_node(node, frozenset({"zone", "rack"})) == KubeNode("gpu-1", (("rack", "7"), ("zone", "a")))
-    assert decode_node_labels(node, frozenset({"zone"})) == (("zone", "a"),)
-    assert decode_node_labels({"metadata": {"name": "bare"}}, frozenset({"zone"})) == ()
+    assert decode_node({"metadata": {"name": "bare"}}, frozenset({"zone"})) == KubeNode("bare", ())
     with pytest.raises(DecodeError):
         decode_node({"metadata": {}}, NOTHING)
 

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client import parser as text_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
-from tests.agent.test_golden_pages import collected
+from tests.agent.collected import collected
+from tests.agent_process import AgentProcess
 from tests.costless import costless
-from tests.e2e.agent_process import AgentProcess
 
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition
 from accelscope.model import Device, Snapshot, Vendor

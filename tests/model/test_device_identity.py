@@ -1,8 +1,10 @@
 """Ids are the most stable fact there is; PCI addresses have one spelling."""
 
+from dataclasses import fields
+
 import pytest
 
-from accelscope.model import Vendor, device_id, pci_address
+from accelscope.model import IDENTITY_FIELDS, Device, Vendor, device_id, pci_address
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,8 @@ def test_device_id(facts: dict[str, str], expected: str) -> None:
 )
 def test_pci_address(text: str, expected: str | None) -> None:
     assert pci_address(text) == expected
+
+
+def test_every_field_before_the_state_is_identity() -> None:
+    names = [field.name for field in fields(Device)]
+    assert list(IDENTITY_FIELDS) == names[: names.index("health")]

@@ -76,6 +76,8 @@ def test_fields_that_a_newer_minor_added_are_ignored() -> None:
         ({"devices": [{"vendor": "acme", "id": "x"}]}, r"\.devices\[0\]\.vendor: 'acme'"),
         ({"devices": [{"vendor": "nvidia"}]}, r"\.devices\[0\]\.id: missing"),
         ({"agent": []}, r"\.agent: expected an object"),
+        ({"labels": [["rack", "7", "8"]]}, r"\.labels\[0\]: expected a list of 2, got 3"),
+        ({"labels": [["rack"]]}, r"\.labels\[0\]: expected a list of 2, got 1"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(changes: dict[str, object], message: str) -> None:

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,6 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.serve import Handler, Response, Route, Server
 from accelscope.serve import loop as serve_loop
-
-
-def put(path: Path, content: str) -> None:
-    """As careful programs write a file: nobody sees half of it."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(content)
-    new.replace(path)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.certificates import make_certificates
+from tests.certificates import make_certificates
 
 from accelscope.serve import Continuation, Deferred, Request, Response, Route, Server, Tls, TokenFile
 

@@ -1,6 +1,7 @@
 """HTTPS: certificates that change, clients that must show theirs, probes that need not."""
 
 import logging
+import os
 import shutil
 import socket
 import ssl
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.serve.conftest import put
+from tests.files import put
 from tests.waiting import wait_until
 
 from accelscope.serve import Limits, Response, ServeError, Server, Tls, TokenFile
@@ -283,8 +284,14 @@ def _encrypt(tls: Tls) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
+def _put_a_pipe_there(tls: Tls) -> None:
+    Path(tls.key).unlink()
+    os.mkfifo(tls.key)
+
+
 FAULTS: dict[str, Callable[[Tls, Authority], object]] = {
     "{key}: No such file or directory": lambda tls, _: Path(tls.key).unlink(),
+    "{key}: not a regular file": lambda tls, _: _put_a_pipe_there(tls),
     "{certificate}: holds no certificate in PEM form": lambda tls, _: Path(tls.certificate).write_text("x"),
     "{key}: holds no private key in PEM form": lambda tls, _: Path(tls.key).write_text(""),
     "{key}: is encrypted; give a key without a password": lambda tls, _: _encrypt(tls),

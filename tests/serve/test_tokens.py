@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.serve.conftest import put
+from tests.files import put
 from tests.waiting import wait_until
 
 from accelscope.serve import ServeError, Server, TokenFile

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse, until
+from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, chip, npu, snapshot
+from tests.waiting import wait_until
 
 from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks import annotation as annotation_module
@@ -215,13 +216,19 @@ def test_a_server_that_names_a_time_is_left_in_peace_until_then(lab: Lab) -> Non
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "forbidden"), (404, "not_found")])
-def test_what_somebody_must_grant_first_is_asked_for_slowly(lab: Lab, status: int, reason: str) -> None:
-    lab.api.fail(refuse(status))
-    lab.collect(chip(0))
+def test_what_somebody_must_grant_first_is_asked_for_soon_though_much_failed_before(
+    lab: Lab, status: int, reason: str
+) -> None:
+    lab.api.fail(*[refuse(503)] * 8, *[refuse(status)] * 2)
+    for _ in range(9):
+        lab.collect(chip(0), after=60)
+    refusals = []
+    for after in (0, 0.9, 0.1, 1.9):
+        lab.collect(chip(0), after=after)
+        refusals.append(lab.errors()[reason])
+    assert refusals == [1, 1, 2, 2]
     assert lab.sink.state.reason == reason
-    lab.collect(chip(0), after=40)
-    assert lab.errors() == {reason: 1}
-    lab.collect(chip(0), after=21)
+    lab.collect(chip(0), after=0.1)
     assert lab.sink.state.up
 
 
@@ -393,9 +400,9 @@ def running(node_api: NodeApi) -> Any:
 def test_the_thread_writes_what_is_offered(running: Callable[[], AnnotationSink]) -> None:
     sink = running()
     sink.offer(snapshot(chip(0)))
-    until(lambda: sink.state.writes == 1)
+    wait_until(lambda: sink.state.writes == 1)
     sink.offer(snapshot(chip(0), chip(1)))
-    until(lambda: sink.state.writes == 2)
+    wait_until(lambda: sink.state.writes == 2)
 
 
 def test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it(
@@ -425,12 +432,12 @@ def test_a_fault_of_ours_costs_a_write_and_not_the_sink(
 
     monkeypatch.setattr(sink, "_content", broken)
     sink.offer(snapshot(chip(0)))
-    until(lambda: sink.state.errors == (Counted("internal", 1),))
+    wait_until(lambda: sink.state.errors == (Counted("internal", 1),))
     assert (sink.state.up, sink.state.error) == (False, "ZeroDivisionError: ours")
     monkeypatch.undo()
     sink._not_before = 0.0
     sink.offer(replace(snapshot(chip(0)), taken_at=START + 1))
-    until(lambda: sink.state.up)
+    wait_until(lambda: sink.state.up)
 
 
 def test_another_objection_to_the_node_is_not_taken_for_one_of_size(lab: Lab) -> None:

@@ -1,7 +1,9 @@
 """Labels straight to the Node, and as a feature file."""
 
 import json
+import os
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -142,6 +144,18 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
         write_file(tmp_path, {"a.example/x": "2"})
         assert before.read().endswith("a.example/x=1\n")
     assert (tmp_path / FILE).read_text() == file_text({"a.example/x": "2"})
+
+
+@pytest.mark.parametrize("labels", [{"a.example/x": "1"}, {}])
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path, labels: dict[str, str]) -> None:
+    minutes_ago = time.time() - 300
+    stay = [".accelscope.0a1b2c3e", ".accelscope-amd.0a1b2c3d", ".accelscope.notes", "accelscope.0a1b2c3d"]
+    for name in (".accelscope.0a1b2c3d", *stay):
+        (tmp_path / name).write_text("half a li")
+        os.utime(tmp_path / name, (minutes_ago, minutes_ago))
+    (tmp_path / ".accelscope.0a1b2c3e").touch()  # another process writes it just now
+    write_file(tmp_path, labels)
+    assert sorted(names(tmp_path)) == sorted([*stay, *([FILE] if labels else [])])
 
 
 def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:

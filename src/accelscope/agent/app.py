@@ -12,16 +12,15 @@ from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
-from accelscope.agent.runner import Runner
+from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import SinkState, Snapshot, Vendor
-from accelscope.readers.registry import open_reader
-from accelscope.readers.tool import end_running_tools
+from accelscope.model import SinkState, Snapshot
+from accelscope.readers.tool import end_running_tools, start_no_more_tools
 from accelscope.serve import Server, Tls, TokenFile
 
 if TYPE_CHECKING:
@@ -39,16 +38,7 @@ class Agent:
         settings = loaded.settings
         self._reloader = Reloader(loaded, arguments, environ)
         changed = threading.Condition()
-        options = settings.reader_options
-        self._runners = [
-            Runner(
-                open_reader(Vendor(name), options),
-                deadlines=settings.deadlines,
-                changed=changed,
-                expected=settings.expected_devices,
-            )
-            for name in settings.readers
-        ]
+        self._runners = make_runners(settings, changed)
         self.pages = Pages(
             _exposition(settings),
             metrics_path=settings.metrics_path,
@@ -162,6 +152,7 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
         log.warning("tokens that the API server takes travel here unencrypted: set --tls-certificate")
     name = asked.wait()
     log.info("%s: stopping", name)
+    start_no_more_tools()
     agent.stop()
     return 0
 

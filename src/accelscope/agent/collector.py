@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from accelscope.agent.own import with_usage
 from accelscope.agent.runner import Runner
 from accelscope.attribution.attributor import Attributed, Attributor
-from accelscope.model import AgentState, Counted, Device, Process, SinkState, Snapshot
+from accelscope.model import AgentState, Counted, Device, Process, SinkState, Snapshot, counted
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +133,7 @@ class Collector:
         """Note what came of a changed settings file."""
         counts = {c.reason: c.count for c in self._agent.config_reloads}
         counts[result] = counts.get(result, 0) + 1
-        reloads = tuple(Counted(reason, count) for reason, count in sorted(counts.items()))
-        self._agent = replace(self._agent, config_reloads=reloads)
+        self._agent = replace(self._agent, config_reloads=counted(counts))
 
     def _next_due(self, due: float) -> float:
         interval = self.pace.interval_seconds

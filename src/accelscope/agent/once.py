@@ -5,9 +5,9 @@ import time
 
 from accelscope import __version__
 from accelscope.agent.runner import Result, Runner
+from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
-from accelscope.model import AgentState, Snapshot, Vendor
-from accelscope.readers.registry import open_reader
+from accelscope.model import AgentState, Snapshot
 
 _MOST_PASSES = 20
 
@@ -16,15 +16,7 @@ def read_once(settings: AgentSettings, node: str) -> Snapshot:
     """A snapshot of devices and readers. A reader that needs several passes to get to know all of its devices
     gets them, as long as each brings more."""
     changed = threading.Condition()
-    runners = [
-        Runner(
-            open_reader(Vendor(name), settings.reader_options),
-            deadlines=settings.deadlines,
-            changed=changed,
-            expected=settings.expected_devices,
-        )
-        for name in settings.readers
-    ]
+    runners = make_runners(settings, changed)
     with changed:
         results = [_read(runners, changed)]
         while len(results) < _MOST_PASSES and _may_bring_more(results):

@@ -1,4 +1,5 @@
-"""What the agent's server answers: handlers over the last snapshot, which send bytes that are ready."""
+"""What the agent's server answers: handlers over the last snapshot; each form of it is made once, when first
+asked for."""
 
 import json
 import time

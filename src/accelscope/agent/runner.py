@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from accelscope.agent.stale import lost_device, stale_device, unidentified_device
-from accelscope.model import Counted, Device, Process, ReaderState, Reading, Rejection, device_id
+from accelscope.model import Device, Process, ReaderState, Reading, Rejection, counted, device_id
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
@@ -301,8 +301,8 @@ class Runner:
             devices_expected=max(self.expected, len(devices), self._survey.expected if self._survey else 0),
             devices_seen=fresh,
             abandoned_calls=len(self._hung),
-            errors=_counted(self._tally.errors),
-            rejected=_counted(self._tally.rejected),
+            errors=counted(self._tally.errors),
+            rejected=counted(self._tally.rejected),
         )
 
     def _say(self, result: Result) -> None:
@@ -330,7 +330,3 @@ class Runner:
             )
         for line in lines if state.up else ():
             log.warning("%s", line)
-
-
-def _counted(counter: Counter[str]) -> tuple[Counted, ...]:
-    return tuple(Counted(reason, count) for reason, count in sorted(counter.items()))

@@ -1,28 +1,9 @@
 """Devices that could not be read: shown with their identity only, because old values would pass for new."""
 
-from accelscope.model import Device, Health, HealthState, Vendor, device_id
+from accelscope.model import IDENTITY_FIELDS, Device, Health, HealthState, Vendor, device_id
 from accelscope.readers.contract import ReaderError
 
-_KEPT = (
-    "vendor",
-    "id",
-    "index",
-    "model",
-    "architecture",
-    "uuid",
-    "serial",
-    "pci_address",
-    "numa_node",
-    "device_name",
-    "driver_version",
-    "firmware_version",
-    "revision",
-    "board_id",
-    "chip_id",
-    "physical_id",
-    "read_at",
-    "errors",  # counted by the agent, not by the device that is gone
-)
+_KEPT = (*IDENTITY_FIELDS, "read_at", "errors")  # errors are counted by the agent, not by what is gone
 
 
 def _identity_only(device: Device, health: Health) -> Device:

@@ -1,1 +1,1 @@
-"""Whose a process is. Knows the model only."""
+"""Whose a device and a process is: pure functions, and small sources of facts that may fail singly."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accelscope.attribution.allocations import allocations, annotated
+from accelscope.attribution.claims import Claims
 from accelscope.attribution.device_ids import DeviceIndex, identities
 from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.jobs import Jobs, Part
@@ -17,10 +18,10 @@ from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
 from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
 from accelscope.attribution.shares import Shares
-from accelscope.attribution.slices import Claims
 from accelscope.attribution.status import SourceLog
 from accelscope.attribution.usage import DeviceUse, Measured, UsageKey, uses
 from accelscope.attribution.watches import NodeLabels, Pods, node_source, pod_source
+from accelscope.kube.unary import UnaryReason
 from accelscope.model import (
     Allocation,
     AttributionSourceState,
@@ -258,9 +259,8 @@ class Attributor:
         if self._holdings is None:
             return None
         state = self._holdings.state()
-        return (
-            None if state.reason == "no_socket" and self._pods is None and not state.last_success else state
-        )
+        never_there = state.reason == UnaryReason.NO_SOCKET and not state.last_success
+        return None if never_there and self._pods is None else state
 
 
 def _with_job(owner: Owner, jobs: tuple[str, ...]) -> Owner:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelscope.kube.errors import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 
 _NEWEST, _OLDEST = "v1", "v1alpha1"
@@ -17,10 +18,6 @@ _LEAST_SECONDS = 0.001
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
-
-
-class DecodeError(ValueError):
-    """Bytes or a document that are no ListPodResourcesResponse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from accelscope.model import AttributionSourceState, Counted
+from accelscope.model import AttributionSourceState, counted
 
 log = logging.getLogger(__name__)
 
@@ -53,5 +53,5 @@ class SourceLog:
             reason=self._reason,
             error=self._error,
             last_success=self._last_success,
-            errors=tuple(Counted(reason, count) for reason, count in sorted(self._errors.items())),
+            errors=counted(self._errors),
         )

@@ -13,7 +13,7 @@ from accelscope.kube.kubelet import PodPoll
 from accelscope.kube.node import KubeNode
 from accelscope.kube.pods import KubePod
 from accelscope.kube.watches import watch_node, watch_pods
-from accelscope.model import AttributionSourceState, Counted
+from accelscope.model import AttributionSourceState, counted
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -59,7 +59,7 @@ class Watched(Generic[T]):
             reason=status.reason,
             error=status.error,
             last_success=status.last_success,
-            errors=tuple(Counted(reason, count) for reason, count in sorted(status.errors.items())),
+            errors=counted(status.errors),
         )
 
 

@@ -18,10 +18,15 @@ def _table(group: str, members: list[Setting]) -> str:
         "",
         "| flag | environment | key | default | allowed | what it is |",
         "|---|---|---|---|---|---|",
-        *("| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(each)) + " |" for each in members),
+        *("| " + " | ".join(map(_escaped, _cells(each))) + " |" for each in members),
         "",
     ]
     return "\n".join(lines)
+
+
+def _escaped(cell: str) -> str:
+    """A bar would end the cell, and <name> would pass for markup."""
+    return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _cells(declared: Setting) -> tuple[str, ...]:

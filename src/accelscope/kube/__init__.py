@@ -1,1 +1,1 @@
-"""Kubernetes: requests and decoding without I/O, and thin transports. Knows no other package."""
+"""Kubernetes: decoding without I/O, and thin transports. Knows no other package but the file watch."""

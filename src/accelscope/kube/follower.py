@@ -1,6 +1,5 @@
 """What a watch and a poll have in common: a thread that keeps a store current and says how it is."""
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -10,18 +9,15 @@ from threading import Event, Lock
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client, Stream
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.errors import KubeError
 from accelscope.kube.items import ListSplitter
+from accelscope.kube.retries import NOT_GRANTED, REFUSED, Retries, random_ratio
 from accelscope.kube.store import ItemStore
 
 T = TypeVar("T")
 
-_SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or install something first
-_LONGEST_SECONDS = 60.0
-_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
 _TOKEN_LOOK_SECONDS = 1.0
 _LIST_SECONDS = 60.0  # for a whole list
-_REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +29,6 @@ class SourceStatus:
     error: str | None = None  # the last error, kept after all is well again
     last_success: float | None = None  # seconds since the epoch
     errors: Mapping[str, int] = field(default_factory=dict)  # by reason, since the start
-
-
-def random_ratio() -> float:
-    """0 <= x < 1; the module random would load OpenSSL on some builds."""
-    return int.from_bytes(os.urandom(4)) / 2**32
 
 
 class Follower(ABC, Generic[T]):
@@ -59,7 +50,7 @@ class Follower(ABC, Generic[T]):
         self._stopping = Event()
         self._wait = wait or self._stopping.wait
         self._clock = clock
-        self._failures = 0  # in a row
+        self._retries = Retries(random)
         self._lock = Lock()
         self._stream: Stream | None = None
         self.synced = Event()  # set once there has been a whole list
@@ -83,7 +74,7 @@ class Follower(ABC, Generic[T]):
                     delay = self._round()
                 except KubeError as error:
                     delay = self._failed(error)
-                    refused = error.reason in _REFUSED
+                    refused = error.reason in REFUSED
                 self._pause(delay, generation if refused else None)
         finally:
             self.state = replace(self.state, up=False, reason="stopped")
@@ -137,16 +128,13 @@ class Follower(ABC, Generic[T]):
         """Note it; how many seconds to wait."""
         if self._stopping.is_set():
             return 0.0
-        self._failures += 1
-        slow = error.reason in (*_REFUSED, Reason.NOT_FOUND)
-        up = self.synced.is_set() and self._failures < 2 and not slow
+        delay = self._retries.failed(error)
+        up = self.synced.is_set() and self._retries.failures < 2 and error.reason not in NOT_GRANTED
         self._count(error)
         self.state = replace(
             self.state, up=up, reason=None if up else str(error.reason), error=self._told(error)
         )
-        if slow:
-            return _SLOW_SECONDS * (0.75 + 0.25 * self._random())
-        return max(self._backoff(self._failures), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
+        return delay
 
     def _count(self, error: KubeError) -> None:
         errors = dict(self.state.errors)
@@ -155,11 +143,6 @@ class Follower(ABC, Generic[T]):
 
     def _told(self, error: KubeError) -> str:
         return error.text
-
-    def _backoff(self, failures: int) -> float:
-        """1 to 2 s after the first, 30 to 60 s at last: a thousand nodes do not come back all at once."""
-        shortest = min(2.0 ** min(failures - 1, 10), _LONGEST_SECONDS / 2)
-        return shortest * (1 + self._random())
 
     def _pause(self, seconds: float, generation: int | None) -> None:
         """With a generation of the token, no longer than until there is another token."""

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.follower import Follower, random_ratio
+from accelscope.kube.follower import Follower
 from accelscope.kube.items import ListSplitter
 from accelscope.kube.pods import KubePod, decode_pod
+from accelscope.kube.retries import random_ratio
 from accelscope.kube.store import ItemStore
 
 _PATH = "/pods"
@@ -49,7 +50,7 @@ class PodPoll(Follower[KubePod]):
         if self._stopping.is_set():
             return 0.0
         self._store.replace(found)
-        self._failures = 0
+        self._retries.succeeded()
         self.synced.set()
         self._succeeded()
         return self._interval_seconds

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.follower import Follower, random_ratio
+from accelscope.kube.follower import Follower
 from accelscope.kube.items import LineSplitter, ListSplitter
 from accelscope.kube.paths import Collection
+from accelscope.kube.retries import random_ratio
 from accelscope.kube.store import ItemStore
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class ListWatch(Follower[T]):
                 return 0.0
         delay = super()._failed(error)
         doubtful = error.reason in (Reason.SERVER_ERROR, Reason.BAD_ANSWER, Reason.TOO_LARGE)
-        if error.reason is Reason.NOT_FOUND or (doubtful and self._failures >= _DOUBTFUL):
+        if error.reason is Reason.NOT_FOUND or (doubtful and self._retries.failures >= _DOUBTFUL):
             self._store.resource_version = None
         return delay
 
@@ -108,13 +109,14 @@ class ListWatch(Follower[T]):
                 for line in lines.feed(piece):
                     self._store.apply(_event(line))
                     said_something = True
-                    self._failures = self._gone = 0
+                    self._gone = 0
+                    self._retries.succeeded()
                     self._succeeded()
         if time.monotonic() - begun >= _SHORT_SECONDS:
-            self._failures = 0
+            self._retries.succeeded()
             return 0.0
         if said_something:
-            return self._backoff(1)
+            return self._retries.pause(1)
         raise KubeError(Reason.UNREACHABLE, "the server ended the watch at once")
 
 

@@ -12,10 +12,6 @@ class KubeNode:
     labels: tuple[tuple[str, str], ...] = ()  # those that are asked for, sorted
 
 
-def decode_node_labels(document: object, keep: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    return decode_node(document, keep).labels
-
-
 def decode_node(document: object, keep: frozenset[str]) -> KubeNode:
     """Raises DecodeError for what is no node."""
     metadata = document.get("metadata") if isinstance(document, dict) else None

@@ -7,11 +7,10 @@ the same field manager applied before and does not apply any more, and nothing o
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.paths import node_path
+from accelscope.kube.paths import node_path, with_query
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
@@ -65,8 +64,7 @@ def send(client: Client, patch: NodePatch) -> None:
 def _path(node: str, *parameters: tuple[str, str], dry_run: bool) -> str:
     if dry_run:
         parameters = (*parameters, ("dryRun", "All"))
-    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters)
-    return f"{node_path(node)}?{query}" if query else node_path(node)
+    return with_query(node_path(node), parameters)
 
 
 def _written(document: object) -> bytes:

@@ -1,5 +1,6 @@
 """What is asked of an API server: paths with their queries."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -35,8 +36,12 @@ class Collection:
             parameters = (("labelSelector", self.label_selector), *parameters)
         if self.field_selector is not None:
             parameters = (("fieldSelector", self.field_selector), *parameters)
-        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters)
-        return f"{path}?{query}" if query else path
+        return with_query(path, parameters)
+
+
+def with_query(path: str, parameters: Iterable[tuple[str, str]]) -> str:
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters)
+    return f"{path}?{query}" if query else path
 
 
 def pods_of(node: str) -> Collection:

@@ -1,4 +1,5 @@
-"""The writer: a Snapshot in, a page out, once per collection. A scrape only sends bytes.
+"""The writer: a Snapshot in, its lines out, once per collection. The first scrape joins and compresses them,
+further ones only send bytes.
 
 Text format 0.0.4 and OpenMetrics 1.0 share their sample lines and differ in the headers, so the lines are
 made once. Label strings are kept from one collection to the next: they rarely change.

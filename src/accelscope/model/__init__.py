@@ -4,8 +4,9 @@ Nothing here does I/O or knows any other package. Base units everywhere: ratio 0
 celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent stands in `Device.absent`.
 """
 
-from accelscope.model.counted import Counted
+from accelscope.model.counted import Counted, counted
 from accelscope.model.device import (
+    IDENTITY_FIELDS,
     Clock,
     Core,
     Device,
@@ -43,6 +44,7 @@ from accelscope.model.workload import (
 )
 
 __all__ = [
+    "IDENTITY_FIELDS",
     "Absence",
     "AbsenceReason",
     "AgentState",
@@ -82,6 +84,7 @@ __all__ = [
     "Unattributed",
     "UnattributedReason",
     "Vendor",
+    "counted",
     "device_id",
     "pci_address",
 ]

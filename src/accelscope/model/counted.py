@@ -1,5 +1,6 @@
 """Things that are counted by their reason."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -9,3 +10,8 @@ class Counted:
 
     reason: str
     count: int
+
+
+def counted(counts: Mapping[str, int]) -> tuple[Counted, ...]:
+    """In the order of the reasons."""
+    return tuple(Counted(reason, count) for reason, count in sorted(counts.items()))

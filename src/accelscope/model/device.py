@@ -231,6 +231,27 @@ class Device:
     absent: tuple[Absence, ...] = ()
 
 
+# What stays true of a device that does not answer: the fields of Device under "identity".
+IDENTITY_FIELDS = (
+    "vendor",
+    "id",
+    "index",
+    "model",
+    "architecture",
+    "uuid",
+    "serial",
+    "pci_address",
+    "numa_node",
+    "device_name",
+    "driver_version",
+    "firmware_version",
+    "revision",
+    "board_id",
+    "chip_id",
+    "physical_id",
+)
+
+
 def device_id(
     vendor: Vendor,
     *,

@@ -97,6 +97,8 @@ def _value(kind: Any, value: object, where: str) -> Any:
         kinds = get_args(kind)
         if kinds[-1] is Ellipsis:
             return tuple(_value(kinds[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        if len(value) != len(kinds):
+            raise SchemaError(f"{where}: expected a list of {len(kinds)}, got {len(value)}")
         return tuple(
             _value(k, item, f"{where}[{i}]") for i, (k, item) in enumerate(zip(kinds, value, strict=True))
         )

@@ -13,7 +13,5 @@ class Limits:
     response_seconds: float = 30.0  # for the client to take the whole answer
     idle_seconds: float = 120.0  # between requests
     linger_seconds: float = 1.0  # after the last answer, for the client to read it and close
-    slow_seconds: float = (
-        1.0  # a request or an answer under way for longer may be dropped when the server is full
-    )
+    slow_seconds: float = 1.0  # a request or answer under way for longer may go when the server is full
     connections: int = 256

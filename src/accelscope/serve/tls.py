@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE
 
-from accelscope.filewatch import FileWatch
+from accelscope.filewatch import FileWatch, open_regular
 from accelscope.serve.error import ServeError
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class TlsStream:
 def _look_at(path: str, marker: bytes, what: str) -> None:
     """OpenSSL's errors name no file and say "PEM lib" for most that can be wrong with one."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             content = file.read(_SIZE_LIMIT)
     except OSError as error:
         raise ServeError(f"{path}: {error.strerror or error}") from error

@@ -42,6 +42,11 @@ def recipe_of(annotation: str) -> Recipe:
     return ANNOTATIONS[DEVICES if annotation.startswith(f"{DEVICES}.") else annotation]
 
 
+def leaves_no_room(error: KubeError) -> bool:
+    """The Node's annotations are full, of ours and others' together."""
+    return error.status == _UNPROCESSABLE and _ANNOTATIONS_FIELD in error.text
+
+
 class AnnotationSink(Sink[Documents]):
     def __init__(
         self,
@@ -91,7 +96,7 @@ class AnnotationSink(Sink[Documents]):
         try:
             annotate(self._api_server, self._node, forms)
         except KubeError as error:
-            if error.status != _UNPROCESSABLE or _ANNOTATIONS_FIELD not in error.text:
+            if not leaves_no_room(error):
                 raise
             advice = self._become_smaller(content, forms)
             raise KubeError(Reason.TOO_LARGE, f"{error.text}; {advice}", status=error.status) from None

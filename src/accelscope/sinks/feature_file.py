@@ -5,6 +5,8 @@ NFD ignores files whose name begins with a dot, so that one is written whole and
 
 import errno
 import os
+import re
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +19,7 @@ NAME = "feature-file"
 FILE = "accelscope"
 # After it NFD takes the labels away: a file outlives the agent that wrote it. Several renewals fit into it.
 LIFETIME_SECONDS = 3600.0
+_ABANDONED_SECONDS = 60.0  # a file that is written takes far less: its writer was killed meanwhile
 _HEAD = "# Written by AccelScope, which overwrites changes.\n"
 _REASONS = {
     errno.ENOENT: "no_folder",
@@ -69,6 +72,7 @@ def label_lines(labels: Labels) -> str:
 def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: float | None = None) -> None:
     """Without labels the file is taken away. Raises SinkError."""
     path, temporary = folder / writer, folder / f".{writer}.{os.urandom(4).hex()}"
+    _remove_abandoned(folder, writer)
     try:
         if not labels:
             check_folder(folder)
@@ -87,6 +91,18 @@ def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: 
             raise
     except OSError as error:
         raise _sink_error(folder, error) from None
+
+
+def _remove_abandoned(folder: Path, writer: str) -> None:
+    """What writers left that were killed in the middle: nobody else takes it away. Who writes now keeps his,
+    also where it is another process with this name."""
+    ours = re.compile(rf"\.{re.escape(writer)}\.[0-9a-f]{{8}}")
+    long_ago = time.time() - _ABANDONED_SECONDS
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if ours.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < long_ago:
+                with suppress(OSError):
+                    os.unlink(entry.path)  # noqa: PTH108 - as scandir gives it
 
 
 def check_folder(folder: Path) -> None:

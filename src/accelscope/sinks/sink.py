@@ -16,20 +16,16 @@ from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.follower import random_ratio
-from accelscope.model import Counted, SinkState, Snapshot
+from accelscope.kube.retries import REFUSED, Retries, random_ratio
+from accelscope.model import Counted, SinkState, Snapshot, counted
 
 log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 
 RENEWAL_JITTER = 0.1  # share of the renewal by which it may come early: a thousand nodes do not write at once
-_LONGEST_SECONDS = 60.0
-_SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or make something first
-_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
+_OWN_FAULT_SECONDS = 60.0  # after a failure that is a fault of ours
 _TOKEN_LOOK_SECONDS = 1.0
-_REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)
-_SLOW = (*_REFUSED, Reason.NOT_FOUND)
 
 
 class SinkError(Exception):
@@ -75,7 +71,7 @@ class Sink(ABC, Generic[C]):
         self._written_from: Snapshot | None = None
         self._not_before = 0.0  # by the monotonic clock
         self._renew_at = 0.0
-        self._failures = 0  # in a row
+        self._retries = Retries(self._timing.random)
         self._refused_token: int | None = None  # generation of the token that was refused
 
     @abstractmethod
@@ -145,8 +141,8 @@ class Sink(ABC, Generic[C]):
             except Exception as error:  # a fault of ours costs this write, not the sink
                 log.exception("the sink %s failed in a way that was not foreseen", self.state.sink)
                 self._failed("internal", f"{type(error).__name__}: {error}")
-                self._not_before = self._timing.monotonic() + _SLOW_SECONDS
-                seconds = _SLOW_SECONDS
+                self._not_before = self._timing.monotonic() + _OWN_FAULT_SECONDS
+                seconds = _OWN_FAULT_SECONDS
             self._await_offer(offers, seconds)
         if self._client is not None:
             self._client.close()
@@ -168,12 +164,12 @@ class Sink(ABC, Generic[C]):
             left_out = self._write(wanted)
         except KubeError as error:
             self._failed(str(error.reason), error.text)
-            self._not_before = self._timing.monotonic() + self._delay(error)
-            self._refused_token = generation if error.reason in _REFUSED else None
+            self._not_before = self._timing.monotonic() + self._retries.failed(error)
+            self._refused_token = generation if error.reason in REFUSED else None
             return
         except SinkError as error:
             self._failed(error.reason, str(error))
-            self._not_before = self._timing.monotonic() + self._backoff()
+            self._not_before = self._timing.monotonic() + self._retries.failed()
             return
         self._written, self._written_from = wanted, snapshot
         self._not_before = now + self._pace.interval_seconds
@@ -183,13 +179,13 @@ class Sink(ABC, Generic[C]):
 
     def _succeeded(self, left_out: str | None) -> None:
         before = self.state
-        self._failures = 0
+        self._retries.succeeded()
         self.state = replace(
             before, up=True, reason=None, last_success=self._timing.clock(), writes=before.writes + 1
         )
         if left_out is not None:
             is_news = before.reason != Reason.TOO_LARGE
-            errors = _counted(before.errors, Reason.TOO_LARGE) if is_news else before.errors
+            errors = _one_more(before.errors, Reason.TOO_LARGE) if is_news else before.errors
             self.state = replace(self.state, reason=str(Reason.TOO_LARGE), error=left_out, errors=errors)
             if is_news:
                 log.warning("%s: %s", before.sink, left_out)
@@ -198,23 +194,12 @@ class Sink(ABC, Generic[C]):
 
     def _failed(self, reason: str, text: str) -> None:
         before = self.state
-        self._failures += 1
         self._written = None  # nobody can say whether it was done: write it again
         self.state = replace(
-            before, up=False, reason=reason, error=text, errors=_counted(before.errors, reason)
+            before, up=False, reason=reason, error=text, errors=_one_more(before.errors, reason)
         )
         if before.up or before.reason != reason:
             log.warning("%s: cannot be written: %s", before.sink, text)
-
-    def _delay(self, error: KubeError) -> float:
-        if error.reason in _SLOW:
-            return _SLOW_SECONDS * (0.75 + 0.25 * self._timing.random())
-        return max(self._backoff(), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
-
-    def _backoff(self) -> float:
-        """1 to 2 s after the first failure, 30 to 60 s at last."""
-        shortest = min(2.0 ** min(self._failures - 1, 10), _LONGEST_SECONDS / 2)
-        return shortest * (1 + self._timing.random())
 
     def _pause(self, now: float) -> float:
         left = self._not_before - now
@@ -227,7 +212,7 @@ class Sink(ABC, Generic[C]):
         return self._client.token_generation() != self._refused_token
 
 
-def _counted(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
-    counts = {counted.reason: counted.count for counted in errors}
+def _one_more(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
+    counts = {error.reason: error.count for error in errors}
     counts[str(reason)] = counts.get(str(reason), 0) + 1
-    return tuple(Counted(name, count) for name, count in sorted(counts.items()))
+    return counted(counts)
