@@ -13,7 +13,7 @@ _AGENTS = ",".join(
     f"app.kubernetes.io/{name}={value}"
     for name, value in (("name", "accelscope"), ("instance", "accelscope"), ("component", "agent"))
 )
-_PODS = f"/api/v1/namespaces/accelscope/pods?labelSelector={urllib.parse.quote(_AGENTS)}"
+_PODS = f"/api/v1/namespaces/accelscope-system/pods?labelSelector={urllib.parse.quote(_AGENTS)}"
 _SECONDS = 3.0  # that an API server may take
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.e2e.certificates import make_certificates
+from tests.certificates import make_certificates
 
 from accelscope.serve import Tls
 from accelscope.simulate import SimulatedNode, load_node, read_node

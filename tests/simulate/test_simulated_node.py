@@ -253,9 +253,9 @@ def test_library_has_the_name_that_programs_look_for(make_node: MakeNode) -> Non
     assert os.access(node.agent_settings()["nvidia_smi_path"], os.X_OK)
 
 
-def test_who_asks_whether_it_runs_does_not_keep_it_from_running(tmp_path: Path) -> None:
+def test_who_asks_whether_it_runs_does_not_keep_it_from_running(tmp_path: Path, native_cache: Path) -> None:
     """To ask is to hold its lock for a moment."""
-    node = SimulatedNode(load_node("furiosa-warboy"), tmp_path / "node")
+    node = SimulatedNode(load_node("furiosa-warboy"), tmp_path / "node", cache=native_cache)
     node.build()
     stop, asked_enough = threading.Event(), threading.Event()
 

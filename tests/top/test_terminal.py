@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
 from tests.waiting import wait_until
-
-from accelscope.simulate import SimulatedNode, load_node
 
 SCREENS = Path(__file__).parent / "screens"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
@@ -117,18 +116,12 @@ def agents() -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def settings_file(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> str:
-    """Of a node that stands still."""
+def shared_node(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> str:
     folder = tmp_path_factory.mktemp("node")
-    node = SimulatedNode(load_node("nvidia-shared"), folder / "node", cache=native_cache)
-    node.build(60.0)
-    path = folder / "agent.yaml"
     passwd = folder / "passwd"
     passwd.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n")
-    settings = {**node.agent_settings(), "node_name": "node-7", "passwd_file": str(passwd)}
-    lines = (f"{re.sub(r'_(.)', lambda m: m[1].upper(), k)}: '{v}'\n" for k, v in settings.items())
-    path.write_text("".join(lines))
-    return str(path)
+    more = {"node_name": "node-7", "passwd_file": str(passwd)}
+    return settings_file("nvidia-shared", 60.0, folder, native_cache, **more)
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +208,8 @@ def test_no_color(opened: Open, agents: list[str]) -> None:
     assert re.search(r"\x1b\[31m|\x1b\[[0-9;]*;31m", coloured.screen(codes=True))
 
 
-def test_this_node(opened: Open, settings_file: str) -> None:
-    session = opened((100, 30), ["--config-file", settings_file, "--interval", "1"])
+def test_this_node(opened: Open, shared_node: str) -> None:
+    session = opened((100, 30), ["--config-file", shared_node, "--interval", "1"])
     told = re.compile(r" 0% +\d[\d.]*[GM] +\d+d ")  # CPU is measured between two readings
     shown = session.until(lambda screen: is_drawn(screen) and bool(told.search(screen)), "CPU and run time")
     shown = re.sub(r"\b\d+d(?=\s)", lambda m: "D".rjust(len(m[0])), shown)  # since a fixed date

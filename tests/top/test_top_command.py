@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import REPOSITORY
+from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
 
-from accelscope.cli import top, top_options
+from accelscope.cli import extras, top, top_options
 from accelscope.cli.main import COMMANDS, main
 from accelscope.model.wire import read_snapshot
-from accelscope.simulate import SimulatedNode, load_node
 from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
 from accelscope.top.view.text import ASCII, UNICODE
 
@@ -27,15 +27,9 @@ PAGE = (REPOSITORY / "docs" / "top.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def settings_file(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> str:
-    folder = tmp_path_factory.mktemp("node")
-    node = SimulatedNode(load_node("nvidia-sick"), folder / "node", cache=native_cache)
-    node.build(3600.0)
-    path = folder / "agent.json"  # which is YAML too
-    words = {"_".join(name.split("_")): value for name, value in node.agent_settings().items()}
-    keys = {re.sub(r"_(.)", lambda m: m[1].upper(), name): value for name, value in words.items()}
-    path.write_text(json.dumps({**keys, "nodeName": "node-7", "gpuAllocationFile": "", "exporterPort": 1}))
-    return str(path)
+def sick_node(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> str:
+    more = {"node_name": "node-7", "gpu_allocation_file": "", "exporter_port": 1}
+    return settings_file("nvidia-sick", 3600.0, tmp_path_factory.mktemp("node"), native_cache, **more)
 
 
 def run(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -49,8 +43,8 @@ def run(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_once_prints_one_table_of_this_node(settings_file: str) -> None:
-    done = run("--once", "--config-file", settings_file, COLUMNS="100")
+def test_once_prints_one_table_of_this_node(sick_node: str) -> None:
+    done = run("--once", "--config-file", sick_node, COLUMNS="100")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("accelscope top  node-7")
@@ -60,12 +54,12 @@ def test_once_prints_one_table_of_this_node(settings_file: str) -> None:
     assert re.search(r"^ 1 +H100 80GB HBM3 HOT WARN SLOW", done.stdout, re.MULTILINE)
     assert "torchrun" in done.stdout
     assert "\x1b" not in done.stdout
-    wide = run("--once", "--config-file", settings_file, COLUMNS="")
+    wide = run("--once", "--config-file", sick_node, COLUMNS="")
     assert max(map(len, wide.stdout.splitlines())) > 100, "a pipe has room"
 
 
-def test_json_holds_the_snapshot_in_its_own_form(settings_file: str) -> None:
-    done = run("--json", "--config-file", settings_file)
+def test_json_holds_the_snapshot_in_its_own_form(sick_node: str) -> None:
+    done = run("--json", "--config-file", sick_node)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["schema"], document["kind"]) == ("1.0", "local")
@@ -156,7 +150,7 @@ def test_insecure_is_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bare_install_has_tables_and_says_what_the_screen_needs(
-    settings_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sick_node: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     imported = builtins.__import__
 
@@ -166,15 +160,15 @@ def test_bare_install_has_tables_and_says_what_the_screen_needs(
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(top, "find_spec", lambda _: None)
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
     for name in [name for name in sys.modules if name.startswith("accelscope.top")]:
         monkeypatch.delitem(sys.modules, name)
-    assert main(["top", "--once", "--config-file", settings_file]) == 0
+    assert main(["top", "--once", "--config-file", sick_node]) == 0
     assert "H100" in capsys.readouterr().out
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert main(["top", "--config-file", settings_file]) == 2
+    assert main(["top", "--config-file", sick_node]) == 2
     assert "pip install 'accelscope[top]'" in capsys.readouterr().err
 
 

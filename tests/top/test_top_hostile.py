@@ -120,6 +120,7 @@ ANSWERS: dict[str, Any] = {
         "clusters": [CLUSTER],
         "devices": [DEVICE],
         "nodes": [{**ROW, "state": "unread"}],
+        "devices_by_health": {"ok": 1, "warning": 1},
         "nodes_by_state": {"fresh": 1, "unread": 1},
     },
     "/api/v1/nodes": {"items": [ROW], "total": 2, "next": None},

@@ -7,10 +7,11 @@ import pytest
 from tests.top.views import GIB, NOW, device, node, process, view
 
 from accelscope.model import HealthState, OwnerKind
+from accelscope.top.sources import from_rows
 from accelscope.top.view import devices, processes
 from accelscope.top.view.alerts import alerts
 from accelscope.top.view.condition import conditions
-from accelscope.top.view.frame import Choices, api_sort, header, panes
+from accelscope.top.view.frame import Choices, alert_lines, api_sort, header, panes
 from accelscope.top.view.history import ALL, KEPT, History
 from accelscope.top.view.shown import DeviceView, Kind, Overview, PartitionView, Sums, View
 from accelscope.top.view.sums import sums_of
@@ -184,6 +185,29 @@ def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str)
     sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
     shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
     assert told in plain(header(shown, [], SETTING, 120, "")[1])
+
+
+def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
+    health = {
+        "clusters": [{"id": "rome", "reachable": False, "text": "no route"}],
+        "devices": [
+            {"cluster": "oslo", "node": "n1", "id": "amd:a", "vendor": "amd", "index": 1, "health": "lost"}
+        ],
+        "devices_by_health": {"ok": 90, "unknown": 5, "lost": 1, "warning": 700},
+        "nodes": [],
+        "nodes_by_state": {"fresh": 80, "stale": 20},
+    }
+    summary: dict[str, Any] = {"total": {}, "groups": []}
+    found = from_rows.overview(summary, {"items": []}, health, {"items": []}, 0)
+    shown = view(kind=Kind.FLEET, overview=found)
+    told = alerts(shown, SETTING)
+    assert [alert.text for alert in told] == [
+        "rome: out of reach: no route",
+        "oslo/n1 amd 1: LOST",
+        "720 more, which the fleet lists at /api/v1/health",
+    ]
+    assert "722 to look at" in plain(header(shown, told, SETTING, 120, "")[1])
+    assert plain(alert_lines(told, SETTING, 120, 2)[-1]) == "  and 721 more: ! lists them"
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.certificates import make_certificates
-from tests.e2e.fleet_process import FleetProcess, simulated_clusters
+from tests.agent_process import AgentProcess
+from tests.certificates import make_certificates
+from tests.fleet_process import FleetProcess, simulated_clusters
 from tests.top.stub_agent import StubAgent, stored, stub_agent
 from tests.waiting import wait_until
 
@@ -107,6 +107,7 @@ def test_agent_with_tls_and_token_is_read_and_nobody_without_them(
     with AgentProcess(
         given, tmp_path / "agent", trust=certificates.trust(), token="secret-of-the-agent"
     ) as agent:
+        agent.until(lambda snapshot: len(snapshot.devices) == 2, "both devices are read")
         url = f"https://127.0.0.1:{agent.port}"
         ca = str(certificates.ca)
         cases: list[tuple[dict[str, Any], str | None]] = [

@@ -18,7 +18,6 @@ from accelscope.allowance import Rate
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
-from accelscope.fleet.api.access.control import is_loopback
 from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.app import make_app
 from accelscope.fleet.api.limits import ApiLimits
@@ -35,6 +34,7 @@ from accelscope.fleet.settings import FleetSettings
 from accelscope.fleet.sources.prometheus.past import StoredPast
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
+from accelscope.kube.endpoint import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class FleetProcess:
     def _say_where(self, listener: Listener) -> None:
         host = self._settings.listen_host
         scheme = "http" if self._certificate is None else "https"
-        shown = f"[{host}]" if ":" in host else host
+        shown = f"[{host}]" if ":" in host else host or "localhost"
         log.info(
             "accelscope fleet %s serves %d clusters",
             __version__,

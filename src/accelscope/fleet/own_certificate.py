@@ -6,6 +6,7 @@ import ssl
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.filewatch import FileWatch
+from accelscope.fleet.api_server.trust import why
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +45,6 @@ class OwnCertificate:
             # Without a password function OpenSSL would ask at the terminal for that of an encrypted key.
             context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
         except (ssl.SSLError, OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or str(error)
-            if isinstance(error, ssl.SSLError):
-                said = error.reason.replace("_", " ").lower() if error.reason else "not in PEM form"
             raise ConfigError(
-                f"certificate {self._certificate} and key {self._key} cannot be used: {said}"
+                f"certificate {self._certificate} and key {self._key} cannot be used: {why(error)}"
             ) from None

@@ -19,9 +19,8 @@ class HostLoad:
         self._curves = [placement.curve for placement in placements]
         self._begin = process.start_ticks / CLOCK_TICKS - uptime_at_start(seed)
         self._own = identity.between(0.004, 0.03, seed, "host cpu", process.pid)  # CPUs, whatever it does
-        self._feeding = identity.between(
-            0.5, 1.5, seed, "feeding", process.workload
-        )  # CPUs for a busy device
+        # CPUs for a busy device
+        self._feeding = identity.between(0.5, 1.5, seed, "feeding", process.workload)
         self._memory_bytes = identity.whole(300 << 20, 3 << 30, seed, "host memory", process.pid)
 
     def runs_at(self, at: float) -> bool:

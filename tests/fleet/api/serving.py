@@ -4,13 +4,14 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 from aiohttp import web
+from tests.fleet.store.nodes import KubernetesNode
 
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import make_app
@@ -43,12 +44,6 @@ from accelscope.model import (
 GIB = 1 << 30
 MIB = 1 << 20
 OK = Health(HealthState.OK)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeObject:
-    labels: Mapping[str, str]
-    accelerators: Mapping[str, int] = field(default_factory=dict)
 
 
 def nvidia(number: int, **values: Any) -> Device:
@@ -200,7 +195,7 @@ def fill(store: FleetStore) -> None:
             incompatible=True,
         ),
     )
-    store.node_objects("berlin", {"alpha": NodeObject({"zone": "a"}, {"nvidia.com/gpu": 2})})
+    store.node_objects("berlin", {"alpha": KubernetesNode({"nvidia.com/gpu": 2}, {"zone": "a"})})
     store.tick(time.time())
 
 

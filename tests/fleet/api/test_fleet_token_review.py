@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.fleet.loop import run
+from tests.fleet.store.nodes import Clock
 
 from accelscope.allowance import Rate
 from accelscope.fleet.api.access import AccessControl, Caller, Scope
@@ -50,13 +51,6 @@ class Cluster:
             return Answer(json.dumps({"kind": "TokenReview", "status": status}).encode())
         allowed = spec["nonResourceAttributes"]["path"] in self.rights[spec["user"]]
         return Answer(json.dumps({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).encode())
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_rights_of_a_user_become_scopes() -> None:

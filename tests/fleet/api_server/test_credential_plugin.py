@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.e2e.certificates import make_certificates
+from tests import programs
+from tests.certificates import make_certificates
 from tests.fleet.api_server.served import served, session_at, status
 from tests.fleet.loop import run
+from tests.processes import runs
 from tests.waiting import wait_until
 
 from accelscope.fleet.api_server.credential_plugin import PluginCredential, run_plugin
@@ -29,10 +31,7 @@ SECRET = "eyJhbGciOiJub25lIn0.c2VjcmV0LXBheWxvYWQ.c2ln"
 
 
 def script(folder: Path, text: str, name: str = "plugin") -> Path:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+    return programs.script(folder / name, text)
 
 
 def plugin(path: Path | str, **fields: object) -> CredentialPlugin:
@@ -121,7 +120,7 @@ def test_a_plugin_that_hangs_ends_with_all_that_it_started(tmp_path: Path) -> No
     path = script(tmp_path, f"sleep 600 & echo $! > {child}; wait")
     with pytest.raises(KubeError, match="did not end within"):
         asked(plugin(path), timeout_seconds=1.0)
-    wait_until(lambda: not _lives(int(child.read_text())), "the plugin's child ended")
+    wait_until(lambda: not runs(int(child.read_text())), "the plugin's child ended")
 
 
 def test_a_plugins_child_that_stays_does_not_hold_it_up(tmp_path: Path) -> None:
@@ -129,13 +128,6 @@ def test_a_plugins_child_that_stays_does_not_hold_it_up(tmp_path: Path) -> None:
     began = time.monotonic()
     assert asked(plugin(path)).token == "t"
     assert time.monotonic() - began < 9
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
 
 
 def kubeconfig(folder: Path, url: str, command: Path) -> KubeconfigAccess:

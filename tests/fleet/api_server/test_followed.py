@@ -23,6 +23,7 @@ from tests.kube.kube_server import (
     refuse,
     watched,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api_server.followed import Followed
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
@@ -42,7 +43,7 @@ def name_of(document: object) -> str:
 
 
 async def until(condition: Callable[[], bool], what: str = "it came to that") -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE_SECONDS / 2
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain: {what}"
         await asyncio.sleep(0.01)
@@ -325,7 +326,7 @@ def test_the_loop_goes_on_while_a_list_of_many_is_read(items: list[object], whol
         finally:
             await asyncio.to_thread(server.close)
 
-    run(go(), seconds=40)
+    run(go())
     assert len(waits) > 100
     assert max(waits) < 0.05
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.e2e.certificates import Certificates, make_certificates
+from tests.certificates import Certificates, make_certificates
 from tests.fleet.api_server.served import Handler, Served, served, session_at, status
 from tests.fleet.loop import run
 

@@ -17,8 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.fleet.api_server.served import status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, answering, node
+from tests.ports import free_port
 
-from accelscope.cli import fleet as command
+from accelscope.cli import extras
 from accelscope.cli.main import main
 from accelscope.fleet.api.access import TokensFile
 
@@ -55,13 +56,6 @@ def clusters_file(folder: Path, **urls: str) -> Path:
     path = folder / "clusters.yaml"
     path.write_text(yaml.safe_dump({"clusters": entries}))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 class Fleet:
@@ -239,7 +233,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_without_the_extra_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert main(["fleet", "--clusters-file", str(tmp_path / "clusters.yaml")]) == 2
     assert "pip install 'accelscope[fleet]'" in capsys.readouterr().err
     assert main(["fleet", "token", "create", "somebody"]) == 2

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.e2e.certificates import Certificates, make_certificates
+from tests.certificates import Certificates, make_certificates
 from tests.fleet.loop import run
 
 from accelscope.config import ConfigError

@@ -19,7 +19,7 @@ from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapsho
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.history import History, SummaryScope
 from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 
 

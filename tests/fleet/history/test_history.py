@@ -11,7 +11,7 @@ from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_
 
 from accelscope.fleet.history import History, HistoryLimits, HistorySeries
 from accelscope.fleet.history.rings import NOWHERE, Rings
-from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device
 
 START = 1_000_020.0  # some seconds into a minute
@@ -244,7 +244,7 @@ def test_gaps_are_filled_from_a_store_that_remembers_and_nothing_else_is() -> No
     assert 7.0 not in fleet.device("x").fields["power_watts"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.dictionaries(

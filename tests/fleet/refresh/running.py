@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.waiting import PATIENCE_SECONDS
+
 from accelscope.config import ConfigError
 from accelscope.fleet.cluster_view import ClusterView, SourceView
 from accelscope.fleet.clusters import ClusterEntry
 from accelscope.fleet.refresh.engine import ClusterList, Engine
 from accelscope.fleet.refresh.pacing import Pacing
-from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Condition, Query
 
 PACING = Pacing(interval_seconds=0.2, timeout_seconds=1.0, concurrency=8, per_second=10_000)
@@ -52,7 +54,7 @@ class Running:
         query = Query(where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000)
         return self.store.nodes.rows(self.store.nodes.select(query).positions)
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS / 2) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain: {dict(self.store.clusters)}"

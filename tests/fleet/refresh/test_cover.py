@@ -1,17 +1,12 @@
 """Which nodes need not be asked by commands, since an agent tells of them."""
 
+from tests.fleet.store.nodes import Clock
+
 from accelscope.fleet.refresh.cover import Cover
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
 AGENTS = SourceKind.AGENTS
-
-
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def report(

@@ -163,7 +163,7 @@ def test_hanging_lying_slow_and_absent_clusters_cost_the_others_nothing() -> Non
             assert len(running.nodes(cluster="good", state="fresh")) == 5
             assert len(running.nodes()) == 8
 
-    run(go(), 40)
+    run(go())
 
 
 def test_a_revoked_token_is_said_and_what_was_known_ages() -> None:
@@ -192,7 +192,7 @@ def test_a_revoked_token_is_said_and_what_was_known_ages() -> None:
             await running.until(lambda: running.cluster("berlin").reachable is True)
             await running.until(lambda: running.source("berlin", "agents").up is True)
 
-    run(go(), 40)
+    run(go())
 
 
 def test_a_token_without_rights_reaches_the_server_and_says_what_is_missing() -> None:
@@ -314,7 +314,7 @@ def test_a_changed_list_restarts_what_changed_and_nothing_else(caplog: pytest.Lo
                 assert not running.nodes(cluster="berlin")
                 assert running.engine.reloads == {"applied": 4, "rejected": 1}
 
-    run(go(), 60)
+    run(go())
     assert sum("the new list of clusters is bad" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -347,7 +347,7 @@ def test_what_stays_as_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) ->
                 )
             )
 
-    run(go(), 40)
+    run(go())
     said = [record.getMessage() for record in caplog.records]
     assert said.count("a cluster is out of reach") == 1
     assert said.count("a source is down") == 3

@@ -13,11 +13,11 @@ from aiohttp import web
 from tests.fleet.api_server.served import Handler, Served, served, status
 
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry
+from accelscope.fleet.report import Saying, Source, SourceOutcome
 
 AgentAnswer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 CommandAnswer = Callable[[str, list[str]], tuple[str, int]]  # pod, command: what it prints, its exit code
 
-AGENT_NAMESPACE = "accelscope-system"
 AGENT_LABELS = {"app.kubernetes.io/name": "accelscope", "app.kubernetes.io/component": "agent"}
 
 _PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+):(\d+)/proxy/snapshot")
@@ -183,6 +183,13 @@ def answering(
         return web.Response(body=body, headers=headers)
 
     return answer
+
+
+async def one_round(source: Source) -> tuple[SourceOutcome, dict[str, Saying]]:
+    """How it went, and the last that was said of each node."""
+    said: dict[str, Saying] = {}
+    outcome = await source.refresh(lambda saying: said.update({saying.node: saying}))
+    return outcome, said
 
 
 def access_to(server: Served) -> AddressAccess:

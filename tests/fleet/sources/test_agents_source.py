@@ -14,11 +14,11 @@ from aiohttp import web
 from msgspec import to_builtins
 from tests.fleet.api_server.served import served, session_at, status
 from tests.fleet.loop import run
-from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, one_round
 
 from accelscope.fleet.api_server.objects import decode_agent_pod, pod_key
 from accelscope.fleet.clusters import AgentsEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.agents import AgentsSource
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.reach import DirectReach, ProxyReach
@@ -34,18 +34,6 @@ def document(name: str = "nvidia-sick") -> dict[str, Any]:
     return loaded
 
 
-class Agents:
-    """The source with what it said, round by round."""
-
-    def __init__(self, source: AgentsSource) -> None:
-        self.source = source
-
-    async def round(self) -> tuple[SourceOutcome, dict[str, Saying]]:
-        said: dict[str, Saying] = {}
-        outcome = await self.source.refresh(lambda saying: said.update({saying.node: saying}))
-        return outcome, said
-
-
 @asynccontextmanager
 async def agents_of(
     cluster: StubCluster,
@@ -54,7 +42,7 @@ async def agents_of(
     concurrency: int = 8,
     timeout_seconds: float = 5.0,
     loop_share: LoopShare | None = None,
-) -> AsyncIterator[Agents]:
+) -> AsyncIterator[AgentsSource]:
     entry = entry or AgentsEntry()
     async with (
         cluster.running() as server,
@@ -75,7 +63,7 @@ async def agents_of(
             token_file=entry.token_file,
         )
         try:
-            yield Agents(source)
+            yield source
         finally:
             await source.close()
 
@@ -86,21 +74,21 @@ def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
         cluster.add_agent("agent-a", "node-a", answering(document(), tag='W/"1-1"', age=3.0))
         async with agents_of(cluster) as agents:
             before = time.time()
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert to_builtins(report.snapshot) == to_builtins(read_snapshot(document()))
             assert before - 3.1 <= report.taken_at <= time.time() - 2.9
             assert json.loads(gzip.decompress(report.document)) == document()
             assert outcome == SourceOutcome(up=True, expected=1, answered=1)
-            assert agents.source.sees_accelerators()
+            assert agents.sees_accelerators()
 
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeUnchanged)
             assert outcome.answered == 1
 
             cluster.agents["agent-a"] = answering(document(), tag='W/"1-2"', age=0.5)
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
 
     run(go())
@@ -119,7 +107,7 @@ def test_an_old_agent_without_an_age_is_put_right_by_the_time_it_answers_with(of
 
         cluster.add_agent("agent-a", "node-a", answer)
         async with agents_of(cluster) as agents:
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert abs(time.time() - 5 - report.taken_at) < 3
@@ -142,19 +130,19 @@ def test_the_token_goes_in_a_header_that_the_proxy_passes_on(tmp_path: Path) -> 
 
         cluster.add_agent("agent-a", "node-a", answer)
         async with agents_of(cluster, AgentsEntry(token_file=str(token))) as agents:
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
             assert "Authorization" not in cluster.asked[-1].headers
 
             cluster.agents["agent-a"] = lambda _: refuse()
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             failure = said["node-a"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == "unauthorized"
             assert "s3cret" not in failure.text
 
             token.unlink()
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert not outcome.up
             assert outcome.reason == "unauthorized"
             assert str(token) in (outcome.text or "")
@@ -212,7 +200,7 @@ def test_a_bad_agent_costs_its_own_node_only(bad: Any, reason: str) -> None:
         for number in range(3):
             cluster.add_agent(f"agent-{number}", f"node-{number}", answering(document()))
         async with agents_of(cluster, timeout_seconds=1.0 if bad is hang else 10.0) as agents:
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             failure = said.pop("node-bad")
             assert isinstance(failure, NodeFailure)
             assert failure.reason == reason
@@ -220,7 +208,7 @@ def test_a_bad_agent_costs_its_own_node_only(bad: Any, reason: str) -> None:
             assert all(isinstance(saying, NodeReport) for saying in said.values())
             assert (outcome.up, outcome.expected, outcome.answered) == (True, 4, 3)
             assert outcome.reason == reason
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             assert isinstance(said["node-bad"], NodeFailure)
             assert said["node-bad"].reason == reason
 
@@ -234,9 +222,9 @@ def test_a_large_document_is_read_too() -> None:
         large["labels"] = [[f"label{number}", "x" * 1000] for number in range(3000)]
         cluster.add_agent("agent-a", "node-a", answering(large, tag='"1"'))
         async with agents_of(cluster) as agents:
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeUnchanged)
 
     run(go())
@@ -266,11 +254,11 @@ def test_a_cluster_whose_large_documents_come_slowly_does_not_keep_others_from_t
             agents_of(slow, timeout_seconds=60.0, loop_share=share) as held_up,
             agents_of(good, loop_share=share) as agents,
         ):
-            waiting = asyncio.create_task(held_up.round())
+            waiting = asyncio.create_task(one_round(held_up))
             while stuck < 3 + 2:  # each once, and then as many as large ones may come at a time
                 await asyncio.sleep(0.01)
             async with asyncio.timeout(10):
-                _, said = await agents.round()
+                _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
             assert not waiting.done()
             waiting.cancel()
@@ -288,7 +276,7 @@ def test_an_agent_that_shows_more_than_a_node_can_have_is_refused() -> None:
         cluster.add_agent("agent-a", "node-a", answering(crowd, tag='"1"'))
         async with agents_of(cluster) as agents:
             for _ in range(2):
-                _, said = await agents.round()
+                _, said = await one_round(agents)
                 failure = said["node-a"]
                 assert isinstance(failure, NodeFailure)
                 assert failure.reason == "too_large"
@@ -306,7 +294,7 @@ def test_numbers_that_cannot_be_are_left_out_and_named() -> None:
         cluster.add_agent("agent-b", "node-b", answering(spoilt))
         cluster.add_agent("agent-c", "node-b", answering(other))
         async with agents_of(cluster) as agents:
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             for report in said.values():
                 assert isinstance(report, NodeReport)
                 assert report.remark == "values out of range were left out: power_watts"
@@ -321,7 +309,7 @@ def test_a_pod_that_is_not_ready_is_not_asked_and_pods_come_and_go() -> None:
         cluster = StubCluster()
         cluster.add_agent("agent-a", "node-a", answering(document()), ready=False)
         async with agents_of(cluster) as agents:
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             failure = said["node-a"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == "not_ready"
@@ -329,18 +317,14 @@ def test_a_pod_that_is_not_ready_is_not_asked_and_pods_come_and_go() -> None:
             pod = cluster.pods["agent-a"]
             pod["status"]["conditions"][0]["status"] = "True"
             cluster.put("pods", pod)
-            for _ in range(100):
-                outcome, said = await agents.round()
-                if outcome.answered:
-                    break
+            while not outcome.answered:
                 await asyncio.sleep(0.02)
+                outcome, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
             cluster.put("pods", pod, "DELETED")
-            for _ in range(100):
-                outcome, said = await agents.round()
-                if not outcome.expected:
-                    break
+            while outcome.expected:
                 await asyncio.sleep(0.02)
+                outcome, said = await one_round(agents)
             assert outcome == SourceOutcome(up=True)
 
     run(go())
@@ -371,7 +355,7 @@ def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
             answer = answering(vendor_agent(vendor, vendor), tag=f'"{vendor}-1"', age=1.0)
             cluster.add_agent(f"agent-{vendor}", "node-a", answer)
         async with agents_of(cluster) as agents:
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert outcome == SourceOutcome(up=True, expected=1, answered=1)
@@ -382,11 +366,11 @@ def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
             assert set(snapshot.pod_usages) == set(whole.pod_usages)
             assert {reader.vendor for reader in snapshot.readers} == {d.vendor for d in whole.devices}
 
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeUnchanged)
 
             cluster.agents["agent-nvidia"] = refused
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             nvidia = [device for device in report.snapshot.devices if device.vendor is Vendor.NVIDIA]
@@ -398,7 +382,7 @@ def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
 
             for vendor in vendors:
                 cluster.agents[f"agent-{vendor}"] = refused
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeFailure)
             assert not outcome.up
 
@@ -412,7 +396,7 @@ def test_while_agents_are_rolled_out_each_device_is_there_once() -> None:
         cluster.add_agent("agent-old", "node-a", answering(old, age=20.0))
         cluster.add_agent("agent-new", "node-a", answering(document(), age=1.0))
         async with agents_of(cluster) as agents:
-            _, said = await agents.round()
+            _, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert len(report.snapshot.devices) == len(document()["devices"])
@@ -432,7 +416,7 @@ def test_no_more_are_asked_at_once_than_is_set() -> None:
         for number in range(30):
             cluster.add_agent(f"agent-{number}", f"node-{number}", answer)
         async with agents_of(cluster, concurrency=4) as agents:
-            outcome, _ = await agents.round()
+            outcome, _ = await one_round(agents)
             assert outcome.answered == 30
             assert cluster.most_at_once <= 4
 
@@ -446,7 +430,7 @@ def test_a_round_is_given_up_where_nobody_can_be_reached() -> None:
             cluster.add_agent(f"agent-{number}", f"node-{number}", hang)
         async with agents_of(cluster, concurrency=16, timeout_seconds=0.5) as agents:
             began = time.monotonic()
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert time.monotonic() - began < 5
             assert not outcome.up
             assert outcome.reason == "timeout"
@@ -463,7 +447,7 @@ def test_without_the_right_to_see_pods_the_source_says_so() -> None:
             status(403, "pods is forbidden") if request.path.endswith("/pods") else None
         )
         async with agents_of(cluster) as agents:
-            outcome, said = await agents.round()
+            outcome, said = await one_round(agents)
             assert not said
             assert (outcome.up, outcome.reason) == (False, "forbidden")
 
@@ -482,9 +466,9 @@ def test_agents_can_be_read_straight() -> None:
         async with served(answer) as agent:
             cluster.add_agent("agent-a", "node-a", answering({}), port=agent.port)
             async with agents_of(cluster, AgentsEntry(via="direct")) as agents:
-                _, said = await agents.round()
+                _, said = await one_round(agents)
                 assert isinstance(said["node-a"], NodeReport)
-                _, said = await agents.round()
+                _, said = await one_round(agents)
                 assert isinstance(said["node-a"], NodeUnchanged)
             assert len(agent.asked) == 2
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fleet.api_server.served import session_at
 from tests.fleet.loop import run
-from tests.fleet.sources.stub_cluster import StubCluster, access_to, node
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, node, one_round
 
 from accelscope.fleet.api_server.objects import decode_node
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.annotation_documents import BadAnnotation, neutral_devices, npu_metrics
 from accelscope.fleet.sources.annotations import AnnotationsSource
 from accelscope.fleet.sources.pace import LoopShare
@@ -54,12 +54,6 @@ async def source_of(cluster: StubCluster) -> AsyncIterator[AnnotationsSource]:
             await nodes.close()
 
 
-async def read(source: AnnotationsSource) -> tuple[SourceOutcome, dict[str, Saying]]:
-    said: dict[str, Saying] = {}
-    outcome = await source.refresh(lambda saying: said.update({saying.node: saying}))
-    return outcome, said
-
-
 def annotated(**annotations: str) -> StubCluster:
     cluster = StubCluster()
     keys = {"npu": NPU, "neutral": NEUTRAL}
@@ -74,7 +68,7 @@ def test_chips_of_a_node() -> None:
     async def go() -> None:
         written = time.time() - 30
         async with source_of(annotated(npu=npu(CHIP, at=written))) as source:
-            outcome, said = await read(source)
+            outcome, said = await one_round(source)
             assert outcome == SourceOutcome(up=True, expected=1, answered=1)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
@@ -89,7 +83,7 @@ def test_chips_of_a_node() -> None:
             assert device.utilization_ratio == 0.73
             assert device.memory_total_bytes == 64 << 30
             assert source.sees_accelerators()
-            _, said = await read(source)
+            _, said = await one_round(source)
             assert isinstance(said["node-a"], NodeUnchanged)
 
     run(go())
@@ -98,7 +92,7 @@ def test_chips_of_a_node() -> None:
 def test_a_clock_that_is_ahead_does_not_make_a_reading_newer_than_now() -> None:
     async def go() -> None:
         async with source_of(annotated(npu=npu(CHIP, at=time.time() + 86400))) as source:
-            _, said = await read(source)
+            _, said = await one_round(source)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert report.taken_at <= time.time()
@@ -119,7 +113,7 @@ def test_ours_counts_before_theirs_for_the_same_vendor() -> None:
 
     async def go() -> None:
         async with source_of(annotated(npu=npu(CHIP, at=1000.0), neutral=ours)) as source:
-            _, said = await read(source)
+            _, said = await one_round(source)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert [device.id for device in report.snapshot.devices] == ["ascend:SERIAL-0", "nvidia:GPU-1"]
@@ -138,7 +132,7 @@ def test_agents_of_several_vendors_write_an_annotation_each() -> None:
         keys = {f"{NEUTRAL}.{vendor}": ours(vendor) for vendor in ("nvidia", "furiosa")}
         cluster.nodes["node-a"] = node("node-a", annotations=keys)
         async with source_of(cluster) as source:
-            _, said = await read(source)
+            _, said = await one_round(source)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert sorted(device.id for device in report.snapshot.devices) == ["furiosa:1", "nvidia:1"]
@@ -151,7 +145,7 @@ def test_garbage_is_a_failure_of_its_node_and_of_no_other() -> None:
         cluster = annotated(npu="{not json")
         cluster.nodes["node-c"] = node("node-c", annotations={NPU: npu(CHIP)})
         async with source_of(cluster) as source:
-            outcome, said = await read(source)
+            outcome, said = await one_round(source)
             failure = said["node-a"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == "bad_answer"
@@ -161,7 +155,7 @@ def test_garbage_is_a_failure_of_its_node_and_of_no_other() -> None:
 
             cluster.put("nodes", node("node-a", annotations={NPU: npu(CHIP)}))
             for _ in range(200):
-                _, said = await read(source)
+                _, said = await one_round(source)
                 if not isinstance(said["node-a"], NodeFailure):
                     break
             assert isinstance(said["node-a"], NodeReport)

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.fleet.api_server.served import session_at, status
 from tests.fleet.loop import run
-from tests.fleet.sources.stub_cluster import StubCluster, access_to, driver_pod
+from tests.fleet.sources.stub_cluster import StubCluster, access_to, driver_pod, one_round
 
 from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
 from accelscope.fleet.clusters import ExecEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceOutcome
+from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.nvidia_smi import QUERY_FIELDS
 from accelscope.fleet.sources.pace import LoopShare
@@ -69,23 +69,13 @@ def smi(pod: str, command: list[str]) -> tuple[str, int]:
     return "".join(f"{row(index, fields)}\n" for index in range(2)), 0
 
 
-class Driver:
-    def __init__(self, source: ExecSource) -> None:
-        self.source = source
-
-    async def round(self) -> tuple[SourceOutcome, dict[str, Saying]]:
-        said: dict[str, Saying] = {}
-        outcome = await self.source.refresh(lambda saying: said.update({saying.node: saying}))
-        return outcome, said
-
-
 @asynccontextmanager
 async def drivers_of(
     cluster: StubCluster,
     *,
     entry: ExecEntry | None = None,
     covered: Callable[[str], bool] = lambda node: False,
-) -> AsyncIterator[Driver]:
+) -> AsyncIterator[ExecSource]:
     entry = entry or ExecEntry(ttl_seconds=0, timeout_seconds=5, per_second=10_000)
     async with cluster.running() as server, session_at(access_to(server)) as session:
         pods = [
@@ -94,7 +84,7 @@ async def drivers_of(
         ]
         source = ExecSource(session, pods, entry, is_covered=covered, loop_share=LoopShare())
         try:
-            yield Driver(source)
+            yield source
         finally:
             await source.close()
 
@@ -110,7 +100,7 @@ def clusters_with(command: Callable[[str, list[str]], tuple[str, int]] = smi, no
 def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
     async def go() -> None:
         async with drivers_of(clusters_with()) as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             assert outcome == SourceOutcome(up=True, expected=1, answered=1)
             report = said["node-0"]
             assert isinstance(report, NodeReport)
@@ -128,7 +118,7 @@ def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
             assert process.type is ProcessType.COMPUTE
             assert process.memory_bytes == 900 << 20
             assert process.owner is None
-            assert driver.source.sees_accelerators()
+            assert driver.sees_accelerators()
 
     run(go())
 
@@ -145,12 +135,12 @@ def test_a_field_that_the_driver_does_not_know_is_asked_for_once() -> None:
     async def go() -> None:
         async with drivers_of(clusters_with(old)) as driver:
             for _ in range(2):
-                _, said = await driver.round()
+                _, said = await one_round(driver)
                 report = said["node-0"]
                 assert isinstance(report, NodeReport)
                 assert len(report.snapshot.devices) == 2
         assert sum("mig.mode.current" in command[1] for command in asked) == 1
-        assert driver.source.commands == len(asked) == 5
+        assert driver.commands == len(asked) == 5
 
     run(go())
 
@@ -165,7 +155,7 @@ def test_an_older_pmon_tells_who_runs_but_not_with_how_much_memory() -> None:
 
     async def go() -> None:
         async with drivers_of(clusters_with(old)) as driver:
-            _, said = await driver.round()
+            _, said = await one_round(driver)
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             [process] = report.snapshot.processes
@@ -181,7 +171,7 @@ def test_a_node_whose_processes_cannot_be_listed_still_shows_its_gpus_and_says_s
 
     async def go() -> None:
         async with drivers_of(clusters_with(half)) as driver:
-            _, said = await driver.round()
+            _, said = await one_round(driver)
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             assert report.snapshot.processes == ()
@@ -210,7 +200,7 @@ def test_a_node_whose_processes_cannot_be_listed_still_shows_its_gpus_and_says_s
 def test_what_the_tool_says_instead_is_the_node_s_reason(text: str, code: int, reason: str) -> None:
     async def go() -> None:
         async with drivers_of(clusters_with(lambda pod, command: (text, code))) as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             failure = said["node-0"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == reason
@@ -223,12 +213,12 @@ def test_what_the_tool_says_instead_is_the_node_s_reason(text: str, code: int, r
 def test_a_driver_without_a_gpu_is_a_node_without_devices() -> None:
     async def go() -> None:
         async with drivers_of(clusters_with(lambda pod, command: ("No devices were found\n", 6))) as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             assert report.snapshot.devices == ()
             assert outcome.up
-            assert not driver.source.sees_accelerators()
+            assert not driver.sees_accelerators()
 
     run(go())
 
@@ -245,9 +235,9 @@ def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
 
     async def go() -> None:
         async with drivers_of(clusters_with(flaky)) as driver:
-            await driver.round()
+            await one_round(driver)
             state["lost"] = True
-            _, said = await driver.round()
+            _, said = await one_round(driver)
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             assert {device.id: device.health.state for device in report.snapshot.devices} == {
@@ -263,13 +253,13 @@ def test_nodes_that_an_agent_tells_of_are_left_alone_and_answers_are_good_for_a_
         entry = ExecEntry(ttl_seconds=60, timeout_seconds=5, per_second=10_000)
         cluster = clusters_with(nodes=3)
         async with drivers_of(cluster, entry=entry, covered=lambda node: node == "node-1") as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             assert set(said) == {"node-0", "node-2"}
             assert outcome.expected == 2
-            commands = driver.source.commands
-            _, said = await driver.round()
+            commands = driver.commands
+            _, said = await one_round(driver)
             assert all(isinstance(saying, NodeUnchanged) for saying in said.values())
-            assert driver.source.commands == commands
+            assert driver.commands == commands
 
     run(go())
 
@@ -277,7 +267,7 @@ def test_nodes_that_an_agent_tells_of_are_left_alone_and_answers_are_good_for_a_
 def test_without_the_gpu_operator_there_is_nothing_to_ask_and_nothing_wrong() -> None:
     async def go() -> None:
         async with drivers_of(StubCluster()) as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             assert outcome == SourceOutcome(up=True)
             assert not said
 
@@ -291,12 +281,12 @@ def test_one_namespace_that_may_be_looked_into_is_enough() -> None:
             status(403, "forbidden") if "/namespaces/nvidia-gpu-operator/" in request.path else None
         )
         async with drivers_of(cluster) as driver:
-            outcome, _ = await driver.round()
+            outcome, _ = await one_round(driver)
             assert outcome.answered == 1
 
         cluster.refusal = lambda request: status(403, "forbidden") if "/pods" in request.path else None
         async with drivers_of(cluster) as driver:
-            outcome, _ = await driver.round()
+            outcome, _ = await one_round(driver)
             assert (outcome.up, outcome.reason) == (False, "forbidden")
 
     run(go())
@@ -310,7 +300,7 @@ def test_a_pod_that_is_not_ready_and_a_refused_command_are_failures_of_their_nod
             status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
         )
         async with drivers_of(cluster) as driver:
-            outcome, said = await driver.round()
+            outcome, said = await one_round(driver)
             reasons = {
                 node: saying.reason for node, saying in said.items() if isinstance(saying, NodeFailure)
             }

@@ -18,7 +18,8 @@ import msgspec
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store import Condition, FleetStore, Query, Sort
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Condition, Query, Sort
 from accelscope.fleet.store.summary import namespaces, summarize
 from accelscope.model import (
     AgentState,

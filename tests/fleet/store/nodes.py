@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import (
     AgentState,
     Device,

@@ -6,7 +6,7 @@ import pytest
 from tests.fleet.store.nodes import Clock, device, process, report, snapshot, store_of, usage
 
 from accelscope.fleet.report import SourceKind
-from accelscope.fleet.store import FleetStore
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import (
     Device,
     EccCount,

@@ -10,7 +10,9 @@ from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, repo
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.fleet.rows import DeviceRow, NodeRow
-from accelscope.fleet.store import EventKind, FleetStore, Query
+from accelscope.fleet.store.events import EventKind
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Query
 from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document
 

@@ -9,7 +9,10 @@ from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, u
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind
-from accelscope.fleet.store import Change, EventKind, EventLog, FleetStore, Query, Severity
+from accelscope.fleet.store.changes import Change
+from accelscope.fleet.store.events import EventKind, EventLog, Severity
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Query
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, repo
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
-from accelscope.fleet.store import FleetStore
 from accelscope.fleet.store import fleet_store as fleet_store_module
 from accelscope.fleet.store import table as table_module
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Vendor
 
 STALE, FORGET = 60.0, 900.0
@@ -158,7 +158,7 @@ def check(store: FleetStore) -> None:
     assert set(by_cluster) <= set(store.clusters)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(_steps, max_size=25))
 def test_tables_show_what_was_said(steps: list[tuple[Any, ...]]) -> None:
     clock, plain = Clock(), Plain()

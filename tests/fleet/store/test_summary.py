@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
 from accelscope.fleet.rows import DeviceRow, PodRow
-from accelscope.fleet.store import Condition, FleetStore, Query, QueryError
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Condition, Query, QueryError
 from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, namespaces, summarize
 from accelscope.model import Vendor
 
@@ -124,7 +125,7 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> di
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(fleets(), st.lists(st.sampled_from(GROUP_FIELDS), unique=True, max_size=3))
 def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str]) -> None:
     wanted = plainly(store, group_by)

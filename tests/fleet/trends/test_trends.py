@@ -11,7 +11,7 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
 from accelscope.fleet.history import History
-from accelscope.fleet.store import EventKind
+from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.trends import Trends
 from accelscope.fleet.trends.marks import Marks
 from accelscope.fleet.trends.oddities import Stuck

@@ -22,7 +22,8 @@ import yaml
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.history import History
 from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store import EventKind, FleetStore
+from accelscope.fleet.store.events import EventKind
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.model import Device, PodUsage, Snapshot
 from accelscope.simulate.description import read_node

@@ -45,7 +45,7 @@ async def running(
 
 
 def page_path(pod: str, page: str = "metrics") -> str:
-    return f"/api/v1/namespaces/accelscope/pods/{pod}:9400/proxy/{page}"
+    return f"/api/v1/namespaces/accelscope-system/pods/{pod}:9400/proxy/{page}"
 
 
 async def samples(client: Client, node: str) -> Samples:

@@ -64,7 +64,7 @@ class Client:
 
     async def agents(self, cluster: str = "one") -> dict[str, str]:
         """Pods by node."""
-        path = f"/api/v1/namespaces/accelscope/pods?labelSelector={AGENTS.replace('=', '%3D')}"
+        path = f"/api/v1/namespaces/accelscope-system/pods?labelSelector={AGENTS.replace('=', '%3D')}"
         pods = (await self.json(path, cluster))["items"]
         return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods}
 
@@ -76,7 +76,7 @@ class Client:
 
 
 def snapshot_path(pod: str) -> str:
-    return f"/api/v1/namespaces/accelscope/pods/{pod}:9400/proxy/snapshot"
+    return f"/api/v1/namespaces/accelscope-system/pods/{pod}:9400/proxy/snapshot"
 
 
 @asynccontextmanager

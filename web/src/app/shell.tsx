@@ -1,7 +1,7 @@
 // What stays around every view: header, navigation, the state of the stream.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { behindSince, isBehind } from "../live/behind";
+import { behindSince, isBehind, someUnanswered } from "../live/behind";
 import { connection, paused, summary } from "../live/stream";
 import { Badge } from "../parts/badge";
 import { now } from "../parts/now";
@@ -112,8 +112,8 @@ type State = keyof typeof SAID;
 
 function liveState(): State {
   if (paused.value) return "paused";
-  if (connection.value === "live" && isBehind(behindSince.value, now.value)) return "behind";
-  return connection.value;
+  if (connection.value !== "live") return connection.value;
+  return someUnanswered.value || isBehind(behindSince.value, now.value) ? "behind" : "live";
 }
 
 function Live() {

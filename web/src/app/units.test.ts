@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, celsius, duration, energy, percent, watts } from "./units";
+import { bytes, celsius, duration, energy, percent, took, watts } from "./units";
 
 test.each([
   [percent(null), "–"],
@@ -25,6 +25,12 @@ test.each([
   [duration(3599), "59 min"],
   [duration(3660), "1 h 1 min"],
   [duration(90_000), "1 d 1 h"],
+  [took(null), "–"],
+  [took(0), "0 ms"],
+  [took(0.0002), "1 ms"],
+  [took(0.0124), "12 ms"],
+  [took(1.44), "1.4 s"],
+  [took(125), "2 min"],
 ])("%s", (shown, expected) => {
   expect(shown).toBe(expected);
 });

@@ -59,6 +59,13 @@ export function duration(seconds: Maybe): string {
   return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
+// Of what is quick: 12 ms, 1.4 s, 2 min.
+export function took(seconds: Maybe): string {
+  if (seconds === null || seconds === undefined) return ABSENT;
+  if (seconds < 1) return `${seconds > 0 ? Math.max(1, Math.round(seconds * 1000)) : 0} ms`;
+  return seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds);
+}
+
 export function clock(secondsSinceEpoch: Maybe): string {
   if (secondsSinceEpoch === null || secondsSinceEpoch === undefined) return ABSENT;
   return new Date(secondsSinceEpoch * 1000).toLocaleTimeString("en-GB");

@@ -1,5 +1,13 @@
 import { expect, it } from "vitest";
-import { BEHIND_MS, behindSince, isBehind, lacks, lacksNothing } from "./behind";
+import {
+  BEHIND_MS,
+  behindSince,
+  isBehind,
+  lacks,
+  lacksNothing,
+  someUnanswered,
+  tellAnswered,
+} from "./behind";
 
 it("lasts from the first change that is not shown until all are", () => {
   const [nodes, pods] = [{}, {}];
@@ -13,6 +21,18 @@ it("lasts from the first change that is not shown until all are", () => {
   lacksNothing(pods);
   lacksNothing(pods);
   expect(behindSince.value).toBeNull();
+});
+
+it("is told at once of a question that got no answer, until it gets one or is not asked any more", () => {
+  const [nodes, pods] = [{}, {}];
+  tellAnswered(nodes, true);
+  expect(someUnanswered.value).toBe(false);
+  tellAnswered(nodes, false);
+  tellAnswered(pods, false);
+  tellAnswered(nodes, true);
+  expect(someUnanswered.value).toBe(true);
+  lacksNothing(pods);
+  expect(someUnanswered.value).toBe(false);
 });
 
 it("is told after a while only", () => {

@@ -12,10 +12,24 @@ export function lacks(who: object, since = Date.now()): void {
 }
 
 export function lacksNothing(who: object): void {
+  tellAnswered(who, true);
   if (!open.value.has(who)) return;
   const rest = new Map(open.value);
   rest.delete(who);
   open.value = rest;
+}
+
+const unanswered = signal<ReadonlySet<object>>(new Set());
+
+// Whether a question that was asked last got no answer at all: what it would show is old, however little has changed.
+export const someUnanswered = computed(() => unanswered.value.size > 0);
+
+export function tellAnswered(who: object, answered: boolean): void {
+  if (unanswered.value.has(who) !== answered) return;
+  const rest = new Set(unanswered.value);
+  if (answered) rest.delete(who);
+  else rest.add(who);
+  unanswered.value = rest;
 }
 
 export const BEHIND_MS = 30_000; // less is nobody's concern

@@ -5,7 +5,7 @@ import { moved, type Step } from "./cursor";
 import { named, placeOf } from "./device-of";
 import { found } from "./finding";
 import { type Fleet, fleetOf, healthCodes, textOf } from "./fleet";
-import { blockOf, fitted, hit, laidOut, spotOf } from "./layout";
+import { blockOf, fitted, hit, laidOut, nextPitch, spotOf } from "./layout";
 
 function text(values: (string | null)[]): TextColumn {
   const texts = [...new Set(values.filter((value) => value !== null))];
@@ -153,6 +153,16 @@ test("as large as fits", () => {
   expect(fitted(ARRANGED, 200, 130).pitch).toBe(10);
   expect(fitted(ARRANGED, 200, 10).pitch).toBe(2); // what does not fit is scrolled
   expect(fitted(arranged(THREE, "cluster", { node: ["none"] }), 200, 100).height).toBe(0);
+});
+
+test.each<[number, 1 | -1, number]>([
+  [10, 1, 12],
+  [10, -1, 8],
+  [11, 1, 12],
+  [34, 1, 34],
+  [2, -1, 2],
+])("from a size of %i by %i to %i", (pitch, by, next) => {
+  expect(nextPitch(pitch, by)).toBe(next);
 });
 
 // 0 1 2 3 | 8 9 | 11

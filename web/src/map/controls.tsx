@@ -1,18 +1,18 @@
 // How the map is shown: by what it is coloured and grouped, and how large.
 import { go, withParameter } from "../app/location";
-import { GROUPINGS } from "./arrangement";
-import { PITCHES } from "./layout";
+import { GROUPINGS, type Grouping } from "./arrangement";
+import { nextPitch } from "./layout";
 import { MEANINGS, MODES, type Mode } from "./modes";
 
 interface Props {
   mode: Mode;
-  grouping: string;
+  grouping: Grouping;
   pitch: number | null;
   shownPitch: { current: number }; // as it is where all is in sight
   act: (event: Event) => void; // notes when the reader did something
 }
 
-const GROUPS: Record<(typeof GROUPINGS)[number], string> = {
+const GROUPS: Record<Grouping, string> = {
   cluster: "cluster",
   vendor: "vendor",
   model: "model",
@@ -22,10 +22,9 @@ const GROUPS: Record<(typeof GROUPINGS)[number], string> = {
 export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
   const set = (name: string, value: string | null) =>
     go(withParameter(name, value === null ? [] : [value]), { replace: true });
-  const size = (event: Event, by: number) => {
+  const size = (event: Event, by: 1 | -1) => {
     act(event);
-    const now = PITCHES.findLastIndex((one) => one <= shownPitch.current);
-    set("size", String(PITCHES[Math.min(PITCHES.length - 1, Math.max(0, now + by))] ?? PITCHES[0]));
+    set("size", String(nextPitch(shownPitch.current, by)));
   };
   return (
     <div class="map-controls">

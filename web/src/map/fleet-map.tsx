@@ -8,7 +8,7 @@ import { moved, type Step } from "./cursor";
 import { type Named, named, nodeLink, placeOf, whereabouts } from "./device-of";
 import { type Fleet, textOf } from "./fleet";
 import { Headings } from "./headings";
-import { fitted, hit, laidOut, PITCHES, spotOf } from "./layout";
+import { fitted, hit, laidOut, nextPitch, spotOf } from "./layout";
 import { MEANINGS, type Mode, told } from "./modes";
 import { Painter } from "./painter";
 import type { Painting } from "./raster";
@@ -133,10 +133,6 @@ export function FleetMap({
       pointAt(target.place, "touch");
     else void open(first, event.shiftKey || target.place === null);
   };
-  const zoom = (by: number) => {
-    const now = PITCHES.findLastIndex((one) => one <= layout.pitch);
-    onPitch(PITCHES[Math.min(PITCHES.length - 1, Math.max(0, now + by))] ?? null);
-  };
   const onKeyDown = (event: TargetedKeyboardEvent<HTMLDivElement>) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
     const step = STEPS[event.key];
@@ -149,8 +145,8 @@ export function FleetMap({
       reveal(scroller.current, spotOf(layout, next), layout.pitch);
     } else if (event.key === "Enter" && row !== null) void open(row, event.shiftKey);
     else if (event.key === "Escape" && pointed) setPointed(null);
-    else if (event.key === "+" || event.key === "=") zoom(1);
-    else if (event.key === "-") zoom(-1);
+    else if (event.key === "+" || event.key === "=") onPitch(nextPitch(layout.pitch, 1));
+    else if (event.key === "-") onPitch(nextPitch(layout.pitch, -1));
     else if (event.key === "0") onPitch(null);
     else return;
     event.preventDefault();

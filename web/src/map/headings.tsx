@@ -46,7 +46,7 @@ function titleOf(text: string | null, grouping: string): string {
   return grouping === "vendor" ? vendorName(text) : text;
 }
 
-export function meansOf({ groups, starts, rows }: Arrangement, fleet: Fleet, mode: Mode): (number | null)[] {
+function meansOf({ groups, starts, rows }: Arrangement, fleet: Fleet, mode: Mode): (number | null)[] {
   const { scale, value } = MEANINGS[mode];
   return groups.map((group) => {
     if (scale === null) return null;

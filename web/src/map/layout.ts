@@ -6,8 +6,14 @@ export const DEEP = 2; // devices above each other in a node
 export const HEADING = 30; // of a group
 const AFTER_GROUP = 8;
 const LABEL = 15; // the node's name above it, where there is room
-export const LABELS_FROM = 16; // pitch
-export const PITCHES = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 34] as const;
+const LABELS_FROM = 16; // pitch: nodes that are drawn smaller have no room for a name
+const PITCHES = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 34] as const;
+
+// The next size, larger by 1 or smaller by -1; the ends stay.
+export function nextPitch(pitch: number, by: 1 | -1): number {
+  const at = PITCHES.findLastIndex((one) => one <= pitch);
+  return PITCHES[Math.min(PITCHES.length - 1, Math.max(0, at + by))] ?? pitch;
+}
 
 export interface Layout {
   arrangement: Arrangement;

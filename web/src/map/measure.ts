@@ -1,5 +1,5 @@
 // From what the reader did to what the reader sees, for whoever wants to know: performance.getEntriesByName.
-export const INPUT_TO_PAINT = "map-input-to-paint";
+const INPUT_TO_PAINT = "map-input-to-paint";
 const KEPT = 500;
 
 const soon = typeof MessageChannel === "undefined" ? null : new MessageChannel();

@@ -1,7 +1,5 @@
 // Keeps one canvas up to date: at most one drawing a frame, and only of what is in sight.
-
-import type { Fleet } from "./fleet";
-import { textOf } from "./fleet";
+import { type Fleet, textOf } from "./fleet";
 import { DEEP, HEADING, type Layout, lineAt, spotOf } from "./layout";
 import { shownSince } from "./measure";
 import { type Painting, paint } from "./raster";
@@ -26,7 +24,6 @@ export class Painter {
 
   constructor(private readonly elements: Elements) {}
 
-  // since: when the reader did what this shows, as of performance.now()
   show(painting: Painting & { fleet: Fleet }, size: { width: number; height: number }): void {
     this.painting = painting;
     this.size = size;
@@ -47,7 +44,7 @@ export class Painter {
     this.request();
   }
 
-  // What is drawn next is an answer to what the reader did then.
+  // What is drawn next is an answer to what the reader did then, as of performance.now().
   answer(since: number): void {
     this.since.push(since);
     this.request();

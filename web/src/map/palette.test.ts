@@ -1,11 +1,20 @@
 import { expect, test } from "vitest";
 import css from "../style/tokens.css?raw";
-import { along, luminance, mixed, paletteOf, pixel, type Rgb, rgb } from "./palette";
+import { along, mixed, paletteOf, pixel, type Rgb, rgb } from "./palette";
 
 const [light = "", dark = ""] = css.split(':root[data-theme="dark"]');
 
 function tokens(of: string): (name: string) => string {
   return (name) => new RegExp(`--${name}:\\s*(#[0-9a-f]{6})`, "i").exec(of)?.[1] ?? "";
+}
+
+// How light it looks, 0 to 1: what is left of a scale for those who see no hues.
+function luminance(colour: Rgb): number {
+  const [red, green, blue] = colour.map((part) => {
+    const value = part / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  }) as unknown as Rgb;
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
 const THEMES = [

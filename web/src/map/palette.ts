@@ -44,15 +44,6 @@ export function along(stops: readonly Rgb[], place: number): Rgb {
   return mixed(stops[below] as Rgb, stops[below + 1] as Rgb, at - below);
 }
 
-// How light it looks, 0 to 1: what is left of a scale for those who see no hues.
-export function luminance(colour: Rgb): number {
-  const [red, green, blue] = colour.map((part) => {
-    const value = part / 255;
-    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-  }) as unknown as Rgb;
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-}
-
 // token: gives the value of one of the page's tokens, as #rrggbb.
 export function paletteOf(scale: "scale" | "heat" | null, token: (name: string) => string): Palette {
   const ground = rgb(token("surface"));

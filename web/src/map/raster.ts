@@ -19,7 +19,7 @@ export interface Painting {
 }
 
 const MARKED = 1000; // devices: few small ones that are found would not be seen without a mark
-export const SHAPES_FROM = 6; // smaller squares have room for a colour and no more
+const SHAPES_FROM = 6; // smaller squares have room for a colour and no more
 
 // The part of the map from `top` on, in CSS pixels; `ratio` pixels of the screen to one of them.
 export function paint(pixels: Pixels, painting: Painting, top: number, ratio: number): void {

@@ -1,6 +1,7 @@
 // A small bar with its number. The number is always there: the bar only makes it quick to see.
 import { percent } from "../app/units";
 import { Absent } from "./absent";
+import type { Tone } from "./health";
 import "./bar.css";
 
 interface Props {
@@ -45,7 +46,7 @@ export interface Part {
   key: string;
   label: string;
   count: number;
-  tone: "ok" | "warning" | "critical" | "lost" | "unknown" | "accent" | "quiet";
+  tone: Tone;
 }
 
 export function PartsBar({ parts, label }: { parts: readonly Part[]; label: string }) {

@@ -1,11 +1,9 @@
 // One cluster: whether it is read, by which sources, what is in it.
-
 import { path } from "../api/client";
 import type { ClusterView as Cluster, DeviceRowPage, HealthReport, NodeRowPage, Summary } from "../api/types";
 import { linkTo } from "../app/routes";
 import { count } from "../app/units";
-import { type Resource, useResource } from "../live/resource";
-import type { Change } from "../live/stream";
+import { concernsClusters, type Resource, useResource } from "../live/resource";
 import { Simulated } from "../parts/badge";
 import { Panel } from "../parts/panel";
 import { Answer, Empty, StaleNote } from "../parts/states";
@@ -26,9 +24,7 @@ import "./overview/overview.css";
 const NODES_SHOWN = 15;
 
 export function ClusterView({ cluster }: { cluster: string }) {
-  const concerns = ({ clusters, nodes }: Change) =>
-    clusters.includes(cluster) || nodes === null || nodes.some(([of]) => of === cluster);
-  const calmly = { atMostEverySeconds: 5, concerns };
+  const calmly = { atMostEverySeconds: 5, concerns: concernsClusters([cluster]) };
   const own = useResource<Cluster>(`/api/v1/clusters/${path(cluster)}`, {}, calmly);
   const sums = useResource<Summary>("/api/v1/summary", { cluster, group_by: ["vendor", "model"] }, calmly);
   const health = useResource<HealthReport>("/api/v1/health", { cluster, limit: 1 }, calmly);

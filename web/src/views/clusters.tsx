@@ -7,8 +7,9 @@ import { Absent, Value } from "../parts/absent";
 import { Age } from "../parts/age";
 import { Simulated } from "../parts/badge";
 import { Bar } from "../parts/bar";
+import { NoClusters } from "../parts/no-clusters";
 import { Panel } from "../parts/panel";
-import { Answer, Empty } from "../parts/states";
+import { Answer } from "../parts/states";
 import { View } from "../parts/view";
 import { SaidState } from "./clusters/said";
 import { stateOfCluster, stateOfSource } from "./clusters/state";
@@ -25,17 +26,7 @@ export function ClustersView() {
     <View title="Clusters">
       <Panel title="All clusters" flush aside={clusters.data ? count(clusters.data.total) : null}>
         <Answer of={clusters}>
-          {({ items }) =>
-            items.length > 0 ? (
-              <Table items={items} sums={of} />
-            ) : (
-              <Empty title="No cluster is configured">
-                Name them in a file, and start the fleet with it:{" "}
-                <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is read anew when it
-                changes.
-              </Empty>
-            )
-          }
+          {({ items }) => (items.length > 0 ? <Table items={items} sums={of} /> : <NoClusters />)}
         </Answer>
       </Panel>
     </View>

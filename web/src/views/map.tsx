@@ -6,7 +6,7 @@ import { clock, count } from "../app/units";
 import { colour, themeChanges } from "../charts/theme";
 import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
-import { type Filters, isGrouping } from "../map/arrangement";
+import { type Filters, type Grouping, isGrouping } from "../map/arrangement";
 import { Controls } from "../map/controls";
 import { found } from "../map/finding";
 import { fleetOf, healthCodes, isStale } from "../map/fleet";
@@ -31,8 +31,9 @@ const EVERY_SECONDS_IF_MANY = 10;
 
 export function MapView() {
   const address = search.value;
-  const wanted: Mode = isMode(address.get("mode")) ? (address.get("mode") as Mode) : "use";
-  const grouping = isGrouping(address.get("group")) ? address.get("group") : "cluster";
+  const [askedMode, askedGroup] = [address.get("mode"), address.get("group")];
+  const wanted: Mode = isMode(askedMode) ? askedMode : "use";
+  const grouping: Grouping = isGrouping(askedGroup) ? askedGroup : "cluster";
   const pitch = Number(address.get("size")) || null;
   const filterText = JSON.stringify(filtersOf(address)); // every address is a new object, most have the same filters
   const filters = useMemo(() => JSON.parse(filterText) as Filters, [filterText]);
@@ -65,7 +66,7 @@ export function MapView() {
     return at;
   }, []);
 
-  const arrangement = useArrangement(fleet, isGrouping(grouping) ? grouping : "cluster", filters);
+  const arrangement = useArrangement(fleet, grouping, filters);
   const theme = themeChanges.value;
   // Tokens change with the theme.
   const palette = useMemo(() => paletteOf(MEANINGS[mode].scale, colour), [mode, theme]);
@@ -114,13 +115,7 @@ export function MapView() {
           own={OWN}
           isFilter={isDeviceFilter}
         />
-        <Controls
-          mode={wanted}
-          grouping={grouping ?? "cluster"}
-          pitch={pitch}
-          shownPitch={shownPitch}
-          act={act}
-        />
+        <Controls mode={wanted} grouping={grouping} pitch={pitch} shownPitch={shownPitch} act={act} />
         {problem ? <ProblemNote problem={problem} retry={refetch} /> : null}
         {sums ? (
           <div class="map-below">
@@ -162,7 +157,7 @@ export function MapView() {
             mode={mode}
             arrangement={arrangement}
             painting={painting}
-            grouping={grouping ?? "cluster"}
+            grouping={grouping}
             pitch={pitch}
             shownPitch={shownPitch}
             since={since}

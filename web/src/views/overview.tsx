@@ -3,6 +3,7 @@ import type { Clusters, DeviceRowPage, HealthReport, IdlePods, Summary, UnusualR
 import { linkTo } from "../app/routes";
 import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
+import { NoClusters } from "../parts/no-clusters";
 import { Empty, Loading, ProblemNote } from "../parts/states";
 import { View } from "../parts/view";
 import { THROTTLED_BY_FAULT } from "./overview/attention";
@@ -36,7 +37,12 @@ export function OverviewView() {
   const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
   const sums = summary.value ?? byCluster.data?.total ?? null;
 
-  if (clusters.data?.total === 0) return <NoClusters />;
+  if (clusters.data?.total === 0)
+    return (
+      <View title="Overview">
+        <NoClusters />
+      </View>
+    );
   const answers = [health, hottest, throttled, unusual, idle];
   return (
     <View title="Overview">
@@ -74,18 +80,6 @@ export function OverviewView() {
           ) : null}
         </div>
       </div>
-    </View>
-  );
-}
-
-function NoClusters() {
-  return (
-    <View title="Overview">
-      <Empty title="No cluster is configured">
-        Name them in a file, and start the fleet with it:{" "}
-        <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is read anew when it changes. To
-        try it without any: <code>accelscope simulate fleet DIR</code>.
-      </Empty>
     </View>
   );
 }

@@ -3,7 +3,7 @@ import { path } from "../api/client";
 import type { PodDetail } from "../api/types";
 import { linkTo } from "../app/routes";
 import { bytes, count, duration, energy, percent } from "../app/units";
-import { useHistory } from "../charts/history";
+import { HOUR, useHistory } from "../charts/history";
 import { TimeChart } from "../charts/time-chart";
 import { concernsClusters, useResource } from "../live/resource";
 import { Badge, Simulated, Stale } from "../parts/badge";
@@ -11,6 +11,7 @@ import { type Fact, Facts } from "../parts/facts";
 import { words } from "../parts/health";
 import { Panel } from "../parts/panel";
 import { Answer, Empty } from "../parts/states";
+import { IDLE_FROM, LONG_IDLE } from "../parts/table/cells";
 import { Tile, Tiles } from "../parts/tile";
 import { View } from "../parts/view";
 import { Allocations, Devices, Processes } from "./pods/belongings";
@@ -107,8 +108,6 @@ function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: P
   );
 }
 
-const LONG_IDLE = 1800; // seconds
-
 function Numbers({ pod }: { pod: PodGroup }) {
   const idle = pod.idleSeconds;
   return (
@@ -123,7 +122,7 @@ function Numbers({ pod }: { pod: PodGroup }) {
       <Tile title="Energy" value={energy(pod.energyJoules)} detail="its share so far" />
       <Tile
         title="Idle"
-        value={idle !== null && idle < 60 ? "no" : duration(idle)}
+        value={idle !== null && idle < IDLE_FROM ? "no" : duration(idle)}
         tone={idle !== null && idle >= LONG_IDLE ? "warning" : "plain"}
         detail={idleDetail(pod)}
       />
@@ -134,7 +133,9 @@ function Numbers({ pod }: { pod: PodGroup }) {
 
 function idleDetail({ allocated, idleSeconds }: PodGroup): string {
   if (!allocated) return "it holds none";
-  return idleSeconds !== null && idleSeconds < 60 ? "used within a minute" : "since it used any of them";
+  return idleSeconds !== null && idleSeconds < IDLE_FROM
+    ? "used within a minute"
+    : "since it used any of them";
 }
 
 function factsOf({ object, cluster, namespace, containers }: PodDetail, pod: PodGroup | null): Fact[] {
@@ -166,7 +167,7 @@ function Nodes({ pod }: { pod: PodGroup }) {
 }
 
 function Past({ place: { cluster, namespace, pod } }: { place: Place }) {
-  const { data } = useHistory({ scope: "pod", key: pod, cluster, namespace }, 3600);
+  const { data } = useHistory({ scope: "pod", key: pod, cluster, namespace }, HOUR);
   if (data === null) return null;
   const { start, step_seconds: step, fields } = data;
   return (

@@ -8,6 +8,7 @@ import { useResource } from "../live/resource";
 import { chipsOf, fieldTitle } from "../parts/filters/active";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
 import { Empty } from "../parts/states";
+import { LONG_IDLE } from "../parts/table/cells";
 import { POD_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
@@ -18,7 +19,7 @@ import { byPod, keepsTogether, oneByOne, type PodGroup } from "./pods/group";
 const CONDITIONS: Facet = {
   title: "Condition",
   choices: [
-    choice("idle_seconds_min", "1800", "Idle for half an hour"),
+    choice("idle_seconds_min", String(LONG_IDLE), "Idle for half an hour"),
     choice("allocated_max", "0", "Uses devices it does not hold"),
     choice("present", "unusual", "Out of its habit"),
     choice("state", "stale", "Stale"),

@@ -4,9 +4,8 @@ import { linkTo } from "../app/routes";
 import { bytes, percent } from "../app/units";
 import { Value } from "../parts/absent";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
-import { words } from "../parts/health";
 import { Empty } from "../parts/states";
-import { AgeCell, ClusterCell, Cut, NodeCell, PodCell, TextCell, UseCell } from "../parts/table/cells";
+import { AgeCell, ClusterCell, NodeCell, ProcessOwnerCell, TextCell, UseCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
 import { PROCESS_FIELDS } from "../parts/table/fields";
@@ -35,7 +34,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
     width: 190,
     priority: 2,
     sort: "pod",
-    cell: (row) => <Owner row={row} />,
+    cell: (row) => <ProcessOwnerCell row={row} />,
   },
   {
     key: "namespace",
@@ -152,18 +151,6 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
     cell: ({ age_seconds, state }) => <AgeCell seconds={age_seconds} stale={state === "stale"} />,
   },
 ];
-
-function Owner({ row }: { row: ProcessRow }) {
-  if (row.pod !== null && row.namespace !== null)
-    return <PodCell cluster={row.cluster} namespace={row.namespace} pod={row.pod} />;
-  if (row.owner === null) return <Value text={row.owner_kind === null ? null : words(row.owner_kind)} />;
-  return (
-    <span title={`${words(row.owner_kind ?? "")} ${row.owner}`}>
-      {row.owner_kind && <span class="cell-soft">{words(row.owner_kind)} </span>}
-      <Cut text={row.owner} />
-    </span>
-  );
-}
 
 const KINDS: Facet = {
   title: "Kind",

@@ -76,9 +76,6 @@ class CopiedColumns:
             for value, gap in zip(values.tolist(), gaps.tolist(), strict=True)
         ]
 
-    def whole(self, field: str) -> list[Any]:
-        return self.number(field)
-
     def flags(self, field: str) -> list[bool]:
         flags: list[bool] = (self._values[field] == 1).tolist()
         return flags

@@ -18,6 +18,9 @@ After = tuple[str | float | None, ...]
 
 LENGTH_LIMIT = 4096  # characters
 _SUM_BYTES = 6
+_SPOILT = "it is cut or mistyped"
+
+NO_PLACE = "it is no place in this list"
 
 
 def write_cursor(question: str, after: After) -> str:
@@ -30,18 +33,20 @@ def read_cursor(question: str, cursor: str) -> After:
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise _bad("it is cut or mistyped") from None
+        raise bad_cursor(_SPOILT) from None
     given, content = packed[:_SUM_BYTES], packed[_SUM_BYTES:]
     if given != _sum(content):
-        raise _bad("it is cut or mistyped")
+        raise bad_cursor(_SPOILT)
     try:
         fingerprint, *after = msgspec.json.decode(content, type=list[str | float | None])
     except (msgspec.DecodeError, ValueError):
-        raise _bad("it is cut or mistyped") from None
+        raise bad_cursor(_SPOILT) from None
     if fingerprint != _fingerprint(question):
-        raise _bad("it belongs to other parameters: filters and sort must stay the same from page to page")
+        raise bad_cursor(
+            "it belongs to other parameters: filters and sort must stay the same from page to page"
+        )
     if any(isinstance(value, float) and not math.isfinite(value) for value in after):
-        raise _bad("it is cut or mistyped")
+        raise bad_cursor(_SPOILT)
     return tuple(after)
 
 
@@ -53,5 +58,6 @@ def _sum(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_SUM_BYTES, person=b"cursor").digest()
 
 
-def _bad(why: str) -> Problem:
+def bad_cursor(why: str) -> Problem:
+    """One that cannot be used with this list."""
     return Problem(ProblemKind.BAD_CURSOR, f"the cursor is not taken: {why}", parameter="cursor")

@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from accelscope.fleet.api.openapi import answer_schemas
+from accelscope.fleet.api.openapi import REFERENCE, answer_schemas
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Route
-
-_REF = "#/components/schemas/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def answer_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, li
 def type_words(schema: dict[str, Any]) -> str:
     """A JSON schema in a few words; null is not said, since nearly everything may be absent."""
     if "$ref" in schema:
-        return str(schema["$ref"]).removeprefix(_REF)
+        return str(schema["$ref"]).removeprefix(REFERENCE)
     if "anyOf" in schema:
         options = [type_words(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(options))
@@ -82,5 +80,5 @@ def _referred(schema: Any) -> list[str]:
     if not isinstance(schema, dict):
         return []
     if "$ref" in schema:
-        return [str(schema["$ref"]).removeprefix(_REF)]
+        return [str(schema["$ref"]).removeprefix(REFERENCE)]
     return [name for value in schema.values() for name in _referred(value)]

@@ -1,6 +1,7 @@
 """One node, one device, one pod: its row, and all that the node's last snapshot holds of it."""
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -162,9 +163,8 @@ def pod_detail(call: Call) -> PodDetail:
     )
 
 
-def _pod(snapshots: Any, namespace: str, name: str) -> Pod | None:
-    found: list[Snapshot] = [snapshot for snapshot in snapshots if snapshot is not None]
-    pods = (pod for snapshot in found for pod in snapshot.pods)
+def _pod(snapshots: Iterable[Snapshot | None], namespace: str, name: str) -> Pod | None:
+    pods = (pod for snapshot in snapshots if snapshot is not None for pod in snapshot.pods)
     return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
 

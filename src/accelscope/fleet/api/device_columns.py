@@ -53,7 +53,7 @@ class Columns(Struct, frozen=True, kw_only=True):
 
 def device_columns(call: Call) -> Large:
     table = call.fleet.store.devices
-    query = Query(where=conditions(DeviceRow, table, call), search=call.values["q"])
+    query = Query(where=conditions(DeviceRow, call), search=call.values["q"])
     # By place in the table: devices of a node come together, in the order in which the node lists them.
     positions = table.matching(query)
     copies: dict[str, _Copy] = {}

@@ -17,7 +17,6 @@ from accelscope.fleet.api.parameter import Flag, Number, Parameter, Several, Tex
 from accelscope.fleet.api.route import Call
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.query import Condition, Query, Sort
-from accelscope.fleet.store.table import Table
 from accelscope.model import HealthState, ProcessType, Vendor
 
 LIMIT_DEFAULT = 100
@@ -127,24 +126,27 @@ def page_parameters(limit_default: int = LIMIT_DEFAULT) -> tuple[Parameter, ...]
     )
 
 
-def list_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
+def sort_parameter(row: type[Struct]) -> Parameter:
     names = [column.name for column in columns(row)]
     sorts = Text(words=tuple(sign + name for name in names for sign in ("", "-")))
-    sort = Parameter(
+    return Parameter(
         name="sort",
         kind=Several(of=sorts, limit=SORTS_LIMIT),
         default=(),
         description="fields to sort by, with `-` the largest first; what is absent comes last",
     )
-    return (*filter_parameters(row), sort, *page_parameters())
 
 
-def conditions(row: type[Struct], table: Table[Any], call: Call) -> tuple[Condition, ...]:
+def list_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
+    return (*filter_parameters(row), sort_parameter(row), *page_parameters())
+
+
+def conditions(row: type[Struct], call: Call) -> tuple[Condition, ...]:
     """What the caller asks for, and what the caller may see."""
     made = list(visible(call))
     values = call.values
     for column in columns(row):
-        made += _of_column(column, table, values)
+        made += _of_column(column, values)
     made += [Condition(name, "present") for name in values.get("present") or ()]
     made += [Condition(name, "absent") for name in values.get("absent") or ()]
     return tuple(made)
@@ -161,11 +163,11 @@ def asks_for_ages(values: Mapping[str, Any]) -> bool:
     return any(values.get(f"{_AGE}_{bound}") is not None for bound in ("min", "max"))
 
 
-def list_query(row: type[Struct], table: Table[Any], call: Call) -> Query:
+def list_query(row: type[Struct], call: Call) -> Query:
     """Raises Problem for a cursor that is of no use."""
     given = call.values["cursor"]
     return Query(
-        where=conditions(row, table, call),
+        where=conditions(row, call),
         search=call.values["q"],
         sort=tuple(Sort(text.removeprefix("-"), text.startswith("-")) for text in call.values["sort"]),
         after=None if given is None else cursor.read_cursor(call.question, given),
@@ -173,26 +175,16 @@ def list_query(row: type[Struct], table: Table[Any], call: Call) -> Query:
     )
 
 
-def _of_column(column: Column, table: Table[Any], values: Mapping[str, Any]) -> list[Condition]:
+def _of_column(column: Column, values: Mapping[str, Any]) -> list[Condition]:
     made = []
     value = values.get(column.name)
     if value is not None:
         if column.kind == "flag":
             made.append(Condition(column.name, "=", float(value)))
-        elif column.listed:
-            made.append(_listing(column.name, table, value))
         else:
-            made.append(Condition(column.name, "in", value))
+            made.append(Condition(column.name, "has" if column.listed else "in", value))
     if (least := values.get(f"{column.name}_min")) is not None:
         made.append(Condition(column.name, ">=", least))
     if (most := values.get(f"{column.name}_max")) is not None:
         made.append(Condition(column.name, "<=", most))
     return made
-
-
-def _listing(name: str, table: Table[Any], words: tuple[str, ...]) -> Condition:
-    if len(words) == 1:
-        return Condition(name, "has", words[0])
-    sought = set(words)
-    texts = [text for text in table.texts(name).texts if text and not sought.isdisjoint(text.split(","))]
-    return Condition(name, "in", tuple(texts))

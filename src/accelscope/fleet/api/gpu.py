@@ -19,6 +19,7 @@ from accelscope.fleet.api.copied_columns import CopiedColumns, countable
 from accelscope.fleet.api.filters import visible
 from accelscope.fleet.api.gpu_objects import (
     GPU_FIELDS,
+    MEBIBYTE,
     NODE_FIELDS,
     NODE_ORDER,
     PROCESS_FIELDS,
@@ -43,7 +44,6 @@ from accelscope.model import Vendor
 _GPU_VENDORS = (Vendor.NVIDIA.value, Vendor.AMD.value)
 _RETRY_SECONDS = 15.0
 _LABELS_AT_ONCE = 200
-_MEBIBYTE = 1 << 20
 
 
 async def nodes(call: Call) -> Large:
@@ -114,8 +114,8 @@ def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[A
         cluster_id=view.id,
         node_count=len(np.unique(table.nodes(positions))),
         gpu_count=len(positions),
-        total_memory_mb=tenths(float(np.nansum(total)) / _MEBIBYTE),
-        used_memory_mb=tenths(float(np.nansum(used)) / _MEBIBYTE),
+        total_memory_mb=tenths(float(np.nansum(total)) / MEBIBYTE),
+        used_memory_mb=tenths(float(np.nansum(used)) / MEBIBYTE),
         memory_utilization_percent=tidy(100 * float(used[both].sum()) / of_both) if of_both else None,
         average_gpu_utilization_percent=_mean(countable(table.column("utilization_ratio", positions)) * 100),
         average_temperature_celsius=_mean(table.column("temperature_celsius", positions)),

@@ -14,7 +14,7 @@ from accelscope.fleet.api.copied_columns import CopiedColumns
 from accelscope.fleet.api.gpu_types import Gpu, GpuNode, GpuProcess
 from accelscope.model import ProcessType, Vendor
 
-_MEBIBYTE = 1 << 20
+MEBIBYTE = 1 << 20
 _NODES_AT_ONCE = 50
 _PROCESSES_AT_ONCE = 500
 _TYPES = {
@@ -118,20 +118,20 @@ class NodeGpus:
 def _gpus(columns: CopiedColumns) -> Iterator[Gpu]:
     return map(
         Gpu,
-        columns.whole("index"),
+        columns.number("index"),
         columns.text("uuid"),
         columns.text("model"),
         columns.text("driver_version"),
         columns.number("temperature_celsius"),
         columns.number("utilization_ratio", 100),
         columns.number("memory_utilization_ratio", 100),
-        columns.number("memory_total_bytes", 1 / _MEBIBYTE),
-        columns.number("memory_used_bytes", 1 / _MEBIBYTE),
-        columns.number("memory_free_bytes", 1 / _MEBIBYTE),
+        columns.number("memory_total_bytes", 1 / MEBIBYTE),
+        columns.number("memory_used_bytes", 1 / MEBIBYTE),
+        columns.number("memory_free_bytes", 1 / MEBIBYTE),
         columns.number("power_watts"),
         columns.number("power_limit_watts"),
-        columns.whole("pcie_generation"),
-        columns.whole("pcie_width"),
+        columns.number("pcie_generation"),
+        columns.number("pcie_width"),
         columns.number("fan_speed_ratio", 100),
         columns.text("vendor"),
         columns.text("id"),
@@ -157,14 +157,14 @@ def _encoded(items: Iterator[object], at_once: int) -> Iterator[bytes]:
 def _processes(columns: CopiedColumns, now: float) -> Iterator[GpuProcess]:
     return map(
         GpuProcess,
-        columns.whole("pid"),
-        columns.whole("device_index"),
+        columns.number("pid"),
+        columns.number("device_index"),
         [_TYPES.get(kind, "unknown") for kind in columns.text("type")],
         columns.number("utilization_ratio", 100),
         columns.number("memory_utilization_ratio", 100),
         columns.number("encoder_utilization_ratio", 100),
         columns.number("decoder_utilization_ratio", 100),
-        columns.number("memory_bytes", 1 / _MEBIBYTE),
+        columns.number("memory_bytes", 1 / MEBIBYTE),
         columns.text("name"),
         columns.text("node"),
         columns.text("cluster"),

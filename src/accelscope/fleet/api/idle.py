@@ -7,18 +7,19 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
-from accelscope.fleet.api.cursor import After, read_cursor, write_cursor
+from accelscope.fleet.api.cursor import NO_PLACE, After, bad_cursor, read_cursor, write_cursor
 from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters
 from accelscope.fleet.api.parameter import Number, Parameter
-from accelscope.fleet.api.problem import Problem, ProblemKind
+from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.rows import PodRow
 from accelscope.fleet.store.grouping import grouped
 from accelscope.fleet.store.query import Condition, Positions, Query
+from accelscope.fleet.store.summary import IDLE_AFTER_SECONDS
 from accelscope.fleet.store.table import Table
 
-MIN_SECONDS = 1800.0
+MIN_SECONDS = IDLE_AFTER_SECONDS  # as sums count what is idle
 _BY = ("cluster", "node", "namespace", "pod")
 
 
@@ -53,7 +54,7 @@ class IdlePods(Struct, frozen=True, kw_only=True):
 def idle_pods(call: Call) -> IdlePods:
     table = call.fleet.store.pods
     where = (
-        *conditions(PodRow, table, call),
+        *conditions(PodRow, call),
         Condition("allocated", ">=", 1),
         Condition("idle_seconds", ">=", call.values["min_seconds"]),
     )
@@ -113,7 +114,7 @@ class _Pods:
     def _behind(self, keys: list[npt.NDArray[Any]], after: After) -> Positions:
         hours, *names = after
         if not isinstance(hours, float) or len(names) != len(_BY):
-            raise Problem(ProblemKind.BAD_CURSOR, "the cursor is not taken: it is no place in this list")
+            raise bad_cursor(NO_PLACE)
         places = [self._table.texts(name).place(str(text)) for name, text in zip(_BY, names, strict=True)]
         behind, equal = np.zeros(len(self.hours), np.bool_), np.ones(len(self.hours), np.bool_)
         for key, place in zip(keys, [hours, *places], strict=True):

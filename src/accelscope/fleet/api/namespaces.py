@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accelscope.fleet.api.filters import page_parameters, visible
+from accelscope.fleet.api.filters import page_parameters, sort_parameter, visible
 from accelscope.fleet.api.parameter import Parameter, Several, Text
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.api.short_lists import short_page, sort_parameter
+from accelscope.fleet.api.short_lists import short_page
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.store.query import Condition
 from accelscope.fleet.store.summary import NamespaceRow, namespaces

@@ -12,6 +12,8 @@ from accelscope.fleet.api.parameter import Parameter, Several
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.route import JSON, Route
 
+REFERENCE = "#/components/schemas/"  # in front of a type's name
+
 INTRODUCTION = """\
 What every accelerator in a fleet of Kubernetes clusters is doing, and which pod is doing it.
 
@@ -37,7 +39,7 @@ TAGS = {
 @cache
 def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
     return schemas, components
 
 
@@ -130,7 +132,7 @@ def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
     for status, kinds in by_status.items():
         responses[str(status)] = {
             "description": "; ".join(kind.title for kind in kinds),
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+            "content": {MEDIA_TYPE: {"schema": {"$ref": f"{REFERENCE}ProblemDocument"}}},
             **_problem_headers(kinds),
         }
     return responses

@@ -67,9 +67,8 @@ class Route:
     tag: str
     answer: Any  # a type that msgspec describes; None: the media type says all
     handle: Handle | None = None
-    stream: Stream | None = (
-        None  # in the place of `handle`: writes the answer itself, for as long as it likes
-    )
+    # In the place of `handle`: writes the answer itself, for as long as it likes.
+    stream: Stream | None = None
     method: str = "GET"
     description: str = ""
     parameters: tuple[Parameter, ...] = ()

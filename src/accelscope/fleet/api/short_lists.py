@@ -8,25 +8,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from accelscope.fleet.api.cursor import After, read_cursor, write_cursor
-from accelscope.fleet.api.filters import SORTS_LIMIT, columns
-from accelscope.fleet.api.parameter import Parameter, Several, Text
-from accelscope.fleet.api.problem import Problem, ProblemKind
+from accelscope.fleet.api.cursor import NO_PLACE, After, bad_cursor, read_cursor, write_cursor
 from accelscope.fleet.api.route import Call
 
 S = TypeVar("S", bound=Struct)
-
-
-def sort_parameter(row: type[Struct]) -> Parameter:
-    names = [column.name for column in columns(row)]
-    return Parameter(
-        name="sort",
-        kind=Several(
-            of=Text(words=tuple(sign + name for name in names for sign in ("", "-"))), limit=SORTS_LIMIT
-        ),
-        default=(),
-        description="fields to sort by, with `-` the largest first; what is absent comes last",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +37,7 @@ class _Key:
         if value is None or place is None:
             return 1 if value is None else -1
         if isinstance(value, str) != isinstance(place, str):
-            raise _no_place()
+            raise bad_cursor(NO_PLACE)
         larger: bool = value > place  # type: ignore[operator]
         return 1 if larger != self.descending else -1
 
@@ -85,7 +70,7 @@ def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
 
 def _behind(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
     if len(after) != len(keys):
-        raise _no_place()
+        raise bad_cursor(NO_PLACE)
 
     def is_behind(item: Struct) -> bool:
         for key, place in zip(keys, after, strict=True):
@@ -94,9 +79,3 @@ def _behind(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> in
         return False
 
     return bisect_left(ordered, True, key=is_behind)
-
-
-def _no_place() -> Problem:
-    return Problem(
-        ProblemKind.BAD_CURSOR, "the cursor is not taken: it is no place in this list", parameter="cursor"
-    )

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters
+from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters, sort_parameter
 from accelscope.fleet.api.parameter import Parameter, Several, Text
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.api.short_lists import short_page, sort_parameter
+from accelscope.fleet.api.short_lists import short_page
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.rows import DeviceRow
 from accelscope.fleet.store.query import Condition
@@ -28,7 +28,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 def summary(call: Call) -> Summary:
     store = call.fleet.store
-    where = list(conditions(DeviceRow, store.devices, call))
+    where = list(conditions(DeviceRow, call))
     if call.values["namespace"] is not None:
         where.append(Condition("namespace", "in", call.values["namespace"]))
     group_by = _grouping(call.values["group_by"])

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
-from accelscope.fleet.api.cursor import write_cursor
+from accelscope.fleet.api.cursor import bad_cursor, write_cursor
 from accelscope.fleet.api.filters import list_parameters, list_query
-from accelscope.fleet.api.problem import Problem, ProblemKind
+from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow, Row
 from accelscope.fleet.store.query import Query, QueryError, Selection
@@ -34,13 +34,11 @@ def selected(table: Table[Any], query: Query) -> Selection:
     try:
         return table.select(query)
     except QueryError as error:
-        raise Problem(
-            ProblemKind.BAD_CURSOR, f"the cursor is not taken: {error}", parameter="cursor"
-        ) from None
+        raise bad_cursor(str(error)) from None
 
 
 def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
-    found = selected(table, list_query(row, table, call))
+    found = selected(table, list_query(row, call))
     return Page(
         items=table.rows(found.positions, call.now),
         total=found.total,

@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.openapi import REFERENCE, openapi
 from accelscope.fleet.api.routes import ROUTES
 
 _HEAD = "// Made from src/accelscope/fleet/api by `make docs`; a test compares them.\n"
 _PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
-_REFERENCE = "#/components/schemas/"
 
 
 def types() -> str:
@@ -39,7 +38,7 @@ def _comment(field: Mapping[str, Any]) -> str:
 
 def _type(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
-        return _named(schema["$ref"].removeprefix(_REFERENCE))
+        return _named(schema["$ref"].removeprefix(REFERENCE))
     if "enum" in schema:
         return " | ".join(f'"{value}"' for value in schema["enum"])
     if "anyOf" in schema:

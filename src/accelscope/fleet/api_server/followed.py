@@ -11,9 +11,9 @@ import msgspec
 
 from accelscope.fleet.api_server.credentials import Credentials
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.follower import random_ratio
 from accelscope.kube.items import LineSplitter, ListSplitter
 from accelscope.kube.paths import Collection
+from accelscope.kube.retries import NOT_GRANTED, REFUSED, Retries, random_ratio
 from accelscope.kube.store import ItemStore
 
 T = TypeVar("T")
@@ -24,13 +24,9 @@ _LIST_SECONDS = 300.0
 _AT_ONCE = 50  # objects, a few milliseconds, before others have their turn
 _IDLE_MARGIN_SECONDS = 30.0
 _SHORT_SECONDS = 1.0  # a watch that ends sooner is no watch
-_SLOW_SECONDS = 60.0  # between attempts that need somebody to grant or install something first
-_LONGEST_SECONDS = 60.0
-_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
 _LOOK_SECONDS = 1.0
 _DOUBTFUL = 3  # errors of the server in a row, after which the resource version itself is in doubt
 _PLAIN = {"Accept-Encoding": "identity"}  # an event that waits in a compressor is late
-_REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)
 
 
 class Streams(Protocol):
@@ -73,7 +69,7 @@ class Followed(Generic[T]):
         self._random = random
         self._sleep = sleep
         self._path = collection.paths[0]
-        self._failures = 0  # in a row
+        self._retries = Retries(random)
         self._gone = 0  # in a row, with no event between them
         self.synced = asyncio.Event()  # set once there has been a whole list
         self.error: KubeError | None = None  # why items are not current; None: they are, but for some seconds
@@ -107,7 +103,7 @@ class Followed(Generic[T]):
                     delay = await self._round()
                 except KubeError as error:
                     delay = self._failed(error)
-                    refused = error.reason in _REFUSED
+                    refused = error.reason in REFUSED
                 await self._pause(delay, refused=refused)
         except Exception as error:  # a fault of ours: what is held must not pass for current
             self.error = KubeError(Reason.BAD_ANSWER, f"{self._path}: given up after {type(error).__name__}")
@@ -189,17 +185,18 @@ class Followed(Generic[T]):
                 for line in lines.feed(piece):
                     self._store.apply(_event(line))
                     said_something = True
-                    self._failures = self._gone = 0
+                    self._retries.succeeded()
+                    self._gone = 0
                     self._succeeded()
                 if len(self.items) > self._most_items:
                     self._store.resource_version = None
                     raise KubeError(Reason.TOO_LARGE, f"{self._path}: more than {self._most_items} objects")
                 await asyncio.sleep(0)
         if time.monotonic() - begun >= _SHORT_SECONDS:
-            self._failures = 0
+            self._retries.succeeded()
             return 0.0
         if said_something:
-            return self._backoff(1)
+            return self._retries.pause(1)
         raise KubeError(Reason.UNREACHABLE, "the server ended the watch at once")
 
     def _succeeded(self) -> None:
@@ -215,21 +212,13 @@ class Followed(Generic[T]):
             self._gone += 1
             if self._gone == 1:  # nothing is wrong: versions are kept for some minutes only
                 return 0.0
-        self._failures += 1
-        slow = error.reason in (*_REFUSED, Reason.NOT_FOUND)
-        if slow or self._failures > 1 or not self.synced.is_set():
+        pause = self._retries.failed(error)
+        if error.reason in NOT_GRANTED or self._retries.failures > 1 or not self.synced.is_set():
             self.error = error
         doubtful = error.reason in (Reason.SERVER_ERROR, Reason.BAD_ANSWER, Reason.TOO_LARGE)
-        if error.reason is Reason.NOT_FOUND or (doubtful and self._failures >= _DOUBTFUL):
+        if error.reason is Reason.NOT_FOUND or (doubtful and self._retries.failures >= _DOUBTFUL):
             self._store.resource_version = None
-        if slow:
-            return _SLOW_SECONDS * (0.75 + 0.25 * self._random())
-        return max(self._backoff(self._failures), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
-
-    def _backoff(self, failures: int) -> float:
-        """1 to 2 s after the first, 30 to 60 s at last: not all of a cluster's watches come back at once."""
-        shortest = min(2.0 ** min(failures - 1, 10), _LONGEST_SECONDS / 2)
-        return shortest * (1 + self._random())
+        return pause
 
     async def _pause(self, seconds: float, *, refused: bool) -> None:
         """After a refusal, no longer than until there are other credentials."""

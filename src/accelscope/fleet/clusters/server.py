@@ -36,9 +36,8 @@ class CredentialPlugin:
     arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     install_hint: str | None = None
-    cluster: str | None = field(
-        default=None, repr=False
-    )  # JSON of spec.cluster, where the plugin asks for it
+    # JSON of spec.cluster, where the plugin asks for it.
+    cluster: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

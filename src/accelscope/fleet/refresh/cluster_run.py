@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from msgspec import structs
+
 from accelscope.config.log import fields
 from accelscope.fleet.api_server import Followed, Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
@@ -76,12 +78,9 @@ class ClusterRun:
     def view(self) -> ClusterView:
         standing = self._standing()
         view = declared(self.entry)
-        return ClusterView(
-            id=view.id,
-            name=view.name,
-            simulated=view.simulated,
+        return structs.replace(
+            view,
             gpu=view.gpu if view.gpu is not None else self._gpu(),
-            gpu_setting=view.gpu_setting,
             reachable=standing.reachable,
             reason=standing.reason,
             text=standing.text,

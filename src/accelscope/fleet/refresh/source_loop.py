@@ -120,12 +120,11 @@ class SourceLoop:
         if not outcome.up:
             self.errors[outcome.reason or "unknown"] += 1
         before = self.view
+        reason = None if outcome.reason is None else str(outcome.reason)  # not a member of some enumeration
         self.view = structs.replace(
             before,
             up=outcome.up,
-            reason=None
-            if outcome.reason is None
-            else str(outcome.reason),  # not a member of some enumeration
+            reason=reason,
             text=outcome.text,
             refreshed_at=now,
             succeeded_at=now if outcome.up else before.succeeded_at,

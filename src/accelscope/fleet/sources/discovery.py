@@ -1,4 +1,4 @@
-"""Pods that a source needs to know of before it can ask anything."""
+"""Pods, or nodes, that a source needs to know of before it can ask anything."""
 
 import asyncio
 import time
@@ -10,6 +10,7 @@ from accelscope.kube.errors import Reason
 
 _PATIENCE_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
+_NO_LIST = f"the API server did not send the list of them within {_PATIENCE_SECONDS:g} s"
 
 
 async def not_found_yet(*followed: Followed[Any]) -> SourceOutcome | None:
@@ -19,7 +20,7 @@ async def not_found_yet(*followed: Followed[Any]) -> SourceOutcome | None:
         if all(one.error is not None for one in followed) or time.monotonic() > deadline:
             error = next((one.error for one in followed if one.error is not None), None)
             if error is None:
-                return SourceOutcome(up=False, reason=Reason.TIMEOUT, text="no list of pods has come yet")
+                return SourceOutcome(up=False, reason=Reason.TIMEOUT, text=_NO_LIST)
             return SourceOutcome(up=False, reason=error.reason, text=error.text)
         await asyncio.sleep(_LOOK_SECONDS)
     return None

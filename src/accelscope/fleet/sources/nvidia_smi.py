@@ -13,9 +13,8 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.nvidia.health import health_of
+from accelscope.readers.nvidia.health import judged
 
 # The name comes last: it may hold commas.
 QUERY_FIELDS = (
@@ -69,18 +68,21 @@ def snapshot_of(
 ) -> Snapshot:
     """There is no agent: what it would say of itself, of pods and of owners is absent. `ids_by_address` is
     kept from one reading of the node to the next."""
-    judged = tuple(_judged(_identified(device, ids_by_address), taken_at) for device in devices.devices)
+    read = tuple(
+        judged(replace(_identified(device, ids_by_address), read_at=taken_at), taken_at)
+        for device in devices.devices
+    )
     if processes.error is not None:  # an empty list would pass for "nobody uses it"
-        judged = tuple(replace(device, absent=(*device.absent, _UNLISTED)) for device in judged)
-    by_index = {device.index: device.id for device in judged if device.index is not None}
+        read = tuple(replace(device, absent=(*device.absent, _UNLISTED)) for device in read)
+    by_index = {device.index: device.id for device in read if device.index is not None}
     reader = ReaderState(
         vendor=Vendor.NVIDIA,
         found=True,
         up=True,
         source=_SOURCE,
-        driver_version=next((d.driver_version for d in judged if d.driver_version), None),
-        devices_expected=len(judged),
-        devices_seen=len(judged),
+        driver_version=next((d.driver_version for d in read if d.driver_version), None),
+        devices_expected=len(read),
+        devices_seen=len(read),
     )
     return Snapshot(
         node=node,
@@ -88,7 +90,7 @@ def snapshot_of(
         agent=AgentState(version="", started_at=taken_at),
         interval_seconds=interval_seconds,
         readers=(reader,),
-        devices=judged,
+        devices=read,
         processes=tuple(
             _placed(process, by_index) for process in processes.processes if process.device_index in by_index
         ),
@@ -108,19 +110,3 @@ def _identified(device: Device, ids_by_address: dict[str, str]) -> Device:
         ids_by_address[device.pci_address] = device.id
         return device
     return replace(device, id=ids_by_address.get(device.pci_address, device.id))
-
-
-def _judged(device: Device, now: float) -> Device:
-    """The row's own word about its health, else what its values say."""
-    read = replace(device, read_at=now)
-    if device.health != UNKNOWN_HEALTH:
-        return read
-    health = health_of(
-        now=now,
-        remapped=device.remapped_rows,
-        ecc=device.ecc,
-        errors=device.errors,
-        throttles=device.throttles,
-        recovery_action=None,
-    )
-    return replace(read, health=health)

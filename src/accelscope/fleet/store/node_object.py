@@ -1,3 +1,5 @@
+"""A Node object as far as the store is concerned; `api_server.objects` decodes those that fit it."""
+
 from collections.abc import Mapping
 from typing import Protocol
 

@@ -40,8 +40,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """All conditions hold; `search` is found in any one of `search_fields` (empty: those that the
-    table searches).
+    """All conditions hold; `search` is found in any one of the texts that the table searches.
 
     Rows that are alike by `sort` come in the order of their identity, so that the order is total. `after` is
     what the selection before gave.
@@ -49,7 +48,6 @@ class Query:
 
     where: tuple[Condition, ...] = ()
     search: str | None = None
-    search_fields: tuple[str, ...] = ()
     sort: tuple[Sort, ...] = ()
     after: tuple[Value, ...] | None = None
     limit: int = 100

@@ -43,13 +43,13 @@ def matching(table: "Table[Any]", query: Query) -> Positions:
     for condition in query.where:
         mask &= _holds(table, condition)
     if query.search:
-        mask &= _found(table, query.search, query.search_fields)
+        mask &= _found(table, query.search)
     return np.flatnonzero(mask)
 
 
-def _found(table: "Table[Any]", part: str, fields: Sequence[str]) -> Mask:
+def _found(table: "Table[Any]", part: str) -> Mask:
     found: Mask | None = None
-    for field in fields or table.searched:
+    for field in table.searched:
         here = _holds(table, Condition(field, "contains", part))
         found = here if found is None else found | here
     assert found is not None  # every row has texts

@@ -43,8 +43,8 @@ class _Block(Struct, gc=False):
 
 class Table(Generic[R]):
     """`identity` is what tells rows apart: it begins with cluster and node. Rows that are alike in all of it
-    must not be given. `unsearched` texts are left out of searches that name no field: what cannot be found
-    there only, or what everybody has."""
+    must not be given. `unsearched` texts are left out of searches: what cannot be found there only, or what
+    everybody has."""
 
     def __init__(
         self,

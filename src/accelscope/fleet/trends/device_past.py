@@ -3,8 +3,6 @@
 All of it by slot, and begun anew when a slot is given to another device.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +10,7 @@ from accelscope.fleet.history.places import Fingerprints
 from accelscope.fleet.history.rings import Slots
 from accelscope.fleet.trends.oddities import ERROR_MINUTES, JUDGED_MINUTES, LEAST_MINUTES
 from accelscope.fleet.trends.usual import Mask, Numbers, Window
+from accelscope.fleet.trends.watch import longer
 
 _HOUR = 60  # minutes
 _LEAST_SECONDS = 10.0  # between two readings of a counter, for a rate that means something
@@ -62,9 +61,8 @@ class Drawn:
         self._joules = np.zeros(0)
         self._taken_at = np.zeros(0)
         self._minute = 0
-        self._watts = np.zeros(
-            (_HOUR, 0), np.float32
-        )  # 0 is absence: memory that is not touched costs nothing
+        # 0 is absence: memory that is not touched costs nothing.
+        self._watts = np.zeros((_HOUR, 0), np.float32)
 
     def reach(self, slots: int) -> None:
         missing = slots - len(self._joules)
@@ -117,7 +115,7 @@ class DevicePast:
         missing = slots - len(self._minutes)
         if missing > 0:
             for name in ("_throttled", "_minutes", "_pods", "_pods_since"):
-                setattr(self, name, _longer(getattr(self, name), missing))
+                setattr(self, name, longer(getattr(self, name), missing))
 
     def reset(self, slots: Slots) -> None:
         self.drawn.reset(slots)
@@ -135,7 +133,7 @@ class DevicePast:
     def take_errors(
         self, slots: Slots, memory: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
     ) -> None:
-        """Of errors with a code, there are none where none is told."""
+        """Of errors with a code, there are none where none is told: drivers list those that occurred."""
         self.memory_errors.take(slots, memory)
         self.errors.take(slots, np.nan_to_num(others))
 
@@ -162,7 +160,3 @@ class DevicePast:
     def same_pods(self, here: slice, minute: int) -> Numbers:
         since = minute - self._pods_since[here]
         return np.where(self._pods[here] == 0, np.nan, since).astype(np.float32)
-
-
-def _longer(values: npt.NDArray[Any], by: int) -> npt.NDArray[Any]:
-    return np.concatenate([values, np.zeros(by, values.dtype)])

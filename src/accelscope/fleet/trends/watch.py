@@ -56,7 +56,7 @@ class Watch:
         missing = slots - len(self.active)
         if missing > 0:
             for name in ("_minutes", "_lasted", "active", "now", "middle", "spread", "bound"):
-                setattr(self, name, _longer(getattr(self, name), missing))
+                setattr(self, name, longer(getattr(self, name), missing))
 
     def reset(self, slots: npt.NDArray[np.intp]) -> None:
         self._minutes[slots] = 0
@@ -94,5 +94,6 @@ def _odd(minutes: npt.NDArray[np.uint64], newest: int) -> npt.NDArray[np.uint8]:
     return odd
 
 
-def _longer(values: npt.NDArray[Any], by: int) -> npt.NDArray[Any]:
+def longer(values: npt.NDArray[Any], by: int) -> npt.NDArray[Any]:
+    """With so many zeros behind."""
     return np.concatenate([values, np.zeros(by, values.dtype)])

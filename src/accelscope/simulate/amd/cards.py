@@ -57,10 +57,6 @@ class Card:
         """Whether it has links to others of its kind."""
         return self.family is Family.INSTINCT and self.dies * self.xccs > 1
 
-    @property
-    def vram_mib(self) -> int:
-        return self.vram_bytes // _MIB
-
 
 CARDS = {
     card.model: card

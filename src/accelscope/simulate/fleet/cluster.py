@@ -55,14 +55,13 @@ class FleetCluster:
             elif not gone and _is_due(node, at, since) and node.trouble(FleetFault.SINK_DOWN, at) is None:
                 self._show(node, at)
         if self.history.version != before:
-            for event in self._waiting:
-                event.set()
+            self.wake()
 
     def watcher(self) -> "Watcher":
         return Watcher(self._waiting)
 
-    def drop(self) -> None:
-        """Wake everybody who waits."""
+    def wake(self) -> None:
+        """Everybody who waits for changes."""
         for event in self._waiting:
             event.set()
 

@@ -31,6 +31,7 @@ from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
 from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
 from accelscope.simulate.fleet.fleet_node import FleetNode
 from accelscope.simulate.fleet.frames import Variant
+from accelscope.simulate.fleet.objects import AGENT_NAMESPACE, DRIVER_NAMESPACE
 from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
 from accelscope.simulate.folder import write_text
@@ -119,7 +120,7 @@ class SimulatedFleet:
             cluster.troubles = self._log.of_cluster(cluster_id)
             cluster.step(at, self._stepped_at)
             if any(trouble.active(at) for trouble in cluster.troubles):
-                cluster.drop()
+                cluster.wake()
         self._stepped_at = at
 
     def faults(self) -> tuple[Trouble, ...]:
@@ -181,9 +182,9 @@ class SimulatedFleet:
         spec = cluster.spec
         sources: dict[str, Any] = {"annotations": {}}
         if spec.agents:
-            sources["agents"] = {"namespace": "accelscope"}
+            sources["agents"] = {"namespace": AGENT_NAMESPACE}
         if spec.driver_pods:
-            sources["exec"] = {"namespaces": ["gpu-operator"]}
+            sources["exec"] = {"namespaces": [DRIVER_NAMESPACE]}
         return {
             "id": spec.id,
             **({"name": spec.name} if spec.name else {}),

@@ -12,7 +12,7 @@ from accelscope.simulate.fleet.names import Names
 from accelscope.simulate.fleet.node import NodeModel
 from accelscope.simulate.kubernetes.objects import node_document, node_labels
 
-AGENT_NAMESPACE, AGENT_PORT = "accelscope", 9400
+AGENT_NAMESPACE, AGENT_PORT = "accelscope-system", 9400
 DRIVER_NAMESPACE, DRIVER_CONTAINER = "gpu-operator", "nvidia-driver-ctr"
 _AGENT_LABELS = {
     "app.kubernetes.io/name": "accelscope",

@@ -15,9 +15,7 @@ class NodeGroup:
     spec: NodeSpec
     count: int
     prefix: str  # of their names
-    agent_url: str | None = (
-        None  # of a real agent, which answers behind the proxy in the place of a simulated one
-    )
+    agent_url: str | None = None  # of a real agent, which answers in the place of a simulated one
 
     def names(self) -> Iterator[str]:
         for number in range(1, self.count + 1):

@@ -1,12 +1,8 @@
 """Unary gRPC calls over HTTP/2, as far as a kubelet's socket needs them."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from accelscope.simulate.kubernetes.listener import Connection
-
-if TYPE_CHECKING:
-    pass
 
 _READ_SIZE = 1 << 16
 _UNIMPLEMENTED = "12"

@@ -29,9 +29,6 @@ def head(spec: NvidiaSpec, count: int, timestamp: str) -> str:
     )
 
 
-TAIL = "\n</nvidia_smi_log>\n"
-
-
 def gpu_element(spec: NvidiaSpec, reading: GpuReading) -> str:
     children = "".join(_render(node, depth=2) for node in _gpu(spec, reading))
     return f'\t<gpu id="{reading.gpu.bus_id}">\n{children}\t</gpu>\n'

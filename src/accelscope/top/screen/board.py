@@ -107,8 +107,8 @@ class Board(App[None]):
         self.post_message(self.Arrived(view, question))
 
     def on_board_arrived(self, message: Arrived) -> None:
-        if message.question != self._question:
-            return  # of what was looked at before
+        if message.question != self._question or not self.is_running:
+            return  # of what was looked at before, or while the tables are taken down
         if self._waiting:
             self._waiting, self._said = False, None
         self.view = message.view

@@ -32,11 +32,14 @@ from accelscope.top.view.shown import (
 from accelscope.top.view.text import reason_of, spoken
 
 _NOT_READ = ("unread", "incompatible")  # states of nodes of which there is no device
+_FRESH = ("fresh",)
+_WELL = (HealthState.OK, HealthState.UNKNOWN)
 
 
 def overview(summary: Row, clusters: Row, health: Row, page: Row, number_of_page: int) -> Overview:
     groups = {named(row, "cluster"): row for row in rows(summary, "groups")}
     following = text(page, "next")
+    troubles = tuple(_troubles(health))
     return Overview(
         sums=_total(part(summary, "total"), health),
         clusters=tuple(_cluster(row, groups.get(named(row, "id"), {})) for row in rows(clusters, "items")),
@@ -44,7 +47,8 @@ def overview(summary: Row, clusters: Row, health: Row, page: Row, number_of_page
         nodes_total=count(page, "total"),
         page=number_of_page,
         has_next=bool(following),
-        troubles=tuple(_troubles(health)),
+        troubles=troubles,
+        troubles_total=max(len(troubles), _troubles_total(health)),
         documents={
             "summary": summary,
             "clusters": clusters["items"],
@@ -73,7 +77,6 @@ def node_view(document: Row, *, source: str) -> NodeView:
         source=source,
         error=None if state == "fresh" else f"{state}: {spoken(text(row, 'reason') or 'not read')}",
         age_seconds=number(row, "age_seconds"),
-        taken_at=number(row, "taken_at"),
         simulated=bool(flag(row, "simulated")),
         driver=", ".join(sorted(drivers)),
         read=bool(devices),
@@ -85,9 +88,9 @@ def node_view(document: Row, *, source: str) -> NodeView:
             if flag(reader, "found") and not flag(reader, "up")
         ),
         notes=tuple(
-            f"{spoken(named(state, 'source'))}: {spoken(text(state, 'reason') or 'not up')}"
-            for state in rows_if_any(document, "attribution")
-            if not flag(state, "up")
+            f"{spoken(named(told, 'source'))}: {spoken(text(told, 'reason') or 'not up')}"
+            for told in rows_if_any(document, "attribution")
+            if not flag(told, "up")
         ),
         document=document,
     )
@@ -182,7 +185,6 @@ def _sums(row: Row, nodes: int = 0, nodes_not_read: int = 0) -> Sums:
         devices=count(row, "devices"),
         devices_lost=count(row, "devices_lost"),
         devices_unhealthy=count(row, "devices_unhealthy"),
-        devices_stale=count(row, "devices_stale"),
         devices_idle=whole(row, "devices_idle"),
         processes=count(row, "processes"),
         utilization_ratio=number(row, "utilization_ratio"),
@@ -217,6 +219,16 @@ def _node_sums(row: Row) -> NodeSums:
         models=text(row, "models"),
         sums=_sums(row),
     )
+
+
+def _troubles_total(health: Row) -> int:
+    """Lists of devices and nodes end at the limit that was asked for; the counts beside them are of all."""
+    unwell = 0
+    for name, well in (("devices_by_health", _WELL), ("nodes_by_state", _FRESH)):
+        if health.get(name) is not None:
+            counts = part(health, name)
+            unwell += sum(count(counts, word) for word in counts if word not in well)
+    return unwell + len(rows(health, "clusters"))
 
 
 def _troubles(health: Row) -> Iterable[str]:

@@ -38,7 +38,6 @@ def node_view(
         source=source,
         error=error,
         age_seconds=age_seconds,
-        taken_at=snapshot.taken_at,
         driver=", ".join(_drivers(snapshot.readers)) or None,
         drivers_found=any(reader.found for reader in snapshot.readers),
         read=any(reader.up for reader in snapshot.readers),
@@ -169,7 +168,6 @@ def _processes(processes: Iterable[Process], node: str, labels: Mapping[str, str
             container=owner.container,
             owner_kind=owner.kind,
             owner="gone from /proc" if gone else owner.name,
-            owner_reason=owner.reason,
         )
 
 

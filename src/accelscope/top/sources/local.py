@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
-from accelscope.agent.runner import Runner
+from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
-from accelscope.model import Snapshot, Vendor
+from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
-from accelscope.readers.registry import open_reader
 from accelscope.readers.tool import end_running_tools
 from accelscope.top.sources.from_snapshot import node_view
 from accelscope.top.sources.source import Question
@@ -38,17 +37,8 @@ class LocalSource:
         self.proc_root = settings.proc_root
         self._attributor = Attributor(attribution_options(settings, node, environ))
         changed = threading.Condition()
-        runners = [
-            Runner(
-                open_reader(Vendor(name), settings.reader_options),
-                deadlines=settings.deadlines,
-                changed=changed,
-                expected=settings.expected_devices,
-            )
-            for name in settings.readers
-        ]
         self._collector = Collector(
-            runners,
+            make_runners(settings, changed),
             self._attributor,
             node=node,
             version=__version__,

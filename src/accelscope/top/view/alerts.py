@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from accelscope.top.view.condition import Level, conditions
-from accelscope.top.view.devices import short_model
+from accelscope.top.view.devices import device_name
 from accelscope.top.view.shown import DeviceView, NodeView, View
 from accelscope.top.view.table import Setting
 from accelscope.top.view.text import celsius, duration, size_of
@@ -14,6 +14,7 @@ from accelscope.top.view.text import celsius, duration, size_of
 class Alert:
     level: Level
     text: str
+    count: int = 1  # things to look at that it stands for
 
 
 def alerts(view: View, setting: Setting) -> list[Alert]:
@@ -23,6 +24,8 @@ def alerts(view: View, setting: Setting) -> list[Alert]:
         found.append(Alert(Level.BAD, f"{view.title}: {view.error}{old if view.age_seconds else ''}"))
     if view.overview is not None:
         found += [Alert(Level.BAD, trouble) for trouble in view.overview.troubles]
+        if (more := view.overview.troubles_total - len(view.overview.troubles)) > 0:
+            found.append(Alert(Level.BAD, f"{more} more, which the fleet lists at /api/v1/health", more))
     for node in view.nodes:
         found += _of_node(node, len(view.nodes) > 1, setting)
     return sorted(found, key=lambda alert: -alert.level)
@@ -50,15 +53,10 @@ def _of_node(node: NodeView, named: bool, setting: Setting) -> Iterable[Alert]:
         told = [each for each in conditions(device) if each.level >= Level.WARNING or each.word == "ODD"]
         if told:
             text = "; ".join(_told(device, condition.word, condition.text, setting) for condition in told)
-            yield Alert(told[0].level, f"{place}{_name(device, several)}: {text}")
+            name = device_name(device, device.vendor if several else "device")
+            yield Alert(told[0].level, f"{place}{name}: {text}")
     for note in node.notes:
         yield Alert(Level.NOTE, f"{place}names of owners: {note}")
-
-
-def _name(device: DeviceView, several: bool) -> str:
-    number = device.id if device.index is None else str(device.index)
-    words = (device.vendor if several else "device", number, short_model(device.model))
-    return " ".join(word for word in words if word)
 
 
 def _told(device: DeviceView, word: str, reason: str | None, setting: Setting) -> str:

@@ -1,5 +1,6 @@
 """Cells that several tables have."""
 
+from accelscope.top.view.condition import FULL_RATIO
 from accelscope.top.view.table import Line, Setting, Span, Tone
 from accelscope.top.view.text import bar, percent, sparkline
 
@@ -15,7 +16,7 @@ def use_tone(ratio: float | None) -> Tone:
 def fill_tone(ratio: float | None) -> Tone:
     if ratio is None:
         return Tone.DIM
-    return Tone.WARN if ratio >= 0.95 else Tone.PLAIN
+    return Tone.WARN if ratio >= FULL_RATIO else Tone.PLAIN
 
 
 def bar_cell(ratio: float | None, width: int, setting: Setting, tone: Tone) -> Line:

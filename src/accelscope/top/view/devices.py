@@ -26,7 +26,7 @@ TONES = {
     Level.BAD: Tone.BAD,
     Level.LOST: Tone.BAD,
 }
-_VENDORS = ("NVIDIA", "AMD", "Huawei", "FuriosaAI")  # whose names models begin with, though all here do
+_VENDORS = ("NVIDIA", "AMD", "Huawei", "FuriosaAI")  # names in front of models that say nothing new
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,12 @@ def short_model(model: str | None) -> str | None:
         if model is not None and model.startswith(vendor + " "):
             return model.removeprefix(vendor + " ")
     return model
+
+
+def device_name(device: DeviceView, *before: str | None) -> str:
+    """In a sentence: its number and its model, after words that tell which device is meant."""
+    number = device.id if device.index is None else str(device.index)
+    return " ".join(word for word in (*before, number, short_model(device.model)) if word)
 
 
 def rows_of(

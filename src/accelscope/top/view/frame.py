@@ -238,7 +238,7 @@ def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, w
     """The most important first: what there is no room for is left out."""
     glyphs = setting.glyphs
     worst = max((alert.level for alert in alerts), default=Level.FINE)
-    count = sum(alert.level >= Level.WARNING for alert in alerts)
+    count = sum(alert.count for alert in alerts if alert.level >= Level.WARNING)
     state = Span(f"{glyphs.alert} {count} to look at", TONES[worst]) if count else Span("all well", Tone.GOOD)
     if not sums.devices:
         state = state if count else Span("nothing to show", Tone.DIM)
@@ -289,7 +289,8 @@ def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int
         for alert in shown
     ]
     if len(shown) < len(urgent) and room:
-        lines.append([Span(f"  and {len(urgent) - len(shown)} more: ! lists them", Tone.WARN)])
+        more = sum(alert.count for alert in urgent[len(shown) :])
+        lines.append([Span(f"  and {more} more: ! lists them", Tone.WARN)])
     return lines
 
 

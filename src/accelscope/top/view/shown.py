@@ -90,7 +90,6 @@ class ProcessView:
     container: str | None = None
     owner_kind: OwnerKind | None = None  # None: nobody has looked
     owner: str | None = None  # of a process in no pod: container, job, unit or user
-    owner_reason: str | None = None  # why it is put down to no pod
 
     @property
     def type(self) -> str | None:
@@ -117,7 +116,6 @@ class NodeView:
     cluster: str | None = None
     error: str | None = None  # why the last attempt brought nothing; what is shown is older
     age_seconds: float | None = None  # None: it was never read
-    taken_at: float | None = None  # by the node's own clock
     simulated: bool = False
     driver: str | None = None
     drivers_found: bool = True
@@ -138,7 +136,6 @@ class Sums:
     devices: int = 0
     devices_lost: int = 0
     devices_unhealthy: int = 0  # warning, critical or lost
-    devices_stale: int = 0
     devices_idle: int | None = None  # held, and nothing was done with them for long
     processes: int = 0
     utilization_ratio: float | None = None
@@ -146,7 +143,6 @@ class Sums:
     memory_total_bytes: int | None = None
     power_watts: float | None = None
     temperature_max_celsius: float | None = None
-    temperature_min_celsius: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +177,8 @@ class Overview:
     nodes_total: int = 0  # on all pages
     page: int = 0
     has_next: bool = False
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()  # the worst of them, one line each
+    troubles_total: int = 0  # also those that have no line
     documents: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -26,7 +26,6 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
         devices=len(devices),
         devices_lost=sum(device.health is HealthState.LOST for device in devices),
         devices_unhealthy=sum(device.health in _UNHEALTHY for device in devices),
-        devices_stale=sum(device.stale for device in devices),
         devices_idle=_idle(devices),
         processes=sum(len(node.processes) for node in nodes),
         utilization_ratio=sum(use) / len(use) if use else None,
@@ -34,7 +33,6 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
         memory_total_bytes=sum(device.memory_total_bytes or 0 for device in whole) if whole else None,
         power_watts=sum(power) if power else None,
         temperature_max_celsius=max(heat, default=None),
-        temperature_min_celsius=min(heat, default=None),
     )
 
 

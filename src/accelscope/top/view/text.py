@@ -25,7 +25,6 @@ class Glyphs:
     alert: str
     degree: str
     dash: str
-    dot: str
     open: str
     folded: str
     branch: str
@@ -46,7 +45,6 @@ UNICODE = Glyphs(
     alert="▲",
     degree="°C",
     dash="\N{EN DASH}",
-    dot="·",
     open="▾",
     folded="▸",
     branch="└ ",
@@ -66,7 +64,6 @@ ASCII = Glyphs(
     alert="!",
     degree="C",
     dash="-",
-    dot="|",
     open="-",
     folded="+",
     branch="\\ ",

@@ -6,9 +6,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
-from accelscope.top.view.devices import short_model
+from accelscope.top.view.devices import device_name
 from accelscope.top.view.processes import COLUMNS, ProcessRow, devices_label, row_of, whose
-from accelscope.top.view.shown import DeviceView, NodeView, ProcessView, Use
+from accelscope.top.view.shown import NodeView, ProcessView, Use
 from accelscope.top.view.table import Sort, in_order
 
 
@@ -85,16 +85,11 @@ def _by_device(
             rows = [row_of(process, node.name) for process in members]
             rows = [replace(row, key=f"{row.key} {device.id}", depth=1) for row in rows]
             if rows:
-                name = _device_name(device, several, node.name if len(nodes) > 1 else None)
+                where = node.name if len(nodes) > 1 else None
+                name = device_name(device, where, device.vendor if several else None)
                 head = _group(f"device {device.key}", name, rows, members, folded)
                 branches.append((head, in_order(COLUMNS, rows, sort)))
     return branches
-
-
-def _device_name(device: DeviceView, several: bool, node: str | None) -> str:
-    number = device.id if device.index is None else str(device.index)
-    words = [node, device.vendor if several else None, number, short_model(device.model)]
-    return " ".join(word for word in words if word)
 
 
 def _group(

@@ -1,5 +1,5 @@
 // What the tables' cells have in common: names that lead somewhere, and readings with their limits.
-import type { DeviceRow } from "../../api/types";
+import type { DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, celsius, duration, energy, percent, watts } from "../../app/units";
 import { Absent, Value } from "../absent";
@@ -61,6 +61,19 @@ export function PodCell({ cluster, namespace, pod }: { cluster: string; namespac
   );
 }
 
+// Its pod, or what else is known of whose it is.
+export function ProcessOwnerCell({ row }: { row: ProcessRow }) {
+  if (row.pod !== null && row.namespace !== null)
+    return <PodCell cluster={row.cluster} namespace={row.namespace} pod={row.pod} />;
+  if (row.owner === null) return <Value text={row.owner_kind === null ? null : words(row.owner_kind)} />;
+  return (
+    <span title={`${words(row.owner_kind ?? "")} ${row.owner}`}>
+      {row.owner_kind && <span class="cell-soft">{words(row.owner_kind)} </span>}
+      <Cut text={row.owner} />
+    </span>
+  );
+}
+
 export function TextCell({ text }: { text: string | null | undefined }) {
   return <span title={text ?? undefined}>{text ? text : <Absent />}</span>;
 }
@@ -69,7 +82,7 @@ export function UseCell({ ratio }: { ratio: Maybe }) {
   return <Bar ratio={ratio} label="use" tone="plain" />;
 }
 
-const NEARLY_FULL = 0.95;
+export const NEARLY_FULL = 0.95;
 
 export function MemoryCell({ used, total }: { used: Maybe; total: Maybe }) {
   const ratio = ratioOf(used, total);
@@ -91,7 +104,7 @@ export function ratioOf(part: Maybe, whole: Maybe): number | null {
   return part / whole;
 }
 
-const NEAR_SLOWDOWN = 5; // degrees
+export const NEAR_SLOWDOWN = 5; // degrees
 
 export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
   if (at === null || at === undefined) return <Absent />;
@@ -120,11 +133,12 @@ export function EnergyCell({ joules }: { joules: Maybe }) {
 }
 
 export const IDLE_FROM = 60; // seconds: less is a breath between two batches
+export const LONG_IDLE = 1800; // seconds: from here on the API counts a device as idle
 
 export function IdleCell({ seconds }: { seconds: Maybe }) {
   if (seconds === null || seconds === undefined) return <Absent />;
   if (seconds < IDLE_FROM) return <span class="cell-soft">busy</span>;
-  return <Badge tone={seconds >= 1800 ? "warning" : "plain"}>{duration(seconds)}</Badge>;
+  return <Badge tone={seconds >= LONG_IDLE ? "warning" : "plain"}>{duration(seconds)}</Badge>;
 }
 
 export function AgeCell({

@@ -2,17 +2,13 @@
 import type { Clusters } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { useResource } from "../../live/resource";
+import { NoClusters } from "../no-clusters";
 import { Empty, Loading } from "../states";
 
 export function NoDevices({ what }: { what: string }) {
   const { data } = useResource<Clusters>("/api/v1/clusters");
   if (data === null) return <Loading rows={2} />;
-  if (data.items.length === 0)
-    return (
-      <Empty title="No cluster is configured">
-        Start the fleet with <code>--clusters-file</code>, or within reach of a kubeconfig.
-      </Empty>
-    );
+  if (data.items.length === 0) return <NoClusters />;
   const silent = data.items.filter((cluster) => cluster.reachable !== true);
   return (
     <Empty title={`No ${what} yet`}>

@@ -4,8 +4,8 @@ import type { Parameters } from "../../api/client";
 import { isFilter } from "./fields";
 
 export const FIRST_ROWS = 100;
-export const MORE_ROWS = 200;
-export const MOST_ROWS = 500; // a list with more is no longer read, but searched
+const MORE_ROWS = 200;
+const MOST_ROWS = 500; // a list with more is no longer read, but searched
 
 export interface Defaults {
   fields: readonly string[]; // of the API's rows: what can be filtered by

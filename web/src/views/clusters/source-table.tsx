@@ -1,5 +1,5 @@
 import type { SourceView } from "../../api/types";
-import { count, duration } from "../../app/units";
+import { count, took } from "../../app/units";
 import { Absent, Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Empty } from "../../parts/states";
@@ -59,13 +59,4 @@ export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
       </tbody>
     </table>
   );
-}
-
-export function took(seconds: number | null): string | null {
-  if (seconds === null) return null;
-  return seconds < 1
-    ? `${Math.max(1, Math.round(seconds * 1000))} ms`
-    : seconds < 60
-      ? `${seconds.toFixed(1)} s`
-      : duration(seconds);
 }

@@ -4,8 +4,8 @@ import { linkTo } from "../../app/routes";
 import { count } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Panel } from "../../parts/panel";
+import { SmallTable } from "../../parts/small-table";
 import { MemoryCell, UseCell } from "../../parts/table/cells";
-import { SmallTable } from "../node/small-table";
 
 export function Partitions({ reading, pods }: { reading: Device; pods: readonly PodRow[] }) {
   if (reading.partitions.length === 0) return null;

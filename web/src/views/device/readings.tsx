@@ -7,7 +7,7 @@ import { Bar } from "../../parts/bar";
 import { type Fact, Facts } from "../../parts/facts";
 import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
-import { SmallTable } from "../node/small-table";
+import { SmallTable } from "../../parts/small-table";
 import { amperes, hertz, perSecond, volts } from "./units";
 
 const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [

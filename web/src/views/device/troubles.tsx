@@ -5,8 +5,8 @@ import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Health, words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
+import { type Row, SmallTable } from "../../parts/small-table";
 import { Empty } from "../../parts/states";
-import { type Row, SmallTable } from "../node/small-table";
 import { perSecond } from "./units";
 
 export function Errors({ reading }: { reading: Device }) {

@@ -1,15 +1,15 @@
 // From when on a pod counts as idle. It is in the address, so that a list can be sent on.
 import { go, search, withParameter } from "../../app/location";
 import { duration } from "../../app/units";
+import { LONG_IDLE } from "../../parts/table/cells";
 
-export const USUAL_SECONDS = 1800; // as the API has it
 export const SHORTEST_SECONDS = 60;
-const CHOICES = [SHORTEST_SECONDS, 300, 1800, 2 * 3600, 12 * 3600, 24 * 3600];
+const CHOICES = [SHORTEST_SECONDS, 300, LONG_IDLE, 2 * 3600, 12 * 3600, 24 * 3600];
 
 export function idleSince(address: URLSearchParams): number {
   const text = address.get("min_seconds");
   const given = Number(text);
-  return text !== null && Number.isFinite(given) && given >= 0 ? given : USUAL_SECONDS;
+  return text !== null && Number.isFinite(given) && given >= 0 ? given : LONG_IDLE;
 }
 
 export function IdleSince() {
@@ -21,7 +21,7 @@ export function IdleSince() {
       <select
         value={String(chosen)}
         onChange={({ currentTarget: { value } }) =>
-          go(withParameter("min_seconds", value === String(USUAL_SECONDS) ? [] : [value]))
+          go(withParameter("min_seconds", value === String(LONG_IDLE) ? [] : [value]))
         }
       >
         {choices.map((seconds) => (

@@ -1,14 +1,14 @@
 // The agent of a node and the parts of it: what works, what does not, and why.
 import type { AgentState, Counted, NodeDetail } from "../../api/types";
-import { bytes, count, duration } from "../../app/units";
+import { bytes, count, duration, took } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { type Fact, Facts } from "../../parts/facts";
 import { Health, words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
+import { SmallTable } from "../../parts/small-table";
 import { Empty } from "../../parts/states";
 import { vendorName } from "../../parts/vendor";
-import { SmallTable } from "./small-table";
 
 export function Agent({ detail }: { detail: NodeDetail }) {
   const { agent } = detail;
@@ -30,11 +30,11 @@ function factsOf(agent: AgentState, interval: number | null): Fact[] {
     ["Version", agent.version],
     ["Started", <Age key="started" at={agent.started_at} />],
     ["Reads every", duration(interval)],
-    ["Last reading took", seconds(agent.collection_seconds)],
+    ["Last reading took", took(agent.collection_seconds)],
     ["Readings", count(agent.collections)],
     ["Took too long", count(agent.overruns)],
     ["Own memory", bytes(agent.memory_bytes)],
-    ["Own CPU", seconds(agent.cpu_seconds)],
+    ["Own CPU", took(agent.cpu_seconds)],
     ["Threads", count(agent.threads)],
     ["Open files", count(agent.open_files)],
     ...(agent.config_reloads.length > 0
@@ -70,7 +70,7 @@ export function Readers({ readers }: { readers: NodeDetail["readers"] }) {
             <Up key="up" up={reader.up} reason={reader.reason} />,
             <Value key="source" text={reader.source} />,
             `${count(reader.devices_seen)} of ${count(reader.devices_expected)}`,
-            <Value key="took" text={seconds(reader.duration_seconds)} />,
+            <Value key="took" text={took(reader.duration_seconds)} />,
             <Age key="age" at={reader.last_success} />,
             <Value key="errors" text={withAbandoned(reader.errors, reader.abandoned_calls)} />,
             counted(reader.rejected),
@@ -134,18 +134,11 @@ function Up({ up, reason }: { up: boolean; reason: string | null }) {
   );
 }
 
-export function counted(of: readonly Counted[]): string {
+function counted(of: readonly Counted[]): string {
   return of.length === 0 ? "none" : of.map((one) => `${words(one.reason)} ${count(one.count)}`).join(", ");
 }
 
 function withAbandoned(errors: readonly Counted[], abandoned: number): string {
   const calls = abandoned > 0 ? [{ reason: "calls that hang", count: abandoned }] : [];
   return counted([...errors, ...calls]);
-}
-
-// Of what is quick: 12 ms, 1.4 s.
-export function seconds(value: number | null): string {
-  if (value === null) return duration(null);
-  if (value < 1) return `${Math.round(value * 1000)} ms`;
-  return value < 60 ? `${value.toFixed(1)} s` : duration(value);
 }

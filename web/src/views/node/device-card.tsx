@@ -2,17 +2,13 @@
 import type { DeviceRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, celsius, percent, watts } from "../../app/units";
-import { useHistory } from "../../charts/history";
+import { HOUR, useHistory } from "../../charts/history";
 import { Absent, Value } from "../../parts/absent";
 import { Bar } from "../../parts/bar";
 import { Health } from "../../parts/health";
 import { Sparkline } from "../../parts/sparkline";
-import { DeviceNotes, ratioOf } from "../../parts/table/cells";
+import { DeviceNotes, NEAR_SLOWDOWN, NEARLY_FULL, ratioOf } from "../../parts/table/cells";
 import { vendorName } from "../../parts/vendor";
-
-const HOUR = 3600;
-const NEAR_SLOWDOWN = 5; // degrees
-const NEARLY_FULL = 0.95;
 
 export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: boolean }) {
   const { cluster, node, id } = device;

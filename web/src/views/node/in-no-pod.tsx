@@ -4,7 +4,7 @@ import { bytes, count } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
-import { SmallTable } from "./small-table";
+import { SmallTable } from "../../parts/small-table";
 import type { DeviceNames } from "./workloads";
 
 // What each reason means to whoever reads it.

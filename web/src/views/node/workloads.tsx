@@ -3,10 +3,9 @@ import type { PodRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, count, percent } from "../../app/units";
 import { Value } from "../../parts/absent";
-import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { Empty } from "../../parts/states";
-import { Cut, EnergyCell, IdleCell, PodCell, UseCell } from "../../parts/table/cells";
+import { Cut, EnergyCell, IdleCell, PodCell, ProcessOwnerCell, UseCell } from "../../parts/table/cells";
 import type { Column } from "../../parts/table/columns";
 import { DataTable, staleness } from "../../parts/table/data-table";
 import { RunTime } from "../pods/belongings";
@@ -100,7 +99,13 @@ const PROCESS: readonly Column<ProcessRow>[] = [
     cell: ({ name, pid }) => <Value text={name ?? `pid ${pid}`} />,
   },
   { key: "pid", title: "Pid", width: 84, priority: 2, align: "end", cell: ({ pid }) => String(pid) },
-  { key: "owner", title: "Pod or owner", width: 190, priority: 2, cell: (row) => <Owner row={row} /> },
+  {
+    key: "owner",
+    title: "Pod or owner",
+    width: 190,
+    priority: 2,
+    cell: (row) => <ProcessOwnerCell row={row} />,
+  },
   {
     key: "use",
     title: "Use",
@@ -145,18 +150,6 @@ const PROCESS: readonly Column<ProcessRow>[] = [
   { key: "user", title: "User", width: 80, priority: 3, cell: ({ user }) => <Value text={user} /> },
   { key: "type", title: "Type", width: 90, priority: 3, cell: ({ type }) => <Value text={type} /> },
 ];
-
-function Owner({ row }: { row: ProcessRow }) {
-  if (row.pod !== null && row.namespace !== null)
-    return <PodCell cluster={row.cluster} namespace={row.namespace} pod={row.pod} />;
-  if (row.owner === null) return <Value text={row.owner_kind === null ? null : words(row.owner_kind)} />;
-  return (
-    <span title={`${words(row.owner_kind ?? "")} ${row.owner}`}>
-      {row.owner_kind ? <span class="soft">{words(row.owner_kind)} </span> : null}
-      <Cut text={row.owner} />
-    </span>
-  );
-}
 
 // names: given where there are several devices to tell apart.
 function withDevice<R extends { cluster: string; node: string; device: string }>(

@@ -5,6 +5,7 @@ import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualRe
 import { linkTo } from "../../app/routes";
 import { celsius, count, duration } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
+import { NEAR_SLOWDOWN } from "../../parts/table/cells";
 import { stateOfCluster } from "../clusters/state";
 
 // Reasons for which a device is slowed by heat or by its power supply. Being idle, or a limit that somebody set, is none.
@@ -47,14 +48,13 @@ export interface Tally {
 }
 
 const OF_EACH_KIND = 5;
-const HEADROOM_CELSIUS = 5;
 
 // Close to the temperature at which it slows itself down. Where that is not known, nothing is said.
 export function isHot({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): boolean {
   return (
     temperature_celsius !== null &&
     temperature_slowdown_celsius !== null &&
-    temperature_celsius >= temperature_slowdown_celsius - HEADROOM_CELSIUS
+    temperature_celsius >= temperature_slowdown_celsius - NEAR_SLOWDOWN
   );
 }
 

@@ -98,7 +98,7 @@ function filterFor({ vendor, model }: SummaryRow): Record<string, string> {
 }
 
 // "NVIDIA H100" says it already.
-export function vendorBeside({ vendor, model }: SummaryRow): string | undefined {
+function vendorBeside({ vendor, model }: SummaryRow): string | undefined {
   const name = vendorName(vendor ?? "");
   return model?.toLowerCase().startsWith(name.toLowerCase()) ? undefined : name;
 }

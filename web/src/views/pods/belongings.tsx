@@ -6,60 +6,36 @@ import { byFleet } from "../../live/fleet-clock";
 import { Value } from "../../parts/absent";
 import { Health } from "../../parts/health";
 import { now } from "../../parts/now";
+import { SmallTable } from "../../parts/small-table";
 import { MemoryCell, PowerCell, TemperatureCell, UseCell } from "../../parts/table/cells";
-
-function Head({ columns }: { columns: readonly string[] }) {
-  return (
-    <thead>
-      <tr>
-        {columns.map((title) => (
-          <th key={title} scope="col" class={title.startsWith("#") ? "number" : undefined}>
-            {title.replace(/^#/, "")}
-          </th>
-        ))}
-      </tr>
-    </thead>
-  );
-}
 
 export function Devices({ rows }: { rows: readonly DeviceRow[] }) {
   return (
-    <table class="plain">
-      <caption class="unseen">Devices of the pod, with what everybody does on them</caption>
-      <Head columns={["Device", "Node", "Health", "#Use", "#Memory", "#Temperature", "#Power", "#Held by"]} />
-      <tbody>
-        {inOrder(rows).map((row) => (
-          <tr key={`${row.node}/${row.id}`}>
-            <th scope="row">
-              <a href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.id })}>
-                {row.model ?? row.vendor} {row.index === null ? "" : `#${row.index}`}
-              </a>
-            </th>
-            <td>
-              <a href={linkTo("node", { cluster: row.cluster, node: row.node })}>{row.node}</a>
-            </td>
-            <td>
-              <Health state={row.health} reason={row.health_reason} />
-            </td>
-            <td class="number">
-              <UseCell ratio={row.utilization_ratio} />
-            </td>
-            <td class="number">
-              <MemoryCell used={row.memory_used_bytes} total={row.memory_total_bytes} />
-            </td>
-            <td class="number">
-              <TemperatureCell at={row.temperature_celsius} slowdown={row.temperature_slowdown_celsius} />
-            </td>
-            <td class="number">
-              <PowerCell drawn={row.power_watts} limit={row.power_limit_watts} />
-            </td>
-            <td class="number">
-              {row.allocated === 1 ? "1 container" : `${count(row.allocated)} containers`}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <SmallTable
+      caption="Devices of the pod, with what everybody does on them"
+      columns={["Device", "Node", "Health", "#Use", "#Memory", "#Temperature", "#Power", "#Held by"]}
+      rows={inOrder(rows).map((row) => ({
+        key: `${row.node}/${row.id}`,
+        cells: [
+          <a key="device" href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.id })}>
+            {row.model ?? row.vendor} {row.index === null ? "" : `#${row.index}`}
+          </a>,
+          <a key="node" href={linkTo("node", { cluster: row.cluster, node: row.node })}>
+            {row.node}
+          </a>,
+          <Health key="health" state={row.health} reason={row.health_reason} />,
+          <UseCell key="use" ratio={row.utilization_ratio} />,
+          <MemoryCell key="memory" used={row.memory_used_bytes} total={row.memory_total_bytes} />,
+          <TemperatureCell
+            key="temperature"
+            at={row.temperature_celsius}
+            slowdown={row.temperature_slowdown_celsius}
+          />,
+          <PowerCell key="power" drawn={row.power_watts} limit={row.power_limit_watts} />,
+          row.allocated === 1 ? "1 container" : `${count(row.allocated)} containers`,
+        ],
+      }))}
+    />
   );
 }
 
@@ -71,59 +47,41 @@ function inOrder(rows: readonly DeviceRow[]): DeviceRow[] {
 
 export function Processes({ rows }: { rows: readonly ProcessRow[] }) {
   return (
-    <table class="plain">
-      <caption class="unseen">Processes of the pod</caption>
-      <Head
-        columns={[
-          "Program",
-          "#Pid",
-          "Container",
-          "#Device",
-          "User",
-          "#Use",
-          "#Memory",
-          "#Host CPU",
-          "#Host memory",
-          "#Runs for",
-        ]}
-      />
-      <tbody>
-        {rows.map((row) => (
-          <tr key={`${row.node}/${row.pid}/${row.device}/${row.partition}`}>
-            <th scope="row">
-              <Value text={row.name} />
-            </th>
-            <td class="number">{row.pid}</td>
-            <td>
-              <Value text={row.container} />
-            </td>
-            <td class="number">
-              <a href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.device })}>
-                {row.device_index ?? row.device}
-              </a>
-            </td>
-            <td>
-              <Value text={row.user} />
-            </td>
-            <td class="number">
-              <UseCell ratio={row.utilization_ratio} />
-            </td>
-            <td class="number">
-              <Value text={bytes(row.memory_bytes)} />
-            </td>
-            <td class="number">
-              <Value text={percent(row.cpu_ratio)} />
-            </td>
-            <td class="number">
-              <Value text={bytes(row.resident_memory_bytes)} />
-            </td>
-            <td class="number">
-              <RunTime since={row.started_at} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <SmallTable
+      caption="Processes of the pod"
+      columns={[
+        "Program",
+        "#Pid",
+        "Container",
+        "#Device",
+        "User",
+        "#Use",
+        "#Memory",
+        "#Host CPU",
+        "#Host memory",
+        "#Runs for",
+      ]}
+      rows={rows.map((row) => ({
+        key: `${row.node}/${row.pid}/${row.device}/${row.partition}`,
+        cells: [
+          <Value key="program" text={row.name} />,
+          row.pid,
+          <Value key="container" text={row.container} />,
+          <a
+            key="device"
+            href={linkTo("device", { cluster: row.cluster, node: row.node, device: row.device })}
+          >
+            {row.device_index ?? row.device}
+          </a>,
+          <Value key="user" text={row.user} />,
+          <UseCell key="use" ratio={row.utilization_ratio} />,
+          <Value key="memory" text={bytes(row.memory_bytes)} />,
+          <Value key="cpu" text={percent(row.cpu_ratio)} />,
+          <Value key="resident" text={bytes(row.resident_memory_bytes)} />,
+          <RunTime key="time" since={row.started_at} />,
+        ],
+      }))}
+    />
   );
 }
 
@@ -134,40 +92,31 @@ export function RunTime({ since }: { since: number | null }) {
 
 export function Allocations({ rows }: { rows: readonly Allocation[] }) {
   return (
-    <table class="plain">
-      <caption class="unseen">What the pod was given, and who says so</caption>
-      <Head
-        columns={[
-          "Container",
-          "Resource",
-          "Device id",
-          "Claim",
-          "#Share of memory",
-          "#Share of use",
-          "Told by",
-        ]}
-      />
-      <tbody>
-        {rows.map((row) => (
-          <tr key={`${row.container}/${row.resource}/${row.device_id}`}>
-            <th scope="row">{row.container}</th>
-            <td>
-              <Value text={row.resource} />
-            </td>
-            <td class="mono">{row.device_id}</td>
-            <td>
-              <Value text={row.claim} />
-            </td>
-            <td class="number">
-              <Value text={bytes(row.memory_bytes)} />
-            </td>
-            <td class="number">
-              <Value text={percent(row.compute_ratio)} />
-            </td>
-            <td>{row.source}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <SmallTable
+      caption="What the pod was given, and who says so"
+      columns={[
+        "Container",
+        "Resource",
+        "Device id",
+        "Claim",
+        "#Share of memory",
+        "#Share of use",
+        "Told by",
+      ]}
+      rows={rows.map((row) => ({
+        key: `${row.container}/${row.resource}/${row.device_id}`,
+        cells: [
+          row.container,
+          <Value key="resource" text={row.resource} />,
+          <span key="device" class="mono">
+            {row.device_id}
+          </span>,
+          <Value key="claim" text={row.claim} />,
+          <Value key="memory" text={bytes(row.memory_bytes)} />,
+          <Value key="use" text={percent(row.compute_ratio)} />,
+          row.source,
+        ],
+      }))}
+    />
   );
 }

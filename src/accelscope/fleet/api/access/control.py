@@ -1,6 +1,5 @@
 """The door: a token of the file, a token that a cluster vouches for, or nobody needs one."""
 
-import ipaddress
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.access.tokens import TokensFile
 from accelscope.fleet.api.limits import FAILED_LOGINS
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
+from accelscope.kube.endpoint import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -29,16 +29,6 @@ def check_exposure(*, host: str, guarded: bool, insecure_no_auth: bool) -> None:
         f"listening on {host or 'all addresses'} without tokens lets anybody read everything: give a tokens "
         "file or a cluster to review tokens, listen on 127.0.0.1, or say --insecure-no-auth"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Of what a socket is bound to, or of a Host header without its port."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class AccessControl:
@@ -105,7 +95,7 @@ class AccessControl:
         if not self._local:
             return
         host = headers.get("Host", "")
-        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.split(":", 1)[0]
+        name = host[1 : host.index("]")] if host.startswith("[") and "]" in host else host.split(":", 1)[0]
         if not is_loopback(name):
             raise Problem(
                 ProblemKind.FORBIDDEN, "without tokens this server answers to localhost only, by that name"

@@ -11,8 +11,8 @@ from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history.series import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.prometheus.history_queries import DEVICE_FIELDS, HistoryQueries
-from accelscope.fleet.sources.prometheus.store import PromqlStore, Run, decoded_runs, finite
-from accelscope.fleet.sources.prometheus.target import Target, TargetKey, find_targets
+from accelscope.fleet.sources.prometheus.store import PromqlStore, decoded_runs, finite
+from accelscope.fleet.sources.prometheus.target import Target, TargetKey, find_targets, target_key
 from accelscope.kube.errors import KubeError
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class ClusterPast:
             runs = await self._runs(query, grid)
             async with self._loop_share.piece():
                 for run in decoded_runs(runs):
-                    node, device = nodes.get(run_key(run)), run.metric.get("device")
+                    node, device = nodes.get(target_key(run.metric)), run.metric.get("device")
                     if node is not None and device is not None:
                         by_device.setdefault((node, device), {})[field] = grid.laid_out(run.values)
         return [
@@ -188,10 +188,6 @@ class StoredPast:
             return [] if self._without else list(self._pasts.values())
         past = self._pasts.get(cluster or "")
         return [] if past is None else [past]
-
-
-def run_key(run: Run) -> TargetKey:
-    return run.metric.get("job", ""), run.metric.get("instance", "")
 
 
 def _added(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:

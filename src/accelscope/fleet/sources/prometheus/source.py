@@ -179,7 +179,7 @@ class PrometheusSource:
         series = {target.key: NodeSeries() for node in batch for target in node.targets}
 
         def add(sample: Sample) -> None:
-            agent, number = series.get(target_key(sample)), sample.number
+            agent, number = series.get(target_key(sample.metric)), sample.number
             if agent is not None and number is not None:
                 agent.add(sample.metric, number)
 

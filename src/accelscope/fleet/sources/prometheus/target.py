@@ -1,6 +1,6 @@
 """Agents as a store knows them: targets that it scrapes, each on a node, and how old what it has is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -53,12 +53,12 @@ async def find_targets(store: PromqlStore, loop_share: LoopShare) -> Targets:
     found: dict[TargetKey, Target] = {}
 
     def add(sample: Sample) -> None:
-        key, node, at = target_key(sample), sample.metric.get("node"), sample.number
+        key, node, at = target_key(sample.metric), sample.metric.get("node"), sample.number
         if node and at is not None and (key not in found or found[key].scraped_at < at):
             found[key] = Target(key=key, node=node, scraped_at=at)
 
     def describe(sample: Sample) -> None:
-        if (target := found.get(target_key(sample))) is not None:
+        if (target := found.get(target_key(sample.metric))) is not None:
             found[target.key] = _told(target, sample)
 
     await each_sample(scraped, loop_share, add)
@@ -66,8 +66,8 @@ async def find_targets(store: PromqlStore, loop_share: LoopShare) -> Targets:
     return Targets(scraped.at, tuple(found.values()), scraped.warnings + facts.warnings)
 
 
-def target_key(sample: Sample) -> TargetKey:
-    return sample.metric.get("job", ""), sample.metric.get("instance", "")
+def target_key(labels: Mapping[str, str]) -> TargetKey:
+    return labels.get("job", ""), labels.get("instance", "")
 
 
 def _told(target: Target, sample: Sample) -> Target:

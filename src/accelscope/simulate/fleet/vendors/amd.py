@@ -1,6 +1,8 @@
 """AMD's devices as the agent sees them in sysfs and through amd-smi or rocm-smi."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from accelscope.model import (
     Absence,
@@ -96,13 +98,13 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
     )
     if reading.suspended:
         silent = [Absence(field, AbsenceReason.SUSPENDED) for field in _ASLEEP_FIELDS]
-        return _with(identity, health=_ASLEEP, absent=(*_absent(reading, tool), *silent))
+        return replace(identity, health=_ASLEEP, absent=(*_absent(reading, tool), *silent))
     instinct, whole = card.family is Family.INSTINCT, tool == "amd-smi"
     temperature = reading.edge_millicelsius if card.edge_sensor else reading.junction_millicelsius
     metered = gpu.is_primary_die
     throttles = _throttles(reading) if whole and card.xccs > 1 else ()
     ecc = tuple(_ecc(reading))
-    return _with(
+    return replace(
         identity,
         health=_health(reading, temperature / 1000),
         ecc_enabled=True if whole and instinct else None,
@@ -139,12 +141,8 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
     )
 
 
-def _with(device: Device, **values: object) -> Device:
-    kept = {name: getattr(device, name) for name in Device.__dataclass_fields__ if name not in values}
-    return Device(**kept, **values)  # type: ignore[arg-type]  # names are those of the fields
-
-
-def _limits(gpu: Gpu) -> dict[str, float]:
+def _limits(gpu: Gpu) -> dict[str, Any]:
+    """By field; a die that has no meter of its own has no limit either."""
     if gpu.card.family is Family.APU or not gpu.is_primary_die:
         return {}
     power = gpu.card.power

@@ -2,28 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from accelscope.model import Device, Health, HealthState, Process
+from accelscope.model import IDENTITY_FIELDS, Device, Health, HealthState, Process
 from accelscope.simulate.fleet.names import Names
 
-_IDENTITY = (
-    "vendor",
-    "id",
-    "index",
-    "model",
-    "architecture",
-    "uuid",
-    "serial",
-    "pci_address",
-    "numa_node",
-    "device_name",
-    "driver_version",
-    "firmware_version",
-    "revision",
-    "board_id",
-    "chip_id",
-    "physical_id",
-    "errors",
-)
+_KEPT = (*IDENTITY_FIELDS, "errors")  # of a device that cannot be read
 
 LOST = Health(HealthState.LOST, "lost: the driver says that the device is lost")
 NOT_SHOWN = Health(HealthState.LOST, "not_shown: the driver no longer shows this device")
@@ -66,4 +48,4 @@ class Seen:
 
 def unanswered(device: Device, health: Health) -> Device:
     """A device that could not be read: its identity only, because old values would pass for new."""
-    return Device(**{name: getattr(device, name) for name in _IDENTITY}, stale=True, health=health)
+    return Device(**{name: getattr(device, name) for name in _KEPT}, stale=True, health=health)
