@@ -19,6 +19,7 @@ class ApiFront:
         """`port` is that of the API server, on this machine."""
         self._upstream = port
         self._trouble: Trouble | None = None
+        self.troubled = 0  # requests that met with trouble
         sock = bound_to_loopback()
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         self._listener = Listener(sock, self._serve, "front of the API server")
@@ -55,6 +56,7 @@ class ApiFront:
             if not piece:
                 return
             head += piece
+        self.troubled += 1
         trouble(connection, head)
 
     def _relay(self, connection: Connection) -> None:

@@ -1,6 +1,7 @@
 """How each fault of the matrix is brought about, on a running scene. What only one fault shows is looked at
 here too; what all have in common is the test's."""
 
+import math
 import resource
 import shutil
 import signal
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tests.e2e.certificates import make_certificates
+from tests.certificates import make_certificates
 from tests.faults import api_front
 from tests.faults.scene import INTERVAL_SECONDS, Scene, total
+from tests.files import put
 from tests.kube.kube_server import Asked, Peer, Step
-from tests.serve.conftest import put
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Snapshot
@@ -32,6 +33,10 @@ DEVICE = 1  # the one that breaks where one does
 
 _DAY_SECONDS = 86400
 _CROWD = 280  # more clients than the agent lets in, and not more than it tells so
+_CROWDED_SECONDS = 4.2  # long enough to see who is let in then; heads of requests are waited for 5 s
+_HANGS_SECONDS = 120  # a tool, or what it started
+_END_SECONDS = 5.0  # "at once", on a busy machine
+_WATCHES = 2  # what the agent asks the API server for: pods, and slices where one has a claim
 
 
 def of(name: str) -> Callable[[Callable[[Scene], Iterator[None]]], Callable[[Scene], Iterator[None]]]:
@@ -97,6 +102,7 @@ def _mig_changes(scene: Scene) -> Iterator[None]:
     scene.until(lambda s: len(s.devices[0].partitions) == 2, "the instances are there")
     yield
     SimulatedNode(scene.node.spec, scene.node.folder).build(scene.node.at)
+    scene.over()
     scene.until(lambda s: not s.devices[0].partitions, "the instances are gone")
 
 
@@ -119,6 +125,13 @@ BREAKS |= {
     "tool-floods": _troubled("exec yes 0123456789abcdef0123456789abcdef"),
     "tool-without-memory": _troubled("ulimit -v 2000"),
 }
+
+
+@before("tool-truncated")
+@before("tool-not-utf8")
+def _node_stands_still(scene: Scene) -> None:
+    """What it says can then be compared."""
+    scene.pause_node()
 
 
 @of("tool-missing")
@@ -168,10 +181,11 @@ def _pid_reuse(scene: Scene) -> Iterator[None]:
         return now == {("second", "new")}
 
     scene.expected_pods = None
+    yield
     scene.node.write(201.0)
+    scene.over()
     scene.until(known, "the new pod is known")
     assert ("second", "old") not in owners
-    yield
 
 
 # Kubernetes
@@ -205,16 +219,29 @@ def _kubelet_hangs(scene: Scene) -> Iterator[None]:
 
 @of("api-server-gone")
 def _api_server_gone(scene: Scene) -> Iterator[None]:
-    scene.front.close()
-    yield
+    series = 'accelscope_attribution_source_errors_total{reason="unreachable"}'
+    with _asked_seldom(lambda: total(scene.page(), series)):
+        scene.front.close()
+        yield
     scene.front.open()
+
+
+@contextmanager
+def _asked_seldom(count: Callable[[], float]) -> Iterator[None]:
+    """The pauses after attempts in vain are at least 1, 2, 4 s and so on. (One that finds its version gone
+    is followed by another at once.)"""
+    before, began = count(), time.monotonic()
+    yield
+    attempts = 2 + math.log2(1 + time.monotonic() - began)
+    assert count() - before <= _WATCHES * attempts
 
 
 def _front(trouble: api_front.Trouble, *, new_token: bool = False) -> Break:
     @contextmanager
     def bring(scene: Scene) -> Iterator[None]:
-        scene.front.make(trouble)
-        yield
+        with _asked_seldom(lambda: scene.front.troubled):
+            scene.front.make(trouble)
+            yield
         scene.front.make(None)
         if new_token:
             _new_token(scene)
@@ -247,11 +274,12 @@ def _api_server_410(scene: Scene) -> Iterator[None]:
 
 @of("token-rotates")
 def _token_rotates(scene: Scene) -> Iterator[None]:
-    _new_token(scene)
-    scene.cluster.disconnect()
-    asked = len(scene.cluster.requests())
-    wait_until(lambda: len(scene.cluster.requests()) > asked, "the watch goes on")
     yield
+    _new_token(scene)
+    asked = len(scene.cluster.requests())
+    scene.cluster.disconnect()
+    scene.over()
+    wait_until(lambda: len(scene.cluster.requests()) > asked, "the watch goes on")
     assert total(scene.page(), 'accelscope_attribution_source_errors_total{reason="unauthorized"}') == 0
 
 
@@ -296,6 +324,7 @@ def _readers_token_rotates(scene: Scene) -> Iterator[None]:
     scene.agent._token = new
     yield
     put(scene.token_file, f"{new}\n")
+    scene.over()
     wait_until(lambda: _status(scene, old or "") == 401, "the old token is refused")
 
 
@@ -309,8 +338,10 @@ def _certificate_rotates(scene: Scene) -> Iterator[None]:
     made = make_certificates(scene.folder / "new-ca")
     scene.secrets.update(line for line in made.server_key.read_text().splitlines() if "-----" not in line)
     put(scene.key, made.server_key.read_text())  # of another certificate than is there
+    wait_until(lambda: "do not belong together" in scene.agent.log(), "the files are looked at")
     yield
     put(scene.certificate, made.server.read_text())
+    scene.over()
     trust = made.trust()
 
     def is_new() -> bool:
@@ -446,18 +477,34 @@ def _connected(scene: Scene) -> socket.socket:
 
 @of("slow-loris")
 def _slow_loris(scene: Scene) -> Iterator[None]:
+    until = time.monotonic() + _CROWDED_SECONDS
     with ExitStack() as stack:
-        crowd = []
+        crowd = set()
         for _ in range(_CROWD):
             client = stack.enter_context(_connected(scene))
             client.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
-            crowd.append(client)
-        for _ in range(8):
-            for client in crowd:
-                with suppress(OSError):
-                    client.send(b"x")
+            crowd.add(client)
+        ended: dict[socket.socket, bytes] = {}  # with what they were told
+
+        def gave_way() -> bool:
+            return b"" in ended.values()
+
+        while time.monotonic() < until or not (gave_way() or len(ended) == len(crowd)):
+            ended |= {client: told for client in crowd - ended.keys() if (told := _drip(client)) is not None}
             time.sleep(INTERVAL_SECONDS)
+        assert gave_way(), "each was waited for until its time was up"
         yield
+
+
+def _drip(client: socket.socket) -> bytes | None:
+    """One more byte; the answer if there is one, none if the connection has ended without."""
+    try:
+        client.send(b"x", socket.MSG_DONTWAIT)
+        return client.recv(100, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 @of("slow-readers")
@@ -469,7 +516,7 @@ def _slow_readers(scene: Scene) -> Iterator[None]:
             client.connect(("127.0.0.1", scene.agent.port))
             with suppress(OSError):
                 client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
-        time.sleep(4 * INTERVAL_SECONDS)
+        time.sleep(_CROWDED_SECONDS)
         yield
 
 
@@ -509,6 +556,11 @@ def _tls_garbage(scene: Scene) -> Iterator[None]:
                 client.sendall(rubbish)
                 client.shutdown(socket.SHUT_WR)
                 client.recv(100)
+    with _connected(scene) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        told = client.makefile("rb").read()
+        assert told.startswith(b"HTTP/1.1 400 ")
+        assert told.endswith(b"\r\n\r\nthis port speaks HTTPS: use https://\n")
     yield
 
 
@@ -520,7 +572,9 @@ def _sigterm(scene: Scene) -> Iterator[None]:
     scene.agent.stop()
     scene.logs.append(scene.agent.log())
     _ended_at_any_time(scene, signal.SIGTERM, (0, -signal.SIGTERM))
+    _ended_while_a_tool_hangs(scene)
     yield
+    scene.ended_at = time.monotonic()
     scene.start()
 
 
@@ -531,16 +585,39 @@ def _sigkill(scene: Scene) -> Iterator[None]:
     scene.logs.append(scene.agent.log())
     _ended_at_any_time(scene, signal.SIGKILL, (-signal.SIGKILL,))
     yield
+    scene.ended_at = time.monotonic()
     scene.start()
 
 
 def _ended_at_any_time(scene: Scene, number: signal.Signals, codes: tuple[int, ...]) -> None:
     for delay in (0.0, 0.1, 0.2, 0.3, 0.5, 0.8):
-        log = scene.folder / f"ended-after-{delay}.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(scene.agent._command, stdin=subprocess.DEVNULL, stderr=file)
-        time.sleep(delay)
+        _end(scene, lambda delay=delay: time.sleep(delay), number, codes)  # type: ignore[misc]
+
+
+def _ended_while_a_tool_hangs(scene: Scene) -> None:
+    """At the first that it runs, and at one of the later ones, whose end does not end the others' turn."""
+    hangs = f'sh -c "sleep {_HANGS_SECONDS}; :" "$0"\n'
+
+    def is_hung() -> bool:
+        return any(f"sleep {_HANGS_SECONDS}" in line for line in scene.leftovers())
+
+    for trouble in (hangs, f'case "$1" in pmon|--query-compute-apps*) {hangs};; esac\n'):
+        put(scene.trouble, trouble)
+        _end(scene, lambda: wait_until(is_hung, "the tool hangs"), signal.SIGTERM, (0,))
+    scene.trouble.unlink()
+
+
+def _end(scene: Scene, wait: Callable[[], None], number: signal.Signals, codes: tuple[int, ...]) -> None:
+    """An agent that is started, and ended after this wait."""
+    log = scene.folder / "ended.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(scene.agent._command, stdin=subprocess.DEVNULL, stderr=file)
+    try:
+        wait()
         process.send_signal(number)
-        assert process.wait(PATIENCE_SECONDS) in codes, log.read_text()
-        scene.logs.append(log.read_text())
-        wait_until(lambda: not scene.leftovers(), "no tool runs on")
+        assert process.wait(_END_SECONDS) in codes, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    scene.logs.append(log.read_text())
+    wait_until(lambda: not scene.leftovers(), f"no tool runs on: {scene.leftovers()}", _END_SECONDS)

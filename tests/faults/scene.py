@@ -18,13 +18,13 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import pytest
+from tests.agent_process import AgentProcess
+from tests.certificates import make_certificates
 from tests.costless import costless
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.certificates import make_certificates
 from tests.faults.api_front import ApiFront
 from tests.faults.matrix import Site
+from tests.files import put
 from tests.programs import script
-from tests.serve.conftest import put
 from tests.sinks.node_api import NodeApi
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -53,6 +53,7 @@ class Usage:
     """Of the agent's process."""
 
     resident_bytes: int
+    peak_bytes: int  # the most that was resident since it started
     threads: int
     files: int
 
@@ -68,6 +69,8 @@ class Scene:
         self.logs: list[str] = []  # of agents that have ended
         self.trouble = folder / "trouble"  # what the tool does first, in the shell's words
         self.expected_pods: frozenset[str] | None = None
+        self.ended: Snapshot | None = None  # as the fault ended; None where there was no agent
+        self.ended_at: float | None = None  # by the monotonic clock
         spec = costless(ONE_PID if site is Site.ONE_PID else _NODES.get(site, "nvidia-mixed"))
         self.node = SimulatedNode(spec, folder / "node")
         self.stack = ExitStack()  # what ends with the scene
@@ -215,6 +218,10 @@ class Scene:
     def snapshot(self) -> Snapshot:
         return self.agent.snapshot()
 
+    def over(self) -> None:
+        """The fault ends now, and recovery begins. What a break waits for after this is part of it."""
+        self.ended, self.ended_at = self.snapshot(), time.monotonic()
+
     def page(self) -> str:
         answer = self.agent.get("/metrics")
         assert answer.status == 200, answer
@@ -262,7 +269,14 @@ class Scene:
     def usage(self) -> Usage:
         own = Path("/proc") / str(self.pid)
         resident = int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return Usage(resident, len(list((own / "task").iterdir())), len(list((own / "fd").iterdir())))
+        peak = re.search(r"VmHWM:\s+(\d+) kB", (own / "status").read_text())
+        assert peak is not None
+        return Usage(
+            resident,
+            int(peak[1]) << 10,
+            len(list((own / "task").iterdir())),
+            len(list((own / "fd").iterdir())),
+        )
 
     def zombies(self) -> list[str]:
         """Children of the agent that have ended and whom it has not let go of."""
@@ -322,6 +336,7 @@ class Probe:
         self.asked = 0
         self.slowest_seconds = 0.0
         self.wrong: list[str] = []
+        self.refused_at: list[float] = []  # when the answer was 503
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -344,7 +359,9 @@ class Probe:
         except (OSError, http.client.HTTPException) as error:
             self.wrong.append(f"{path}: {error!r}")
         else:
-            if status != 200:
+            if status == 503:
+                self.refused_at.append(began)
+            elif status != 200:
                 self.wrong.append(f"{path}: {status}")
         self.asked += 1
         self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)

@@ -1,10 +1,12 @@
 """The matrix itself: whole, true to the code that it names, and the page as it makes it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from tests.faults.breaks import BREAKS, PREPARED
-from tests.faults.matrix import ELSEWHERE, MATRIX, Elsewhere, Fault
+from tests.faults.matrix import ELSEWHERE, MATRIX, OTHER_VENDORS, Elsewhere, Fault
+from tests.faults.measured import Measured, table
 from tests.faults.reference import reference
 
 from accelscope.metrics.catalogue import CATALOGUE
@@ -35,9 +37,34 @@ def test_what_is_counted_is_in_the_catalogue(fault: Fault) -> None:
 
 @pytest.mark.parametrize("row", [*MATRIX, *ELSEWHERE], ids=lambda row: row.broken)
 def test_the_tests_that_are_named_exist(row: Fault | Elsewhere) -> None:
-    for named in row.shown_by:
+    _exist(row.shown_by)
+
+
+def test_those_of_other_vendors_exist() -> None:
+    _exist(OTHER_VENDORS)
+
+
+def _exist(tests: Iterable[str]) -> None:
+    for named in tests:
         path, *names = named.split("::")
         text = (REPOSITORY / path).read_text()
         *classes, test = names or [""]
         assert all(f"class {name}" in text for name in classes), named
         assert not test or f"def {test}(" in text, named
+
+
+def test_what_was_measured_stands_beside_what_is_promised() -> None:
+    measured = [
+        Measured(name="device-lost", collections=1, seconds=0.34, slowest_answer_seconds=0.0123),
+        Measured(name="sigkill", collections=2, seconds=1.5, slowest_answer_seconds=None),
+    ]
+    _, lost, killed = (line.split("  ") for line in table(measured, MATRIX))
+    assert [cell.strip() for cell in lost if cell] == [
+        "device-lost",
+        "1",
+        "0.3 s",
+        "3 collections",
+        "0.012 s",
+        "2 s",
+    ]
+    assert [cell.strip() for cell in killed if cell][1:3] == ["2", "1.5 s"]
