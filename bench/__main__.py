@@ -12,6 +12,7 @@ from bench.attribution import attribute
 from bench.bytecode import write_bytecode
 from bench.children import Workshop
 from bench.collection import collect
+from bench.commands import commands
 from bench.contracts import Contract, Outcome, Verdict, contract_table
 from bench.effort import QUICK, USUAL
 from bench.exporters import compare
@@ -20,6 +21,7 @@ from bench.growth import grow
 from bench.page import write_page
 from bench.peers import obtain_missing
 from bench.rendering import render
+from bench.scenes import scenes
 from bench.start import start
 from bench.tables import Table
 from bench.vendors import read_each_vendor
@@ -28,6 +30,7 @@ SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "exporters": compare,
     "collection": collect,
     "start": start,
+    "commands": commands,
     "growth": grow,
     "attribution": attribute,
     "rendering": render,
@@ -53,16 +56,23 @@ def main() -> int:
     parser.add_argument(
         "--only", choices=SUBJECTS, action="append", help="only this subject; may be repeated"
     )
+    parser.add_argument(
+        "--scene", action="append", default=[], help="compare exporters on this node only; may be repeated"
+    )
     chosen = parser.parse_args()
-    if chosen.write and (chosen.only or chosen.quick):
-        parser.error("--write needs a whole run: leave --only and --quick out")
+    effort = QUICK if chosen.quick else USUAL
+    known = [scene.name for scene in scenes(effort)]
+    if strange := [name for name in chosen.scene if name not in known]:
+        parser.error(f"--scene {strange[0]}: there are {', '.join(known)}")
+    if chosen.write and (chosen.only or chosen.quick or chosen.scene):
+        parser.error("--write needs a whole run: leave --only, --scene and --quick out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     refused = obtain_missing() if chosen.peers else {}
     tables: list[Table] = []
     verdicts: dict[Contract, Verdict] = {}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
-        workshop = Workshop(Path(folder), QUICK if chosen.quick else USUAL, refused)
+        workshop = Workshop(Path(folder), effort, refused, chosen.scene)
         write_bytecode(workshop)
         for name in chosen.only or SUBJECTS:
             outcome = SUBJECTS[name](workshop)

@@ -28,18 +28,23 @@ class Child:
     """A started exporter."""
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        terminal: int | None = None,
     ) -> None:
-        """What it prints goes to a file in the folder."""
+        """What it prints goes to a file in the folder, or to a terminal."""
         self.name = name
         log, self._log = tempfile.mkstemp(dir=folder)
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
+            stdout=log if terminal is None else terminal,
+            stderr=log if terminal is None else terminal,
         )
         os.close(log)
 
@@ -67,6 +72,11 @@ class Child:
 
     def rss_bytes(self) -> int:
         return int(self._file("statm").split()[1]) * _PAGE_BYTES
+
+    def peak_bytes(self) -> int:
+        """The most that was resident at any time."""
+        [line] = [line for line in self._file("status").splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
 
     def private_bytes(self) -> int:
         """What would be free if this process alone ended."""
@@ -112,6 +122,7 @@ class Workshop:
     folder: Path
     effort: Effort
     refused: Mapping[str, str] = field(default_factory=dict)  # why a peer could not be obtained, by its name
+    scenes: Sequence[str] = ()  # names of those that exporters are compared in; none: all
 
     def missing(self, peer: Peer) -> str:
         """Why it is not there; empty where it is."""

@@ -9,6 +9,8 @@ from bench.children import Child
 _SAMPLE_SECONDS = 0.02
 _ACTIVE_SHARE = 0.05  # of the busiest sample's CPU time, from which on a sample belongs to a collection
 _QUIET_SHARE = 1 / 3  # of the interval, after which what follows is another collection
+_BUSY_SHARE = 0.2  # of a core; less is no collection
+_REST_SECONDS = 0.12  # more than a quota of CPU time makes one wait in the middle of a collection
 
 
 def watch(child: Child, interval_seconds: float, collections: int) -> float:
@@ -23,6 +25,19 @@ def watch(child: Child, interval_seconds: float, collections: int) -> float:
         (first, least), (last, most) = samples[0], samples[-1]
         return (most - least) / (last - first) * interval_seconds
     return (begun[-1] - begun[0]) / (len(begun) - 1)
+
+
+def wait_for_rest(child: Child, longest_seconds: float) -> None:
+    """Until it works at nothing, so that no collection is measured along; one that never rests is not waited
+    for longer than this."""
+    at, cpu = time.perf_counter(), child.cpu_seconds()
+    ends, worked_at = at + longest_seconds, at
+    while at - worked_at < _REST_SECONDS and at < ends:
+        time.sleep(_SAMPLE_SECONDS / 2)
+        before, used = at, cpu
+        at, cpu = time.perf_counter(), child.cpu_seconds()
+        if cpu - used > _BUSY_SHARE * (at - before):
+            worked_at = at
 
 
 def beginnings(samples: Sequence[tuple[float, float]], quiet_seconds: float) -> list[float]:

@@ -20,7 +20,7 @@ How it is measured:
 
 - RSS and private memory come from `/proc/PID/statm` and `smaps_rollup`, CPU time from the process's CPU
   clock, with that of the tools it ran from `/proc/PID/stat`.
-- Other exporters are the published ones: from PyPI, crates.io, the Go module proxy and Debian, kept in
+- Other exporters are the published ones: from PyPI, crates.io and Debian, kept in
   `~/.cache/accelscope-bench` (`ACCELSCOPE_BENCH_CACHE` is another folder). What could not be had, or cannot
   run without hardware, stands in the table with the reason.
 - The scraping client is a bare socket that asks as Prometheus does (OpenMetrics, gzip). A time runs from

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.sources import FromCrates, FromDebian, FromGoProxy, FromPyPI, NotObtained, Source
+from bench.sources import FromCrates, FromDebian, FromPyPI, NotObtained, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ PEERS = (
             "all-smi",
             "0.22.0",
             minutes=9,
-            needs="protobuf-compiler libprotobuf-dev libdrm-dev libclang-dev pkg-config",
+            needs=("protobuf-compiler", "libprotobuf-dev", "libdrm-dev", "libclang-dev", "pkg-config"),
         ),
         ("api", "--port", "{port}", "--interval", "{interval}", "--processes"),
         b"all_smi_gpu_utilization{",
@@ -58,14 +58,6 @@ PEERS = (
         {"LD_LIBRARY_PATH": "{node}/lib"},
     ),
     Peer(
-        "nvidia_gpu_exporter, nvidia-smi",
-        FromGoProxy("github.com/utkuozdemir/nvidia_gpu_exporter/cmd/nvidia_gpu_exporter", "latest"),
-        ("--web.listen-address=127.0.0.1:{port}", "--collect.compute-apps", "--log.level=error"),
-        b"nvidia_smi_gpu_info{",
-        {"PATH": "{node}/bin:{path}"},
-        on_scrape=True,
-    ),
-    Peer(
         "node_exporter",
         FromDebian("prometheus-node-exporter", "prometheus-node-exporter"),
         ("--web.listen-address=127.0.0.1:{port}",),
@@ -75,8 +67,9 @@ PEERS = (
     ),
 )
 
-# Exporters that no simulated node can serve, and what they would need.
+# Exporters that no simulated node can serve, or that could not be had, and what they would need.
 OUT_OF_REACH = {
+    "nvidia_gpu_exporter": "could not be built: the Go module proxy that was asked refuses every version",
     "dcgm-exporter": "needs DCGM's host engine, which talks to the kernel driver itself",
     "rocm-smi-exporter": "needs librocm_smi64; the simulated node has AMD's tools and sysfs, not its library",
     "AMD device-metrics-exporter": "needs AMD's gpuagent and libamd_smi",

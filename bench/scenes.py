@@ -15,6 +15,9 @@ _QUICK = Driver(pcie_window_milliseconds=0)
 _SLOW = Driver("a100-40gb", call_microseconds=50, pcie_window_milliseconds=20)
 
 
+USUAL_NODE = "usual"
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     name: str
@@ -24,7 +27,7 @@ class Scene:
     driver: Driver = _QUICK
     interval_seconds: int = 1  # of collections, for every exporter that has one
     millicpu: int | None = None  # what it may use
-    pause_seconds: float = 0.0  # between scrapes
+    pause_seconds: float = 0.02  # from one scrape to the next
     yardsticks: bool = False  # also exporters that read no devices
     uncapped: bool = False  # also an agent that shows every process
 
@@ -39,7 +42,7 @@ def scenes(effort: Effort) -> tuple[Scene, ...]:
     many, crowd = effort.scene_devices, effort.scene_processes
     return (
         Scene(
-            "usual",
+            USUAL_NODE,
             f"8 H100 with 4 processes each, {_QUICK.call_microseconds} us of CPU a driver call",
             DEVICES,
             usual,
@@ -50,14 +53,14 @@ def scenes(effort: Effort) -> tuple[Scene, ...]:
             "4 processes each",
             many,
             many * PROCESSES_PER_DEVICE,
-            interval_seconds=5,
+            interval_seconds=2,
         ),
         Scene(
             f"{crowd} processes",
             "on 8 devices; the agent with its usual cap on series of processes, and without",
             DEVICES,
             crowd,
-            interval_seconds=5,
+            interval_seconds=effort.scene_interval_seconds,
             uncapped=True,
         ),
         Scene(
@@ -74,7 +77,7 @@ def scenes(effort: Effort) -> tuple[Scene, ...]:
             "every 250 ms",
             DEVICES,
             usual,
-            interval_seconds=5,
+            interval_seconds=2,
             millicpu=100,
             pause_seconds=0.25,
             yardsticks=True,

@@ -1,6 +1,7 @@
 """Where other people's exporters come from. What is fetched or built goes to a folder of the user's cache,
 never to the repository or to the Python that runs the benchmark."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -86,10 +87,7 @@ class FromDebian:
         return (program,) if program else None
 
     def obtain(self) -> None:
-        if os.geteuid() != 0 or shutil.which("apt-get") is None:
-            raise NotObtained(f"needs Debian's package {self.package}, and root to install it")
-        command = ["apt-get", "install", "--yes", "--no-install-recommends", self.package]
-        _run(command, {"DEBIAN_FRONTEND": "noninteractive"})
+        _install(self.package)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +95,13 @@ class FromCrates:
     crate: str
     version: str
     minutes: int  # of CPU time
-    needs: str  # Debian's packages without which it does not compile
+    needs: tuple[str, ...]  # Debian's packages without which it does not compile
 
     @property
     def takes(self) -> str:
         return (
             f"cargo install {self.crate} {self.version}, about {self.minutes} minutes of CPU time; "
-            f"needs {self.needs}"
+            f"needs {' '.join(self.needs)}"
         )
 
     def find(self) -> Sequence[str] | None:
@@ -112,6 +110,8 @@ class FromCrates:
     def obtain(self) -> None:
         if shutil.which("cargo") is None:
             raise NotObtained("no cargo on PATH")
+        if missing := _not_installed(self.needs):
+            _install(*missing)
         command = ["cargo", "install", self.crate, "--version", self.version, "--locked", "--quiet"]
         _run([*command, "--root", str(self._folder)])
 
@@ -120,27 +120,24 @@ class FromCrates:
         return cache() / f"{self.crate}-{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class FromGoProxy:
-    package: str  # path of the program's package
-    version: str
+def _not_installed(packages: Sequence[str]) -> list[str]:
+    """None where it is not Debian that would know: the build tells what it misses."""
+    if shutil.which("dpkg-query") is None:
+        return []
+    asked = ["dpkg-query", "--show", "--showformat=${binary:Package} ${db:Status-Status}\n", *packages]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout
+    states = (line.split() for line in told.splitlines())
+    there = {name.partition(":")[0] for name, state in states if state == "installed"}
+    return [package for package in packages if package not in there]
 
-    @property
-    def takes(self) -> str:
-        return f"go install {self.package}@{self.version}, a minute or two"
 
-    def find(self) -> Sequence[str] | None:
-        return _program(self._folder / self.package.rpartition("/")[2])
-
-    def obtain(self) -> None:
-        if shutil.which("go") is None:
-            raise NotObtained("no go on PATH")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        _run(["go", "install", f"{self.package}@{self.version}"], {"GOBIN": str(self._folder)})
-
-    @property
-    def _folder(self) -> Path:
-        return cache() / "go" / self.version
+def _install(*packages: str) -> None:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise NotObtained(f"needs of Debian {', '.join(packages)}, and root to install that")
+    quietly = {"DEBIAN_FRONTEND": "noninteractive"}
+    with contextlib.suppress(NotObtained):  # the lists that are there may do
+        _run(["apt-get", "update"], quietly)
+    _run(["apt-get", "install", "--yes", "--no-install-recommends", *packages], quietly)
 
 
 def _program(path: Path) -> Sequence[str] | None:

@@ -1,6 +1,5 @@
 """One exporter's turn on a node: it is started, left alone, scraped and ended, while no other one runs."""
 
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -8,13 +7,14 @@ from dataclasses import dataclass, field
 
 from bench.children import Child, free_port, running
 from bench.effort import Effort
-from bench.idling import watch
+from bench.idling import wait_for_rest, watch
+from bench.pacing import moments
 from bench.scenes import Scene
 from bench.scraper import ScrapeFailed, Scraper, percentile, series_of
 
-_FEWEST_SCRAPES = 5
 _LONGEST_TROUBLE = 160  # characters
-_PACED_SHARE = 10  # of the scrapes, where there is a pause between them
+NEW_PAGE_INTERVALS = 1.3  # after which there has been a collection, also if it began late
+_SETTLE_SECONDS = 0.02  # for what a server does after the last byte
 
 
 @dataclass(slots=True)
@@ -41,9 +41,10 @@ class Turn:
     rss_bytes: int
     series: int
     collection_cpu: float  # per collection; 0 where collections are made on scrape
-    scrape_cpu: float  # per scrape; where collections are made beside, the median, which is without them
-    fresh: Sequence[float]  # scrapes on new connections
-    kept: Sequence[float]  # scrapes on one connection; none where the server closes it
+    first: Sequence[float]  # scrapes on new connections, each the first of a new page
+    first_cpu: Sequence[float]  # of each of these
+    fresh: Sequence[float]  # scrapes on new connections, one soon after the other
+    kept: Sequence[float]  # the same on one connection; none where the server closes it
 
     def fresh_at(self, share: float) -> float:
         return percentile(list(self.fresh), share)
@@ -70,32 +71,45 @@ def _turn(child: Child, exporter: Exporter, port: int, scene: Scene, effort: Eff
     started = child.wait_for_page(plain, exporter.shows)
     time.sleep(scene.interval_seconds)  # what is asked once has been asked
     collection_cpu = watch(child, scene.interval_seconds, effort.turn_collections)
-    fresh, costs = _scrapes(Scraper(port), child, scene, effort)
-    kept: list[float] = []
-    with Scraper(port) as keeping:
-        if keeping.scrape().kept:
-            kept, _ = _scrapes(keeping, child, scene, effort)
+    first, first_cpu = _first_scrapes(port, child, scene, effort)
+    fresh, kept = _scrapes(port, scene, effort)
     return Turn(
         started=started,
         rss_bytes=child.rss_bytes(),
         series=series_of(plain.scrape().body),
         collection_cpu=0.0 if exporter.on_scrape else collection_cpu,
-        scrape_cpu=statistics.mean(costs) if exporter.on_scrape else statistics.median(costs),
+        first=first,
+        first_cpu=first_cpu,
         fresh=fresh,
         kept=kept,
     )
 
 
-def _scrapes(scraper: Scraper, child: Child, scene: Scene, effort: Effort) -> tuple[list[float], list[float]]:
-    """How long each took, and what CPU time went by until the next: as many as there is time for."""
-    wanted = effort.turn_scrapes
-    if scene.pause_seconds:
-        wanted = max(_FEWEST_SCRAPES, wanted // _PACED_SHARE)
-    ends = time.perf_counter() + effort.turn_seconds + wanted * scene.pause_seconds
-    taken: list[float] = []
-    clock = [child.cpu_seconds()]
-    while len(taken) < wanted and (len(taken) < _FEWEST_SCRAPES or time.perf_counter() < ends):
+def _first_scrapes(port: int, child: Child, scene: Scene, effort: Effort) -> tuple[list[float], list[float]]:
+    """How long each took, and its CPU time: what a server puts off until somebody asks is paid for here."""
+    scraper = Scraper(port)
+    taken, costs = [], []
+    for _ in range(effort.turn_first_scrapes):
+        time.sleep(NEW_PAGE_INTERVALS * scene.interval_seconds)
+        wait_for_rest(child, scene.interval_seconds)
+        before = child.cpu_seconds()
         taken.append(scraper.scrape().seconds)
-        time.sleep(scene.pause_seconds)
-        clock.append(child.cpu_seconds())
-    return taken, [after - before for before, after in itertools.pairwise(clock)]
+        time.sleep(_SETTLE_SECONDS)
+        costs.append(child.cpu_seconds() - before)
+    return taken, costs
+
+
+def _scrapes(port: int, scene: Scene, effort: Effort) -> tuple[list[float], list[float]]:
+    """How long each took on new connections and on a kept one, in turns: neither is always the one that
+    meets a new page."""
+    seconds = max(effort.turn_intervals * scene.interval_seconds, effort.turn_pauses * scene.pause_seconds)
+    fresh: list[float] = []
+    kept: list[float] = []
+    with Scraper(port) as keeping:
+        keeps = keeping.scrape().kept
+        for number in moments(seconds, scene.pause_seconds):
+            if number % 2 == 0:
+                fresh.append(Scraper(port).scrape().seconds)
+            elif keeps:
+                kept.append(keeping.scrape().seconds)
+    return fresh, kept

@@ -1,11 +1,11 @@
 """Other exporters are found where they are, obtained where they are not, and what cannot be had says why."""
 
-import stat
 from pathlib import Path
 
 import pytest
 from bench.peers import OUT_OF_REACH, PEERS, Peer, obtain_missing
-from bench.sources import FromCrates, FromDebian, FromGoProxy, FromPyPI, NotObtained
+from bench.sources import FromCrates, FromDebian, FromPyPI, NotObtained
+from tests.programs import script
 
 
 @pytest.fixture(autouse=True)
@@ -24,49 +24,70 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _program(path: Path, script: str) -> None:
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+_CRATE = FromCrates("some-smi", "1.2.3", minutes=9, needs=("libone-dev", "libtwo-dev"))
+_BUILDS = (
+    'while [ "$1" != --root ]; do shift; done; mkdir -p "$2/bin"; '
+    'echo >"$2/bin/some-smi"; chmod +x "$2/bin/some-smi"'
+)
 
 
-_CRATE = FromCrates("some-smi", "1.2.3", minutes=9, needs="libsome-dev")
+@pytest.fixture
+def debian(programs: Path) -> Path:
+    """One of the two packages is installed; apt-get writes down what it was asked for."""
+    script(programs / "dpkg-query", "echo libone-dev:amd64 installed; echo libtwo-dev not-installed; exit 1")
+    script(programs / "apt-get", f'[ "$1" = update ] && exit 100; echo "$@" >>{programs}/asked')
+    return programs
 
 
-def test_a_crate_is_built_into_the_cache(programs: Path, cache: Path) -> None:
+def _be_root(monkeypatch: pytest.MonkeyPatch, user: int = 0) -> None:
+    monkeypatch.setattr("bench.sources.os.geteuid", lambda: user)
+
+
+def test_a_crate_is_built_into_the_cache(debian: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _be_root(monkeypatch)
     assert _CRATE.find() is None
-    _program(
-        programs / "cargo",
-        'while [ "$1" != --root ]; do shift; done; mkdir -p "$2/bin"; '
-        'echo >"$2/bin/some-smi"; chmod +x "$2/bin/some-smi"',
-    )
+    script(debian / "cargo", _BUILDS)
     _CRATE.obtain()
     assert _CRATE.find() == (str(cache / "some-smi-1.2.3" / "bin" / "some-smi"),)
 
 
-def test_a_go_program_is_built_into_the_cache(programs: Path, cache: Path) -> None:
-    source = FromGoProxy("example.org/some/cmd/some_exporter", "v1")
-    assert source.find() is None
-    _program(programs / "go", 'echo >"$GOBIN/some_exporter"; chmod +x "$GOBIN/some_exporter"')
-    source.obtain()
-    found = source.find()
-    assert found is not None
-    assert Path(found[0]).is_relative_to(cache)
+def test_what_a_crate_needs_of_debian_is_installed_first(
+    debian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _be_root(monkeypatch)
+    script(debian / "cargo", f"[ -e {debian}/asked ]")
+    _CRATE.obtain()
+    assert (debian / "asked").read_text().split()[-1:] == ["libtwo-dev"]
+    assert "libone-dev" not in (debian / "asked").read_text()
 
 
-def test_why_a_build_failed_is_told_in_one_line(programs: Path) -> None:
-    _program(programs / "cargo", "echo error: asked https://crates.test/a >&2; echo not there >&2; exit 101")
+def test_who_may_not_install_is_told_what_a_crate_needs(
+    debian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _be_root(monkeypatch, user=1000)
+    script(debian / "cargo", "exit 0")
+    with pytest.raises(NotObtained, match=r"^needs of Debian libtwo-dev, and root to install that$"):
+        _CRATE.obtain()
+    assert not (debian / "asked").exists()
+
+
+def test_a_package_of_debian_is_installed(debian: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _be_root(monkeypatch)
+    FromDebian("some-exporter", "some-exporter").obtain()
+    assert (debian / "asked").read_text().split()[-1:] == ["some-exporter"]
+
+
+def test_why_a_build_failed_is_told_in_one_line(debian: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _be_root(monkeypatch)
+    script(debian / "cargo", "echo error: asked https://crates.test/a >&2; echo not there >&2; exit 101")
     with pytest.raises(NotObtained, match=r"^cargo failed: error: asked its registry: not there$"):
         _CRATE.obtain()
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [(_CRATE, "no cargo on PATH"), (FromGoProxy("example.org/some", "v1"), "no go on PATH")],
-)
 @pytest.mark.usefixtures("programs")
-def test_a_missing_compiler_is_told(source: FromCrates | FromGoProxy, reason: str) -> None:
-    with pytest.raises(NotObtained, match=reason):
-        source.obtain()
+def test_a_missing_compiler_is_told() -> None:
+    with pytest.raises(NotObtained, match="no cargo on PATH"):
+        _CRATE.obtain()
 
 
 @pytest.mark.usefixtures("programs")
@@ -76,9 +97,10 @@ def test_what_is_not_installed_is_not_found() -> None:
 
 
 def test_a_peer_that_cannot_be_had_is_named_with_the_reason(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    debian: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _program(programs / "cargo", "echo no >&2; exit 1")
+    _be_root(monkeypatch)
+    script(debian / "cargo", "echo no >&2; exit 1")
     monkeypatch.setattr("bench.peers.PEERS", (Peer("some-smi", _CRATE, (), b""),))
     assert obtain_missing() == {"some-smi": "cargo failed: no"}
     assert "about 9 minutes" in capsys.readouterr().out
