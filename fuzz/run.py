@@ -49,7 +49,7 @@ def fuzz(package: str, source: str, seconds: int) -> Run:
             "print_final_stats": 1,
         }
         done = engine(package, source, options, [corpus, seeds], timeout=seconds + _START_SECONDS)
-    return _read(source, done.returncode, done.stdout)
+    return outcome(source, done.returncode, done.stdout)
 
 
 def dictionary_option(texts: Sequence[Path], scratch: Path) -> dict[str, object]:
@@ -80,17 +80,19 @@ def engine(
     )
 
 
-def _read(source: str, code: int, printed: str) -> Run:
+def outcome(source: str, code: int, printed: str) -> Run:
+    """Of what the engine printed. One that tried nothing has shown nothing: that is a failure too."""
     counted = re.findall(r"^#(\d+)\s.* cov: (\d+)", printed, re.MULTILINE)
     inputs, branches = map(int, counted[-1]) if counted else (0, 0)
     found = re.search(r"Test unit written to (\S+)", printed)
+    failed = code != 0 or inputs == 0
     return Run(
         source=source,
-        failed=code != 0,
+        failed=failed,
         inputs=inputs,
         branches=branches,
         finding=Path(found[1]) if found else None,
-        said="\n".join(_complaint(printed)) if code else "",
+        said="\n".join(_complaint(printed)) if failed else "",
     )
 
 

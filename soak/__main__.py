@@ -1,7 +1,8 @@
-"""`python -m soak [--short]`: ends with 1 where the agent grew or failed."""
+"""`python -m soak [--short]`: ends with 1 where the agent grew, went blind or failed."""
 
 import argparse
 import json
+import select
 import signal
 import ssl
 import subprocess
@@ -20,16 +21,16 @@ from accelscope.simulate.kubernetes import SimulatedCluster
 from soak.agent import Agent, Sample, SoakFailed, running_agent
 from soak.churn import ChurningNode
 from soak.length import DAY, SCRAPES_PER_STEP, SHORT, Length
+from soak.scrapes import MADE
 from soak.troubles import Troubles, place_certificate, settings_text
-from soak.verdict import findings, table
+from soak.verdict import answered, findings, table
 
 _BYSTANDERS = 50  # pods that use no device
 _COLLECTIONS_PER_STEP = 1
 _SCRAPES_PATIENCE_SECONDS = 600
 _TOLD_STEPS = 50
-_MEMORY = Path(
-    "/dev/shm"
-)  # a node is a million small files in a day: on a disk that is what would be measured
+# A node is a million small files in a day: on a disk that is what would be measured.
+_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,10 @@ def main() -> int:
         prog="python -m soak",
         description="A day's churn on a running agent, compressed: do memory, threads, files or series grow?",
     )
-    parser.add_argument("--short", action="store_true", help="less than a minute: only order of magnitude")
+    parser.add_argument("--short", action="store_true", help="a minute or two: finds only what grows fast")
     length = SHORT if parser.parse_args().short else DAY
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
-    print(
-        f"soak: {length.processes} processes in {length.pods} pods, {length.scrapes} scrapes",
-        flush=True,
-    )
+    print(f"soak: {length.processes} processes in {length.pods} pods, {length.scrapes} scrapes", flush=True)
     started = time.perf_counter()
     place = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="accelscope-soak-", dir=place) as folder:
@@ -64,9 +62,9 @@ def main() -> int:
     good = not scraped.failures
     for failure in scraped.failures:
         print(f"  a scrape failed: {failure}")
-    for finding in findings(samples, length):
+    for finding in (*findings(samples, length), answered(scraped.counts, length.scrapes)):
         good = good and finding.good
-        print(f"  {finding.what:<10} {'ok   ' if finding.good else 'GROWS'}  {finding.measured}")
+        print(f"  {finding.what:<10} {'ok   ' if finding.good else 'WRONG'}  {finding.measured}")
     print(f"soak: {'flat and bounded' if good else 'FAILED'}, in {time.perf_counter() - started:.0f} s")
     return 0 if good else 1
 
@@ -82,6 +80,8 @@ def _run(folder: Path, length: Length) -> tuple[list[Sample], Counter[str], Scra
     place_certificate(first, certificate, key)
     config = folder / "agent.yaml"
     config.write_text(settings_text(0))
+    features = folder / "features.d"
+    features.mkdir()
     port = free_port()
     node = ChurningNode(folder / "node", length.steps)
     node.build()
@@ -95,6 +95,8 @@ def _run(folder: Path, length: Length) -> tuple[list[Sample], Counter[str], Scra
             "tls_key": str(key),
             "device_timeout": "1s",
             "tool_interval": "1s",
+            "feature_labels": "nfd",
+            "feature_file_folder": str(features),
             "log_format": "json",
         }
         trust = ssl.create_default_context(cafile=str(both))
@@ -108,6 +110,8 @@ def _run(folder: Path, length: Length) -> tuple[list[Sample], Counter[str], Scra
         stack.callback(scrapes.kill)
         troubles = Troubles(node, cluster, config, (first, second), certificate, key)
         samples = _steps(agent, node, troubles, scrapes, length)
+        if not any(features.iterdir()):
+            raise SoakFailed("no feature file was written")
         printed, _ = scrapes.communicate(timeout=_SCRAPES_PATIENCE_SECONDS)
         if scrapes.returncode:
             raise SoakFailed(f"the scraping process ended with {scrapes.returncode}")
@@ -127,11 +131,22 @@ def _steps(
         scrapes.stdin.write(f"{SCRAPES_PER_STEP}\n")
         scrapes.stdin.flush()
         agent.wait_for_collections(_COLLECTIONS_PER_STEP)
+        _wait_for_scrapes(scrapes)
         samples.append(agent.sample())
         if (step + 1) % _TOLD_STEPS == 0:
             seconds = time.perf_counter() - started
             print(f"soak: step {step + 1} of {length.steps} after {seconds:.0f} s", flush=True)
     return samples
+
+
+def _wait_for_scrapes(scrapes: "subprocess.Popen[str]") -> None:
+    """Else they would pile up, and the last of them be made when nobody looks any more."""
+    assert scrapes.stdout is not None
+    ready, _, _ = select.select([scrapes.stdout], [], [], _SCRAPES_PATIENCE_SECONDS)
+    if not ready:
+        raise SoakFailed(f"the scrapes of a step took more than {_SCRAPES_PATIENCE_SECONDS} s")
+    if scrapes.stdout.readline().strip() != MADE:
+        raise SoakFailed(f"the scraping process ended with {scrapes.wait()}")
 
 
 def _listed(title: str, counts: Counter[str]) -> str:

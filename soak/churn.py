@@ -10,11 +10,10 @@ from accelscope.simulate import SimulatedNode, identity
 from accelscope.simulate.description import read_node
 from accelscope.simulate.load import Shape
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, LoadSpec, NodeSpec, PodSpec, ProcessSpec
-from soak.length import PODS_PER_STEP, PROCESSES_PER_POD
+from soak.length import PODS_PER_STEP, PROCESSES_PER_POD, STEPS_OF_LIFE
 
 _STEP_SECONDS = 86.4  # simulated: a thousand are a day
 _STEPS_PER_SHIFT = 5
-_STEPS_OF_LIFE = 2
 _SEED = 1
 NVIDIA_DEVICES, AMD_DEVICES = 6, 2
 _DEVICES = [("nvidia", slot) for slot in range(NVIDIA_DEVICES)] + [
@@ -57,7 +56,7 @@ class ChurningNode(SimulatedNode):
 def _shift(number: int) -> NodeSpec:
     """Its pods, and those of the shift before that are still there when it begins."""
     first = number * _STEPS_PER_SHIFT
-    steps = range(max(0, first - _STEPS_OF_LIFE + 1), first + _STEPS_PER_SHIFT)
+    steps = range(max(0, first - STEPS_OF_LIFE + 1), first + _STEPS_PER_SHIFT)
     processes = tuple(
         process
         for step in steps
@@ -86,7 +85,7 @@ def _processes(step: int, pod: int) -> list[ProcessSpec]:
             cgroup=cgroup,
             pid=_FIRST_PID + (pod * PROCESSES_PER_POD + copy) % (_LAST_PID - _FIRST_PID + 1),
             begin=step * _STEP_SECONDS,
-            until=(step + _STEPS_OF_LIFE) * _STEP_SECONDS,
+            until=(step + STEPS_OF_LIFE) * _STEP_SECONDS,
         )
         for copy in range(PROCESSES_PER_POD)
     ]

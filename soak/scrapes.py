@@ -1,7 +1,7 @@
 """Those who scrape: `python -m soak.scrapes PORT CERTIFICATES`, a process of its own.
 
-Each line of its standard input is a number of scrapes to make. At its end, what came of them is printed as
-JSON.
+Each line of its standard input is a number of scrapes to make, and is answered with a line when they are
+made; a few that read slowly may still be at it. At its end, what came of all is printed as JSON.
 """
 
 import json
@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from bench.scraper import ScrapeFailed, Scraper
+
+MADE = "made"
 
 _REQUEST = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: identity\r\n\r\n"
 _SLOW_AT_A_TIME = 3
@@ -135,6 +137,7 @@ def main() -> None:
     scrapes = Scrapes(int(port), certificates)
     for line in sys.stdin:
         scrapes.make(int(line))
+        print(MADE, flush=True)
     scrapes.finish()
     print(json.dumps({"counts": scrapes.counts, "failures": scrapes.failures}))
 

@@ -26,5 +26,6 @@ def test_no_input_that_breaks_a_parser_is_found_in_a_moment() -> None:
         pytest.skip(finished.stderr.strip().splitlines()[-1])
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "fuzz: nothing found" in finished.stdout
-    tried = {line.split()[0] for line in finished.stdout.splitlines() if " inputs " in line}
-    assert tried == set(sources())
+    lines = [line.split() for line in finished.stdout.splitlines() if " inputs " in line]
+    assert {words[0] for words in lines} == set(sources())
+    assert all(int(words[1]) > 0 for words in lines), finished.stdout

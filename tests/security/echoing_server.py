@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.e2e.certificates import Certificates
+from tests.certificates import Certificates
 
 
 class EchoingServer:
@@ -17,6 +17,7 @@ class EchoingServer:
         self.status = 401
         self.url = ""
         self.asked = 0
+        self.methods: set[str] = set()  # of those that asked
 
     def answer(self, headers: dict[str, str], body: bytes) -> tuple[str, bytes]:
         shown = [headers.get(name, "").rpartition(" ")[2] for name in ("Authorization", "X-AccelScope-Token")]
@@ -43,6 +44,7 @@ def echoing_server(certificates: Certificates | None = None) -> Iterator[Echoing
 
         def _repeat(self) -> None:
             echo.asked += 1
+            echo.methods.add(self.command)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if echo.status == 0:
                 self.wfile.write(f"{self.headers}{body!r}\r\n\r\n".encode())

@@ -21,21 +21,23 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from tests.agent_process import AgentProcess
+from tests.certificates import Certificates, make_certificates
 from tests.costless import costless
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.certificates import Certificates, make_certificates
-from tests.e2e.fleet_process import FleetApi, FleetProcess
+from tests.fleet_process import FleetApi, FleetProcess
 from tests.programs import script
 from tests.security.echoing_server import EchoingServer, echoing_server
 from tests.security.marks import Marks
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.deviceplugin.settings import PluginSettings
+from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.proc import SECRET_ARGUMENT
 
 NOBODY_THERE = "https://127.0.0.1:9"
 NO_SUCH_HOST = "https://host.invalid:6443"
+STATUSES = (401, 403, 302, 500, 0)  # of what the echoing server answers
 
 
 @pytest.fixture
@@ -143,14 +145,24 @@ def unencrypted(port: int, text: str) -> None:
             pass
 
 
+def met_by_all(snapshot: Snapshot) -> bool:
+    """Both watches and both sinks have been refused, and say so."""
+    followed = {each.source for each in snapshot.attribution if each.error}
+    return {"pods", "node"} <= followed and len([each for each in snapshot.sinks if each.error]) == 2
+
+
+@pytest.mark.parametrize("status", STATUSES)
 def test_agent(
     agent_settings: dict[str, str],
     echo: EchoingServer,
     certificates: Certificates,
     marks: Marks,
     tmp_path: Path,
+    status: int,
 ) -> None:
+    """One for each kind of answer: whoever is refused waits long before the next try."""
     talk = Talk(marks)
+    echo.status = status
     page_token = Path(agent_settings["token_file"]).read_text()
     agent = AgentProcess(
         {**agent_settings, "log_level": "debug"},
@@ -164,14 +176,13 @@ def test_agent(
             talk.heard(path, agent.get(path).body)
 
     with agent:
-        for status in (401, 403, 302, 500, 0):
-            echo.status = status
-            stranger = marks.new(f"token of a stranger {status}")
-            refused = agent.get("/metrics", authorization=f"Bearer {stranger}", x_accelscope_token=stranger)
-            assert refused.status in (401, 429, 503)
-            talk.heard("refusal", refused.body + str(refused.headers).encode())
-            looked_at()
-        agent.until(lambda s: any(sink.error for sink in s.sinks), "a sink has failed")
+        stranger = marks.new("token of a stranger")
+        refused = agent.get("/metrics", authorization=f"Bearer {stranger}", x_accelscope_token=stranger)
+        assert refused.status in (401, 429, 503)
+        talk.heard("refusal", refused.body + str(refused.headers).encode())
+        agent.until(met_by_all, "watches and sinks have failed")
+        assert echo.methods == {"GET", "PATCH", "POST"}, "who watches, who writes, who has tokens reviewed"
+        looked_at()
         unencrypted(agent.port, f"GET / HTTP/1.1\r\nAuthorization: Bearer {page_token}\r\n\r\n")
         looked_at()
         file(Path(agent_settings["tls_key"]), marks.new("broken key"))
@@ -183,7 +194,8 @@ def test_agent(
         assert words == [word.encode() for word in agent._command], "as it was given"
     talk.heard("log", agent.log())
     talk.holds_no_secret()
-    assert talk.holds("[token]"), "the server repeated a token, and that was told"
+    # What is no HTTP is not quoted at all.
+    assert talk.holds("[token]") == (status != 0), "the server repeated a token, and that was told"
 
 
 @pytest.mark.parametrize("status", [401, 0])
@@ -344,7 +356,7 @@ def test_fleet(certificates: Certificates, marks: Marks, echo: EchoingServer, tm
         )
         with fleet:
             api = FleetApi(fleet.port, own)
-            for status in (401, 403, 302, 500, 0):
+            for status in STATUSES:
                 echo.status = status
                 stranger = FleetApi(fleet.port, marks.new(f"token of a stranger {status}"))
                 talk.heard("refusal", stranger.ask("/api/v1/clusters").body)
@@ -366,6 +378,10 @@ def test_fleet(certificates: Certificates, marks: Marks, echo: EchoingServer, tm
 
             wait_until(looked_at_tokens, "the file of tokens is refused")
     talk.heard("log", fleet.log())
+    kept = [each for each in (tmp_path / "state").rglob("*") if each.is_file()]
+    assert kept, "it keeps what it knows over a restart"
+    for each in kept:
+        talk.heard(f"state {each.name}", each.name.encode() + each.read_bytes())
     talk.holds_no_secret()
     assert in_trouble == entries.keys(), "each had the trouble that it was made for"
     assert talk.holds("[token]"), "the server repeated a token, and that was told"
