@@ -26,6 +26,7 @@ BUILD_LOCK = Path(__file__).with_name("build.txt")
 NODE_LOCK = Path("requirements/node.txt")
 WITH_PAGE = "fleet"  # the lock of the image that serves the page
 PAGE = "accelscope/fleet/page/static/"
+DEPLOYED = "accelscope/files/"  # of use before there is a container, not in it
 # As scripts/npm has it.
 NPM_INSTALL = ("install", "--no-save", "--ignore-scripts", "--loglevel=error")
 
@@ -54,8 +55,8 @@ def build_page(node: Path) -> None:
 
 
 def members(archive: zipfile.ZipFile, lock: Path) -> list[str]:
-    """What is unpacked: the page only where it is served, and there for certain."""
-    names = archive.namelist()
+    """What is unpacked: the page only where it is served, and there for certain; no chart, no manifests."""
+    names = [name for name in archive.namelist() if not name.startswith(DEPLOYED)]
     if lock.stem != WITH_PAGE:
         return [name for name in names if not name.startswith(PAGE)]
     if Path(archive.filename or "").name.startswith(f"{OURS}-") and f"{PAGE}index.html" not in names:

@@ -18,10 +18,11 @@ CLEAN = '{"vulnerabilities": {}}'
 
 
 class Osv:
-    """Knows of one advisory, unless it is told what to answer."""
+    """Knows of one advisory, on the last of its pages, unless it is told what to answer."""
 
     def __init__(self) -> None:
         self.vulnerable = ("", "")
+        self.pages = 1
         self.answer: tuple[int, bytes] | None = None
         self.asked: list[dict[str, Any]] = []
         self.url = ""
@@ -29,12 +30,15 @@ class Osv:
     def to(self, body: bytes) -> tuple[int, bytes]:
         queries = json.loads(body)["queries"]
         self.asked += queries
-        known = [
-            {"vulns": [{"id": "OSV-1"}]}
-            if (each["package"]["ecosystem"], each["package"]["name"]) == self.vulnerable
-            else {}
-            for each in queries
-        ]
+        known: list[dict[str, Any]] = []
+        for each in queries:
+            page = int(each.get("page_token", "1"))
+            if (each["package"]["ecosystem"], each["package"]["name"]) != self.vulnerable:
+                known.append({})
+            elif page < self.pages:
+                known.append({"next_page_token": str(page + 1)})
+            else:
+                known.append({"vulns": [{"id": "OSV-1"}]})
         return self.answer or (200, json.dumps({"results": known}).encode())
 
 
@@ -104,6 +108,23 @@ def test_what_is_found_fails(
     [line] = [each for each in done.stdout.splitlines() if told in each]
     assert where in line
     assert line.endswith(": OSV-1")
+
+
+@pytest.mark.parametrize("pages", [2, 3])
+def test_what_stands_on_a_later_page_is_found(osv: Osv, tmp_path: Path, pages: int) -> None:
+    osv.vulnerable, osv.pages = ("PyPI", "h2"), pages
+    done = audit(osv.url, npm(tmp_path, CLEAN))
+    assert done.returncode == 1, done.stdout
+    assert ", 1 with known vulnerabilities" in done.stdout
+    asked = [each.get("page_token") for each in osv.asked if each["package"]["name"] == "h2"]
+    assert asked == [None, *(str(page) for page in range(2, pages + 1))]
+
+
+def test_pages_without_end_are_no_verdict(osv: Osv, tmp_path: Path) -> None:
+    osv.vulnerable, osv.pages = ("PyPI", "h2"), 1_000_000
+    done = audit(osv.url, npm(tmp_path, CLEAN), "--must-run")
+    assert done.returncode == 2, done.stdout
+    assert f"audit: OSV: {NOT_RUN} (OSV has more to say" in done.stdout
 
 
 def test_what_npm_finds_fails_without_osv(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOCKS = ["agent.txt", "dev.txt", "device-plugin.txt", "fleet.txt", "fuzz.txt", "mutation.txt", "node.txt"]
+LOCKS = [
+    "agent.txt",
+    "dev.txt",
+    "device-plugin.txt",
+    "fleet.txt",
+    "fuzz.txt",
+    "mutation.txt",
+    "node.txt",
+    "pipx.txt",
+]
 WEB = REPOSITORY / "web"
 
 

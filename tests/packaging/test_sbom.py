@@ -16,8 +16,10 @@ import accelscope
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts" / "sbom"
-LOCK_OF = {"agent": "agent.txt", "device-plugin": "device-plugin.txt", "fleet": "fleet.txt"}
+LOCK_OF = {name: f"requirements/{name}.txt" for name in ("agent", "device-plugin", "fleet")}
 NAMES = [*LOCK_OF, "page"]
+# What builds, and is no part of the result.
+BUILDERS_OF = dict.fromkeys(LOCK_OF, "deploy/image/build.txt") | {"page": "requirements/node.txt"}
 # Of the specification 1.6: what a component may have of what we write, and how long a digest is.
 COMPONENT_KEYS = {
     "type", "bom-ref", "name", "version", "scope", "purl", "hashes", "licenses", "externalReferences",
@@ -53,7 +55,7 @@ def page_lock() -> dict[str, dict[str, Any]]:
 def pins(lock: str) -> dict[tuple[str, str], set[str]]:
     """Hashes by name and version, of all markers."""
     found: dict[tuple[str, str], set[str]] = {}
-    text = (REPOSITORY / "requirements" / lock).read_text().replace("\\\n", " ")
+    text = (REPOSITORY / lock).read_text().replace("\\\n", " ")
     for line in text.splitlines():
         if re.match(r"[A-Za-z0-9]", line):
             requirement = Requirement(line.split("--hash")[0].strip())
@@ -116,16 +118,41 @@ def test_by_the_rules_of_cyclonedx(documents: dict[str, Any], name: str) -> None
     assert document["compositions"] == [{"aggregate": "incomplete", "assemblies": [whole["bom-ref"]]}]
 
 
-@pytest.mark.parametrize("name", LOCK_OF)
-def test_image_holds_what_its_lock_holds(documents: dict[str, Any], name: str) -> None:
-    listed = {
+def from_pypi(document: Any, scope: str) -> dict[tuple[str, str], set[str]]:
+    return {
         (each["name"], each["version"]): {
             said["content"] for reference in each["externalReferences"] for said in reference["hashes"]
         }
-        for each in documents[name]["components"]
-        if each["purl"].startswith("pkg:pypi/")
+        for each in document["components"]
+        if each["purl"].startswith("pkg:pypi/") and each["scope"] == scope
     }
-    assert listed == pins(LOCK_OF[name])
+
+
+@pytest.mark.parametrize("name", LOCK_OF)
+def test_image_holds_what_its_lock_holds(documents: dict[str, Any], name: str) -> None:
+    assert from_pypi(documents[name], "required") == pins(LOCK_OF[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_builds_is_named_and_is_no_part(documents: dict[str, Any], name: str) -> None:
+    document = documents[name]
+    assert from_pypi(document, "excluded") == pins(BUILDERS_OF[name])
+    assert pins(BUILDERS_OF[name])
+    whole = document["metadata"]["component"]["bom-ref"]
+    [needs] = [each["dependsOn"] for each in document["dependencies"] if each["ref"] == whole]
+    assert {f"pkg:pypi/{each}@{version}" for each, version in pins(BUILDERS_OF[name])} <= set(needs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_says_whose_it_is_and_what_is_missing(documents: dict[str, Any], name: str) -> None:
+    about = documents[name]["metadata"]
+    whole = about["component"]
+    assert about["supplier"] == whole["supplier"] == {"name": "The AccelScope authors"}
+    assert about["authors"] == [about["supplier"]]
+    assert whole["purl"] == f"pkg:generic/{whole['name']}@{accelscope.__version__}"
+    [missing] = about["properties"]
+    assert missing["name"] == "accelscope:missing"
+    assert "native libraries" in missing["value"]
 
 
 def test_page_is_what_npm_locked_and_the_fleets_image_has_what_is_served_of_it(

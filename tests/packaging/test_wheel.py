@@ -1,43 +1,21 @@
-"""The wheel holds everything the installed command needs, and runs from an empty environment.
-
-Nothing is fetched: the backend is the installed one, and the install is of the wheel alone. The command must
-come up without its dependencies, since each of them is imported only where it is used.
-"""
+"""Wheel and source distribution hold everything: the program, its page, chart, dashboards and rules."""
 
 import email
 import fnmatch
-import shutil
+import re
+import runpy
 import subprocess
-import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.packaging.distributions import REPOSITORY, Built
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "src"
+DEPLOY = REPOSITORY / "deploy"
 PAGE = "accelscope/fleet/page/static"
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-
-
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, cwd=cwd)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: setuptools leaves folders behind and would pack what older builds left there."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, source)
-    shutil.copytree(SOURCES, source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    target = tmp_path_factory.mktemp("dist")
-    run(*PIP, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", target, ".", cwd=source)
-    [built] = target.glob("*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +51,22 @@ def test_page_is_in_it_where_it_is_built(names: set[str]) -> None:
     assert fnmatch.filter(names, f"{PAGE}/assets/*.js")
 
 
+@pytest.mark.parametrize("folder", ["chart", "examples", "manifests", "systemd"])
+def test_what_is_deployed_is_in_it(names: set[str], folder: str) -> None:
+    ours = {
+        f"accelscope/files/{path.relative_to(DEPLOY).as_posix()}"
+        for path in (DEPLOY / folder).rglob("*")
+        if path.is_file()
+    }
+    assert ours
+    assert {name for name in names if name.startswith(f"accelscope/files/{folder}/")} == ours
+
+
 def test_make_wheel_builds_the_page_first() -> None:
-    recipe = run("make", "--dry-run", "wheel", cwd=REPOSITORY).splitlines()
-    assert recipe.index("scripts/page") < next(at for at, line in enumerate(recipe) if "pip wheel" in line)
+    words = ["make", "--dry-run", "wheel"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    recipe = done.stdout.splitlines()
+    assert recipe.index("scripts/page") < next(at for at, line in enumerate(recipe) if "uv build" in line)
 
 
 def test_nothing_else_is_in_it(names: set[str]) -> None:
@@ -93,10 +84,29 @@ def test_bare_install_asks_for_what_the_agent_needs_and_no_more(wheel: Path) -> 
     assert bare == {"h2", "nvidia-ml-py", "PyYAML"}
 
 
-def test_command_runs_from_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "environment"
-    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=tmp_path)
-    python = environment / "bin" / "python"
-    run(*PIP, "--python", python, "install", "--no-index", "--no-deps", wheel, cwd=tmp_path)
-    version = wheel.name.split("-")[1]
-    assert version in run(environment / "bin" / "accelscope", "--version", cwd=tmp_path)
+def test_source_distribution_is_the_repository_with_its_page(built: Built) -> None:
+    with tarfile.open(built.sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames() if archive.getmember(name).isfile()}
+    packed = {name for name in packed if not re.match(r"PKG-INFO$|setup\.cfg$|src/[^/]*\.egg-info/", name)}
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=REPOSITORY,
+    )
+    if listed.returncode != 0:
+        pytest.skip("this is no clone: what belongs to the repository is not known")
+    ours = {name for name in listed.stdout.splitlines() if (REPOSITORY / name).is_file()}
+    page = {path.relative_to(REPOSITORY).as_posix() for path in (SOURCES / PAGE).rglob("*") if path.is_file()}
+    assert packed == ours | page
+
+
+@pytest.mark.parametrize("lock", ["agent", "device-plugin"])
+def test_images_leave_page_and_files_out(wheel: Path, lock: str) -> None:
+    install = runpy.run_path(str(DEPLOY / "image" / "install.py"))
+    with zipfile.ZipFile(wheel) as archive:
+        names = install["members"](archive, Path(f"requirements/{lock}.txt"))
+    assert "accelscope/cli/main.py" in names
+    assert [name for name in names if name.startswith(("accelscope/files/", PAGE))] == []

@@ -6,7 +6,6 @@ import sys
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError, add_arguments, load
-from accelscope.serve import ServeError
 
 DESCRIPTION = """\
 Reads this node's accelerators every few seconds and serves what it found: /metrics for Prometheus,
@@ -29,7 +28,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from accelscope.agent import app  # noqa: PLC0415 - --help and bad settings need none of it
+    from accelscope.agent import app  # noqa: PLC0415 - --help needs none of it
+    from accelscope.serve import ServeError  # noqa: PLC0415
 
     given = vars(arguments)
     try:

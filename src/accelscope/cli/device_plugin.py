@@ -3,11 +3,10 @@
 import argparse
 import os
 import sys
-from importlib.util import find_spec
 
+from accelscope.cli.extras import missing
 from accelscope.config import ConfigError, add_arguments
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
-from accelscope.serve import ServeError
 
 DESCRIPTION = """\
 Offers this node's accelerators to its kubelet, so that pods can ask for them:
@@ -41,14 +40,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from accelscope.serve import ServeError  # noqa: PLC0415 - --help needs none of it
+
     given = vars(arguments)
     try:
         loaded = load_settings(given, os.environ)
-        missing = [name for name in ("grpc", "google.protobuf") if not _is_installed(name)]
-        if missing:
-            return _failed(
-                f"{missing[0]} is not installed; install the extra: pip install 'accelscope[device-plugin]'"
-            )
+        if (lacking := missing("device-plugin")) is not None:
+            return _failed(lacking)
         from accelscope.deviceplugin import app, endpoint  # noqa: PLC0415 - needs the extra
 
         try:
@@ -57,13 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
             return _failed(str(error))
     except (ConfigError, ServeError) as error:
         return _failed(str(error))
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is in
-        return False
 
 
 def _failed(text: str) -> int:

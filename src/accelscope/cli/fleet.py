@@ -3,8 +3,8 @@
 import argparse
 import os
 import sys
-from importlib.util import find_spec
 
+from accelscope.cli.extras import missing
 from accelscope.config import ConfigError, add_arguments, load
 from accelscope.fleet.settings import FleetSettings
 
@@ -28,8 +28,6 @@ file that --config-file names (refreshInterval).
     accelscope fleet token create NAME
 
 makes a token for the API, and the lines for --tokens-file."""
-
-_NEEDED = ("aiohttp", "msgspec", "numpy", "yaml")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -72,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     try:
         loaded = load(FleetSettings, given, os.environ)
-        if (missing := _missing()) is not None:
-            return _failed(missing)
+        if (lacking := missing("fleet")) is not None:
+            return _failed(lacking)
         from accelscope.fleet import app  # noqa: PLC0415 - needs the extra
 
         return app.run(loaded, given, os.environ)
@@ -82,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def create_token(arguments: argparse.Namespace) -> int:
-    if (missing := _missing()) is not None:
-        return _failed(missing)
+    if (lacking := missing("fleet")) is not None:
+        return _failed(lacking)
     from accelscope.fleet.api.access import Scope, make_token  # noqa: PLC0415 - needs the extra
 
     try:
@@ -98,13 +96,6 @@ def create_token(arguments: argparse.Namespace) -> int:
     print(made.token)
     print(f"It is shown this once. The lines for --tokens-file, below tokens:\n{made.entry}", file=sys.stderr)
     return 0
-
-
-def _missing() -> str | None:
-    for module in _NEEDED:
-        if find_spec(module) is None:
-            return f"{module} is not installed; install the extra: pip install 'accelscope[fleet]'"
-    return None
 
 
 def _failed(text: str) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -12,12 +12,14 @@ from accelscope import __version__
 COMMANDS = {
     "agent": "read this node's accelerators and serve Prometheus",
     "capture": "save what this node's drivers print, masked, for a bug report",
+    "completion": "print a script that lets a shell complete this command",
     "device-plugin": "offer this node's accelerators to its kubelet",
     "discover": "print or write the labels that say which accelerators this node has",
     "doctor": "say what was looked for on this node, what was found, and what to do",
+    "files": "say where chart, manifests, dashboards, rules and unit are, or copy them",
     "fleet": "serve the accelerators of many clusters as one",
     "parse": "print as JSON what is made of a tool's saved output",
-    "simulate": "make a node with simulated accelerators",
+    "simulate": "make nodes and clusters with simulated accelerators",
     "top": "show in the terminal what accelerators do, and who does it",
 }
 
@@ -49,22 +51,28 @@ def _columns() -> int:
         return 80
 
 
-def main(arguments: list[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
+def make_parser(commands: Collection[str]) -> argparse.ArgumentParser:
+    """That of these commands; it knows the others' names only."""
     parser = _Parser(
         prog="accelscope",
         description="What every accelerator in a Kubernetes fleet is doing, and which pod is doing it.",
-        epilog="accelscope COMMAND --help tells more about a command.",
+        epilog="accelscope COMMAND --help tells more about a command. In bash, Tab completes commands and "
+        "options after `source <(accelscope completion bash)`; accelscope completion knows zsh and fish too.",
     )
     parser.add_argument("--version", action="version", version=f"accelscope {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in given if not word.startswith("-")), None)
     for command, summary in COMMANDS.items():
-        if command == chosen:
+        if command in commands:
             import_module(f"accelscope.cli.{command.replace('-', '_')}").add_parser(subparsers)
         else:
             subparsers.add_parser(command, help=summary, add_help=False)
-    parsed = parser.parse_args(given)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = [word for word in given if not word.startswith("-")][:1]
+    parsed = make_parser(chosen).parse_args(given)
     try:
         code: int = parsed.run(parsed)
     except KeyboardInterrupt:

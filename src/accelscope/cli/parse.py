@@ -23,7 +23,7 @@ class _Refused(Exception):
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "parse",
-        help="print as JSON what AccelScope makes of a saved tool output",
+        help="print as JSON what is made of a tool's saved output",
         description="Reads the saved output of a vendor's tool and prints as JSON what AccelScope makes of "
         "it, in the units of its model. What is absent is left out; why stands in `absent`.",
     )

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from accelscope.cli import simulate_fleet
+from accelscope.cli.extras import missing
 from accelscope.config.declaration import key_name
 from accelscope.simulate import (
     CompileError,
@@ -48,7 +49,7 @@ something else is asked for.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "simulate",
-        help="nodes and clusters without hardware, for demos and tests",
+        help="make nodes and clusters with simulated accelerators",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -137,8 +138,8 @@ def _kind(text: str) -> FaultKind:
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0, 2 for something wrong in what was given, 1 for the rest."""
     actions = {"list": _list, "show": _show, "build": _build, "run": _run, "fault": _fault}
-    if arguments.action in simulate_fleet.ACTIONS and (missing := simulate_fleet.needs_extra()):
-        print(f"accelscope simulate: {missing}", file=sys.stderr)
+    if arguments.action in simulate_fleet.ACTIONS and (lacking := missing("fleet")):
+        print(f"accelscope simulate: {lacking}", file=sys.stderr)
         return 2
     try:
         return {**actions, **simulate_fleet.ACTIONS}[arguments.action](arguments)

@@ -1,16 +1,12 @@
 """`accelscope simulate fleet` and `fleet-fault`: clusters without hardware."""
 
 import argparse
-import asyncio
 import json
 import signal
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelscope.metrics.exposition import Exposition
-from accelscope.model.wire import read_snapshot
 from accelscope.simulate import DescriptionError
 from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
@@ -112,14 +108,9 @@ def _count(text: str) -> int:
     return value
 
 
-def needs_extra() -> str | None:
-    """What to say where the extra is not installed."""
-    if find_spec("aiohttp") is None:
-        return "aiohttp is not installed; install the extra: pip install 'accelscope[fleet]'"
-    return None
-
-
 def run_fleet(arguments: argparse.Namespace) -> int:
+    import asyncio  # noqa: PLC0415 - the other actions need none of it
+
     from accelscope.simulate.fleet.fleet import SimulatedFleet  # noqa: PLC0415 - needs the extra
 
     fleet = SimulatedFleet(
@@ -131,6 +122,9 @@ def run_fleet(arguments: argparse.Namespace) -> int:
 
 def metrics_page(document: bytes) -> bytes:
     """What an agent with that snapshot has under `/metrics`."""
+    from accelscope.metrics.exposition import Exposition  # noqa: PLC0415 - as above
+    from accelscope.model.wire import read_snapshot  # noqa: PLC0415
+
     return Exposition().render(read_snapshot(json.loads(document))).text
 
 
@@ -147,6 +141,8 @@ def _spec(arguments: argparse.Namespace) -> FleetSpec:
 
 
 async def _serve(fleet: "SimulatedFleet") -> None:
+    import asyncio  # noqa: PLC0415 - as above
+
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

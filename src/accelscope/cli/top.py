@@ -7,10 +7,10 @@ import os
 import sys
 import time
 from dataclasses import fields
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.extras import missing
 from accelscope.cli.top_options import NodeSettings, add_options
 from accelscope.config import ConfigError, load
 
@@ -177,10 +177,8 @@ def _screen(arguments: argparse.Namespace, source: "Source", question: "Question
         raise _Refused("this is no terminal: give --once or --json")
     if is_dumb(os.environ):
         return _repeated(arguments, source, question)
-    if find_spec("textual") is None:
-        raise _Refused(
-            "textual is not installed; install the extra: pip install 'accelscope[top]', or give --once"
-        )
+    if (lacking := missing("top")) is not None:
+        raise _Refused(f"{lacking}, or give --once")
     if arguments.no_color or is_colourless(os.environ):
         os.environ["NO_COLOR"] = "1"  # which Textual asks for
     from accelscope.top.screen.app import TopApp  # noqa: PLC0415 - needs the extra

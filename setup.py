@@ -1,0 +1,25 @@
+"""Puts chart, manifests and unit into the wheel, beside the code (`accelscope files` tells where they are).
+Everything else about the package stands in pyproject.toml. The image's build does without this file: nobody
+installs a chart from an image."""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+DEPLOYED = ("chart", "examples", "manifests", "systemd")
+
+
+class BuildWithFiles(build_py):
+    """An editable install has no need of copies: it finds the repository's own."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for name in DEPLOYED:
+                copy = Path(self.build_lib, "accelscope", "files", name)
+                shutil.copytree(Path("deploy", name), copy, dirs_exist_ok=True)
+
+
+setup(cmdclass={"build_py": BuildWithFiles})

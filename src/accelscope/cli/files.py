@@ -1,0 +1,87 @@
+"""`accelscope files`: what is installed beside the program for clusters, dashboards and services."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import accelscope
+
+_USAGE = 2
+# Name -> where below the folder, and what it is.
+FILES = {
+    "chart": ("chart", "Helm chart of agent, device plugin and fleet, with dashboards and rules in it"),
+    "dashboards": ("chart/dashboards", "dashboards for Grafana"),
+    "examples": ("examples", "a pod that asks for an accelerator"),
+    "manifests": ("manifests", "what the chart makes, for kubectl apply"),
+    "rules": ("chart/rules", "recording rules and alerts for Prometheus"),
+    "systemd": ("systemd", "unit of the agent, for machines without Kubernetes"),
+}
+_WIDTH = max(map(len, FILES))
+_LISTING = "\n".join(f"  {name:<{_WIDTH}}  {meaning}" for name, (_, meaning) in FILES.items())
+DESCRIPTION = f"""\
+Tells where the files are that came with this version of the program, or copies them:
+
+{_LISTING}
+
+  accelscope files                        what there is
+  accelscope files chart                  where it is: helm install accelscope "$(accelscope files chart)"
+  accelscope files dashboards --to DIR    a copy to change or to keep
+
+Exit code: 0 done, 2 they are not there or cannot be copied."""
+
+
+class _Refused(Exception):
+    """The command cannot be carried out; the text says what to change."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "files",
+        help="say where chart, manifests, dashboards, rules and unit are, or copy them",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", choices=tuple(FILES), metavar="NAME", help="one of those above")
+    parser.add_argument(
+        "--to", type=Path, metavar="DIR", help="copy it there; a folder that does not exist yet"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        _tell(arguments.name, arguments.to)
+    except _Refused as refusal:
+        print(f"accelscope files: {refusal}", file=sys.stderr)
+        return _USAGE
+    return 0
+
+
+def _tell(name: str | None, copy: Path | None) -> None:
+    if name is None and copy is not None:
+        raise _Refused(f"--to needs a NAME: {', '.join(FILES)}")
+    if name is None:
+        print(_LISTING)
+        return
+    folder = installed_files()
+    if folder is None:
+        raise _Refused(
+            "this installation has none, as in container images; a wheel and the sources have them"
+        )
+    found = folder / FILES[name][0]
+    if copy is None:
+        print(found)
+    elif copy.exists():
+        raise _Refused(f"{copy} is there already: name another folder with --to")
+    else:
+        try:
+            shutil.copytree(found, copy)
+        except OSError as error:
+            raise _Refused(f"cannot write {copy}: {error.strerror or error}") from None
+
+
+def installed_files() -> Path | None:
+    """Beside the modules where they come from a wheel (setup.py puts them there), else in the repository."""
+    package = Path(accelscope.__file__).resolve().parent
+    return next((each for each in (package / "files", package.parents[1] / "deploy") if each.is_dir()), None)

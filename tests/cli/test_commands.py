@@ -1,0 +1,53 @@
+"""What holds for every command."""
+
+import re
+import tomllib
+from importlib import import_module
+
+import pytest
+from packaging.requirements import Requirement
+from tests.conftest import REPOSITORY
+
+from accelscope.cli.completion_words import commands_below
+from accelscope.cli.extras import EXTRAS, missing
+from accelscope.cli.main import COMMANDS, main, make_parser
+
+# Packages whose modules are called otherwise.
+MODULES = {"grpcio": "grpc", "protobuf": "google.protobuf"}
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert re.findall(r"^    ([a-z][a-z-]*)", capsys.readouterr().out, re.MULTILINE) == sorted(COMMANDS)
+
+
+def test_a_command_says_of_itself_what_the_list_says() -> None:
+    [root] = [command for command in commands_below(make_parser(COMMANDS)) if not command.name]
+    assert root.commands == COMMANDS
+
+
+def test_other_commands_are_not_imported_for_one() -> None:
+    with pytest.raises(SystemExit):
+        make_parser(["files"]).parse_args(["top", "--once"])
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_extras_are_those_of_the_package(extra: str) -> None:
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    packages = [Requirement(line).name for line in declared[extra]]
+    assert [MODULES.get(name, name) for name in packages] == list(EXTRAS[extra])
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_what_is_installed_is_not_missing(extra: str) -> None:
+    for module in EXTRAS[extra]:
+        import_module(module)
+    assert missing(extra) is None
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "fleet", ("json", "no_such_package.of_ours"))
+    assert missing("fleet") == (
+        "no_such_package.of_ours is not installed; install the extra: pip install 'accelscope[fleet]'"
+    )

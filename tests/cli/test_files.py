@@ -1,0 +1,54 @@
+"""`accelscope files` in a clone, where it tells of the repository's own; installed ones are in
+tests/packaging/test_installed.py."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.conftest import REPOSITORY
+
+from accelscope.cli import files
+from accelscope.cli.main import main
+
+
+def test_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["files"]) == 0
+    assert re.findall(r"^  (\w+) ", capsys.readouterr().out, re.MULTILINE) == list(files.FILES)
+
+
+@pytest.mark.parametrize("name", files.FILES)
+def test_tells_a_path(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["files", name]) == 0
+    told = Path(capsys.readouterr().out.removesuffix("\n"))
+    assert told.is_dir()
+    assert REPOSITORY / "deploy" in told.parents
+
+
+def test_copies_a_folder_that_helm_takes(tmp_path: Path) -> None:
+    assert main(["files", "chart", "--to", str(tmp_path / "new" / "chart")]) == 0
+    assert (tmp_path / "new" / "chart" / "Chart.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rules", "--to", "."], "accelscope files: . is there already: name another folder with --to\n"),
+        (["--to", "x"], "accelscope files: --to needs a NAME: chart, dashboards, examples, "),
+        (["rules", "--to", "/proc/x"], "accelscope files: cannot write /proc/x: "),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["files", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(said)
+    assert told.count("\n") == 1
+
+
+def test_an_installation_without_them_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "installed_files", lambda: None)
+    assert main(["files", "chart"]) == 2
+    assert capsys.readouterr().err.startswith("accelscope files: this installation has none, as in container")

@@ -1,0 +1,47 @@
+"""One number: that of the package. Chart, manifests, documentation and change log follow it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import accelscope
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+MANIFESTS = sorted((REPOSITORY / "deploy" / "manifests").glob("*.yaml"))
+IMAGE = re.compile(r"/accelscope(?:-fleet)?:([\w.-]+)")
+
+
+def test_command_tells_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "accelscope", "--version"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == f"accelscope {accelscope.__version__}\n"
+
+
+@pytest.mark.parametrize("key", ["version", "appVersion"])
+def test_chart_has_it(key: str) -> None:
+    assert yaml.safe_load((REPOSITORY / "deploy/chart/Chart.yaml").read_text())[key] == accelscope.__version__
+
+
+@pytest.mark.parametrize("page", [*PAGES, *MANIFESTS], ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_images_are_named_by_it(page: Path) -> None:
+    assert set(IMAGE.findall(page.read_text())) <= {accelscope.__version__, "VERSION", "NEW"}
+
+
+def test_some_pages_name_images() -> None:
+    assert len([page for page in (*PAGES, *MANIFESTS) if IMAGE.search(page.read_text())]) > 5
+
+
+def test_change_log_tells_what_is_in_it() -> None:
+    headings = re.findall(r"^## (.*)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(accelscope.__version__)}\] - \d{{4}}-\d\d-\d\d", headings[1])
