@@ -19,12 +19,12 @@ from tests.deploy.objects import (
     read_objects,
     settings_text,
 )
+from tests.deploy.values import VENDORS
 
 import accelscope
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.declaration import environment_name, key_name, settings_of
 
-VENDORS = ["nvidia", "amd", "ascend", "furiosa"]
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 
 # Values that switch on all that they can, to see that the agent takes what the chart writes.
@@ -83,7 +83,7 @@ def test_agent_understands_what_it_is_told(render: Render, values: dict[str, Any
     for vendor, pod in agents(objects).items():
         assert set(environment(pod)) <= known | FOREIGN_ENVIRONMENT
         settings = agent_settings(objects, vendor, str(file))
-        assert settings.readers == (tuple(VENDORS) if vendor == "any" else (vendor,))
+        assert settings.readers == (VENDORS if vendor == "any" else (vendor,))
         assert settings.node_name == "node-1"
         assert settings.exporter_port == container(pod)["ports"][0]["containerPort"]
 
@@ -330,18 +330,3 @@ def test_a_simulated_driver_can_be_mounted(render: Render) -> None:
     assert container(pod)["args"] == ["agent", "--sys-root=/node/sys"]
     assert environment(pod)["NVML_LIBRARY"] == "/node/nvml.so"
     assert "/srv/node" in host_paths(pod)
-
-
-# --- settings that values stand for -------------------------------------------------------------------
-
-
-def test_every_value_that_stands_for_a_setting_is_there() -> None:
-    declared = (CHART / "templates" / "_features.tpl").read_text()
-    [block] = re.findall(r'define "accelscope.ownSettings" -}}\n(.+?)\n{{- end', declared, re.DOTALL)
-    known = {key_name(each.name) for each in settings_of(AgentSettings)}
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    for key, path in yaml.safe_load(block).items():
-        assert key in known
-        place = values
-        for name in path.split("."):
-            place = place[name]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import agents, container, device_plugin, environment, host_paths, of_kind, rights
+from tests.deploy.values import VENDORS
 
 from accelscope.sinks.domains import ACCELSCOPE, DOMAINS
 
-VENDORS = ["nvidia", "amd", "ascend", "furiosa"]
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 LIST_PODS = {("", "pods", "list"), ("", "pods", "watch")}
 LIST_SLICES = {

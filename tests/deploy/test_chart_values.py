@@ -93,16 +93,36 @@ def test_the_schema_has_every_key_of_the_file(name: str) -> None:
     assert known["properties"].keys() == keys, "run make manifests"
 
 
-def test_the_schema_takes_every_setting_as_its_default_is_written(template: Template) -> None:
-    """What is not set is left out; what the chart keeps for values of its own is another test's."""
-    own = ("accelscope.ownSettings", "accelscope.devicePlugin.ownSettings", "accelscope.fleet.ownSettings")
+# What the templates call their lists of settings for which the chart has values of its own.
+OWN_SETTINGS = {
+    "accelscope.ownSettings": AgentSettings,
+    "accelscope.devicePlugin.ownSettings": PluginSettings,
+    "accelscope.fleet.ownSettings": FleetSettings,
+}
+
+
+def own_settings(name: str) -> dict[str, str]:
+    """Key of each setting, and path of the value."""
     texts = "".join(path.read_text() for path in (CHART / "templates").glob("*.tpl"))
-    kept = {
-        key
-        for name in own
-        for block in re.findall(rf'define "{re.escape(name)}" -}}}}\n(.*?){{{{- end', texts, re.DOTALL)
-        for key in re.findall(r"^(\w+):", block, re.MULTILINE)
-    }
+    [block] = re.findall(rf'define "{re.escape(name)}" -}}}}\n(.+?)\n{{{{- end', texts, re.DOTALL)
+    found: dict[str, str] = yaml.safe_load(block)
+    return found
+
+
+@pytest.mark.parametrize("name", OWN_SETTINGS)
+def test_every_value_that_stands_for_a_setting_is_there(name: str) -> None:
+    known = {key_name(each.name) for each in settings_of(OWN_SETTINGS[name])}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for key, path in own_settings(name).items():
+        assert key in known
+        place = values
+        for part in path.split("."):
+            place = place[part]
+
+
+def test_the_schema_takes_every_setting_as_its_default_is_written(template: Template) -> None:
+    """What is not set is left out, and so is what the chart keeps for values of its own."""
+    kept = {key for name in OWN_SETTINGS for key in own_settings(name)}
 
     def config(declared: type) -> dict[str, str]:
         written = {key_name(each.name): each.default_text for each in settings_of(declared) if each.in_file}

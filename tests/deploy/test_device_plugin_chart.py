@@ -17,12 +17,12 @@ from tests.deploy.objects import (
     plugin_settings,
     rights,
 )
+from tests.deploy.values import NO_AGENTS
 
 from accelscope.config.declaration import environment_name, flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import OF_ONE_PLACE, PluginSettings
 
 ON = {"enabled": True}
-NO_AGENTS = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
 KUBELET = {"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources"}
 FULL: dict[str, Any] = {
     "devicePlugin": {

@@ -19,6 +19,7 @@ from tests.deploy.objects import (
     of_kind,
     rights,
 )
+from tests.deploy.values import NO_AGENTS
 
 from accelscope.config.declaration import key_name, settings_of
 from accelscope.fleet.api.access import Scope
@@ -26,7 +27,6 @@ from accelscope.fleet.api.access.review import SCOPE_PATHS
 from accelscope.fleet.clusters import AddressAccess, ExecEntry, load_clusters
 from accelscope.fleet.settings import FleetSettings
 
-NO_AGENTS = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
 TOKENS = {"auth": {"tokensSecretName": "fleet-tokens"}}
 ON = {"enabled": True, **TOKENS}
 PARIS = {
@@ -190,18 +190,6 @@ def test_replaced_only_for_settings_that_need_a_restart(render: Render) -> None:
     assert stamp() != stamp(config={"refreshInterval": "30s"})
 
 
-def test_every_value_that_stands_for_a_setting_is_there() -> None:
-    declared = (CHART / "templates" / "_fleet.tpl").read_text()
-    [block] = re.findall(r'define "accelscope.fleet.ownSettings" -}}\n(.+?)\n{{- end', declared, re.DOTALL)
-    known = {key_name(each.name) for each in settings_of(FleetSettings)}
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    for key, path in yaml.safe_load(block).items():
-        assert key in known
-        place = values
-        for name in path.split("."):
-            place = place[name]
-
-
 @pytest.mark.parametrize("place", SECTIONS, ids=".".join)
 def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
@@ -302,18 +290,10 @@ def test_roles_for_those_who_are_reviewed(render: Render) -> None:
     assert not {each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding")} & paths.keys()
 
 
-def test_admitted_where_pod_security_is_restricted(render: Render) -> None:
+def test_writes_nothing_but_its_state_and_is_given_no_token_that_it_does_not_ask_for(render: Render) -> None:
+    """That it is admitted where pods are restricted, test_pod_security.py shows."""
     pod = fleet(render(fleet=ON))
-    context = pod["securityContext"]
-    assert context["runAsNonRoot"] is True
-    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(pod)["securityContext"] == {
-        "readOnlyRootFilesystem": True,
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
-    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+    assert container(pod)["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["automountServiceAccountToken"] is False
     writable = {mount["name"] for mount in container(pod)["volumeMounts"] if not mount.get("readOnly")}
     assert writable == {"state"}
@@ -401,7 +381,7 @@ def test_history_is_kept_where_it_is_told(
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
-        ({}, "registry.test/accelscope-fleet:0.1.0.dev0"),
+        ({}, "registry.test/accelscope-fleet:0.1.0"),
         ({"tag": "1"}, "registry.test/accelscope-fleet:1"),
         ({"tag": "1", "fleet": {"tag": "2", "repository": "mine"}}, "registry.test/mine:2"),
     ],

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.deploy.conftest import CHART, Render, Template
 from tests.deploy.objects import Objects, of_kind
+from tests.deploy.values import NO_AGENTS
 
 RULE_FILES = [CHART / "rules" / name for name in ("recording.yaml", "alerts.yaml")]
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
@@ -95,8 +96,7 @@ def test_alerts_can_be_left_out_and_labelled(render: Render) -> None:
 
 
 def test_a_release_without_agents_does_not_miss_them(render: Render) -> None:
-    off = {vendor: {"enabled": False} for vendor in ("nvidia", "amd", "ascend", "furiosa")}
-    found = alerts(render(agents=off, prometheusRule={"enabled": True}))
+    found = alerts(render(agents=NO_AGENTS, prometheusRule={"enabled": True}))
     assert "AccelScopeAgentsAbsent" not in found
     assert "AccelScopeAgentDown" in found
 

@@ -240,7 +240,7 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     [
         ("node-object", AgentSettings, {"--apply", "--show-managed-fields"}),
         ("device-plugin", PluginSettings, set()),
-        ("fleet", FleetSettings, {"--token-file"}),  # of the agent
+        ("fleet", FleetSettings, {"--token-file", "--force"}),  # of the agent, of pipx
     ],
 )
 def test_flags_that_are_named_are_there(page: str, settings: Any, others: set[str]) -> None:

@@ -12,9 +12,8 @@ import pytest
 from tests.deploy.conftest import REPOSITORY, Render
 from tests.deploy.objects import Objects, of_kind, read_objects
 from tests.deploy.pod_security import Control, broken_of_baseline, broken_of_restricted
+from tests.deploy.values import NO_AGENTS, VENDORS
 
-VENDORS = ("nvidia", "amd", "ascend", "furiosa")
-NO_AGENTS = {vendor: {"enabled": False} for vendor in VENDORS}
 PLUGIN, FLEET = "device-plugin", "fleet"
 ANY_AGENT = frozenset((*VENDORS, "any"))
 

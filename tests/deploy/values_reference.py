@@ -1,0 +1,151 @@
+"""docs/chart-values.md, from the chart's values.yaml: its keys and defaults, and what its comments say."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+VALUES = Path(__file__).resolve().parents[2] / "deploy" / "chart" / "values.yaml"
+
+_HEAD = """\
+# Values of the chart
+
+<!-- Made from deploy/chart/values.yaml by `make docs`; a test compares them. -->
+
+For `--set KEY=VALUE` and for files that `-f` names. The chart refuses a key that is not here. A list of yours
+takes the place of the default one, a mapping is merged with it; an empty default is an empty text.
+[Install](install.md) tells how values are used together, and [Security](security.md) which privilege each
+feature brings.
+"""
+
+_SINGLE = "\n## Single values\n\n"
+
+_COLUMNS = "| key | default | what it is |\n|---|---|---|\n"
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A key of the file. `node` is its value, with places in the file."""
+
+    name: str
+    line: int
+    column: int
+    node: yaml.Node
+
+    @property
+    def has_keys(self) -> bool:
+        return isinstance(self.node, yaml.MappingNode) and not self.node.flow_style and bool(self.node.value)
+
+
+def reference(path: Path = VALUES) -> str:
+    return _Page(path.read_text()).made()
+
+
+class _Page:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = text.splitlines()
+
+    def made(self) -> str:
+        document = yaml.compose(self._text)
+        assert isinstance(document, yaml.MappingNode)
+        keys = list(_keys(document))
+        parts = [_HEAD]
+        for key in keys:
+            if key.has_keys:
+                about = _paragraphs(self._above(key))
+                rows = "".join(self._rows(key, told=True))
+                parts.append(f"\n## {key.name}\n\n{about}{_COLUMNS}{rows}")
+        single = "".join(row for key in keys if not key.has_keys for row in self._rows(key))
+        parts.append(_SINGLE + _COLUMNS + single)
+        return "".join(parts)
+
+    def _rows(self, key: _Key, *, told: bool = False) -> Iterator[str]:
+        """The key's own row, where it has something to say, and those of the keys below it. `told`: what it
+        is for stands above the table."""
+        if not key.has_keys:
+            yield _row(key.name, self._default(key.node), self._meaning(key))
+            return
+        if not told and (meaning := self._meaning(key)):
+            yield _row(key.name, "", meaning)
+        assert isinstance(key.node, yaml.MappingNode)
+        for below in _keys(key.node, f"{key.name}."):
+            yield from self._rows(below)
+
+    def _meaning(self, key: _Key) -> str:
+        above = _cell(self._above(key))
+        beside = _cell([f" {self._beside(key.node)}"]) if not _is_list_of_lines(key.node) else ""
+        return " ".join(part for part in (above, beside) if part)
+
+    def _default(self, node: yaml.Node) -> str:
+        if _is_list_of_lines(node):
+            return "<br>".join(self._item(item) for item in node.value)
+        written = self._text[node.start_mark.index : node.end_mark.index]
+        return "" if written == '""' else _code(written)
+
+    def _item(self, node: yaml.Node) -> str:
+        written, _, comment = self._lines[node.start_mark.line][node.start_mark.column :].partition(" # ")
+        return f"{_code(written)} {_escaped(comment)}".strip()
+
+    def _above(self, key: _Key) -> list[str]:
+        """The comment that ends right above a key, without its marks."""
+        first = key.line
+        mark = " " * key.column + "#"
+        while first > 0 and self._lines[first - 1].startswith(mark):
+            first -= 1
+        return [line.removeprefix(mark) for line in self._lines[first : key.line]]
+
+    def _beside(self, node: yaml.Node) -> str:
+        if isinstance(node, yaml.MappingNode) and not node.flow_style:
+            return ""
+        return self._lines[node.end_mark.line][node.end_mark.column :].partition(" # ")[2]
+
+
+def _keys(mapping: yaml.MappingNode, prefix: str = "") -> Iterator[_Key]:
+    for name, value in mapping.value:
+        yield _Key(prefix + name.value, name.start_mark.line, name.start_mark.column, value)
+
+
+def _is_list_of_lines(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode) and not node.flow_style
+
+
+def _is_example(line: str) -> bool:
+    """Comments indent what is to be read as it stands."""
+    return line.startswith("   ")
+
+
+def _paragraphs(comment: list[str]) -> str:
+    made = ""
+    for before, line in zip(["", *comment], comment, strict=False):
+        if _is_example(line) and not _is_example(before):
+            made += "\n```text\n"
+        elif _is_example(before) and not _is_example(line):
+            made += "```\n\n"
+        made += (line[3:] if _is_example(line) else _escaped(line[1:])) + "\n"
+    if comment and _is_example(comment[-1]):
+        made += "```\n"
+    return f"{made}\n" if made else ""
+
+
+def _cell(comment: list[str]) -> str:
+    made = ""
+    for before, line in zip(["", *comment], comment, strict=False):
+        made += "<br>" if _is_example(line) or _is_example(before) else " "
+        made += _code(line) if _is_example(line) else _escaped(line.strip())
+    return made.strip()
+
+
+def _row(name: str, default: str, meaning: str) -> str:
+    return f"| `{name}` | {default} | {meaning} |\n"
+
+
+def _code(text: str) -> str:
+    return "`" + text.strip().replace("|", "\\|") + "`"
+
+
+def _escaped(text: str) -> str:
+    text = text.replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"docs/([a-z/-]+\.md)", r"[\1](\1)", text)
