@@ -1,6 +1,7 @@
 # Every target sets up what it needs (scripts/setup says what it does and is done in no time the second time).
 # PYTHON=/path/to/python3.12 chooses the interpreter, APT=no keeps setup from installing Debian packages,
-# ARGS="..." is handed to pytest, benchmark or fuzzer, ACCELSCOPE_CAPTURES=folder tells tests where captures are.
+# ARGS="..." is handed to what the target runs (pytest, benchmark, fuzzer, script), ACCELSCOPE_CAPTURES=folder tells
+# tests where captures are.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -9,12 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-# What exists of the folders that hold Python: the checkers refuse a folder that does not.
-CODE := $(wildcard src tests bench demo fuzz monitoring soak)
-
-# Python that carries no suffix.
-SCRIPTS := $(wildcard scripts/audit scripts/dashboards scripts/demo scripts/docs scripts/manifests scripts/mutate scripts/pictures scripts/protobuf scripts/sbom) \
-	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels
+# Folders that hold Python, and Python outside of them.
+CODE := src tests bench demo fuzz monitoring soak
+SCRIPTS := $(addprefix scripts/,audit dashboards demo docs manifests mutate pictures protobuf sbom) \
+	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels setup.py
 
 .PHONY: help
 help: ## show the targets
@@ -65,6 +64,16 @@ bench: ## measure the agent beside other exporters
 fuzz: ## look for inputs that break a parser (FUZZ_SECONDS=60 in all; ARGS="SOURCE SECONDS": one parser)
 	@scripts/fuzz $(ARGS)
 
+.PHONY: prove
+prove: ## 1½ to 2 hours: a day of churn, long fuzzing, mutation of parsers and attribution, the benchmark beside its peers
+	@scripts/setup --need compiler --need openssl --need node-exporter
+	@failed=; try() { printf '\n=== %s\n' "$$*"; "$$@" || failed="$$failed; $$*"; }; \
+	try $(BIN)/python -m soak; \
+	try env FUZZ_SECONDS=600 scripts/fuzz; \
+	try $(BIN)/python scripts/mutate; \
+	try $(BIN)/python -m bench --peers --only exporters; \
+	if [ -n "$$failed" ]; then echo "prove: FAILED: $${failed#; }"; exit 1; fi; echo 'prove: all passed'
+
 .PHONY: lint
 lint: ## check format, style, types and layers
 	@scripts/setup
@@ -87,12 +96,12 @@ format: ## format the code and apply the linters' safe fixes
 .PHONY: docs
 docs: ## remake the reference pages that are made from code
 	@scripts/setup
-	$(BIN)/python scripts/docs
+	$(BIN)/python scripts/docs $(ARGS)
 
 .PHONY: dashboards
 dashboards: ## remake the Grafana dashboards and the rules that are made from code
 	@scripts/setup
-	$(BIN)/python scripts/dashboards
+	$(BIN)/python scripts/dashboards $(ARGS)
 
 .PHONY: manifests
 manifests: ## render deploy/manifests from the chart (builds helm from its Go module where none is on PATH)
@@ -111,26 +120,18 @@ lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newe
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 .PHONY: wheel
-wheel: ## build dist/accelscope-*.whl, with the web page in it
+wheel: ## build dist/accelscope-*.tar.gz, with the web page built, and from it dist/accelscope-*.whl
 	@scripts/setup
 	@scripts/page
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/uv build --quiet --offline --no-build-isolation --no-config --python $(BIN)/python --out-dir dist
 	rm -rf build
-	@ls dist/*.whl
-
-.PHONY: prove
-prove: ## an hour: a day of churn, long fuzzing, mutation of parsers and attribution, the benchmark beside its peers
-	@scripts/setup --need compiler --need openssl --need node-exporter
-	$(BIN)/python -m soak
-	FUZZ_SECONDS=600 scripts/fuzz
-	$(BIN)/python scripts/mutate
-	$(BIN)/python -m bench --peers --only exporters
+	@ls dist/*.tar.gz dist/*.whl
 
 .PHONY: sbom
 sbom: ## write what images and page are made of, as CycloneDX, into dist/sbom
 	@scripts/setup
-	$(BIN)/python scripts/sbom
+	$(BIN)/python scripts/sbom $(ARGS)
 
 .PHONY: audit
 audit: ## ask whether a locked package has a known vulnerability ("not run" where nobody can be asked)

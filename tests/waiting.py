@@ -4,14 +4,16 @@ import time
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 60.0
-_POLL_SECONDS = 0.05
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.05
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str = "it came to that", seconds: float = PATIENCE_SECONDS
+    condition: Callable[[], object], what: str = "it came to that", seconds: float = PATIENCE_SECONDS
 ) -> None:
-    deadline = time.monotonic() + seconds
+    """What comes soon is noticed soon; what takes long is not disturbed by being asked all the time."""
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"waited {seconds:g} s in vain: {what}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(min(max(waited / 10, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS))

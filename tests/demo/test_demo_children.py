@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from demo.children import ChildEnded, Children
+from tests.processes import runs
 from tests.waiting import wait_until
 
 
@@ -47,11 +48,3 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == -9
     wait_until(lambda: not runs(int(done.stdout)), "the child has ended")
-
-
-def runs(process_id: int) -> bool:
-    """A process that has ended and that nobody asked about is none."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

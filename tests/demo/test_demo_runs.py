@@ -17,10 +17,10 @@ from demo.folder import demo_folder, remove_dead
 from demo.running import Demo
 from demo.settings import Settings
 from demo.story import Story
-from tests.demo.test_demo_children import runs
+from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-ROOT = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = Settings(nodes=1, prometheus=False, port=0, agent_port=0)
 
 
@@ -103,7 +103,7 @@ def test_when_it_is_left_nothing_is_left_running(tmp_path: Path) -> None:
 
 def start(**environ: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "demo")],
+        [sys.executable, str(REPOSITORY / "scripts" / "demo")],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 import yaml
+from tests.ports import free_port
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 SCRAPE_INTERVAL_SECONDS = 0.5
@@ -147,11 +147,3 @@ class PrometheusServer(PrometheusApi):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def free_port() -> int:
-    """Prometheus does not tell which port it took, so it is given one that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deploy.values import NO_AGENTS, VENDORS
 from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
@@ -26,8 +27,6 @@ from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
-VENDORS = ("nvidia", "amd", "ascend", "furiosa")
-ONLY_ANY: dict[str, Any] = {vendor: {"enabled": False} for vendor in VENDORS}
 NEEDS_NO_RESTART = {"config": {"labels": {"rack": "7"}}}
 IN_RACK_7 = ("accelerator_info{", 'rack="7"')
 NEEDS_A_RESTART = {"config": {"toolInterval": "30s"}}
@@ -39,7 +38,7 @@ def values(folder: Path) -> dict[str, Any]:
     node = SimulatedNode(load_node("mixed"), folder / "mixed")
     node.build(at=1000.0)
     return {
-        "agents": {**ONLY_ANY, "any": {"enabled": True, **on_simulated(node)}},
+        "agents": {**NO_AGENTS, "any": {"enabled": True, **on_simulated(node)}},
         "nodeObject": {"devicesAnnotation": True, "annotationInterval": "1s"},
         "networkPolicy": {"enabled": True},
         "resources": ENOUGH_CPU,

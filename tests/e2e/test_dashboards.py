@@ -16,11 +16,12 @@ import pytest
 import yaml
 from demo.story import Happening, Story
 from monitoring.rules.document import ALERTS
+from tests.agent_process import AgentProcess
 from tests.deviceplugin.conftest import settings_of
 from tests.deviceplugin.fake_kubelet import FakeKubelet
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.grafana_queries import Asked, Store, choices, unanswered, variable_queries
-from tests.e2e.prometheus_server import PrometheusServer, free_port
+from tests.e2e.prometheus_server import PrometheusServer
+from tests.monitoring.grafana_queries import Asked, Store, choices, unanswered, variable_queries
+from tests.ports import free_port
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import SimulatedNode, load_node

@@ -15,11 +15,12 @@ from demo.running import Demo
 from demo.settings import Settings
 from demo.story import Happening, Story
 from tests.e2e.kubernetes import binaries
-from tests.e2e.prometheus_server import PrometheusApi, free_port
+from tests.e2e.prometheus_server import PrometheusApi
+from tests.ports import free_port
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "deploy" / "chart" / "examples" / "scrape-config.yaml"
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "deploy" / "chart" / "examples" / "scrape-config.yaml"
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
 
 
@@ -101,7 +102,7 @@ def test_a_prometheus_that_asks_the_api_servers_finds_the_same(demo: Demo, tmp_p
         assert job["honor_labels"] == example["honor_labels"]
         del job["file_sd_configs"]
         [discovery] = example["kubernetes_sd_configs"]
-        own = {"api_server": entry["server"]["url"], "namespaces": {"names": ["accelscope"]}}
+        own = {"api_server": entry["server"]["url"], "namespaces": {"names": ["accelscope-system"]}}
         job["kubernetes_sd_configs"] = [{**discovery, **own, "authorization": job["authorization"]}]
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(told))
     api = PrometheusApi(free_port())

@@ -11,8 +11,9 @@ import grpc
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.agent_process import AgentProcess
+from tests.deploy.values import NO_AGENTS
 from tests.deviceplugin.fake_kubelet import PluginClient
-from tests.e2e.agent_process import AgentProcess
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image
 from tests.e2e.kubernetes.cluster import Cluster
@@ -42,7 +43,6 @@ from accelscope.simulate.furiosa.driver import FuriosaDriver
 NPU = "beta.furiosa.ai/npu"
 WORKLOADS = "npu-workloads"
 CONFIG_MAP = "configmap/npu-device-plugin"
-VENDORS = ("nvidia", "amd", "ascend", "furiosa")
 EXAMPLE = REPOSITORY / "deploy" / "examples" / "npu-pod.yaml"
 # A container's own /sys takes no mount point for a driver that this machine does not have.
 CONTAINER_SYS = "/npu/sys"
@@ -69,7 +69,7 @@ def plugin(cluster: Cluster, npus: SimulatedNode, folder: Path) -> Iterator[Depl
     cluster.import_image(agent_image())
     cluster.import_image(images.base_image())
     values = {
-        "agents": {vendor: {"enabled": False} for vendor in VENDORS},
+        "agents": NO_AGENTS,
         "devicePlugin": {**on_simulated_npus(npus, container_sys_root=CONTAINER_SYS), "config": SETTINGS},
     }
     with ExitStack() as stack:
@@ -253,7 +253,8 @@ def test_attribution_names_the_pod_that_holds_the_card(
     settings = {**npus.agent_settings(), "pod_resources_socket": str(cluster.pod_resources_socket)}
     with AgentProcess(settings, folder / "agent") as agent:
         snapshot = agent.until(
-            lambda snapshot: bool(snapshot.allocations), "the kubelet tells who holds what"
+            lambda snapshot: bool(snapshot.allocations) and len(snapshot.devices) == len(uuids),
+            "the kubelet tells who holds what, and the tool which devices there are",
         )
     by_id = {device.id: device.uuid for device in snapshot.devices}
     held = {

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.test_node_object import discover
-from tests.e2e.agent_process import AgentProcess
+from tests.agent_process import AgentProcess, discover
 from tests.e2e.kubernetes import binaries
 from tests.e2e.kubernetes.accounts import PATCH_NODES, Account, account
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster

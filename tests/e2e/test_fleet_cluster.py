@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.fleet_process import FleetProcess, SimulatedClusters, simulated_clusters
+from tests.agent_process import AgentProcess
 from tests.e2e.kubernetes import fleet_reader, images
 from tests.e2e.kubernetes.accounts import PATCH_NODES, account, put_token
 from tests.e2e.kubernetes.agent_image import agent_image
@@ -32,6 +31,7 @@ from tests.e2e.kubernetes.deployment import (
 from tests.e2e.kubernetes.driver_pods import driver_pod, operand
 from tests.e2e.kubernetes.fleet_reader import Readers, Right
 from tests.e2e.kubernetes.pki import write_kubeconfig_of
+from tests.fleet_process import FleetProcess, SimulatedClusters, simulated_clusters
 from tests.waiting import wait_until
 
 from accelscope.model import Snapshot

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.fleet_process import FleetApi
 from tests.e2e.kubernetes.accounts import account
 from tests.e2e.kubernetes.agent_image import agent_image, fleet_image
 from tests.e2e.kubernetes.cluster import Cluster
@@ -30,6 +29,7 @@ from tests.e2e.kubernetes.deployment import (
 from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.footprint import footprint
 from tests.e2e.kubernetes.node import API_SERVICE_ADDRESS
+from tests.fleet_process import FleetApi
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode

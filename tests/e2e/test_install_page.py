@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.e2e.certificates import make_certificates
+from tests.certificates import make_certificates
 from tests.e2e.kubernetes.agent_image import REGISTRY, agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import NAMESPACE, PATIENCE_SECONDS, objects_of_ours, runtime_class

@@ -21,6 +21,7 @@ from tests.e2e.kubernetes.deployment import (
     on_simulated,
     runtime_class,
 )
+from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.npus import make_device_nodes, on_simulated_npus
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 from tests.waiting import wait_until
@@ -70,9 +71,23 @@ def monitors(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.parametrize("manifest", sorted(path.stem for path in MANIFESTS.glob("*.yaml")))
 def test_api_server_takes_it(ready: Cluster, manifest: str) -> None:
-    said = ready.kubectl("apply", "--dry-run=server", "--filename=-", input=text_of(manifest))
+    """Without a warning, of Pod Security or of an API that is to go."""
+    said = ready.kubectl(
+        "apply", "--dry-run=server", "--warnings-as-errors", "--filename=-", input=text_of(manifest)
+    )
     assert WITHOUT_DAEMONSET.get(manifest, "daemonset.apps/accelscope-") in said
-    assert "Warning" not in said
+
+
+def test_api_server_warns_of_what_would_make_pods_that_it_refuses(ready: Cluster) -> None:
+    """Else nothing were known from its silence above."""
+    documents = [each for each in yaml.safe_load_all(text_of("agent")) if each is not None]
+    [daemonset, *_] = [each for each in documents if each["kind"] == "DaemonSet"]
+    daemonset["metadata"]["namespace"] = RESTRICTED
+    with pytest.raises(CommandFailed, match="would violate PodSecurity"):
+        ready.kubectl(
+            *("apply", "--dry-run=server", "--warnings-as-errors", "--filename=-"),
+            input=yaml.safe_dump(daemonset),
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.e2e.agent_process import AgentProcess
+from tests.agent_process import AgentProcess
 from tests.e2e.prometheus_server import PrometheusServer, Series
 from tests.waiting import wait_until
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.agent_process import AgentProcess
-from tests.e2e.certificates import make_certificates
+from tests.agent_process import AgentProcess
+from tests.certificates import make_certificates
 from tests.e2e.kubernetes.accounts import PATCH_NODES, Account, account, put_token
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.e2e.kubernetes.fault_proxy import (
@@ -26,7 +26,7 @@ from tests.e2e.kubernetes.fault_proxy import (
     refusing_token,
     written,
 )
-from tests.sinks.test_documents import decode_chips
+from tests.sinks.go_reader import decode_chips
 from tests.waiting import wait_until
 
 from accelscope.kube.client import Client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.certificates import make_certificates
+from tests.certificates import make_certificates
 from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image, fleet_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from tests.deploy.values import NO_AGENTS
 from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
@@ -29,7 +30,6 @@ from accelscope.simulate.description import read_node
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:accelscope"
 ANNOTATORS = f"{ACCOUNT}-npu-annotation"  # of the agents that write the NPUs' annotation
-NO_AGENTS = {name: {"enabled": False} for name in ("nvidia", "amd", "ascend", "furiosa")}
 # No label says that there are such cards.
 NOWHERE = {**NO_AGENTS, "furiosa": {"enabled": True}, "ascend": {"enabled": True}}
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.agent_process import AgentProcess
+from tests.agent_process import AgentProcess
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.e2e.kubernetes.offered import offering

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.agent_process import AgentProcess
+from tests.agent_process import AgentProcess
 from tests.e2e.kubernetes.accounts import Account, Rule, account
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.waiting import wait_until

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from monitoring.dashboards.panels import Query, lines
 from monitoring.promql import FAMILIES, UnknownName, checked
 from monitoring.rules.recording import RECORDED
-from tests.e2e.grafana_queries import fill_in, queries
+from tests.monitoring.grafana_queries import fill_in, queries
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}

@@ -30,6 +30,12 @@ _QUIET = (
 NewPage = Callable[..., Page]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These come last: as long as there is a browser, Playwright's event loop runs in the main thread, where
+    no test can then run its own."""
+    items.sort(key=lambda item: Path(__file__).parent in item.path.parents)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,

@@ -12,14 +12,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 import yaml
-from tests.e2e.fleet_process import FleetProcess, SimulatedClusters, simulated_clusters
-from tests.e2e.prometheus_server import free_port
+from tests.fleet_process import FleetProcess, SimulatedClusters, simulated_clusters
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 INTERVAL_SECONDS = 2  # between readings: soon enough for a test that waits for one
 SETTINGS = {
     "refresh_interval": f"{INTERVAL_SECONDS}s",
     "stale_after": "15s",  # so long also on a busy machine nobody is who answers
+    "forget_after": "24h",  # the silent node is looked at by the last test, too
     "request_timeout": "5s",
     "requests_per_second": "100000",  # all tests are one address
     "requests_burst": "100000",

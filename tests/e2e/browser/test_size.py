@@ -12,12 +12,12 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.e2e.browser.conftest import NewPage
 from tests.e2e.browser.views import main, rows
-from tests.e2e.fleet_process import FleetProcess, simulated_clusters
+from tests.fleet_process import FleetProcess, simulated_clusters
 from tests.waiting import wait_until
 
 CLUSTERS, NODES = 10, 1000  # of each
 DEVICES = 8  # of each node
-FILLED_SECONDS = 180.0
+FILLED_SECONDS = 300.0
 SOON_MS = 1000.0  # from input to paint, at the most
 _INTERVAL_SECONDS = 100  # between readings of an agent: at every refresh a tenth of the nodes has changed
 
@@ -99,7 +99,7 @@ def large_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetProce
     options = ("--clusters", str(CLUSTERS), "--nodes", str(NODES), "--kind", "nvidia-h100x8")
     with (
         simulated_clusters(folder / "simulated", *options, "--interval", str(_INTERVAL_SECONDS)) as simulated,
-        FleetProcess(simulated.entries, folder, {"refresh_interval": "10s"}) as fleet,
+        FleetProcess(simulated.entries, folder, {"refresh_interval": "10s", "stale_after": "10m"}) as fleet,
     ):
 
         def filled() -> bool:

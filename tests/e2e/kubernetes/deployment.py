@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.e2e.agent_process import Answer
+from tests.agent_process import Answer
 from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.errors import CommandFailed
@@ -47,12 +47,14 @@ def on_simulated(node: SimulatedNode, **settings: str) -> dict[str, Any]:
 
 @contextmanager
 def namespace(cluster: Cluster, name: str = NAMESPACE, level: str = "privileged") -> Iterator[str]:
-    """One that Pod Security guards at this level; it goes afterwards, with all that is in it. Nobody waits
-    for that but who wants another of the same name: Kubernetes lets five seconds pass before it begins."""
+    """One that Pod Security guards at this level: it refuses pods, and warns of what would make them. It goes
+    afterwards, with all that is in it. Nobody waits for that but who wants another of the same name:
+    Kubernetes lets five seconds pass before it begins."""
     cluster.wait_for(f"namespace/{name}", "delete", seconds=PATIENCE_SECONDS)
     cluster.kubectl("create", "namespace", name)
     try:
-        cluster.kubectl("label", "namespace", name, f"pod-security.kubernetes.io/enforce={level}")
+        guards = (f"pod-security.kubernetes.io/{mode}={level}" for mode in ("enforce", "warn"))
+        cluster.kubectl("label", "namespace", name, *guards)
         yield name
     finally:
         cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")

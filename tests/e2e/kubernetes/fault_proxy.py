@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.e2e.certificates import Certificates
+from tests.certificates import Certificates
 from tests.waiting import PATIENCE_SECONDS
 
 _HEAD_LIMIT = 64 << 10

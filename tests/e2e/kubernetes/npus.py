@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.agent_process import PATIENT, Answer
+from tests.agent_process import PATIENT, Answer
 from tests.e2e.kubernetes import binaries
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.commands import run
 from tests.e2e.kubernetes.deployment import ENOUGH_CPU
+from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.config.declaration import environment_name
@@ -51,11 +52,9 @@ def on_simulated_npus(node: SimulatedNode, **settings: str) -> dict[str, Any]:
 
 def edit(cluster: Cluster, resource: str, namespace: str, scratch: Path, *expressions: str) -> None:
     """`kubectl edit`, with an editor that is quick: sed."""
-    editor = scratch / "editor"
-    lines = "".join(f"{expression}\n" for expression in expressions)
-    editor.with_suffix(".sed").write_text(lines)
-    editor.write_text(f'#!/bin/sh\nexec sed --in-place --file={editor}.sed "$1"\n')
-    editor.chmod(0o755)
+    lines = scratch / "editor.sed"
+    lines.write_text("".join(f"{expression}\n" for expression in expressions))
+    editor = script(scratch / "editor", f'exec sed --in-place --file={lines} "$1"')
     environment = {"KUBE_EDITOR": str(editor), "HOME": str(scratch), "PATH": os.defpath}
     words = ["edit", resource, f"--namespace={namespace}", f"--kubeconfig={cluster.kubeconfig}"]
     said = run([binaries.program("kubectl"), *words], environment=environment)

@@ -9,12 +9,12 @@ from tests.e2e.kubernetes.cluster import Cluster
 _MODULE = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
 _SUM = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
 _FILES = "example/prometheus-operator-crd/monitoring.coreos.com_{}.yaml"
-_KINDS = ("servicemonitors", "podmonitors")
+_KINDS = ("servicemonitors", "podmonitors", "prometheusrules")
 
 
 @contextmanager
 def monitor_kinds(cluster: Cluster) -> Iterator[None]:
-    """ServiceMonitor and PodMonitor, for as long."""
+    """ServiceMonitor, PodMonitor and PrometheusRule, for as long."""
     module = binaries.module_files(*_MODULE, _SUM)
     files = [f"--filename={module / _FILES.format(kind)}" for kind in _KINDS]
     cluster.kubectl("apply", "--server-side", *files)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.kubernetes import binaries
-from tests.e2e.prometheus_server import PrometheusServer, free_port
+from tests.e2e.prometheus_server import PrometheusServer
 from tests.e2e.stores.program import running
+from tests.ports import free_port
 
 # What a sidecar asks of its Prometheus: blocks that nobody rewrites.
 PROMETHEUS_OPTIONS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.prometheus_server import free_port
 from tests.e2e.stores.program import running
+from tests.ports import free_port
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import yaml
-from tests.e2e.agent_process import Answer
+from tests.agent_process import Answer
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 _COMMAND = (sys.executable, "-m", "accelscope")
@@ -80,9 +80,8 @@ class FleetProcess(FleetApi):
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "fleet.log"
         self.clusters_file = folder / "clusters.yaml"
-        self.clusters_file.write_text(
-            json.dumps({"clusters": list(clusters)})
-        )  # which is YAML without aliases
+        # JSON is YAML without aliases.
+        self.clusters_file.write_text(json.dumps({"clusters": list(clusters)}))
         self._command = [*_COMMAND, "fleet", "--log-format=json", "--port=0"]
         self._command += [f"--clusters-file={self.clusters_file}"]
         self._command += [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]

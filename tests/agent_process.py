@@ -1,7 +1,8 @@
-"""`accelscope agent` as users start it: a process of its own, on a port of its own choosing."""
+"""`accelscope agent` and `accelscope discover` as users start them: processes of their own."""
 
 import http.client
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -27,7 +28,8 @@ class Answer(NamedTuple):
 
 
 class AgentProcess:
-    """Settings are those of the command line, without the dashes: `{"nvml_library": "..."}`."""
+    """An agent on a port of its own choosing. Settings are those of the command line, without the dashes:
+    `{"nvml_library": "..."}`."""
 
     def __init__(
         self,
@@ -147,3 +149,15 @@ class AgentProcess:
                 self.port = event["port"]
                 return True
         return False
+
+
+def discover(settings: dict[str, str], *flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    given = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)]
+    return subprocess.run(
+        [sys.executable, "-m", "accelscope", "discover", *flags, *given],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -24,18 +24,19 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
-    _new(ca, ca_key, "AccelScope test CA", "basicConstraints=critical,CA:TRUE")
+    new_certificate(ca, ca_key, "AccelScope test CA", "-addext", "basicConstraints=critical,CA:TRUE")
     made = Certificates(
         ca, folder / "server.pem", folder / "server.key", folder / "client.pem", folder / "client.key"
     )
-    signed_by = ("-CA", str(ca), "-CAkey", str(ca_key))
-    _new(made.server, made.server_key, "agent", "subjectAltName=IP:127.0.0.1", *signed_by)
-    _new(made.client, made.client_key, "prometheus", "extendedKeyUsage=clientAuth", *signed_by)
+    signed = ("-CA", str(ca), "-CAkey", str(ca_key), "-addext")
+    new_certificate(made.server, made.server_key, "agent", *signed, "subjectAltName=IP:127.0.0.1")
+    new_certificate(made.client, made.client_key, "prometheus", *signed, "extendedKeyUsage=clientAuth")
     return made
 
 
-def _new(certificate: Path, key: Path, subject: str, extension: str, *more: str) -> None:
+def new_certificate(certificate: Path, key: Path, subject: str, *options: str, days: int = 1) -> None:
+    """Signed by itself, unless the options (of `openssl req`) name an authority."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-days", "1", "-subj", f"/CN={subject}", "-addext", extension]
-    command += ["-keyout", str(key), "-out", str(certificate), *more]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    command += ["-nodes", "-days", str(days), "-subj", f"/CN={subject}"]
+    command += ["-keyout", str(key), "-out", str(certificate), *options]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
