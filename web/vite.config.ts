@@ -12,6 +12,7 @@ export default defineConfig({
     assetsInlineLimit: 0, // the page's policy allows no inline anything
     modulePreload: { polyfill: false },
     sourcemap: false,
+    license: { fileName: "licenses.txt" }, // what is bundled wants its own beside every copy
   },
   server: { proxy: { "/api": fleet, "/docs": fleet, "/openapi.json": fleet } },
   test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node", css: { include: /tokens\.css/ } },

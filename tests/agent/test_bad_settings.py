@@ -119,7 +119,7 @@ def test_a_bad_file(refusal: Callable[..., str], tmp_path: Path, text: str, says
 
 def test_an_unknown_flag_is_named(refusal: Callable[..., str]) -> None:
     told = refusal("--exporter-prt", "1")
-    assert told == "accelscope: unrecognized arguments: --exporter-prt 1 (see accelscope --help)"
+    assert told == "accelscope agent: unrecognized arguments: --exporter-prt 1 (see accelscope agent --help)"
 
 
 def test_a_port_in_use_is_said_plainly() -> None:

@@ -32,6 +32,25 @@ def test_other_commands_are_not_imported_for_one() -> None:
         make_parser(["files"]).parse_args(["top", "--once"])
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["--nonsense", "files"], "accelscope"),
+        (["agent", "--nonsense"], "accelscope agent"),
+        (["fleet", "--nonsense"], "accelscope fleet"),
+        (["fleet", "token", "create", "ann", "--nonsense"], "accelscope fleet token create"),
+        (["simulate", "build", "nvidia-mig", "node", "--nonsense"], "accelscope simulate build"),
+    ],
+)
+def test_an_unknown_option_names_the_help_that_lists_those_known(
+    words: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    told = capsys.readouterr().err
+    assert told == f"{command}: unrecognized arguments: --nonsense (see {command} --help)\n"
+
+
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_extras_are_those_of_the_package(extra: str) -> None:
     declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -49,5 +68,6 @@ def test_what_is_installed_is_not_missing(extra: str) -> None:
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRAS, "fleet", ("json", "no_such_package.of_ours"))
     assert missing("fleet") == (
-        "no_such_package.of_ours is not installed; install the extra: pip install 'accelscope[fleet]'"
+        "no_such_package.of_ours is not installed; install the extra where accelscope is: "
+        "pip install 'accelscope[fleet]' (with pipx: pipx runpip accelscope install 'accelscope[fleet]')"
     )

@@ -35,6 +35,9 @@ CASES = [
     ("accelscope simulate run nvidia-m", {"nvidia-mig", "nvidia-mixed"}),
     ("accelscope simulate run nvidia-mig no", {"nodes/"}),
     ("accelscope simulate fault nodes xi", {"xid"}),
+    ("accelscope simulate fleet-fault nodes agent_sl", {"agent_slow"}),
+    ("accelscope simulate fleet-fault nodes xi", {"xid"}),
+    ("accelscope simulate fleet-fault nodes xid --vendor n", {"nvidia"}),
     ("accelscope files ch", {"chart"}),
     ("accelscope files chart --to n", {"nodes/"}),
 ]

@@ -253,7 +253,7 @@ BAD_FLAGS_AND_VARIABLES: list[tuple[str, dict[str, str], str]] = [
         "--dialect dcgm,foo",
         {},
         '--dialect: "dcgm,foo" is not a list with commas between, each one of dcgm, vgpu; '
-        '"foo" is not one of dcgm, vgpu',
+        'the wrong one is "foo"',
     ),
     (
         "--metric-denylist a(b",

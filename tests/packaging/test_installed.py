@@ -115,14 +115,18 @@ def test_chart_in_it_is_of_its_version(bare: Environment, wheel: Path) -> None:
 def test_a_missing_extra_is_named_in_one_line(bare: Environment, extra: str, words: list[str]) -> None:
     [line] = bare.run(*words, codes=(2,)).stderr.splitlines()
     assert line.startswith(f"accelscope {words[0]}: ")
-    assert line.endswith(f"is not installed; install the extra: pip install 'accelscope[{extra}]'")
+    assert line.endswith(
+        f"is not installed; install the extra where accelscope is: pip install 'accelscope[{extra}]' "
+        f"(with pipx: pipx runpip accelscope install 'accelscope[{extra}]')"
+    )
 
 
 def test_top_without_its_extra_says_so_on_a_terminal(bare: Environment, node: Path) -> None:
     code, shown = bare.on_terminal("top", "--config-file", node)
     assert code == 2
     assert shown.strip().decode() == (
-        "accelscope top: textual is not installed; install the extra: pip install 'accelscope[top]', "
+        "accelscope top: textual is not installed; install the extra where accelscope is: "
+        "pip install 'accelscope[top]' (with pipx: pipx runpip accelscope install 'accelscope[top]'), "
         "or give --once"
     )
 

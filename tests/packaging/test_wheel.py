@@ -2,6 +2,7 @@
 
 import email
 import fnmatch
+import json
 import re
 import runpy
 import subprocess
@@ -49,6 +50,17 @@ def test_page_is_in_it_where_it_is_built(names: set[str]) -> None:
         pytest.skip("the page is not built: make page")
     assert f"{PAGE}/index.html" in names
     assert fnmatch.filter(names, f"{PAGE}/assets/*.js")
+
+
+def test_licences_of_what_is_bundled_into_the_page_are_beside_it(wheel: Path) -> None:
+    if not (SOURCES / PAGE / "index.html").exists():
+        pytest.skip("the page is not built: make page")
+    bundled = json.loads((REPOSITORY / "web" / "package.json").read_text())["dependencies"]
+    with zipfile.ZipFile(wheel) as archive:
+        licences = archive.read(f"{PAGE}/licenses.txt").decode()
+    for name, version in bundled.items():
+        assert f"{name} - {version} (MIT)" in licences
+    assert licences.count("Permission is hereby granted") >= len(bundled)
 
 
 @pytest.mark.parametrize("folder", ["chart", "examples", "manifests", "systemd"])

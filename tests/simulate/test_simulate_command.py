@@ -118,9 +118,13 @@ def test_mistakes_are_one_line_and_exit_code_2(
     ("words", "text"),
     [
         (("fault", "node", "tired"), "'tired' is not known; allowed: lost, vanished,"),
-        (("build", "nvidia-mig", "node", "--at", "soon"), "'soon' is not a number of seconds"),
-        (("run", "nvidia-mig", "node", "--period", "0"), "'0' is too short"),
-        (("fault", "node", "xid", "--code", "79h"), "'79h' is not a number such as 31"),
+        (("build", "nvidia-mig", "node", "--at", "soon"), '"soon" is not a duration of at least 0s'),
+        (("run", "nvidia-mig", "node", "--period", "0"), '"0" is not a duration of at least 50ms'),
+        (("fault", "node", "xid", "--code", "79h"), '"79h" is not a number such as 31'),
+        (("fleet", "clusters", "--interval", "-5"), '"-5" is not a duration from 100ms to 24h'),
+        (("fleet", "clusters", "--interval", "x"), '"x" is not a duration from 100ms to 24h'),
+        (("fleet-fault", "clusters", "xid", "--code", "79h"), '"79h" is not a number such as 31'),
+        (("fleet-fault", "clusters", "api_slow", "--seconds", "x"), '"x" is not a duration from 0s to 1h'),
         (("list", "--vendor", "matrox"), "invalid choice: 'matrox' (choose from 'nvidia'"),
     ],
 )
@@ -131,6 +135,17 @@ def test_bad_options_name_what_is_allowed(
         command(*words)
     assert ended.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_who_reads_no_further_is_no_error_of_the_node(tmp_path: Path) -> None:
+    """As in `accelscope simulate build ... | head`."""
+    words = [sys.executable, "-m", "accelscope", "simulate", "build", "nvidia-mig", str(tmp_path / "node")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_SECONDS) == 141
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

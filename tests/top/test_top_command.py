@@ -18,7 +18,7 @@ from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
 
 from accelscope.cli import extras, top, top_options
-from accelscope.cli.main import COMMANDS, main
+from accelscope.cli.main import COMMANDS, main, make_parser
 from accelscope.model.wire import read_snapshot
 from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
 from accelscope.top.view.text import ASCII, UNICODE
@@ -135,13 +135,29 @@ def test_bad_options_are_told_in_one_line(
 
 
 @pytest.mark.parametrize(
-    "words", [["--interval", "0"], ["--limit", "0"], ["--tree", "x"], ["--ascii", "--unicode"]]
+    "words",
+    [
+        ["--interval", "0"],
+        ["--interval", "soon"],
+        ["--timeout", "2h"],
+        ["--limit", "0"],
+        ["--tree", "x"],
+        ["--ascii", "--unicode"],
+    ],
 )
 def test_values_that_are_none_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["top", *words])
     assert ended.value.code == 2
     assert "accelscope top" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0.2", 0.2), ("3", 3.0), ("2s", 2.0), ("500ms", 0.5), ("1m", 60.0), ("1h", 3600.0)]
+)
+def test_intervals_are_written_as_in_settings(text: str, seconds: float) -> None:
+    parsed = make_parser(["top"]).parse_args(["top", "--interval", text, "--timeout", text])
+    assert (parsed.interval, parsed.timeout) == (seconds, seconds)
 
 
 def test_insecure_is_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:

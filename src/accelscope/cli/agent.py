@@ -2,9 +2,9 @@
 
 import argparse
 import os
-import sys
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 DESCRIPTION = """\
@@ -36,5 +36,4 @@ def run(arguments: argparse.Namespace) -> int:
         loaded = load(AgentSettings, given, os.environ)
         return app.run(loaded, given, os.environ)
     except (ConfigError, ServeError) as error:
-        print(f"accelscope agent: {error}", file=sys.stderr)
-        return 2
+        return refuse("agent", error)

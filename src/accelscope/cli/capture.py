@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.refusal import Refused, refuse
 from accelscope.config import ConfigError, add_arguments, load
 
-_NOTHING, _USAGE = 1, 2
+_NOTHING = 1
 _DEFAULT_OUTPUT = "accelscope-capture.tar.gz"
 _TOOL_SECONDS = 30.0  # tools are slow when a device is sick, which is when captures are made
 _FIRST_PERSON, _NOBODY = 1000, 65534  # user ids between belong to people
@@ -33,10 +34,6 @@ In Kubernetes, run it in the agent's own container:
 
 Exit code: 0 the archive was written (sources that failed are named in it), 1 there is
 nothing of any vendor on this node, 2 a setting is bad or the file cannot be written."""
-
-
-class _Refused(Exception):
-    """The command cannot be carried out; the text says what to change."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -69,9 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             return _dry_run(settings)
         return _capture(arguments, settings)
-    except (ConfigError, _Refused) as error:
-        print(f"accelscope capture: {error}", file=sys.stderr)
-        return _USAGE
+    except (ConfigError, Refused) as error:
+        return refuse("capture", error)
 
 
 def _dry_run(settings: AgentSettings) -> int:
@@ -94,7 +90,7 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
 
     to_stdout = arguments.output == "-"
     if not to_stdout and Path(arguments.output).exists():
-        raise _Refused(f"{arguments.output} is there already: name another file with --output")
+        raise Refused(f"{arguments.output} is there already: name another file with --output")
     if arguments.no_mask:
         _say("NOT MASKED: the archive will hold names, serial numbers and command lines of this node")
     options = replace(settings.reader_options, tool_timeout_seconds=_TOOL_SECONDS)
@@ -125,7 +121,7 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
         with os.fdopen(descriptor, "wb") as opened:
             yield opened
     except OSError as error:
-        raise _Refused(f"cannot write {name}: {error.strerror}") from None
+        raise Refused(f"cannot write {name}: {error.strerror}") from None
 
 
 def _hosts(settings: AgentSettings) -> tuple[str, ...]:

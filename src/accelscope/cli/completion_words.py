@@ -89,6 +89,10 @@ def _known_names(command: str, metavar: str) -> tuple[str, ...]:
         from accelscope.simulate import FaultKind  # noqa: PLC0415
 
         return tuple(FaultKind)
+    if (command, metavar) == ("simulate fleet-fault", "KIND"):
+        from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault  # noqa: PLC0415
+
+        return (*FleetFault, *DEVICE_FAULTS)
     return ()
 
 

@@ -2,9 +2,9 @@
 
 import argparse
 import os
-import sys
 
 from accelscope.cli.extras import missing
+from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, add_arguments
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
 
@@ -46,17 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         loaded = load_settings(given, os.environ)
         if (lacking := missing("device-plugin")) is not None:
-            return _failed(lacking)
+            return refuse("device-plugin", lacking)
         from accelscope.deviceplugin import app, endpoint  # noqa: PLC0415 - needs the extra
 
         try:
             return app.run(loaded, given, os.environ)
         except endpoint.EndpointError as error:
-            return _failed(str(error))
+            return refuse("device-plugin", error)
     except (ConfigError, ServeError) as error:
-        return _failed(str(error))
-
-
-def _failed(text: str) -> int:
-    print(f"accelscope device-plugin: {text}", file=sys.stderr)
-    return 2
+        return refuse("device-plugin", error)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, Loaded, add_arguments, load
 from accelscope.model import Snapshot
 
-_FAILED, _USAGE = 1, 2
+_FAILED = 1
 DESCRIPTION = """\
 Looks once at this node's accelerators and prints the labels that say which they
 are: how many, product, family, memory, versions of driver and firmware, and the
@@ -68,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         loaded = load(AgentSettings, arguments, os.environ)
         writer = _Writer(loaded) if arguments.apply else None
     except ConfigError as error:
-        print(f"accelscope discover: {error}", file=sys.stderr)
-        return _USAGE
+        return refuse("discover", error)
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
     settings = loaded.settings
     node = settings.node_name or socket.gethostname()

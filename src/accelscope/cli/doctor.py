@@ -3,16 +3,13 @@
 import argparse
 import json
 import os
-import signal
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, add_arguments, load
 
-_USAGE = 2
 DESCRIPTION = """\
 Looks at this node as the agent would, and says what was found, what is missing
 and what to do about it. Give it the agent's options, environment and file, so
@@ -44,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         loaded = load(AgentSettings, arguments, os.environ)
     except ConfigError as error:
-        print(f"accelscope doctor: {error}", file=sys.stderr)
-        return _USAGE
+        return refuse("doctor", error)
     subject = doctor.Subject(loaded=loaded, environ=os.environ)
     report = doctor.examine(subject, doctor.areas_for(loaded.settings))
     if arguments.json:
@@ -62,10 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """A thread inside a driver call would keep the interpreter from ending. A tool that hangs is a child of
-    this process, in a group of its own, and must not outlive it."""
-    for children in Path("/proc/self/task").glob("*/children"):
-        for pid in children.read_text().split():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(pid), signal.SIGKILL)
+    """A thread inside a driver call would keep the interpreter from ending."""
+    from accelscope.readers.tool import end_running_tools, start_no_more_tools  # noqa: PLC0415 - as above
+
+    start_no_more_tools()
+    end_running_tools()
     os._exit(code)

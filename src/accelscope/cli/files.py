@@ -2,12 +2,11 @@
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 
 import accelscope
+from accelscope.cli.refusal import Refused, refuse
 
-_USAGE = 2
 # Name -> where below the folder, and what it is.
 FILES = {
     "chart": ("chart", "Helm chart of agent, device plugin and fleet, with dashboards and rules in it"),
@@ -31,10 +30,6 @@ Tells where the files are that came with this version of the program, or copies 
 Exit code: 0 done, 2 they are not there or cannot be copied."""
 
 
-class _Refused(Exception):
-    """The command cannot be carried out; the text says what to change."""
-
-
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "files",
@@ -52,33 +47,30 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     try:
         _tell(arguments.name, arguments.to)
-    except _Refused as refusal:
-        print(f"accelscope files: {refusal}", file=sys.stderr)
-        return _USAGE
+    except Refused as refusal:
+        return refuse("files", refusal)
     return 0
 
 
 def _tell(name: str | None, copy: Path | None) -> None:
     if name is None and copy is not None:
-        raise _Refused(f"--to needs a NAME: {', '.join(FILES)}")
+        raise Refused(f"--to needs a NAME: {', '.join(FILES)}")
     if name is None:
         print(_LISTING)
         return
     folder = installed_files()
     if folder is None:
-        raise _Refused(
-            "this installation has none, as in container images; a wheel and the sources have them"
-        )
+        raise Refused("this installation has none, as in container images; a wheel and the sources have them")
     found = folder / FILES[name][0]
     if copy is None:
         print(found)
     elif copy.exists():
-        raise _Refused(f"{copy} is there already: name another folder with --to")
+        raise Refused(f"{copy} is there already: name another folder with --to")
     else:
         try:
             shutil.copytree(found, copy)
         except OSError as error:
-            raise _Refused(f"cannot write {copy}: {error.strerror or error}") from None
+            raise Refused(f"cannot write {copy}: {error.strerror or error}") from None
 
 
 def installed_files() -> Path | None:

@@ -5,6 +5,7 @@ import os
 import sys
 
 from accelscope.cli.extras import missing
+from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, add_arguments, load
 from accelscope.fleet.settings import FleetSettings
 
@@ -28,6 +29,11 @@ file that --config-file names (refreshInterval).
     accelscope fleet token create NAME
 
 makes a token for the API, and the lines for --tokens-file."""
+
+_ABOUT_ENTRY = """\
+# The token is shown this once. This is for --tokens-file, which keeps its hash only;
+# where it has tokens already, add the entry to their list.
+"""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -71,17 +77,17 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         loaded = load(FleetSettings, given, os.environ)
         if (lacking := missing("fleet")) is not None:
-            return _failed(lacking)
+            return refuse("fleet", lacking)
         from accelscope.fleet import app  # noqa: PLC0415 - needs the extra
 
         return app.run(loaded, given, os.environ)
     except ConfigError as error:
-        return _failed(str(error))
+        return refuse("fleet", error)
 
 
 def create_token(arguments: argparse.Namespace) -> int:
     if (lacking := missing("fleet")) is not None:
-        return _failed(lacking)
+        return refuse("fleet", lacking)
     from accelscope.fleet.api.access import Scope, make_token  # noqa: PLC0415 - needs the extra
 
     try:
@@ -92,12 +98,7 @@ def create_token(arguments: argparse.Namespace) -> int:
             expires=arguments.expires,
         )
     except ConfigError as error:
-        return _failed(str(error))
+        return refuse("fleet", error)
     print(made.token)
-    print(f"It is shown this once. The lines for --tokens-file, below tokens:\n{made.entry}", file=sys.stderr)
+    print(f"{_ABOUT_ENTRY}tokens:\n{made.entry}", end="", file=sys.stderr)  # with it, a whole file
     return 0
-
-
-def _failed(text: str) -> int:
-    print(f"accelscope fleet: {text}", file=sys.stderr)
-    return 2

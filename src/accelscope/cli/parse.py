@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from accelscope.cli.refusal import Refused, refuse
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
@@ -13,11 +14,6 @@ from accelscope.parsing.registry import sources
 from accelscope.parsing.source import Source
 
 _LIMIT_BYTES = 64 * 2**20
-_USAGE = 2
-
-
-class _Refused(Exception):
-    """The command cannot be carried out; the text says what to change."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -50,9 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         source = _source(arguments.source)
         fields = _fields(source, arguments.fields)
         parsed = source.parse(_text(arguments.file), fields)
-    except _Refused as refusal:
-        print(f"accelscope parse: {refusal}", file=sys.stderr)
-        return _USAGE
+    except Refused as refusal:
+        return refuse("parse", refusal)
     print(json.dumps(document(source, parsed), indent=2, ensure_ascii=False, allow_nan=False))
     return 0
 
@@ -103,9 +98,9 @@ def _listing() -> str:
 def _source(name: str | None) -> Source:
     known = sources()
     if name is None:
-        raise _Refused(f"name a source: {', '.join(known)}")
+        raise Refused(f"name a source: {', '.join(known)}")
     if name not in known:
-        raise _Refused(f"unknown source {name!r}; known are {', '.join(known)}")
+        raise Refused(f"unknown source {name!r}; allowed: {', '.join(known)}")
     return known[name]
 
 
@@ -113,10 +108,10 @@ def _fields(source: Source, text: str | None) -> list[str] | None:
     if text is None:
         return None
     if not source.takes_fields:
-        raise _Refused(f"{source.name} names its own columns: leave out --fields")
+        raise Refused(f"{source.name} names its own columns: leave out --fields")
     fields = [field.strip() for field in text.split(",")]
     if not all(fields):
-        raise _Refused(f"--fields {text!r} has an empty name; write them as index,uuid,name")
+        raise Refused(f"--fields {text!r} has an empty name; write them as index,uuid,name")
     return fields
 
 
@@ -128,9 +123,9 @@ def _text(file: str) -> str:
             with Path(file).open("rb") as opened:
                 content = opened.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        raise _Refused(f"cannot read {file}: {error.strerror}") from None
+        raise Refused(f"cannot read {file}: {error.strerror}") from None
     if len(content) > _LIMIT_BYTES:
-        raise _Refused(f"{file} is larger than {_LIMIT_BYTES // 2**20} MiB, which no tool's output is")
+        raise Refused(f"{file} is larger than {_LIMIT_BYTES // 2**20} MiB, which no tool's output is")
     # A redirection in Windows PowerShell writes UTF-16 with a byte order mark.
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return content.decode(encoding, errors="replace")

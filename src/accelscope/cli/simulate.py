@@ -12,6 +12,8 @@ from pathlib import Path
 
 from accelscope.cli import simulate_fleet
 from accelscope.cli.extras import missing
+from accelscope.cli.option_values import code, duration
+from accelscope.cli.refusal import refuse
 from accelscope.config.declaration import key_name
 from accelscope.simulate import (
     CompileError,
@@ -62,11 +64,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     show.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
     build = _node_parser(actions, "build", "make the folder, showing one instant")
     build.add_argument(
-        "--at", type=_seconds, default=0.0, metavar="SECONDS", help="simulated time (default 0)"
+        "--at", type=duration(), default=0.0, metavar="DURATION", help="simulated time (default 0)"
     )
     run_parser = _node_parser(actions, "run", "make the folder and keep it moving until interrupted")
     run_parser.add_argument(
-        "--period", type=_period, default=1.0, metavar="SECONDS", help="between updates (default 1)"
+        "--period", type=duration(0.05), default=1.0, metavar="DURATION", help="between updates (default 1s)"
     )
     run_parser.add_argument(
         "--no-kubernetes", action="store_true", help="without the API server and the kubelet's socket"
@@ -98,34 +100,10 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     parser.add_argument("kind", metavar="KIND", nargs="?", type=_kind, help="see below")
     parser.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose")
     parser.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
-    parser.add_argument("--code", type=_code, metavar="N", help="for errors that have a code: which")
+    parser.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
     parser.add_argument("--tool", metavar="NAME", help="for a vendor that has several tools: which")
     parser.add_argument("--error", metavar="NAME", help="for tool_error: which")
     parser.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 on")
-    return value
-
-
-def _period(text: str) -> float:
-    value = _seconds(text)
-    if value < 0.05:
-        raise argparse.ArgumentTypeError(f"{text!r} is too short; at least 0.05 seconds")
-    return value
-
-
-def _code(text: str) -> int:
-    try:
-        return int(text, 0)  # vendors write theirs with 0x
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 31 or 0x80e01801") from None
 
 
 def _kind(text: str) -> FaultKind:
@@ -139,13 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit code 0, 2 for something wrong in what was given, 1 for the rest."""
     actions = {"list": _list, "show": _show, "build": _build, "run": _run, "fault": _fault}
     if arguments.action in simulate_fleet.ACTIONS and (lacking := missing("fleet")):
-        print(f"accelscope simulate: {lacking}", file=sys.stderr)
-        return 2
+        return refuse("simulate", lacking)
     try:
         return {**actions, **simulate_fleet.ACTIONS}[arguments.action](arguments)
     except DescriptionError as error:
-        print(f"accelscope simulate: {error}", file=sys.stderr)
-        return 2
+        return refuse("simulate", error)
+    except BrokenPipeError:  # the reader of our output has gone, which is main's
+        raise
     except (CompileError, NodeRunning, OSError) as error:
         print(f"accelscope simulate: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelscope.cli.option_values import code, duration
 from accelscope.simulate import DescriptionError
 from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
@@ -19,6 +20,7 @@ from accelscope.simulate.fleet.faults import (
 )
 from accelscope.simulate.fleet.spec import FleetSpec
 from accelscope.simulate.section import Section
+from accelscope.simulate.vendor import VENDORS
 
 if TYPE_CHECKING:
     from accelscope.simulate.fleet.fleet import SimulatedFleet
@@ -58,10 +60,10 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     fleet.add_argument(
         "--interval",
-        type=float,
+        type=duration(0.1, 86_400),
         default=10.0,
-        metavar="SECONDS",
-        help="between readings of an agent: who asks N times as often finds 1/N changed (default 10)",
+        metavar="DURATION",
+        help="between readings of an agent: who asks N times as often finds 1/N changed (default 10s)",
     )
     fleet.add_argument("--seed", type=_count, default=1, metavar="N", help="what everything is derived from")
     fleet.add_argument(
@@ -89,11 +91,13 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     fault.add_argument("kind", metavar="KIND", nargs="?", help="see below")
     fault.add_argument("--cluster", metavar="ID", help="whose")
     fault.add_argument("--node", metavar="NAME", help="which node; none: the cluster's API server")
-    fault.add_argument("--vendor", metavar="NAME", help="on a node of several vendors: whose device")
+    fault.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose device")
     fault.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
-    fault.add_argument("--code", type=int, metavar="N", help="for errors that have a code: which")
+    fault.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
     fault.add_argument("--process", metavar="NAME", help="for idle: processes of this name")
-    fault.add_argument("--seconds", type=float, metavar="N", help="for what is slow: by how much")
+    fault.add_argument(
+        "--seconds", type=duration(0, 3600), metavar="DURATION", help="for what is slow: by how much"
+    )
     fault.add_argument("--schema", metavar="VERSION", help="for agent_schema: which")
     fault.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
 

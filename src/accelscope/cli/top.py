@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.cli.extras import missing
+from accelscope.cli.refusal import Refused, refuse
 from accelscope.cli.top_options import NodeSettings, add_options
 from accelscope.config import ConfigError, load
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from accelscope.top.view.shown import View
     from accelscope.top.view.text import Glyphs
 
-_NOTHING, _USAGE = 1, 2
-
-
-class _Refused(Exception):
-    """The command cannot be carried out; the text says what to change."""
+_NOTHING = 1
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,18 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json or arguments.once:
             return _once(arguments, source, question)
         return _screen(arguments, source, question)
-    except (ConfigError, _Refused) as error:
-        print(f"accelscope top: {error}", file=sys.stderr)
-        return _USAGE
+    except (ConfigError, Refused) as error:
+        return refuse("top", error)
 
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.fleet and arguments.urls:
-        raise _Refused("--fleet and URLs of agents exclude each other: give one or the other")
+        raise Refused("--fleet and URLs of agents exclude each other: give one or the other")
     if arguments.node and not arguments.fleet:
-        raise _Refused("--node needs --fleet")
+        raise Refused("--node needs --fleet")
     if arguments.once and arguments.json:
-        raise _Refused("--once and --json exclude each other")
+        raise Refused("--once and --json exclude each other")
     remote = arguments.fleet or arguments.urls
     given = {
         "--token-file": arguments.client_token_file,
@@ -63,9 +59,9 @@ def _check(arguments: argparse.Namespace) -> None:
     }
     for flag, value in given.items():
         if value and not remote:
-            raise _Refused(f"{flag} is for agents and fleets: give a URL, or --fleet")
+            raise Refused(f"{flag} is for agents and fleets: give a URL, or --fleet")
     if arguments.client_key and not arguments.client_certificate:
-        raise _Refused("--client-key needs --client-certificate")
+        raise Refused("--client-key needs --client-certificate")
 
 
 def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
@@ -91,7 +87,7 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
     try:
         endpoints = [endpoint_of(url, credentials) for url in arguments.urls or [arguments.fleet]]
     except (EndpointError, ValueError) as error:
-        raise _Refused(str(error)) from None
+        raise Refused(str(error)) from None
     if arguments.insecure:
         print("accelscope top: certificates are NOT checked: whoever answers is believed", file=sys.stderr)
     if arguments.fleet:
@@ -104,9 +100,9 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
     from accelscope.top.sources.agents import MOST_AGENTS, AgentsSource  # noqa: PLC0415
 
     if len(endpoints) > MOST_AGENTS:
-        raise _Refused(f"{len(endpoints)} agents are more than {MOST_AGENTS}: that is for accelscope fleet")
+        raise Refused(f"{len(endpoints)} agents are more than {MOST_AGENTS}: that is for accelscope fleet")
     if len({endpoint.url for endpoint in endpoints}) < len(endpoints):
-        raise _Refused("an agent's URL is given twice")
+        raise Refused("an agent's URL is given twice")
     return AgentsSource(endpoints, timeout_seconds=arguments.timeout), Question()
 
 
@@ -115,7 +111,7 @@ def _node(text: str | None) -> tuple[str, str] | None:
         return None
     cluster, slash, node = text.partition("/")
     if not (cluster and slash and node):
-        raise _Refused(f"--node {text}: not CLUSTER/NODE")
+        raise Refused(f"--node {text}: not CLUSTER/NODE")
     return cluster, node
 
 
@@ -174,11 +170,11 @@ def _screen(arguments: argparse.Namespace, source: "Source", question: "Question
     from accelscope.top.terminal import is_colourless, is_dumb  # noqa: PLC0415
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise _Refused("this is no terminal: give --once or --json")
+        raise Refused("this is no terminal: give --once or --json")
     if is_dumb(os.environ):
         return _repeated(arguments, source, question)
     if (lacking := missing("top")) is not None:
-        raise _Refused(f"{lacking}, or give --once")
+        raise Refused(f"{lacking}, or give --once")
     if arguments.no_color or is_colourless(os.environ):
         os.environ["NO_COLOR"] = "1"  # which Textual asks for
     from accelscope.top.screen.app import TopApp  # noqa: PLC0415 - needs the extra

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import field, fields, make_dataclass
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.option_values import duration
 from accelscope.config import add_arguments
 
 DESCRIPTION = """\
@@ -20,10 +21,14 @@ of agents, or of a fleet. Keys are listed at the bottom and with ?.
 
 This node is read by the agent's own readers, with the agent's options, environment
 and file (see accelscope agent --help); no agent has to run. The screen needs the
-extra top (pip install 'accelscope[top]'); --once and --json do not.
+extra top; --once and --json do not. Where accelscope is installed:
+
+  pip install 'accelscope[top]'                     with pip
+  pipx runpip accelscope install 'accelscope[top]'  with pipx
 
 Exit code: 0 something was read, 1 nothing could be read, 2 an option is bad."""
 
+_DURATION = duration(0.2, 3600)
 _GROUPS = ("General", "Collection", "Attribution", "Kubernetes", "Paths")
 _NOT_HERE = frozenset({"log_level", "log_format", "collection_interval"})
 
@@ -56,10 +61,10 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--json", action="store_true", help="print one JSON document and end")
     parser.add_argument(
         "--interval",
-        type=_interval,
+        type=_DURATION,
         default=2.0,
-        metavar="SECONDS",
-        help="between two readings, from 0.2 (default 2)",
+        metavar="DURATION",
+        help="between two readings, from 200ms (default 2s)",
     )
     parser.add_argument(
         "--filter",
@@ -103,10 +108,10 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--timeout",
-        type=_interval,
+        type=_DURATION,
         default=5.0,
-        metavar="SECONDS",
-        help="that an answer may take in all (default 5)",
+        metavar="DURATION",
+        help="that an answer may take in all (default 5s)",
     )
 
 
@@ -126,16 +131,6 @@ def _add_looks(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMNS",
         help="with --once: how wide; the terminal's, or wide in a pipe",
     )
-
-
-def _interval(text: str) -> float:
-    try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = 0.0
-    if not 0.2 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.2 to 3600")
-    return value
 
 
 def _limit(text: str) -> int:

@@ -80,8 +80,14 @@ class List(Kind[tuple[str, ...]]):
             try:
                 values.append(self._item.parse(node))
             except BadValue as error:
-                raise BadValue(str(error) or f"{quoted(node)} is not {self._item.allowed}") from None
+                raise BadValue(str(error) or self._complaint(node)) from None
         return tuple(dict.fromkeys(values))
+
+    def _complaint(self, item: str) -> str:
+        """What `allowed` has said of the items already is not said again."""
+        if self._item.allowed in self.allowed:
+            return f"the wrong one is {quoted(item)}"
+        return f"{quoted(item)} is not {self._item.allowed}"
 
     def text(self, value: tuple[str, ...]) -> str:
         return ",".join(value)

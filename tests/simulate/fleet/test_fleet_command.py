@@ -33,6 +33,10 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         assert capsys.readouterr().out == "set: hot of berlin-1 nvidia-shared-0002 device 1\n"
         assert command("fleet-fault", tmp_path, "api_slow", "--cluster", "oslo-1", "--seconds", 2) == 0
         assert "api_slow of oslo-1" in capsys.readouterr().out
+        assert command("fleet-fault", tmp_path, "xid", *where, "--device", 0, "--code", "0x1f") == 0
+        assert "xid of berlin-1 nvidia-shared-0002 device 0" in capsys.readouterr().out
+        assert command("fleet-fault", tmp_path, "xid", *where, "--device", 0, "--code", 31, "--clear") == 0
+        capsys.readouterr()
         assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
         assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
         assert command("fleet-fault", tmp_path, "--clear") == 0

@@ -82,7 +82,7 @@ def read_tokens(path: str) -> tuple[Token, ...]:
     entries = read_settings_file(path)
     for key, entry in entries.items():
         if key != "tokens":
-            raise ConfigError(f"{path}:{entry.line}: unknown key {quoted(key)}; known is: tokens")
+            raise ConfigError(f"{path}:{entry.line}: unknown key {quoted(key)}; allowed: tokens")
     if "tokens" not in entries:
         raise ConfigError(f"{path}: has no tokens; an empty list (tokens: []) lets nobody in")
     line, nodes = entries["tokens"].line, entries["tokens"].node
@@ -148,7 +148,7 @@ def _token(node: Node) -> Token:
         raise ConfigError("must be a mapping with name and sha256")
     for key in node:
         if key not in _KEYS:
-            raise ConfigError(f"unknown key {quoted(key)}; known are: {', '.join(_KEYS)}")
+            raise ConfigError(f"unknown key {quoted(key)}; allowed: {', '.join(_KEYS)}")
     name, sha256 = node.get("name"), node.get("sha256")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("name must be letters, digits, - _ and . (at most 63)")

@@ -1,0 +1,13 @@
+"""A command that is not carried out as it was given."""
+
+import sys
+
+
+class Refused(Exception):
+    """The text says what to change."""
+
+
+def refuse(command: str, reason: object) -> int:
+    """Say why in one line on standard error. The exit code."""
+    print(f"accelscope {command}: {reason}", file=sys.stderr)
+    return 2
