@@ -13,8 +13,6 @@ from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import PATIENCE_SECONDS
 
-import accelscope
-
 DOCS = REPOSITORY / "docs"
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -56,11 +54,8 @@ class Shell:
         self._words = {
             "registry.example.org/monitoring": REGISTRY,
             r"\bNODE\b": cluster.node_name,
-            r"\bNEW\b": accelscope.__version__,
             # It warns of a /proc without init, and the first process of this node is none.
             "accelscope doctor": "accelscope doctor || test $? = 1",
-            # Who types it is not as fast as a script.
-            "curl ": "curl --retry 60 --retry-connrefused --retry-delay 1 ",
         }
 
     def run(self, script: str) -> str:

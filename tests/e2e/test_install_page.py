@@ -18,6 +18,7 @@ STEPS = (
     ("Tell nodes apart", 0),
     ("Install with Helm", 0),
     ("Install with Helm", 1),
+    ("Install with Helm", 2),
     ("Let Prometheus find it", 0),
     ("HTTPS, tokens, reviews", 0),
     ("HTTPS, tokens, reviews", 1),

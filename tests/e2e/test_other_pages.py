@@ -12,7 +12,6 @@ from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image, fleet_imag
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
     ENOUGH_CPU,
-    NAMESPACE,
     PATIENCE_SECONDS,
     RELEASE,
     Release,
@@ -24,7 +23,6 @@ from tests.e2e.kubernetes.node import API_SERVICE_ADDRESS
 from tests.e2e.kubernetes.npus import make_device_nodes, on_simulated_npus
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 from tests.e2e.page_commands import DOCS, Shell, commands, places, sections
-from tests.e2e.test_fleet_deployment import made_token
 
 from accelscope.simulate import SimulatedNode, read_node
 
@@ -54,6 +52,7 @@ STEPS: tuple[Place, ...] = (
     ("fleet", IN_A_CLUSTER, 2),
     ("fleet", IN_A_CLUSTER, 3),
     ("fleet", IN_A_CLUSTER, 4),
+    ("fleet", IN_A_CLUSTER, 5),
 )
 NOT_HERE: dict[Place, str] = {
     ("device-plugin", "Install", 1): "the same objects without Helm: test_manifests.py",
@@ -109,9 +108,14 @@ def shell(cluster: Cluster, folder: Path) -> Iterator[Shell]:
         # By its address: the node has no name server.
         "fleet": {"ownCluster": {"url": f"https://{API_SERVICE_ADDRESS}"}},
     }
-    variables = {"TOKEN": made_token(folder), "KUBE_EDITOR": "true"}
+    variables = {"KUBE_EDITOR": "true"}
     certificates = make_certificates(folder)
-    tls = (f"--cert={certificates.server}", f"--key={certificates.server_key}")
+    (folder / "fleet.crt").write_bytes(certificates.server.read_bytes())
+    (folder / "fleet.key").write_bytes(certificates.server_key.read_bytes())
+    [values_file] = [
+        text for _, text in sections(DOCS / "fleet.md")[IN_A_CLUSTER] if "# my-values.yaml" in text
+    ]
+    (folder / "my-values.yaml").write_text(values_file)
     with ExitStack() as stack:
         stack.enter_context(monitor_kinds(cluster))
         stack.enter_context(labelled(cluster, "agents.accelscope.io/furiosa=true"))
@@ -127,7 +131,6 @@ def shell(cluster: Cluster, folder: Path) -> Iterator[Shell]:
         stack.callback(release.helm, "uninstall", f"{RELEASE}-amd", "--ignore-not-found")
         stack.callback(release.remove)
         release.put(values)
-        cluster.kubectl("create", "secret", "tls", "accelscope-fleet-tls", *tls, f"--namespace={NAMESPACE}")
         yield Shell(cluster, folder, variables)
 
 

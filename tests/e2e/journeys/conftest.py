@@ -31,11 +31,19 @@ def _run(*command: str | Path, cwd: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `make wheel` builds it, with what is locked for the tests and from a copy: setuptools leaves folders
-    behind, and would pack what older builds left."""
-    clone = tmp_path_factory.mktemp("source") / "clone"
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone in which nothing was built. To be copied: setuptools leaves folders behind, and would pack what
+    older builds left."""
+    clone = tmp_path_factory.mktemp("sources") / "clone"
     shutil.copytree(REPOSITORY, clone, ignore=shutil.ignore_patterns(*_NOT_SOURCES))
+    return clone
+
+
+@pytest.fixture(scope="session")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `make wheel` builds it, with what is locked for the tests."""
+    clone = tmp_path_factory.mktemp("wheel") / "clone"
+    shutil.copytree(sources, clone)
     options = ("--no-deps", "--no-build-isolation", "--wheel-dir", "dist")
     _run(sys.executable, "-m", "pip", "wheel", "--quiet", *options, ".", cwd=clone)
     [built] = (clone / "dist").glob("*.whl")
@@ -59,12 +67,13 @@ def pipx(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def machine(pipx: Path, wheel: Path, tmp_path: Path) -> Callable[..., Machine]:
+def machine(pipx: Path, sources: Path, wheel: Path, tmp_path: Path) -> Callable[..., Machine]:
     """Makes one. Its user is in a clone, in which the wheel is built already."""
 
     def made(variables: Mapping[str, str], words: Mapping[str, str]) -> Machine:
         folder = tmp_path / "clone"
-        (folder / "dist").mkdir(parents=True)
+        shutil.copytree(sources, folder)
+        (folder / "dist").mkdir()
         shutil.copy(wheel, folder / "dist")
         constraint = {"PIP_CONSTRAINT": str(pipx / "constraints.txt")}
         return Machine(folder, pipx / "bin", {**constraint, **variables}, words)

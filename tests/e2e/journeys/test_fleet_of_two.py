@@ -13,9 +13,8 @@ from tests.fleet_process import SimulatedClusters, simulated_clusters
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-README, FLEET, TOP = "README.md", "docs/fleet.md", "docs/top.md"
-EXEC = "docs/switching/exec-collector.md"
-MANY = "See many clusters as one"
+FLEET = "docs/fleet.md"
+TWO = "Two clusters, one without agents"
 CLUSTERS: dict[str, Any] = {
     "clusters": [
         {"id": "paris", "nodes": [{"node": "nvidia-shared", "count": 2}]},
@@ -35,13 +34,10 @@ def clusters(tmp_path: Path) -> Iterator[SimulatedClusters]:
 
 @pytest.fixture
 def desk(machine: Callable[..., Machine], clusters: SimulatedClusters) -> Machine:
-    """Somebody's who has a token of each cluster, and lists them as the pages do."""
+    """Somebody's who has a token of each cluster, and lists them as the page does."""
     port = str(free_port())
     made = machine({"PORT": port}, {"8080": port})
-    entries = [
-        *[each for each in listed(FLEET, "The clusters file", "paris")["clusters"] if each["id"] == "paris"],
-        *listed(EXEC, "Steps", "berlin")["clusters"],
-    ]
+    entries = listed(FLEET, TWO, "paris", "berlin")["clusters"]
     for entry, simulated in zip(entries, clusters.entries, strict=True):
         assert entry["id"] == simulated["id"]
         entry["server"]["url"] = simulated["server"]["url"]
@@ -60,10 +56,10 @@ def test_from_the_wheel_to_both_clusters_at_a_glance(desk: Machine) -> None:
     simulated, and the port is a free one."""
     said = desk.run(command(FLEET, "", "pipx install", "[fleet]"))
     assert "installed package accelscope" in said
-    with desk.running(command(README, MANY, "--clusters-file clusters.yaml")):
+    with desk.running(command(FLEET, TWO, "--clusters-file clusters.yaml")):
         until_read(desk)
 
-        answer = json.loads(desk.run(command(README, MANY, "curl", "summary?group_by=cluster,model")))
+        answer = json.loads(desk.run(command(FLEET, TWO, "curl", "summary?group_by=cluster,model")))
         assert {row["cluster"]: row["devices"] for row in answer["groups"]} == DEVICES
         told = {row["id"]: sources(row) for row in clusters_of(desk)}
         assert told["paris"]["agents"] == 2
@@ -71,7 +67,7 @@ def test_from_the_wheel_to_both_clusters_at_a_glance(desk: Machine) -> None:
 
         page = desk.run("curl -s localhost:8080/")
         assert '<script type="module"' in page
-        once = command(TOP, "", "accelscope top --fleet").replace("top --fleet", "top --once --fleet")
+        once = command(FLEET, TWO, "accelscope top --fleet").replace("top --fleet", "top --once --fleet")
         said = desk.run(once)
         assert "paris" in said
         assert "berlin" in said

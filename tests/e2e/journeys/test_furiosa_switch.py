@@ -95,7 +95,7 @@ def test_from_furiosas_programs_to_ours(cluster: Cluster, card_owner: Owner, tmp
         keep = block(SWITCHING, "Device plugin", "kubectl get configmap npu-device-plugin")
         card_owner.run(keep.replace("NAMESPACE", OLD))
     with_file = block(PLUGIN, "Install", "devicePlugin.enabled=true", "rollout status").replace(
-        "--set image", "-f my-values.yaml --set image"
+        "--set image", "-f device-plugin-values.yaml --set image"
     )
     said = card_owner.run(with_file)
     assert 'daemon set "accelscope-device-plugin" successfully rolled out' in said

@@ -33,10 +33,9 @@ def workstation(machine: Callable[..., Machine], tmp_path: Path) -> Machine:
     return machine({**variables, "EXPORTER_PORT": port}, {"9400": port})
 
 
-def test_from_the_wheel_to_the_screen(workstation: Machine) -> None:
-    """Left out: `make wheel` makes an environment of its own first, so that the wheel is built by its last
-    step alone; the service, for which there is no systemd here. The driver is simulated, and the agent's port
-    is a free one: both are settings in the environment, the commands are those of the pages."""
+def test_from_the_clone_to_the_screen(workstation: Machine) -> None:
+    """Left out: the service, for which there is no systemd here. The driver is simulated, and the agent's
+    port is a free one: both are settings in the environment, the commands are those of the pages."""
     said = workstation.run(command(PAGE, "Install it", "pipx install", "[top]"))
     assert "installed package accelscope" in said
     said = workstation.run(command(PAGE, "Install it", "accelscope doctor"))
