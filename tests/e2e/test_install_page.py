@@ -43,10 +43,8 @@ def shell(cluster: Cluster, folder: Path) -> Iterator[Shell]:
     certificates = make_certificates(folder)
     (folder / "tls.crt").write_bytes(certificates.server.read_bytes())
     (folder / "tls.key").write_bytes(certificates.server_key.read_bytes())
-    [(language, values)] = [
-        block for block in sections(PAGE)["Install with Helm"] if "my-values.yaml" in block[1]
-    ]
-    assert language == "yaml"
+    [values] = [text for language, text in sections(PAGE)["Install with Helm"] if language == "yaml"]
+    assert "my-values.yaml" in values
     (folder / "my-values.yaml").write_text(values.replace("registry.example.org/monitoring", REGISTRY))
     labels = [f"agents.accelscope.io/{name}-" for name in ("nvidia", "any")]
     with ExitStack() as stack:
