@@ -62,7 +62,8 @@ def findings(samples: Sequence[Sample], length: Length) -> list[Finding]:
         usual, last = statistics.median(values[quarter:half]), statistics.median(values[-quarter:])
         factor = _SERIES_FACTOR if name == "series" else _USUAL_FACTOR
         grown = later > highest * _BOUND_FACTOR + _BOUND_MORE or last > usual * factor + _USUAL_MORE
-        lost = last < max(usual, _THERE.get(name, 0)) / factor - _USUAL_MORE
+        # A trouble hides for some steps what comes back afterwards: only what stays away is lost.
+        lost = max(values[-quarter:]) < max(usual, _THERE.get(name, 0)) / factor - _USUAL_MORE
         told = f"{usual:g} in the second quarter, {last:g} in the last; at most {max(highest, later)}"
         found.append(Finding(name, told, not (grown or lost)))
     return found
