@@ -15,7 +15,6 @@ _WARM_UP = 0.25  # of the run: caches fill, the allocator finds its size
 _MOST_RSS_BYTES = 48 << 20
 # By what the usual and the highest value may differ by chance; one for each pod would be thousands.
 _USUAL_FACTOR, _USUAL_MORE = 1.1, 2
-_SERIES_FACTOR = 1.02  # there are so many that a tenth is a device
 _BOUND_FACTOR, _BOUND_MORE = 1.25, 8
 _BOUNDED = ("threads", "files", "series", "processes", "pods")
 # Whatever it saw before: the node has them.
@@ -60,10 +59,11 @@ def findings(samples: Sequence[Sample], length: Length) -> list[Finding]:
         values: list[int] = [getattr(sample, name) for sample in samples]
         highest, later = max(values[:half]), max(values[half:])
         usual, last = statistics.median(values[quarter:half]), statistics.median(values[-quarter:])
-        factor = _SERIES_FACTOR if name == "series" else _USUAL_FACTOR
-        grown = later > highest * _BOUND_FACTOR + _BOUND_MORE or last > usual * factor + _USUAL_MORE
+        expected = max(usual, _THERE.get(name, 0))
+        factor = length.series_factor if name == "series" else _USUAL_FACTOR
+        grown = later > highest * _BOUND_FACTOR + _BOUND_MORE or last > expected * factor + _USUAL_MORE
         # A trouble hides for some steps what comes back afterwards: only what stays away is lost.
-        lost = max(values[-quarter:]) < max(usual, _THERE.get(name, 0)) / factor - _USUAL_MORE
+        lost = max(values[-round(length.last_share * len(values)) :]) < expected / factor - _USUAL_MORE
         told = f"{usual:g} in the second quarter, {last:g} in the last; at most {max(highest, later)}"
         found.append(Finding(name, told, not (grown or lost)))
     return found
