@@ -5,6 +5,7 @@
 writes them anew. Times are masked; what is shown stands still.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -149,15 +151,33 @@ def opened(agents: list[str], terminals: None) -> Iterator[Open]:
         tmux("kill-session", "-t", f"={name}")
 
 
-def compare(name: str, screen: str) -> None:
-    """With what is stored. Trends grow with every reading, ages too."""
-    shown = re.sub(r"(?<=\s)[▁▂▃▄▅▆▇█]+(?=\s)", lambda m: " " * len(m[0]), screen)
-    shown = re.sub(r"\b\d+s old", "Ns old", shown)
-    shown = "\n".join(line.rstrip() for line in shown.splitlines()).rstrip() + "\n"
+def compare(name: str, session: Session, condition: Callable[[str], bool], what: str) -> None:
+    """Until the screen is the stored one: a screen on which `condition` holds may be half drawn."""
     path = SCREENS / f"{name}.txt"
     if UPDATE:
-        path.write_text(shown)
-    assert shown == path.read_text()
+        drawn = masked(session.until(condition, what))
+        while drawn != (drawn := masked(session.screen())):
+            time.sleep(0.5)
+        path.write_text(drawn)
+    expected = path.read_text()
+    seen = ""
+
+    def is_expected(screen: str) -> bool:
+        nonlocal seen
+        seen = masked(screen)
+        return seen == expected
+
+    with contextlib.suppress(AssertionError):  # the comparison below shows what is different
+        session.until(is_expected, what)
+    assert seen == expected
+
+
+def masked(screen: str) -> str:
+    """Trends grow with every reading, ages too; run times are since a fixed date."""
+    shown = re.sub(r"(?<=\s)[▁▂▃▄▅▆▇█]+(?=\s)", lambda m: " " * len(m[0]), screen)
+    shown = re.sub(r"\b\d+s old", "Ns old", shown)
+    shown = re.sub(r"\b\d+d(?=\s)", lambda m: "D".rjust(len(m[0])), shown)
+    return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip() + "\n"
 
 
 def is_drawn(screen: str) -> bool:
@@ -167,16 +187,16 @@ def is_drawn(screen: str) -> bool:
 
 def test_80_by_24(opened: Open, agents: list[str]) -> None:
     session = opened((80, 24), [agents[0]])
-    compare("agent-80x24", session.until(is_drawn, "the screen is drawn"))
+    compare("agent-80x24", session, is_drawn, "the screen is drawn")
     session.press("t")
-    compare("agent-80x24-tree", session.until(lambda screen: "by pod" in screen, "the tree"))
+    compare("agent-80x24-tree", session, lambda screen: "by pod" in screen, "the tree")
     session.press("/")
     session.press("-l", "nobody")
-    compare("agent-80x24-filter", session.until(lambda screen: "no process fits" in screen, "the filter"))
+    compare("agent-80x24-filter", session, lambda screen: "no process fits" in screen, "the filter")
     session.press("Escape")
     session.until(lambda screen: "by pod" in screen and "q quit" in screen, "the filter is taken back")
     session.press("?")
-    compare("help-80x24", session.until(lambda screen: "keys and words" in screen, "help"))
+    compare("help-80x24", session, lambda screen: "keys and words" in screen, "help")
     session.press("q")
     session.until(is_drawn, "help is closed")
     session.press("q")
@@ -185,15 +205,13 @@ def test_80_by_24(opened: Open, agents: list[str]) -> None:
 
 def test_200_by_50_with_a_silent_agent(opened: Open, agents: list[str]) -> None:
     session = opened((200, 50), agents)
-    shown = session.until(lambda screen: "15 devices" in screen, "all but one have answered")
-    compare("agents-200x50", shown)
+    compare("agents-200x50", session, lambda screen: "15 devices" in screen, "all but one have answered")
 
 
 def test_vt100_and_ascii_locale(opened: Open, agents: list[str]) -> None:
     session = opened((80, 24), [agents[0]], TERM="vt100", LC_ALL="C")
-    shown = session.until(is_drawn, "the screen is drawn")
-    assert shown.isascii()
-    compare("agent-vt100-ascii", shown)
+    compare("agent-vt100-ascii", session, is_drawn, "the screen is drawn")
+    assert session.screen().isascii()
     codes = session.screen(codes=True)
     assert re.search(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|38|48|9[0-7])\b[0-9;]*m", codes) is None, "no colours"
     assert "\x1b[1;7m" in codes, "what is bad still stands out"
@@ -211,9 +229,12 @@ def test_no_color(opened: Open, agents: list[str]) -> None:
 def test_this_node(opened: Open, shared_node: str) -> None:
     session = opened((100, 30), ["--config-file", shared_node, "--interval", "1"])
     told = re.compile(r" 0% +\d[\d.]*[GM] +\d+d ")  # CPU is measured between two readings
-    shown = session.until(lambda screen: is_drawn(screen) and bool(told.search(screen)), "CPU and run time")
-    shown = re.sub(r"\b\d+d(?=\s)", lambda m: "D".rjust(len(m[0])), shown)  # since a fixed date
-    compare("this-node-100x30", shown)
+    compare(
+        "this-node-100x30",
+        session,
+        lambda screen: is_drawn(screen) and bool(told.search(screen)),
+        "CPU and run time",
+    )
     session.press("k")
     session.until(lambda screen: "no signal is sent: what is shown is read from" in screen, "a refusal")
 

@@ -142,7 +142,7 @@ BAD = {
     ONE + "    sources: {}": "clusters.yaml:4: clusters[0].sources: there is none",
     ONE
     + "    sources:\n      exec:\n        ttl: -1s": 'clusters.yaml:6: clusters[0].sources.exec.ttl: "-1s"',
-    ONE + "    sources: {exec: {namespaces: [A]}}": '"A" is not the name of a namespace',
+    ONE + "    sources: {exec: {namespaces: [A]}}": 'each the name of a namespace; the wrong one is "A"',
     ONE + "    sources: {exec: {namespaces: []}}": "exec.namespaces: there is none",
     ONE + "    sources: {exec: {concurrency: 0}}": '"0" is not a whole number from 1 to 1000',
     ONE + "    sources: {agents: {caFile: x}}": "agents.caFile: this needs via: direct and scheme: https",

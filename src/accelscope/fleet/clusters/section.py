@@ -52,8 +52,9 @@ class Section:
         try:
             return kind.parse_node(value)
         except BadValue as error:
-            shown = f"{quoted(value)} is" if isinstance(value, str) else "the value is"
-            self.fail(key, str(error) or f"{shown} not {kind.allowed}")
+            shown = quoted(value) if isinstance(value, str) else "the value"
+            detail = f"; {error}" if str(error) else ""
+            self.fail(key, f"{shown} is not {kind.allowed}{detail}")
 
     def section(self, key: str) -> "Section | None":
         """A mapping inside this one; a key with nothing after it is an empty one. None: no such key."""
