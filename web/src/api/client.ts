@@ -1,5 +1,6 @@
 // Questions to the fleet's API. What is refused is a Problem (RFC 9457); nothing is ever answered in its place.
 import { batch, signal } from "@preact/signals";
+import { keep, kept } from "../app/kept";
 import { heardAtFleet } from "../live/fleet-clock";
 
 export type Parameters = Record<string, string | number | boolean | readonly string[] | null | undefined>;
@@ -16,19 +17,19 @@ export class Problem extends Error {
   }
 }
 
+// Whatever went wrong, as a Problem.
+export function problemOf(error: unknown, title = "The answer cannot be read"): Problem {
+  return error instanceof Problem ? error : new Problem(0, title, String(error));
+}
+
 const KEPT_AS = "accelscope.token";
 
 // A fleet beyond loopback asks for a token. It is kept for this tab only, and sent nowhere but to the fleet.
-export const token = signal<string | null>(kept());
+export const token = signal(kept("sessionStorage", KEPT_AS));
 export const tokenWanted = signal(false); // the last answer was a 401
 
-function kept(): string | null {
-  return typeof sessionStorage === "undefined" ? null : sessionStorage.getItem(KEPT_AS);
-}
-
 export function useToken(given: string | null): void {
-  if (given === null) sessionStorage.removeItem(KEPT_AS);
-  else sessionStorage.setItem(KEPT_AS, given);
+  keep("sessionStorage", KEPT_AS, given);
   batch(() => {
     token.value = given;
     tokenWanted.value = false;

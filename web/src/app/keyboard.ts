@@ -1,6 +1,7 @@
 // Listens for the keys of keys.ts and does what they say.
 import { signal } from "@preact/signals";
 import { paused, resume } from "../live/stream";
+import { keep, kept } from "./kept";
 import { actionOf, isTyping } from "./keys";
 import { go } from "./location";
 import { linkTo } from "./routes";
@@ -11,13 +12,12 @@ const LETTER_WITHIN_MS = 1500;
 
 export const helpOpen = signal(false);
 // Single keys get in the way of some who speak to their computer, or whose hands slip: they can be turned off.
-export const keysOn = signal(typeof localStorage === "undefined" || localStorage.getItem(KEPT_AS) !== "off");
+export const keysOn = signal(kept("localStorage", KEPT_AS) !== "off");
 export const SEARCH_FIELD = "search-field";
 
 export function turnKeys(on: boolean): void {
   keysOn.value = on;
-  if (on) localStorage.removeItem(KEPT_AS);
-  else localStorage.setItem(KEPT_AS, "off");
+  keep("localStorage", KEPT_AS, on ? null : "off");
 }
 
 export function togglePause(): void {

@@ -26,7 +26,7 @@ export function go(to: string, { replace = false } = {}): void {
   if (moved) window.scrollTo(0, 0);
 }
 
-// A new value for one parameter, others kept; none: it goes. A cursor belongs to the parameters that it was made with.
+// A new value for one parameter, others kept; none: it goes.
 export function withParameter(name: string, values: readonly string[]): string {
   const parameters = new URLSearchParams(here.value.search);
   parameters.delete(name);

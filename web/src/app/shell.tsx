@@ -12,6 +12,7 @@ import { pathname } from "./location";
 import { Navigation } from "./navigation";
 import { StreamBanner } from "./stream-banner";
 import { flip, theme } from "./theme";
+import { count, howMany } from "./units";
 import "./shell.css";
 
 export const MAIN = "main";
@@ -131,7 +132,7 @@ function SimulatedFleet() {
   const all = sums.devices_simulated === sums.devices;
   return (
     <Badge
-      title={`${sums.devices_simulated} of ${sums.devices} devices are of simulated clusters: they do not exist`}
+      title={`${count(sums.devices_simulated)} of ${howMany(sums.devices, "device")} are of simulated clusters: they do not exist`}
     >
       {all ? "simulated" : "partly simulated"}
     </Badge>

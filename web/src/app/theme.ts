@@ -1,5 +1,6 @@
 // Light or dark: as the system has it, unless the reader chose. The choice is kept on this machine.
 import { computed, effect, signal } from "@preact/signals";
+import { keep, kept } from "./kept";
 
 export type Theme = "light" | "dark";
 export type Choice = Theme | "system";
@@ -18,12 +19,7 @@ export function flipped(shown: Theme, systemHas: Theme): Choice {
 
 export function choose(chosen: Choice): void {
   choice.value = chosen;
-  try {
-    if (chosen === "system") localStorage.removeItem(KEPT_AS);
-    else localStorage.setItem(KEPT_AS, chosen);
-  } catch {
-    // a browser that keeps nothing: the choice lasts as long as the page
-  }
+  keep("localStorage", KEPT_AS, chosen === "system" ? null : chosen);
 }
 
 export function flip(): void {
@@ -37,12 +33,8 @@ export function startTheme(): void {
   };
   follow();
   dark.addEventListener("change", follow);
-  try {
-    const kept = localStorage.getItem(KEPT_AS);
-    if (kept === "light" || kept === "dark") choice.value = kept;
-  } catch {
-    // as above
-  }
+  const chosen = kept("localStorage", KEPT_AS);
+  if (chosen === "light" || chosen === "dark") choice.value = chosen;
   effect(() => {
     document.documentElement.dataset.theme = theme.value;
   });

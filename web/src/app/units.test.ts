@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, celsius, duration, energy, percent, took, watts } from "./units";
+import { bytes, celsius, duration, energy, howMany, percent, took, watts } from "./units";
 
 test.each([
   [percent(null), "–"],
@@ -10,15 +10,21 @@ test.each([
   [bytes(0), "0 B"],
   [bytes(1536), "1.5 KiB"],
   [bytes(85_899_345_920), "80 GiB"],
+  [bytes(1023.6 * 2 ** 20), "1.0 GiB"],
   [watts(431.6), "432 W"],
   [watts(999.4), "999 W"],
   [watts(999.6), "1.0 kW"],
   [watts(2_716), "2.7 kW"],
   [watts(43_160), "43.2 kW"],
   [watts(144_000), "144 kW"],
+  [watts(999_600), "1.00 MW"],
   [watts(4_316_000), "4.32 MW"],
   [energy(3600), "1.0 Wh"],
+  [energy(999.6 * 3600), "1.0 kWh"],
   [energy(7.2e9), "2.00 MWh"],
+  [howMany(0, "pod"), "0 pods"],
+  [howMany(1, "process", "processes"), "1 process"],
+  [howMany(1200, "process", "processes"), "1\u202f200 processes"],
   [celsius(null), "–"],
   [celsius(66.4), "66 °C"],
   [duration(59.4), "59 s"],

@@ -10,13 +10,13 @@ export function percent(ratio: Maybe): string {
   return `${value > 0 && value < 1 ? "<1" : Math.round(value)} %`;
 }
 
-const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+export const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 export function bytes(count: Maybe): string {
   if (count === null || count === undefined) return ABSENT;
   let value = count;
   let size = 0;
-  while (Math.abs(value) >= 1024 && size < SIZES.length - 1) {
+  while (Math.round(Math.abs(value)) >= 1024 && size < SIZES.length - 1) {
     value /= 1024;
     size += 1;
   }
@@ -25,7 +25,7 @@ export function bytes(count: Maybe): string {
 
 export function watts(value: Maybe): string {
   if (value === null || value === undefined) return ABSENT;
-  if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(2)} MW`;
+  if (Math.round(Math.abs(value) / 1e3) >= 1e3) return `${(value / 1e6).toFixed(2)} MW`;
   if (Math.round(Math.abs(value)) >= 1e3) return `${(value / 1e3).toFixed(Math.abs(value) < 1e5 ? 1 : 0)} kW`;
   return `${Math.round(value)} W`;
 }
@@ -34,7 +34,7 @@ export function energy(joules: Maybe): string {
   if (joules === null || joules === undefined) return ABSENT;
   const hours = joules / 3600; // Wh
   if (hours >= 1e6) return `${(hours / 1e6).toFixed(2)} MWh`;
-  if (hours >= 1e3) return `${(hours / 1e3).toFixed(1)} kWh`;
+  if (Math.round(hours) >= 1e3) return `${(hours / 1e3).toFixed(1)} kWh`;
   return `${hours < 10 ? hours.toFixed(1) : Math.round(hours)} Wh`;
 }
 
@@ -42,8 +42,16 @@ export function celsius(value: Maybe): string {
   return value === null || value === undefined ? ABSENT : `${Math.round(value)} °C`;
 }
 
+// 1 440, with a narrow space at which no line is broken.
 export function count(value: Maybe): string {
-  return value === null || value === undefined ? ABSENT : value.toLocaleString("en-GB").replaceAll(",", " "); // thin space
+  return value === null || value === undefined
+    ? ABSENT
+    : value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+}
+
+// 1 pod, 12 pods.
+export function howMany(value: number, one: string, several = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : several}`;
 }
 
 // 12 s, 4 min, 3 h 20 min, 5 d 2 h: two parts at most.

@@ -1,6 +1,6 @@
 // What a view shows of the API: asked for once, asked for anew when the fleet says that it changed.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, type Parameters, Problem, query, tokenWanted } from "../api/client";
+import { get, type Parameters, type Problem, problemOf, query, tokenWanted } from "../api/client";
 import { lacks, lacksNothing, tellAnswered } from "./behind";
 import { type Change, onChange, paused } from "./stream";
 
@@ -66,8 +66,7 @@ export function useResource<T>(
         setState({ of: address, data, problem: null });
       } catch (error) {
         if (abort.signal.aborted) return;
-        const problem =
-          error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
+        const problem = problemOf(error);
         tellAnswered(who, problem.status !== 0);
         setState((old) => (old.of === address ? { ...old, problem } : { of: address, data: null, problem }));
         if (problem.status === 401) {

@@ -2,6 +2,7 @@
 import type { TargetedKeyboardEvent, TargetedMouseEvent, TargetedPointerEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { go } from "../app/location";
+import { ABSENT, howMany } from "../app/units";
 import { useSize } from "../charts/size";
 import type { Arrangement } from "./arrangement";
 import { moved, type Step } from "./cursor";
@@ -162,7 +163,7 @@ export function FleetMap({
         class="map-scroll"
         role="application"
         aria-roledescription="map of devices"
-        aria-label={`${arrangement.rows.length} devices by ${MEANINGS[mode].title.toLowerCase()}`}
+        aria-label={`${howMany(arrangement.rows.length, "device")} by ${MEANINGS[mode].title.toLowerCase()}`}
         aria-describedby={hint}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: it has a cursor of its own
         tabIndex={0}
@@ -217,7 +218,7 @@ function toldOf(fleet: Fleet, mode: Mode, row: number) {
 }
 
 function spoken(tip: ReturnType<typeof toldOf>, mode: Mode): string {
-  const value = mode === "health" ? "" : `, ${tip.value.replace("–", "not known")}`;
+  const value = mode === "health" ? "" : `, ${tip.value.replace(ABSENT, "not known")}`;
   const index = tip.named.index === null ? "" : ` device ${tip.named.index}`;
   return `${tip.named.node}${index}, ${tip.named.cluster}${value}, ${tip.health}${tip.stale ? ", stale" : ""}`;
 }

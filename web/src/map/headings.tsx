@@ -1,7 +1,7 @@
 // Names of groups over the map, with a sum of each. They lead to what they name.
 import { useMemo } from "preact/hooks";
 import { linkTo } from "../app/routes";
-import { count } from "../app/units";
+import { howMany } from "../app/units";
 import { vendorName } from "../parts/vendor";
 import type { Arrangement } from "./arrangement";
 import type { Fleet } from "./fleet";
@@ -28,8 +28,7 @@ export function Headings({ arrangement, fleet, mode, grouping }: Props) {
             )}
           </h2>
           <span class="soft small">
-            {count(group.blocks)} {group.blocks === 1 ? "node" : "nodes"} · {count(group.devices)}{" "}
-            {group.devices === 1 ? "device" : "devices"}
+            {howMany(group.blocks, "node")} · {howMany(group.devices, "device")}
             {means[place] === null
               ? ""
               : ` · mean ${MEANINGS[mode].written(means[place] ?? null)}${MEANINGS[mode].of ?? ""}`}

@@ -1,7 +1,7 @@
 // What is known of the device that is pointed at: at once from the map, and a moment later all of it.
 import { useEffect, useState } from "preact/hooks";
 import type { DeviceRow, DeviceRowPage } from "../api/types";
-import { bytes, celsius, duration, percent, watts } from "../app/units";
+import { ABSENT, bytes, celsius, duration, percent, watts } from "../app/units";
 import { concernsNode, useResource } from "../live/resource";
 import { Value } from "../parts/absent";
 import { Health } from "../parts/health";
@@ -48,7 +48,7 @@ export function Tooltip({ told, x, y, size, frame, links }: Props) {
     >
       <div class="map-tip-name">
         {named.node}
-        <span class="soft"> / {named.index ?? "–"}</span>
+        <span class="soft"> / {named.index ?? ABSENT}</span>
       </div>
       <div class="soft small map-tip-line">
         {named.cluster} · {told.model ?? (named.vendor ? vendorName(named.vendor) : "model not known")}
@@ -77,8 +77,8 @@ function Numbers({ device }: { device: DeviceRow | null }) {
     ["Memory", part(device?.memory_used_bytes, device?.memory_total_bytes, bytes)],
     ["Power", part(device?.power_watts, device?.power_limit_watts, watts)],
     ["Temperature", celsius(device?.temperature_celsius)],
-    ["Held by", device ? (device.namespaces?.replaceAll(",", ", ") ?? "nobody") : "–"],
-    ["Read", device?.age_seconds == null ? "–" : `${duration(device.age_seconds)} ago`],
+    ["Held by", device ? (device.namespaces?.replaceAll(",", ", ") ?? "nobody") : ABSENT],
+    ["Read", ago(device?.age_seconds)],
   ];
   return (
     <dl class="map-tip-numbers">
@@ -95,6 +95,10 @@ function Numbers({ device }: { device: DeviceRow | null }) {
 }
 
 type Maybe = number | null | undefined;
+
+function ago(seconds: Maybe): string {
+  return seconds === null || seconds === undefined ? ABSENT : `${duration(seconds)} ago`;
+}
 
 function part(of: Maybe, whole: Maybe, written: (value: Maybe) => string): string {
   return whole === null || whole === undefined ? written(of) : `${written(of)} of ${written(whole)}`;

@@ -4,7 +4,7 @@ import { words } from "./health";
 import "./badge.css";
 
 interface Props {
-  tone?: "plain" | "ok" | "warning" | "critical" | "lost" | "unknown" | undefined;
+  tone?: "plain" | "warning" | "critical" | "lost" | undefined;
   title?: string | undefined;
   children: ComponentChildren;
 }
@@ -19,11 +19,7 @@ export function Badge({ tone = "plain", title, children }: Props) {
 
 // Data of a simulated cluster always says so.
 export function Simulated() {
-  return (
-    <Badge tone="plain" title="From a simulated cluster: no such device exists">
-      simulated
-    </Badge>
-  );
+  return <Badge title="From a simulated cluster: no such device exists">simulated</Badge>;
 }
 
 // `state` of the API's rows: stale rows show the last that was read, and how old it is.

@@ -8,7 +8,7 @@ interface Props {
   ratio: number | null | undefined; // 0 to 1; null: not known
   label: string; // what it is of: "use", "memory"; read out, and shown as a title
   text?: string | undefined; // in the place of "42 %"
-  tone?: "plain" | "ok" | "warning" | "critical" | "lost" | undefined;
+  tone?: "plain" | "warning" | "critical" | undefined;
   wide?: boolean | undefined; // fills its container
 }
 

@@ -1,7 +1,6 @@
 // What a view shows when it has nothing to show, or nothing new.
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api/client";
-import { clock, duration } from "../app/units";
 import type { Resource } from "../live/resource";
 import { HealthIcon } from "./health";
 import "./states.css";
@@ -61,27 +60,12 @@ export function ProblemNote({ problem, retry }: { problem: Problem; retry?: (() 
   );
 }
 
-// `at`: of what is shown, seconds since the epoch.
-export function StaleNote({
-  seconds,
-  at,
-  children,
-}: {
-  seconds: number;
-  at?: number | null;
-  children?: ComponentChildren;
-}) {
+// Why what is shown is old.
+export function StaleNote({ children }: { children: ComponentChildren }) {
   return (
     <div class="note note-warning" role="status">
       <HealthIcon tone="warning" />
-      <div class="note-text">
-        {children ?? (
-          <>
-            Nothing new for {duration(seconds)}
-            {at ? `; what you see is from ${clock(at)}` : ""}.
-          </>
-        )}
-      </div>
+      <div class="note-text">{children}</div>
     </div>
   );
 }

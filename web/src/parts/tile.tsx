@@ -9,7 +9,7 @@ interface Props {
   of?: string | undefined; // after the value, smaller: "of 1 440"
   detail?: ComponentChildren;
   href?: string | undefined; // the whole tile leads there
-  tone?: "plain" | "ok" | "warning" | "critical" | "lost" | undefined;
+  tone?: "plain" | "warning" | "lost" | undefined;
   children?: ComponentChildren; // a bar, a sparkline
 }
 

@@ -1,6 +1,6 @@
 // Asks the fleet what matches, a moment after the last key, and never twice at once.
 import { useEffect, useState } from "preact/hooks";
-import { get, Problem } from "../api/client";
+import { get, type Problem, problemOf } from "../api/client";
 import type { DeviceRowPage, Namespaces, NodeRowPage, PodRowPage } from "../api/types";
 import { type Found, groupsOf, placesFor, type ResultGroup } from "./results";
 
@@ -33,9 +33,7 @@ export function useSearch(text: string): Search {
         setSearch({ groups: places ? [places, ...groups] : groups, of: q, problem: null });
       } catch (error) {
         if (abort.signal.aborted) return;
-        const problem =
-          error instanceof Problem ? error : new Problem(0, "The answer cannot be read", String(error));
-        setSearch({ groups: places ? [places] : [], of: q, problem });
+        setSearch({ groups: places ? [places] : [], of: q, problem: problemOf(error) });
       }
     }, WAIT_MS);
     return () => {

@@ -2,6 +2,7 @@
 import type { DeviceRow, NamespaceRow, NodeRow, PodRow } from "../api/types";
 import { DESTINATIONS } from "../app/destinations";
 import { linkTo, type View } from "../app/routes";
+import { howMany } from "../app/units";
 
 export interface Found {
   nodes: { items: NodeRow[]; total: number };
@@ -121,7 +122,7 @@ function ofNamespace(row: NamespaceRow): Result {
   return {
     key: `namespace:${row.cluster}/${row.namespace}`,
     title: row.namespace,
-    detail: `${row.cluster} · ${row.devices} devices · ${row.pods} pods`,
+    detail: `${row.cluster} · ${howMany(row.devices, "device")} · ${howMany(row.pods, "pod")}`,
     href: linkTo("pods", {}, { cluster: row.cluster, namespace: row.namespace }),
     health: null,
   };

@@ -4,6 +4,7 @@ import { Icon } from "../app/icons";
 import { SEARCH_FIELD } from "../app/keyboard";
 import { go } from "../app/location";
 import { linkTo } from "../app/routes";
+import { howMany } from "../app/units";
 import { Health } from "../parts/health";
 import { useSearch } from "./ask";
 import { moved, type Result, type ResultGroup } from "./results";
@@ -88,7 +89,7 @@ export function SearchBox() {
         ) : null}
       </div>
       <span class="unseen" role="status">
-        {shown ? (results.length === 1 ? "1 result" : `${results.length} results`) : ""}
+        {shown ? howMany(results.length, "result") : ""}
       </span>
     </search>
   );

@@ -2,7 +2,7 @@
 import { path } from "../api/client";
 import type { ClusterView as Cluster, DeviceRowPage, HealthReport, NodeRowPage, Summary } from "../api/types";
 import { linkTo } from "../app/routes";
-import { count } from "../app/units";
+import { clock, count, howMany } from "../app/units";
 import { concernsClusters, type Resource, useResource } from "../live/resource";
 import { Simulated } from "../parts/badge";
 import { Panel } from "../parts/panel";
@@ -90,17 +90,13 @@ function Reach({ data }: { data: Cluster }) {
   if (data.reachable !== false) return null;
   const why = stateOfCluster(data).why;
   return (
-    <StaleNote seconds={data.age_seconds ?? 0} at={data.succeeded_at}>
-      {data.succeeded_at === null ? "This cluster was never reached" : null}
-      {data.succeeded_at !== null ? <OldData data={data} /> : null}
+    <StaleNote>
+      {data.succeeded_at === null
+        ? "This cluster was never reached"
+        : `This cluster is out of reach; what you see is from ${clock(data.succeeded_at)}`}
       {why ? `: ${why}` : "."}
     </StaleNote>
   );
-}
-
-function OldData({ data }: { data: Cluster }) {
-  const at = new Date((data.succeeded_at ?? 0) * 1000).toLocaleTimeString("en-GB");
-  return <>This cluster is out of reach; what you see is from {at}</>;
 }
 
 interface NodesProps {
@@ -126,7 +122,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
         >
           {of.reachable === false ? (
             <p class="clusters-all-stale">
-              {bad.total === 1 ? "1 node is" : `${count(bad.total)} nodes are`} stale: the cluster is out of
+              {howMany(bad.total, "node")} {bad.total === 1 ? "is" : "are"} stale: the cluster is out of
               reach.
             </p>
           ) : (

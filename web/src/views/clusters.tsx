@@ -13,7 +13,7 @@ import { Answer } from "../parts/states";
 import { View } from "../parts/view";
 import { SaidState } from "./clusters/said";
 import { stateOfCluster, stateOfSource } from "./clusters/state";
-import { memoryRatio, someWatts } from "./overview/sums";
+import { memoryRatio } from "./overview/sums";
 import "./clusters/clusters.css";
 
 const CALMLY = { atMostEverySeconds: 5 };
@@ -98,7 +98,7 @@ function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<st
                 <Bar ratio={own ? memoryRatio(own) : null} label="Memory" />
               </td>
               <td class="number">
-                <Value text={watts(own ? someWatts(own) : null)} />
+                <Value text={watts(own?.power_watts)} />
               </td>
               <td class="number">
                 <Age at={cluster.succeeded_at} reason="never reached" />

@@ -10,6 +10,7 @@ import { Facts } from "../parts/facts";
 import { Health, words } from "../parts/health";
 import { Panel } from "../parts/panel";
 import { Answer, Empty, Loading, StaleNote } from "../parts/states";
+import { slowedBy } from "../parts/throttles";
 import { vendorName } from "../parts/vendor";
 import { View } from "../parts/view";
 import { Balance } from "./device/balance";
@@ -23,7 +24,7 @@ import { InNoPod } from "./node/in-no-pod";
 import { Pods, Processes } from "./node/workloads";
 import "./device/device.css";
 
-export function DeviceView({ cluster = "", node = "", device = "" }: Record<string, string>) {
+export function DeviceView({ cluster, node, device }: { cluster: string; node: string; device: string }) {
   const resource = useResource<DeviceDetail>(
     `/api/v1/devices/${path(cluster, node, device)}`,
     {},
@@ -62,11 +63,7 @@ function titleOf({ index, id, model, vendor }: DeviceRow): string {
 }
 
 function Badges({ row }: { row: DeviceRow }) {
-  // Some drivers call it throttling when there is nothing to do.
-  const slowed = row.throttled
-    ?.split(",")
-    .filter((reason) => !/idle/.test(reason))
-    .join(",");
+  const slowed = slowedBy(row.throttled);
   return (
     <>
       <Health state={row.health} reason={row.health_reason} />
@@ -91,7 +88,7 @@ function Whole({ detail }: { detail: DeviceDetail }) {
   return (
     <>
       {device.state === "stale" ? (
-        <StaleNote seconds={device.age_seconds ?? 0}>
+        <StaleNote>
           Nothing new of this device for {duration(device.age_seconds)}. These are the last values.
         </StaleNote>
       ) : null}

@@ -1,6 +1,6 @@
 // Pods that hold devices and do nothing with them, the most wasteful first.
 import { useState } from "preact/hooks";
-import { Problem } from "../api/client";
+import { Problem, problemOf, query } from "../api/client";
 import type { IdlePod, IdlePods, Summary } from "../api/types";
 import { search } from "../app/location";
 import { linkTo } from "../app/routes";
@@ -14,7 +14,7 @@ import { AgeCell, ClusterCell, Cut, NodeCell, TextCell } from "../parts/table/ce
 import type { Column } from "../parts/table/columns";
 import { download } from "../parts/table/csv";
 import { staleness } from "../parts/table/data-table";
-import { DEVICE_FIELDS, POD_FIELDS } from "../parts/table/fields";
+import { POD_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { questionOf } from "../parts/table/question";
 import { useTable } from "../parts/table/use-table";
@@ -22,6 +22,7 @@ import { Tile, Tiles } from "../parts/tile";
 import { allIdle, fileName, idleCsv } from "./idle/export";
 import { NothingIdle } from "./idle/nothing";
 import { IdleSince, idleSince } from "./idle/since";
+import { standingStill } from "./idle/still";
 import { ownerOf } from "./pods/group";
 import { OwnerCell } from "./pods/owner";
 import "./idle/idle.css";
@@ -120,8 +121,6 @@ const COLUMNS: readonly Column<IdlePod>[] = [
 const OWN = ["min_seconds"]; // has a control of its own
 
 const OF_PODS = { fields: [...POD_FIELDS, ...OWN] };
-// Filters of pods that devices have too.
-const OF_DEVICES = { fields: [...DEVICE_FIELDS, "namespace"], own: ["q", "present", "absent"] };
 
 function hours(value: number): string {
   return value < 10 ? value.toFixed(1) : count(Math.round(value));
@@ -154,13 +153,12 @@ export function IdleView() {
 }
 
 function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
-  const filters = questionOf(search.value, OF_DEVICES);
-  const { data } = useResource<Summary>(
-    "/api/v1/summary",
-    { ...filters, idle_seconds_min: since },
-    { keepWhileAsking: true, atMostEverySeconds: 5 },
-  );
-  const still = data?.total;
+  const still = standingStill(search.value, since);
+  const { data } = useResource<Summary>("/api/v1/summary", still, {
+    keepWhileAsking: true,
+    atMostEverySeconds: 5,
+  });
+  const sums = data?.total;
   return (
     <Tiles label="What is wasted">
       <Tile
@@ -175,15 +173,11 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
       />
       <Tile
         title="Devices that stand still"
-        value={still && count(still.devices)}
+        value={sums && count(sums.devices)}
         detail="nobody who holds them uses them"
-        href={linkTo("devices", {}, { idle_seconds_min: String(since) })}
+        href={linkTo("devices") + query(still)}
       />
-      <Tile
-        title="Power they draw"
-        value={still && watts(still.power_watts)}
-        detail="now, where it is known"
-      />
+      <Tile title="Power they draw" value={sums && watts(sums.power_watts)} detail="now, where it is known" />
     </Tiles>
   );
 }
@@ -196,7 +190,7 @@ function Export() {
       download(fileName(new Date(fleetNow())), idleCsv(await allIdle(questionOf(search.value, OF_PODS))));
       setState("ready");
     } catch (error) {
-      setState(error instanceof Problem ? error : new Problem(0, "The file cannot be made", String(error)));
+      setState(problemOf(error, "The file cannot be made"));
     }
   };
   return (

@@ -145,7 +145,7 @@ export function MapView() {
             {isFiltered(OWN, isDeviceFilter) ? (
               <Empty
                 title="No device matches these filters"
-                action={{ text: "Clear filters", run: () => clearFilters(OWN) }}
+                action={{ text: "Clear the filters", run: () => clearFilters(OWN) }}
               />
             ) : (
               <NoDevices what="device" />

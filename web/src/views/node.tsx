@@ -2,7 +2,7 @@
 import { path } from "../api/client";
 import type { NodeDetail } from "../api/types";
 import { linkTo } from "../app/routes";
-import { bytes, celsius, count, duration, percent, watts } from "../app/units";
+import { bytes, celsius, count, duration, howMany, percent, watts } from "../app/units";
 import { concernsNode, useResource } from "../live/resource";
 import { Simulated, Stale } from "../parts/badge";
 import { Bar } from "../parts/bar";
@@ -24,7 +24,7 @@ import "./node/node.css";
 
 const MANY_DEVICES = 16; // more: no past for each, that would be as many questions
 
-export function NodeView({ cluster = "", node = "" }: Record<string, string>) {
+export function NodeView({ cluster, node }: { cluster: string; node: string }) {
   const resource = useResource<NodeDetail>(
     `/api/v1/nodes/${path(cluster, node)}`,
     {},
@@ -160,7 +160,7 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
         tone={node.devices_lost > 0 ? "lost" : node.devices_unhealthy > 0 ? "warning" : "plain"}
         detail={node.devices_lost > 0 ? `${count(node.devices_lost)} lost` : "none lost"}
       />
-      <Tile title="Pods" value={count(node.pods)} detail={`${count(node.processes)} processes`} />
+      <Tile title="Pods" value={count(node.pods)} detail={howMany(node.processes, "process", "processes")} />
     </Tiles>
   );
 }

@@ -1,6 +1,6 @@
 // One pod: what it holds, what it does with it, and for how long it has done nothing.
 import { path } from "../api/client";
-import type { PodDetail } from "../api/types";
+import type { HistorySeries, PodDetail } from "../api/types";
 import { linkTo } from "../app/routes";
 import { bytes, count, duration, energy, percent } from "../app/units";
 import { HOUR, useHistory } from "../charts/history";
@@ -25,8 +25,7 @@ interface Place {
   pod: string;
 }
 
-export function PodView({ cluster, namespace, pod }: Record<string, string>) {
-  const place = { cluster: cluster ?? "", namespace: namespace ?? "", pod: pod ?? "" };
+export function PodView(place: Place) {
   const resource = useResource<PodDetail>(
     `/api/v1/pods/${path(place.cluster, place.namespace, place.pod)}`,
     {},
@@ -167,29 +166,34 @@ function Nodes({ pod }: { pod: PodGroup }) {
 }
 
 function Past({ place: { cluster, namespace, pod } }: { place: Place }) {
-  const { data } = useHistory({ scope: "pod", key: pod, cluster, namespace }, HOUR);
-  if (data === null) return null;
-  const { start, step_seconds: step, fields } = data;
+  const past = useHistory({ scope: "pod", key: pod, cluster, namespace }, HOUR);
+  if (past.data === null && (past.problem === null || past.problem.status === 404)) return null;
   return (
     <Panel title="The last hour">
-      <div class="columns">
-        <TimeChart
-          title="Use"
-          start={start}
-          step={step}
-          syncKey="pod"
-          series={[{ label: "Use", values: fields.utilization_ratio ?? [], unit: "ratio" }]}
-        />
-        <TimeChart
-          title="Memory"
-          start={start}
-          step={step}
-          syncKey="pod"
-          series={[
-            { label: "Memory", values: fields.memory_used_bytes ?? [], unit: "bytes", colour: "series-2" },
-          ]}
-        />
-      </div>
+      <Answer of={past}>{(series) => <Charts series={series} />}</Answer>
     </Panel>
+  );
+}
+
+function Charts({ series: { start, step_seconds: step, fields } }: { series: HistorySeries }) {
+  return (
+    <div class="columns">
+      <TimeChart
+        title="Use"
+        start={start}
+        step={step}
+        syncKey="pod"
+        series={[{ label: "Use", values: fields.utilization_ratio ?? [], unit: "ratio" }]}
+      />
+      <TimeChart
+        title="Memory"
+        start={start}
+        step={step}
+        syncKey="pod"
+        series={[
+          { label: "Memory", values: fields.memory_used_bytes ?? [], unit: "bytes", colour: "series-2" },
+        ]}
+      />
+    </div>
   );
 }

@@ -3,7 +3,7 @@
 import type { PodRow, PodRowPage, Summary } from "../api/types";
 import { go, search, withParameter } from "../app/location";
 import { linkTo } from "../app/routes";
-import { count } from "../app/units";
+import { howMany } from "../app/units";
 import { useResource } from "../live/resource";
 import { chipsOf, fieldTitle } from "../parts/filters/active";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
@@ -47,7 +47,7 @@ export function PodsView() {
       name={together ? "pods" : "containers"}
       table={{ ...table, rows: groups, total: together && groups ? (whole ? groups.length : pods) : total }}
       {...(together && !whole && pods === null && groups
-        ? { total: `more than ${count(groups.length)} pods` }
+        ? { total: `more than ${howMany(groups.length, "pod")}` }
         : {})}
       columns={together ? COLUMNS : SINGLE_COLUMNS}
       rowKey={({ key }) => key}

@@ -61,7 +61,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
     sort: "device_index",
     cell: ({ cluster, node, device, device_index, partition }) => (
       <a href={linkTo("device", { cluster, node, device })} title={partition ?? device}>
-        {device_index ?? "?"}
+        <Value text={device_index?.toString()} />
       </a>
     ),
   },

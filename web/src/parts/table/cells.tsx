@@ -1,11 +1,13 @@
 // What the tables' cells have in common: names that lead somewhere, and readings with their limits.
 import type { DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, duration, energy, percent, watts } from "../../app/units";
+import { bytes, celsius, duration, energy, howMany, percent, watts } from "../../app/units";
 import { Absent, Value } from "../absent";
 import { Badge, Stale } from "../badge";
 import { Bar } from "../bar";
 import { words } from "../health";
+import { slowedBy } from "../throttles";
+import { heatOf } from "./heat";
 import { ofBytes } from "./pair";
 import "./cells.css";
 
@@ -79,7 +81,7 @@ export function TextCell({ text }: { text: string | null | undefined }) {
 }
 
 export function UseCell({ ratio }: { ratio: Maybe }) {
-  return <Bar ratio={ratio} label="use" tone="plain" />;
+  return <Bar ratio={ratio} label="use" />;
 }
 
 export const NEARLY_FULL = 0.95;
@@ -104,14 +106,13 @@ export function ratioOf(part: Maybe, whole: Maybe): number | null {
   return part / whole;
 }
 
-export const NEAR_SLOWDOWN = 5; // degrees
-
 export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
   if (at === null || at === undefined) return <Absent />;
   const limit = slowdown === null || slowdown === undefined ? "" : `slows down at ${celsius(slowdown)}`;
-  if (limit !== "" && at >= (slowdown ?? 0) - NEAR_SLOWDOWN)
+  const tone = heatOf(at, slowdown);
+  if (tone !== "plain")
     return (
-      <Badge tone={at >= (slowdown ?? 0) ? "critical" : "warning"} title={limit}>
+      <Badge tone={tone} title={limit}>
         {celsius(at)}
         <span class="unseen">, {limit}</span>
       </Badge>
@@ -163,10 +164,11 @@ export function DeviceNotes({
 }: {
   row: Pick<DeviceRow, "throttled" | "unusual" | "errors" | "partitions">;
 }) {
+  const slowed = slowedBy(row.throttled);
   return (
     <span class="cell-notes">
-      {row.throttled && (
-        <Badge tone="warning" title={words(row.throttled)}>
+      {slowed && (
+        <Badge tone="warning" title={words(slowed)}>
           throttled
         </Badge>
       )}
@@ -175,12 +177,8 @@ export function DeviceNotes({
           unusual
         </Badge>
       )}
-      {row.errors ? (
-        <Badge tone="critical">{row.errors === 1 ? "1 error" : `${row.errors} errors`}</Badge>
-      ) : null}
-      {row.partitions > 0 && (
-        <Badge>{row.partitions === 1 ? "1 partition" : `${row.partitions} partitions`}</Badge>
-      )}
+      {row.errors ? <Badge tone="critical">{howMany(row.errors, "error")}</Badge> : null}
+      {row.partitions > 0 && <Badge>{howMany(row.partitions, "partition")}</Badge>}
     </span>
   );
 }

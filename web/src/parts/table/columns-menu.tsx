@@ -1,5 +1,6 @@
 // Which columns there are: as many as fit, unless the reader chose. The choice is kept in this browser.
 import { useState } from "preact/hooks";
+import { keep, kept } from "../../app/kept";
 import { Menu } from "../filters/menu";
 import type { Column } from "./columns";
 
@@ -9,27 +10,16 @@ const KEPT_AS = "accelscope.columns.";
 export function useHiddenColumns(
   table: string,
 ): [readonly string[] | null, (hidden: readonly string[] | null) => void] {
-  const [hidden, setHidden] = useState<readonly string[] | null>(() => kept(table));
+  const [hidden, setHidden] = useState<readonly string[] | null>(
+    () => kept("localStorage", KEPT_AS + table)?.split(",") ?? null,
+  );
   return [
     hidden,
     (next) => {
       setHidden(next);
-      try {
-        if (next === null) localStorage.removeItem(KEPT_AS + table);
-        else localStorage.setItem(KEPT_AS + table, next.join(","));
-      } catch {
-        // a browser that keeps nothing: the choice holds until the page is left
-      }
+      keep("localStorage", KEPT_AS + table, next?.join(",") ?? null);
     },
   ];
-}
-
-function kept(table: string): readonly string[] | null {
-  try {
-    return localStorage.getItem(KEPT_AS + table)?.split(",") ?? null;
-  } catch {
-    return null;
-  }
 }
 
 interface Props<R> {

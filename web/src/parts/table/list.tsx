@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../../api/client";
 import { go, pathname, search } from "../../app/location";
-import { count } from "../../app/units";
+import { howMany } from "../../app/units";
 import { Simulated } from "../badge";
 import type { Facet } from "../filters/facets";
 import { clearFilters, FilterBar, isFiltered } from "../filters/filter-bar";
@@ -43,7 +43,7 @@ export function ListView<R>(props: ListProps<R>) {
   const { title, what, one, table, columns, own = [], simulated = () => false } = props;
   const { rows, total, problem, asking } = table;
   const [hidden, setHidden] = useHiddenColumns(props.name);
-  const told = props.total ?? (total === null ? "" : `${count(total)} ${total === 1 ? one : what}`);
+  const told = props.total ?? (total === null ? "" : howMany(total, one, what));
   const allSimulated = rows !== null && rows.length > 0 && rows.every(simulated);
   return (
     <View title={title} badges={allSimulated ? <Simulated /> : null} actions={props.actions}>

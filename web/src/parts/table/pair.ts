@@ -1,5 +1,5 @@
 // Two sizes in one unit: "0.3 / 192 GiB". The unit is the larger one's, so that they can be compared.
-import { ABSENT, bytes } from "../../app/units";
+import { ABSENT, bytes, SIZES } from "../../app/units";
 
 const UNIT = 1024;
 
@@ -7,7 +7,7 @@ export function ofBytes(part: number | null | undefined, whole: number | null | 
   if (part === null || part === undefined || whole === null || whole === undefined) return ABSENT;
   const text = bytes(whole);
   const [, unit = "B"] = text.split(" ");
-  const power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].indexOf(unit);
+  const power = SIZES.indexOf(unit);
   const value = part / UNIT ** power;
   return `${value >= 10 || value === 0 || power === 0 ? Math.round(value) : value.toFixed(1)} / ${text}`;
 }

@@ -1,6 +1,6 @@
 // What else a driver tells of the moment: activity, clocks, sensors, throttling, PCIe, rails, fans, cores.
 import type { Device } from "../../api/types";
-import { celsius, percent, watts } from "../../app/units";
+import { ABSENT, celsius, percent, watts } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Badge } from "../../parts/badge";
 import { Bar } from "../../parts/bar";
@@ -8,6 +8,7 @@ import { type Fact, Facts } from "../../parts/facts";
 import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { SmallTable } from "../../parts/small-table";
+import { isRest } from "../../parts/throttles";
 import { amperes, hertz, perSecond, volts } from "./units";
 
 const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [
@@ -140,7 +141,7 @@ function throttled(reading: Device, active: readonly { reason: string }[]) {
   return (
     <>
       {active.map(({ reason }) => (
-        <Badge key={reason} tone={/idle/.test(reason) ? "plain" : "warning"}>
+        <Badge key={reason} tone={isRest(reason) ? "plain" : "warning"}>
           {words(reason)}
         </Badge>
       ))}
@@ -165,7 +166,7 @@ function limits({
 function link(pcie: NonNullable<Device["pcie"]>) {
   const { generation, width, max_generation, max_width } = pcie;
   if (generation === null && width === null) return null;
-  const text = `generation ${generation ?? "–"}, ×${width ?? "–"}`;
+  const text = `generation ${generation ?? ABSENT}, ×${width ?? ABSENT}`;
   const less =
     (max_width !== null && width !== null && width < max_width) ||
     (max_generation !== null && generation !== null && generation < max_generation);
@@ -173,7 +174,7 @@ function link(pcie: NonNullable<Device["pcie"]>) {
     <>
       {text}{" "}
       <Badge tone="warning">
-        could be {max_generation ?? "–"}, ×{max_width ?? "–"}
+        could be {max_generation ?? ABSENT}, ×{max_width ?? ABSENT}
       </Badge>
     </>
   ) : (

@@ -1,6 +1,6 @@
 // Errors that were counted, links, and what the driver does not tell.
 import type { Device, EccCount } from "../../api/types";
-import { bytes, count } from "../../app/units";
+import { bytes, count, howMany } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Health, words } from "../../parts/health";
@@ -26,11 +26,7 @@ export function Errors({ reading }: { reading: Device }) {
   ];
   const looked = reading.errors.length + reading.ecc.length + reading.retired_pages.length;
   return (
-    <Panel
-      title="Errors"
-      aside={looked > 0 ? (looked === 1 ? "1 counter" : `${count(looked)} counters`) : undefined}
-      flush
-    >
+    <Panel title="Errors" aside={looked > 0 ? howMany(looked, "counter") : undefined} flush>
       {rows.length > 0 ? (
         <SmallTable
           caption="Errors that were counted"
@@ -70,8 +66,8 @@ export function Links({ reading: { links } }: { reading: Device }) {
     <Panel title="Links" aside={kinds} flush>
       <details class="device-more" open={down > 0}>
         <summary>
-          {down > 0 ? `${down} of ${links.length} down` : `${links.length} links, none down`},{" "}
-          {errors === 0 ? "no errors" : errors === 1 ? "1 error" : `${count(errors)} errors`}
+          {down > 0 ? `${down} of ${links.length} down` : `${howMany(links.length, "link")}, none down`},{" "}
+          {errors === 0 ? "no errors" : howMany(errors, "error")}
         </summary>
         <SmallTable
           caption="Links to other devices"
@@ -125,10 +121,7 @@ export function Absences({ reading }: { reading: Device }) {
   return (
     <Panel title="Not known" aside={count(reading.absent.length)} flush>
       <details class="device-more">
-        <summary>
-          {count(reading.absent.length)} {reading.absent.length === 1 ? "value" : "values"} that could be
-          there, and why they are not
-        </summary>
+        <summary>{howMany(reading.absent.length, "value")} that could be there, and why they are not</summary>
         <SmallTable
           caption="Values that are absent, and why"
           columns={["Value", "Why"]}

@@ -1,10 +1,11 @@
 // Filters of the log; all of them are in the address, so that what one sees can be sent on.
+import type { Severity } from "../../api/types";
 import { go, withParameter } from "../../app/location";
 import { FILTERS, type Filters, KINDS, kindName, SEVERITIES } from "../../parts/events";
 import { HealthIcon, type Tone } from "../../parts/health";
 import "./event-filters.css";
 
-const TONES: Record<string, Tone> = { critical: "critical", warning: "warning", info: "unknown" };
+const TONES: Record<Severity, Tone> = { critical: "critical", warning: "warning", info: "unknown" };
 const CHIPS = ["node", "device", "namespace", "pod"] as const; // only by links from elsewhere
 
 function choose(name: string, values: readonly string[]): void {
@@ -32,10 +33,7 @@ export function EventFilters({ filters, clusters }: { filters: Filters; clusters
                 )
               }
             >
-              <span class={`health-${TONES[severity]}`}>
-                <HealthIcon tone={TONES[severity] ?? "unknown"} />
-              </span>{" "}
-              {severity}
+              <HealthIcon tone={TONES[severity]} /> {severity}
             </button>
           );
         })}

@@ -55,7 +55,7 @@ export function idleCsv(pods: readonly IdlePod[]): string {
   );
 }
 
-// idle-2026-11-16T0912.csv, by the reader's clock
+// idle-2026-11-16T0912.csv, as the reader's place has the time
 export function fileName(now: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const day = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;

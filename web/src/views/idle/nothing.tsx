@@ -1,7 +1,7 @@
 // No pod is idle for so long. A fleet that was started a moment ago has not watched for longer than that.
 import type { IdlePods } from "../../api/types";
 import { search, withParameter } from "../../app/location";
-import { count, duration } from "../../app/units";
+import { duration, howMany } from "../../app/units";
 import { useResource } from "../../live/resource";
 import { Empty } from "../../parts/states";
 import { POD_FIELDS } from "../../parts/table/fields";
@@ -16,10 +16,10 @@ export function NothingIdle({ since }: { since: number }) {
   );
   const some = shorter.data?.total ?? 0;
   return (
-    <Empty title={`Nothing has been seen idle for ${duration(since)}.`}>
+    <Empty title={`Nothing has been seen idle for ${duration(since)}`}>
       {some > 0 ? (
         <a href={withParameter("min_seconds", [String(SHORTEST_SECONDS)])}>
-          {some === 1 ? "1 pod is" : `${count(some)} pods are`} idle for at least {duration(SHORTEST_SECONDS)}
+          {howMany(some, "pod")} {some === 1 ? "is" : "are"} idle for at least {duration(SHORTEST_SECONDS)}
         </a>
       ) : null}
     </Empty>

@@ -1,13 +1,14 @@
 // A device of the node at a glance: what it does, how full, how hot, and the last hour of it.
 import type { DeviceRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, percent, watts } from "../../app/units";
+import { ABSENT, bytes, celsius, percent, watts } from "../../app/units";
 import { HOUR, useHistory } from "../../charts/history";
 import { Absent, Value } from "../../parts/absent";
 import { Bar } from "../../parts/bar";
 import { Health } from "../../parts/health";
 import { Sparkline } from "../../parts/sparkline";
-import { DeviceNotes, NEAR_SLOWDOWN, NEARLY_FULL, ratioOf } from "../../parts/table/cells";
+import { DeviceNotes, NEARLY_FULL, ratioOf } from "../../parts/table/cells";
+import { heatOf } from "../../parts/table/heat";
 import { vendorName } from "../../parts/vendor";
 
 export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: boolean }) {
@@ -21,7 +22,7 @@ export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: 
       <div class="device-card-head">
         <h3>
           <a href={linkTo("device", { cluster, node, device: id })}>
-            <span class="device-card-index">{device.index ?? "–"}</span> {shortModel(device)}
+            <span class="device-card-index">{device.index ?? ABSENT}</span> {shortModel(device)}
           </a>
         </h3>
         <Health state={device.health} reason={device.health_reason} />
@@ -88,13 +89,12 @@ function Temperature({ device }: { device: DeviceRow }) {
   const { temperature_celsius: at, temperature_slowdown_celsius: slowdown } = device;
   if (at === null) return <Absent />;
   if (slowdown === null) return <>{celsius(at)}</>;
-  const tone = at >= slowdown ? "critical" : at >= slowdown - NEAR_SLOWDOWN ? "warning" : "plain";
   return (
     <Bar
       ratio={ratioOf(at, slowdown)}
       label="temperature"
       text={`${celsius(at)} of ${celsius(slowdown)}`}
-      tone={tone}
+      tone={heatOf(at, slowdown)}
       wide
     />
   );

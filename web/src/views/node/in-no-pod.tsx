@@ -32,7 +32,7 @@ export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names:
             <span key="owner" title={row.name ?? undefined}>
               {row.kind === "none" ? "nobody" : words(row.kind)} {row.name ? <Short text={row.name} /> : null}
             </span>,
-            ...(names === null ? [] : [names.get(row.device) ?? "?"]),
+            ...(names === null ? [] : [<Value key="device" text={names.get(row.device)} />]),
             <Value key="memory" text={bytes(row.memory_used_bytes)} />,
             count(row.processes),
             WHY[row.reason] ?? words(row.reason),

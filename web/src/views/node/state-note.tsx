@@ -8,7 +8,7 @@ export function StateNote({ node }: { node: NodeRow }) {
   const why = node.reason ? words(node.reason) : "";
   if (node.state === "stale")
     return (
-      <StaleNote seconds={node.age_seconds ?? 0}>
+      <StaleNote>
         Nothing new from this node for {duration(node.age_seconds)}
         {why ? `: ${why}` : ""}. These are the last values.
       </StaleNote>

@@ -24,7 +24,7 @@ function deviceColumn<R extends { cluster: string; node: string; device: string 
     align: "end",
     cell: ({ cluster, node, device }) => (
       <a href={linkTo("device", { cluster, node, device })} title={device}>
-        {names.get(device) ?? "?"}
+        <Value text={names.get(device)} />
       </a>
     ),
   };

@@ -3,9 +3,9 @@
 import { query } from "../../api/client";
 import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { celsius, count, duration } from "../../app/units";
+import { celsius, duration, howMany } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
-import { NEAR_SLOWDOWN } from "../../parts/table/cells";
+import { heatOf } from "../../parts/table/heat";
 import { stateOfCluster } from "../clusters/state";
 
 // Reasons for which a device is slowed by heat or by its power supply. Being idle, or a limit that somebody set, is none.
@@ -49,13 +49,8 @@ export interface Tally {
 
 const OF_EACH_KIND = 5;
 
-// Close to the temperature at which it slows itself down. Where that is not known, nothing is said.
 export function isHot({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): boolean {
-  return (
-    temperature_celsius !== null &&
-    temperature_slowdown_celsius !== null &&
-    temperature_celsius >= temperature_slowdown_celsius - NEAR_SLOWDOWN
-  );
+  return heatOf(temperature_celsius, temperature_slowdown_celsius) !== "plain";
 }
 
 export function tallies({ health, throttled, hottest, unusual, idle }: Known): Tally[] {
@@ -100,14 +95,15 @@ export function attention({ health, throttled, hottest, unusual, idle }: Known):
   };
   const devices = health?.devices ?? [];
   const nodes = health?.nodes ?? [];
-  const well = (state: string) => devices.filter((row) => row.health === state).map(ofDevice);
-  add(well("lost"));
-  add(well("critical"));
+  const inState = (state: string) =>
+    devices.filter(({ health }) => health === state).map((row) => ofDevice(row));
+  add(inState("lost"));
+  add(inState("critical"));
   add((health?.clusters ?? []).map(ofCluster));
   add(nodes.filter((row) => row.state === "incompatible").map(ofNode));
   add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
   add((hottest?.items ?? []).filter(isHot).map((row) => ofDevice(row, "hot", hotText(row))));
-  add(well("warning"));
+  add(inState("warning"));
   const away = (health?.clusters ?? []).filter(({ reachable }) => reachable === false);
   const gone = (row: NodeRow) => row.state === "stale" && away.some(({ id }) => id === row.cluster);
   add(away.flatMap((cluster) => ofNodesOf(cluster, nodes.filter(gone))));
@@ -125,19 +121,19 @@ function hotText({ temperature_celsius, temperature_slowdown_celsius }: DeviceRo
 }
 
 function idleText(devices: number, seconds: number): string {
-  return `holds ${devices === 1 ? "a device" : `${devices} devices`}, did nothing for ${duration(seconds)}`;
+  return `holds ${devices === 1 ? "a device" : howMany(devices, "device")}, did nothing for ${duration(seconds)}`;
 }
 
-function ofDevice(row: DeviceRow, word?: unknown, text?: unknown): Item {
-  const named = typeof word === "string";
+// Without a word: what its health says.
+function ofDevice(row: DeviceRow, word?: string, text = words(row.health_reason ?? "")): Item {
   return {
     key: `device ${row.cluster} ${row.node} ${row.id}`,
-    tone: named ? "warning" : toneOf(row.health),
-    word: named ? word : row.health,
+    tone: word === undefined ? toneOf(row.health) : "warning",
+    word: word ?? row.health,
     title: `${row.node}${row.index === null ? "" : ` #${row.index}`}`,
     href: linkTo("device", { cluster: row.cluster, node: row.node, device: row.id }),
     where: [row.model, row.cluster].filter(Boolean).join(" · "),
-    text: typeof text === "string" ? text : row.health_reason ? words(row.health_reason) : "",
+    text,
   };
 }
 
@@ -162,7 +158,7 @@ function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]):
       key: `nodes ${id}`,
       tone: "warning",
       word: "stale",
-      title: `${nodes === 1 ? "1 node" : `${count(nodes)} nodes`} of ${name ?? id}`,
+      title: `${howMany(nodes, "node")} of ${name ?? id}`,
       href: linkTo("nodes", {}, { cluster: id, state: "stale" }),
       where: `${nodes === 1 ? "is" : "are"} stale: the cluster is out of reach`,
       text: "",

@@ -3,7 +3,7 @@ import type { SummaryRow } from "../../api/types";
 import { celsius, count, watts } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Bar, PartsBar } from "../../parts/bar";
-import { healthParts, memoryRatio, someWatts } from "./sums";
+import { healthParts, memoryRatio } from "./sums";
 
 interface Props {
   caption: string;
@@ -53,7 +53,7 @@ export function GroupTable({ caption, heading, rows }: Props) {
               <Bar ratio={memoryRatio(sums)} label="Memory" />
             </td>
             <td class="number group-power">
-              <Value text={watts(someWatts(sums))} />
+              <Value text={watts(sums.power_watts)} />
             </td>
             <td class="number group-hottest">
               <Value text={celsius(sums.temperature_max_celsius)} />

@@ -5,9 +5,11 @@ import { Value } from "../../parts/absent";
 import { Bar } from "../../parts/bar";
 import { Panel } from "../../parts/panel";
 import { Loading } from "../../parts/states";
-import { isHot } from "./attention";
+import { ratioOf } from "../../parts/table/cells";
+import { heatOf } from "../../parts/table/heat";
 
 const SHOWN = 8;
+const USUAL_SLOWDOWN = 110; // degrees: the length of the bar where a device does not tell its own
 
 export function HottestPanel({
   devices,
@@ -55,10 +57,10 @@ function Devices({ rows }: { rows: readonly DeviceRow[] }) {
             </th>
             <td>
               <Bar
-                ratio={(row.temperature_celsius ?? 0) / (row.temperature_slowdown_celsius ?? 110)}
+                ratio={ratioOf(row.temperature_celsius, row.temperature_slowdown_celsius ?? USUAL_SLOWDOWN)}
                 label="Temperature"
                 text={celsius(row.temperature_celsius)}
-                tone={isHot(row) ? "critical" : "plain"}
+                tone={heatOf(row.temperature_celsius, row.temperature_slowdown_celsius)}
               />
             </td>
             <td class="number hot-limit">

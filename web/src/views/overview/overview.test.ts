@@ -10,7 +10,7 @@ import type {
 } from "../../api/types";
 import { stateOfCluster, stateOfSource } from "../clusters/state";
 import { attention, isHot, type Known, tallies } from "./attention";
-import { allocatedRatio, healthParts, memoryRatio, someWatts } from "./sums";
+import { allocatedRatio, healthParts, memoryRatio } from "./sums";
 
 const device = (index: number, more: Partial<DeviceRow>) =>
   ({
@@ -145,11 +145,7 @@ describe("sums", () => {
       ...more,
     }) as SummaryRow;
   it("of nothing are not known", () => {
-    expect([memoryRatio(sums({})), someWatts(sums({})), allocatedRatio(sums({}))]).toEqual([
-      null,
-      null,
-      null,
-    ]);
+    expect([memoryRatio(sums({})), allocatedRatio(sums({}))]).toEqual([null, null]);
   });
   it("have parts that add up to the whole", () => {
     const parts = healthParts(sums({ devices: 10, devices_unhealthy: 3, devices_lost: 1 }));

@@ -1,15 +1,10 @@
-// Of sums that the API gives: ratios, and parts of a whole. A sum of nothing is not known.
+// Of sums that the API gives: ratios, and parts of a whole.
 import type { SummaryRow } from "../../api/types";
 import type { Part } from "../../parts/bar";
 import { ratioOf } from "../../parts/table/cells";
 
 export function memoryRatio({ memory_used_bytes, memory_total_bytes }: SummaryRow): number | null {
   return ratioOf(memory_used_bytes, memory_total_bytes);
-}
-
-// No device draws nothing at all: 0 is a sum of nothing.
-export function someWatts({ power_watts }: SummaryRow): number | null {
-  return power_watts || null;
 }
 
 export function allocatedRatio({ devices, devices_allocated }: SummaryRow): number | null {

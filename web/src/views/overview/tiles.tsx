@@ -1,9 +1,9 @@
 import type { HealthReport, SummaryRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, count, percent, watts } from "../../app/units";
+import { bytes, celsius, count, howMany, percent, watts } from "../../app/units";
 import { Bar, PartsBar } from "../../parts/bar";
 import { Tile, Tiles } from "../../parts/tile";
-import { allocatedRatio, healthParts, memoryRatio, partsByHealth, someWatts } from "./sums";
+import { allocatedRatio, healthParts, memoryRatio, partsByHealth } from "./sums";
 
 interface Props {
   sums: SummaryRow;
@@ -18,7 +18,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
       <Tile
         title="Devices"
         value={count(sums.devices)}
-        of={`on ${count(sums.nodes)} nodes`}
+        of={`on ${howMany(sums.nodes, "node")}`}
         href={linkTo("devices", {}, within)}
         detail={
           unhealthy > 0 || sums.devices_stale > 0
@@ -40,7 +40,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         title="Use"
         value={percent(sums.utilization_ratio)}
         href={linkTo("devices", {}, { ...within, sort: "utilization_ratio" })}
-        detail={`${count(sums.processes)} processes`}
+        detail={howMany(sums.processes, "process", "processes")}
       >
         <Level ratio={sums.utilization_ratio} label="Use" />
       </Tile>
@@ -48,22 +48,26 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         title="Memory"
         value={percent(memoryRatio(sums))}
         href={linkTo("devices", {}, { ...within, sort: "-memory_used_bytes" })}
-        detail={`${bytes(sums.memory_used_bytes)} of ${bytes(sums.memory_total_bytes)}`}
+        detail={
+          sums.memory_total_bytes === null
+            ? "not known"
+            : `${bytes(sums.memory_used_bytes)} of ${bytes(sums.memory_total_bytes)}`
+        }
       >
         <Level ratio={memoryRatio(sums)} label="Memory" />
       </Tile>
       <Tile
         title="Allocated"
         value={percent(allocatedRatio(sums))}
-        of={`${count(sums.devices_allocated)} devices`}
+        of={howMany(sums.devices_allocated, "device")}
         href={linkTo("pods", {}, within)}
-        detail={`${count(sums.pods)} pods${sums.devices_idle > 0 ? `, ${count(sums.devices_idle)} devices idle` : ""}`}
+        detail={`${howMany(sums.pods, "pod")}${sums.devices_idle > 0 ? `, ${howMany(sums.devices_idle, "device")} idle` : ""}`}
       >
         <Level ratio={allocatedRatio(sums)} label="Allocated" />
       </Tile>
       <Tile
         title="Power"
-        value={watts(someWatts(sums))}
+        value={watts(sums.power_watts)}
         href={linkTo("devices", {}, { ...within, sort: "-power_watts" })}
         detail={sums.power_limit_watts ? `known limits ${watts(sums.power_limit_watts)}` : "limits not known"}
       />

@@ -1,7 +1,7 @@
 // What belongs to a pod, as small tables: the devices as a whole, its processes, what it was given.
 import type { Allocation, DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, count, duration, percent } from "../../app/units";
+import { bytes, duration, howMany, percent } from "../../app/units";
 import { byFleet } from "../../live/fleet-clock";
 import { Value } from "../../parts/absent";
 import { Health } from "../../parts/health";
@@ -32,7 +32,7 @@ export function Devices({ rows }: { rows: readonly DeviceRow[] }) {
             slowdown={row.temperature_slowdown_celsius}
           />,
           <PowerCell key="power" drawn={row.power_watts} limit={row.power_limit_watts} />,
-          row.allocated === 1 ? "1 container" : `${count(row.allocated)} containers`,
+          howMany(row.allocated, "container"),
         ],
       }))}
     />

@@ -1,6 +1,6 @@
 import type { PodRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, count } from "../../app/units";
+import { bytes, count, howMany } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Badge } from "../../parts/badge";
 import { words } from "../../parts/health";
@@ -143,7 +143,11 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
     priority: 3,
     sort: "node",
     cell: ({ cluster, nodes }) =>
-      nodes.length === 1 ? <NodeCell cluster={cluster} node={nodes[0] ?? ""} /> : `${nodes.length} nodes`,
+      nodes.length === 1 ? (
+        <NodeCell cluster={cluster} node={nodes[0] ?? ""} />
+      ) : (
+        howMany(nodes.length, "node")
+      ),
   },
   {
     key: "models",

@@ -1,0 +1,12 @@
+import { expect, test } from "vitest";
+import { heatOf } from "./heat";
+
+test.each([
+  [null, 90, "plain"],
+  [95, null, "plain"],
+  [84.9, 90, "plain"],
+  [85, 90, "warning"],
+  [90, 90, "critical"],
+])("%s °C where it slows down at %s is %s", (at, slowdown, expected) => {
+  expect(heatOf(at, slowdown)).toBe(expected);
+});
