@@ -32,6 +32,8 @@ CASES = [
         "| 3283 | npu0:[0, 7] | furiosa-llm                    |\n",
     ),
     ("furiosa-smi-ps", '[{"pid": 1, "cmd": "/bin/a --password x"}]', '[{"pid": 1, "cmd": "a"}]'),
+    ("furiosa-smi-ps", '[{"pid": 1, "cmd": "KEY=x B= /bin/a b"}]', '[{"pid": 1, "cmd": "a"}]'),
+    ("furiosa-smi-ps", '[{"pid": 1, "cmd": "KEY=x"}]', '[{"pid": 1, "cmd": ""}]'),
     ("amd-smi-process", '{"name": "/opt/rocm/bin/x --secret", "pid": 5}', '{"name": "x", "pid": 5}'),
     ("amd-smi-process", "    NAME: /home/bob/a.out -v\n    PID: 5\n", "    NAME: a.out\n    PID: 5\n"),
     (

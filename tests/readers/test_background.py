@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.readers.background import Background, Latest
@@ -37,6 +38,22 @@ def test_a_failed_run_is_told_once_and_keeps_the_last_answer() -> None:
     wait_until(third)
     assert reasons == ["tool_timeout"]
     background.close()
+
+
+def test_a_fault_in_a_run_is_told_and_does_not_end_the_runs(caplog: pytest.LogCaptureFixture) -> None:
+    answers = [0, 0, 1]
+    background = Background(lambda: 1 // (answers.pop(0) if answers else 1), 0.02, name="faulty")
+    reasons: list[str] = []
+
+    def answered() -> bool:
+        latest = background.latest()
+        reasons.extend(latest.failures)
+        return latest.value == 1
+
+    wait_until(answered)
+    background.close()
+    assert reasons == ["internal", "internal"]
+    assert [record.message for record in caplog.records] == ["faulty failed in a way it does not know"]
 
 
 def test_an_old_answer_is_no_answer() -> None:

@@ -15,6 +15,7 @@ _JSON_NAME = re.compile(r'("name"\s*:\s*")((?:[^"\\]|\\.)*)(")')
 _ROCM = re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")')
 _KEY_VALUE = re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE)
 _INDENTED = re.compile(r"^([ \t]+NAME:[ \t]*)(.*?)([ \t]*)$", re.MULTILINE)
+_ENVIRONMENT = re.compile(r"^\s*(?:[A-Za-z_]\w*=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
 _HEADINGS = frozenset({"cmd", "command", "process name", "process_name"})
 _PROCESS_LISTS = ("amd-smi-process", "furiosa-smi-ps", "furiosactl-ps")
 
@@ -34,7 +35,8 @@ def _shortened(match: "re.Match[str]") -> str:
 
 
 def _program(title: str) -> str:
-    return program_name(title) or title.strip()
+    command = _ENVIRONMENT.sub("", title)
+    return program_name(command) or command.strip()
 
 
 def _pmon(text: str) -> str:

@@ -1,5 +1,6 @@
 """Slow sources: a tool that takes seconds runs beside the collections, which take its last answer."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import Generic, TypeVar
 from accelscope.readers.contract import ReaderError
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 _PERIODS_KEPT = 3  # an answer older than this many periods says nothing about now
 
@@ -42,6 +45,7 @@ class Background(Generic[T]):
         self._value: T | None = None
         self._taken_at: float | None = None
         self._failures: list[str] = []
+        self._internal_error: str | None = None  # that was logged last
 
     def latest(self) -> Latest[T]:
         """What the last run brought, unless it is too old. Never waits, unless the period is 0."""
@@ -71,8 +75,17 @@ class Background(Generic[T]):
         try:
             value = self._source()
         except ReaderError as error:
-            with self._lock:
-                self._failures.append(error.reason)
+            self._note_failure(error.reason)
+        except Exception as error:  # a fault in one run must not cost those that follow
+            text = f"{type(error).__name__}: {error}"
+            if text != self._internal_error:
+                self._internal_error = text
+                log.exception("%s failed in a way it does not know", self._name)
+            self._note_failure("internal")
         else:
             with self._lock:
                 self._value, self._taken_at = value, self._monotonic()
+
+    def _note_failure(self, reason: str) -> None:
+        with self._lock:
+            self._failures.append(reason)

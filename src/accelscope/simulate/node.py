@@ -37,14 +37,13 @@ Shown = TypeVar("Shown")
 # Wall-clock time of simulated time zero for a node that is not running: so its files are always the same.
 _STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
-
 # Whoever asks whether a node runs holds its lock for a moment: who is to run it waits so long for that.
 _ASKED_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
 _CPU_SECONDS = 0.2  # between two counts of CPU time
 _IDLE_TIMES = 10  # as long as a count takes, nothing is done after it
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class NodeRunning(RuntimeError):
@@ -156,7 +155,7 @@ class SimulatedNode:
             current = self.faults()
         except DescriptionError as error:
             if str(error) != self._bad_faults:
-                _log.warning("%s; the faults before it stay in force", error)
+                log.warning("%s; the faults before it stay in force", error)
             self._bad_faults = str(error)
             return
         self._bad_faults = None

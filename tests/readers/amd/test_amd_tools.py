@@ -1,13 +1,15 @@
 """Where the driver shows no files, its tools are all there is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.readers.amd.amd_tree import lay_out_gpu, write
 
-from accelscope.model import HealthState
+from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
+from accelscope.readers.amd.tools import filled
 
 if TYPE_CHECKING:
     from tests.readers.watched import Watch
@@ -55,6 +57,23 @@ def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     assert (process.pid, process.device, process.memory_bytes) == (7, "amd:0x12", 5 * 2**20)
 
 
+def test_a_run_that_fails_costs_only_what_it_would_have_added(tmp_path: Path, watch_folder: "Watch") -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    script = answers(tmp_path, static=STATIC, metric=METRIC, process=PROCESS)
+    watched = watch_folder(amd_smi=f'[ "$1" = xgmi ] && kill -9 $$\n{script}')
+    result = watched.with_tool()
+    assert [(d.power_watts, d.links) for d in result.devices] == [(100.0, ()), (101.0, ())]
+    assert [process.pid for process in result.processes] == [7]
+    assert {counted.reason for counted in result.state.errors} == {"tool_killed"}
+
+
+def test_what_a_tool_does_not_tell_either_stays_absent() -> None:
+    absent = (Absence("pcie.replays_total", AbsenceReason.NO_PERMISSION),)
+    device = Device(vendor=Vendor.AMD, id="amd:0x1", pcie=Pcie(width=16), absent=absent)
+    told = Device(vendor=Vendor.AMD, id="amd:0x1", model="AMD Instinct MI300X")
+    assert filled(device, told) == replace(device, model="AMD Instinct MI300X")
+
+
 def test_partitions_that_only_a_tool_shows_have_their_gpus_power_once(
     tmp_path: Path, watch_folder: "Watch"
 ) -> None:
@@ -94,6 +113,15 @@ def test_a_tools_gpu_is_joined_by_its_place_on_the_bus(
     assert (device.power_watts, device.model) == (
         (101.0, "AMD Instinct MI300X") if key == "bus" else (None, None)
     )
+
+
+def test_a_gpu_that_the_kernel_says_is_at_no_numa_node_is_at_none(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "numa_node": "-1"}, pci="0000:01:00.0")
+    static = [{**entry, "numa": {"node": 0, "affinity": -1}} for entry in STATIC]
+    [device] = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC)).with_tool().devices
+    assert (device.power_watts, device.numa_node) == (101.0, None)
 
 
 def test_a_tools_answer_is_dropped_when_it_is_too_old(tmp_path: Path, watch_folder: "Watch") -> None:

@@ -321,8 +321,16 @@ def test_a_line_of_processes_that_makes_no_sense_costs_itself() -> None:
         "proc-mem", f"NPU ID : 2\n{bad}\n{good}\ndcmi module initialize failed. ret is -8005\nChip ID : 1\n"
     )
     assert [(p.pid, p.type) for p in found.processes] == [(77, ProcessType.COMPUTE)]
-    assert ("not_a_row", bad) in [(r.reason, r.line) for r in found.rejected]
+    assert ("not_a_row", "Process id:abc") in [(r.reason, r.line) for r in found.rejected]
     assert all(r.reason for r in found.rejected)
+
+
+def test_a_command_line_that_is_too_long_to_be_a_name_is_not_repeated() -> None:
+    long = f"serve --token=s3cret {'x' * 300}"
+    found = parsed(
+        "proc-mem", f"NPU ID : 2\nProcess id:77 Process name:{long} Process memory(MB):48\nChip ID : 1\n"
+    )
+    assert [(r.line, r.reason) for r in found.rejected] == [("Process id:77", "not_a_row")]
 
 
 def test_processes_of_an_npu_that_is_not_told_are_kept() -> None:

@@ -172,6 +172,14 @@ def test_an_rngd_with_what_its_tool_adds(tmp_path: Path) -> None:
     assert (process.device, process.device_index, process.type) == (card.id, 0, ProcessType.COMPUTE)
 
 
+def test_what_the_drivers_sensors_do_not_measure_the_tool_tells_at_every_pass(tmp_path: Path) -> None:
+    write(tmp_path, rngd(0, RNGD_AT) | hwmon(RNGD_AT, {"temp1": ("PEAK", 41000)}))
+    script(tmp_path, "furiosa-smi", SMI_2026, otherwise=NO_JSON)
+    reader = FuriosaReader(options(tmp_path))
+    cards = [only(reader) for _ in range(4)]
+    assert [(card.temperature_celsius, card.power_watts) for card in cards] == [(41.0, 42.0)] * 4
+
+
 def test_a_warboy_and_an_rngd_that_are_both_npu0(tmp_path: Path) -> None:
     write(tmp_path, warboy(0, WARBOY_AT) | hwmon(WARBOY_AT, WARBOY_SENSORS))
     write(tmp_path, rngd(0, RNGD_AT) | hwmon(RNGD_AT, RNGD_SENSORS))
@@ -577,6 +585,19 @@ def test_cards_with_the_same_uuid_are_told_apart_by_their_place(tmp_path: Path) 
             "furiosa:0000:46:00.0",
         ]
         assert [card.memory_total_bytes is not None for card in cards] == [False, False, True]
+
+
+def test_cards_with_the_same_uuid_are_told_apart_also_where_only_a_tool_shows_them(tmp_path: Path) -> None:
+    same = "C0000000-1111-2222-3333-444444444444"
+    info = info_document(("npu0", same, RNGD_AT), ("npu1", same, "0000:45:00.0"))
+    script(tmp_path, "furiosa-smi", {**SMI_2026, "info --format json": info}, otherwise=NO_JSON)
+    reader = FuriosaReader(options(tmp_path))
+    for _ in range(2):
+        cards = [reader.read(key).device for key in reader.survey().keys]
+        assert [(card.id, card.index) for card in cards] == [
+            (f"furiosa:{same}", 0),
+            ("furiosa:0000:45:00.0", 1),
+        ]
 
 
 def test_a_foreign_npu_is_not_ours(tmp_path: Path) -> None:

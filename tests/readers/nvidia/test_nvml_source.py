@@ -2,11 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
 from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.readers.nvidia.nvml_binding import FUNCTION_NOT_FOUND, load_binding, unload
+from accelscope.readers.nvidia.nvml_device import NvmlDevice
 from accelscope.readers.nvidia.reader import NvidiaReader
 from accelscope.simulate import SimulatedNode, load_node, read_node
 from accelscope.simulate.faults import Fault, FaultKind
@@ -107,3 +110,39 @@ def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_
     reader = NvidiaReader(ReaderOptions(empty))
     with pytest.raises(DriverAbsent):
         reader.survey()
+
+
+def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    newer = binding.nvmlDeviceGetMemoryInfo
+
+    def before_510(handle: Any, version: int | None = None) -> Any:
+        if version is not None:
+            raise binding.NVMLError(FUNCTION_NOT_FOUND)
+        return newer(handle)
+
+    binding.nvmlDeviceGetMemoryInfo = before_510
+    binding.nvmlInit()
+    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
+    assert device.memory_total_bytes is not None
+    assert [absence.field for absence in device.absent if absence.field.startswith("memory")] == [
+        "memory_reserved_bytes"
+    ]
+    binding.nvmlShutdown()
+    unload(binding)
+
+
+@pytest.mark.parametrize(("told", "expected"), [("7\n", 7), ("-1\n", None)])
+def test_the_numa_node_is_the_one_that_the_kernel_says_the_gpu_is_attached_to(
+    tmp_path: Path, told: str, expected: int | None
+) -> None:
+    """NVML's number is that of the memory of a GPU that is a NUMA node itself, as in a Grace Hopper."""
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    for file in paths_of(node).sys.glob("bus/pci/devices/*/numa_node"):
+        file.write_text(told)
+    source = NvmlSource(paths_of(node))
+    assert {source.read(key).device.numa_node for key in source.survey().keys} == {expected}
+    source.close()

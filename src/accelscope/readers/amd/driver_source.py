@@ -84,7 +84,6 @@ class DriverSource:
         """Devices and processes as a tool shows them. A process that it names without a GPU is of the only
         one there is, or of none that could be told."""
         now = self._clock()
-        by_index = {device.index: device.id for device in answer.devices}
         readings = {}
         for device in answer.devices:
             health = device.health
@@ -93,7 +92,7 @@ class DriverSource:
             own = tuple(
                 replace(process, device=device.id, device_index=device.index)
                 for process in answer.processes
-                if _is_on(process, device, alone=len(by_index) == 1)
+                if _is_on(process, device, alone=len(answer.devices) == 1)
             )
             readings[device.id] = Reading(replace(device, read_at=now, health=health), own)
         return readings

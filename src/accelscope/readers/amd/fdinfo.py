@@ -35,7 +35,6 @@ class Client:
     """One opening of a GPU. Copies of it, in the same process or in a child, are the same client."""
 
     id: str
-    pci: str | None
     memory_bytes: int | None
     # Nanoseconds that its work ran on an engine; None: the driver tells nothing of that engine.
     graphics_ns: int | None
@@ -113,7 +112,6 @@ def parse_fdinfo(text: str) -> Client | None:
     memory = (told[key] for key in ("drm-memory-vram", "drm-resident-vram", "drm-total-vram") if key in told)
     return Client(
         id=client,
-        pci=told.get("drm-pdev"),
         memory_bytes=next((amount for amount in map(_bytes, memory) if amount is not None), None),
         graphics_ns=_spent(told, "drm-engine-gfx"),
         compute_ns=_spent(told, "drm-engine-compute"),

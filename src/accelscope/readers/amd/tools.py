@@ -5,7 +5,7 @@ absent. Where the driver shows no files at all (a container without the node's /
 the tools are all there is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -19,7 +19,8 @@ from accelscope.readers.contract import ReaderError, ReaderOptions
 from accelscope.readers.tool import Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
-_IDENTITY = ("model", "serial", "architecture", "firmware_version", "numa_node")
+# Not the NUMA node: of a GPU that the kernel says is at none, the tools say 0.
+_IDENTITY = ("model", "serial", "architecture", "firmware_version")
 # In the order of Device. What is measured is there too: a driver that shows no file of it leaves it to the
 # tool, and then it is as old as the tool's last run.
 _FILLED = (
@@ -61,6 +62,7 @@ class Answer:
     processes: tuple[Process, ...] = ()
     # By PCI slot, the first of each GPU: further ones are its partitions.
     by_slot: Mapping[str, Device] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()  # reasons of runs that failed and cost only what they would have added
 
 
 class Tools:
@@ -70,6 +72,7 @@ class Tools:
         self._rocm_smi = self._tool(options.paths.rocm_smi)
         self._background = Background(self._ask, options.tool_interval_seconds, name="amd-smi")
         self._alone = False
+        self._noted: Answer | None = None  # whose failures were told
         self._static: tuple[Device, ...] = ()
         self._runs = 0
 
@@ -85,7 +88,11 @@ class Tools:
         if not self.found:
             return None, ()
         latest = self._background.latest()
-        return latest.value, latest.failures
+        answer, failures = latest.value, latest.failures
+        if answer is not None and answer is not self._noted:
+            self._noted = answer
+            failures += answer.failures
+        return answer, failures
 
     def close(self) -> None:
         self._background.close()
@@ -112,14 +119,23 @@ class Tools:
         if not all(device.index in who for device in measured):
             self._static = ()  # GPUs came or went: ask again who they are at the next run
         devices = [_joined(device, who.get(device.index)) for device in measured]
+        failures: list[str] = []
         if any("Instinct" in (device.model or "") for device in devices):
-            links = parse_links.parse(self._amd_smi.run(["xgmi", "--json"]).text)
-            devices = [replace(d, links=links.get(d.index or 0, ())) for d in devices]
+            links = parse_links.parse(self._further(["xgmi", "--json"], failures))
+            devices = [replace(d, links=() if d.index is None else links.get(d.index, ())) for d in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
             # A tool that finds nobody may say so in many ways.
-            processes = parse_process.parse(self._amd_smi.run(["process", "--json"]).text).processes
-        return _answer("amd-smi", devices, processes)
+            processes = parse_process.parse(self._further(["process", "--json"], failures)).processes
+        return _answer("amd-smi", devices, processes, failures)
+
+    def _further(self, arguments: list[str], failures: list[str]) -> str:
+        """What a further run prints. Its failure costs what it would have added, and is counted."""
+        try:
+            return self._amd_smi.run(arguments).text
+        except ReaderError as error:
+            failures.append(error.reason)
+            return ""
 
     def _ask_rocm_smi(self) -> Answer:
         from accelscope.readers.amd import parse_rocm_json  # noqa: PLC0415 - as above
@@ -154,8 +170,12 @@ def filled(device: Device, told: Device | None, *, only_identity: bool = False) 
         if getattr(device, name) in (None, ()) and value not in (None, ()) and not shared:
             changes[name] = value
     if not only_identity:
-        changes["pcie"] = _joined_pcie(device.pcie, told.pcie)
-        changes["errors"] = (*device.errors, *(e for e in told.errors if e.kind == "pcie"))
+        pcie = _joined_pcie(device.pcie, told.pcie)
+        if pcie != device.pcie:
+            changes["pcie"] = pcie
+        errors = tuple(error for error in told.errors if error.kind == "pcie")
+        if errors:
+            changes["errors"] = (*device.errors, *errors)
         if device.health == UNKNOWN_HEALTH:
             changes["health"] = told.health
     absent = tuple(absence for absence in device.absent if absence.field.split(".")[0] not in changes)
@@ -167,7 +187,9 @@ def _joined(measured: Device, who: Device | None) -> Device:
     if who is None:
         return measured
     joined = filled(measured, who)
-    facts = {name: getattr(who, name) for name in ("id", "uuid", "pci_address", "driver_version")}
+    facts = {
+        name: getattr(who, name) for name in ("id", "uuid", "pci_address", "numa_node", "driver_version")
+    }
     return replace(joined, **facts)
 
 
@@ -180,7 +202,9 @@ def _joined_pcie(one: Pcie | None, other: Pcie | None) -> Pcie | None:
     return replace(one, **missing)
 
 
-def _answer(source: str, devices: list[Device], processes: tuple[Process, ...]) -> Answer:
+def _answer(
+    source: str, devices: list[Device], processes: tuple[Process, ...], failures: Iterable[str] = ()
+) -> Answer:
     by_slot: dict[str, Device] = {}
     counted = []
     for device in devices:
@@ -188,7 +212,7 @@ def _answer(source: str, devices: list[Device], processes: tuple[Process, ...]) 
         if device.pci_address is not None:
             whole = by_slot.setdefault(slot_of(device.pci_address), device)
         counted.append(device if whole is device else _part_of(whole, device))
-    return Answer(source, tuple(counted), processes, by_slot)
+    return Answer(source, tuple(counted), processes, by_slot, tuple(failures))
 
 
 def _part_of(whole: Device, part: Device) -> Device:

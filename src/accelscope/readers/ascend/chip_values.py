@@ -34,8 +34,7 @@ def parsed_chips(
             rejected.add(f"NPU {block.board} chip {block.chip}", "too_many")
             continue
         drafts.append(draft)
-        for rejection in draft.rejected:
-            rejected.add(rejection.line, rejection.reason)
+        rejected.extend(draft.rejected)
     if not drafts:
         return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
     for message in messages.messages_in(text):

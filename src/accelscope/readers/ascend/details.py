@@ -20,7 +20,7 @@ from accelscope.readers.ascend import (
     parse_usages,
     parse_volt,
 )
-from accelscope.readers.ascend.parse_info import Chip
+from accelscope.readers.ascend.parse_info import Chip, chip_of
 from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
 from accelscope.readers.contract import ReaderError
 
@@ -78,7 +78,7 @@ class Details:
 
     def about(self, devices: Iterable[Device]) -> "Details":
         """The part that is about these chips."""
-        same = {_chip(d) for d in devices if self.addresses.get(_chip(d), "") == d.pci_address}
+        same = {chip_of(d) for d in devices if self.addresses.get(chip_of(d), "") == d.pci_address}
         boards = {board for board, _ in same}
         return Details(
             self.taken_at,
@@ -182,7 +182,7 @@ class DetailRounds:
 def with_details(device: Device, details: Details) -> Device:
     """The chip as the table shows it, with what only the details tell. The table is newer and finer, so that
     it is believed where both tell."""
-    chip = _chip(device)
+    chip = chip_of(device)
     filled: dict[str, Any] = {}
     elsewhere = {absence.field for absence in device.absent if absence.reason is AbsenceReason.SHARED}
     board = details.boards.get(chip[0])
@@ -227,7 +227,7 @@ def with_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[C
 
 def _health(device: Device, details: Details) -> Health:
     """The table has the newer word; what the driver says to it comes with its error codes."""
-    told = details.health.get(_chip(device))
+    told = details.health.get(chip_of(device))
     if told is None or device.health.state is HealthState.OK or device.health.vendor_word is None:
         return device.health
     if told.health.vendor_word != device.health.vendor_word:
@@ -240,8 +240,3 @@ def _chip_of(device: Device, chips: tuple[Chip, ...]) -> Chip:
     if device.chip_id is None and len(chips) == 1:
         return chips[0]
     return (device.board_id if device.board_id is not None else chips[0][0], device.chip_id)
-
-
-def _chip(device: Device) -> Chip:
-    assert device.board_id is not None  # a row without a number is refused
-    return device.board_id, device.chip_id

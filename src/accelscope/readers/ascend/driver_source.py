@@ -19,7 +19,7 @@ from accelscope.readers.ascend.details import (
 )
 from accelscope.readers.ascend.enumeration import Enumeration, Who
 from accelscope.readers.ascend.errors import ErrorLog
-from accelscope.readers.ascend.parse_info import Chip
+from accelscope.readers.ascend.parse_info import Chip, chip_of
 from accelscope.readers.ascend.reader import DEVICE_FILE, has_device_files
 from accelscope.readers.ascend.smi import Answer, NpuSmi
 from accelscope.readers.background import Background
@@ -75,8 +75,8 @@ class DriverSource:
         warnings += self._enumeration.learn(devices)
         has_process_table = parse_info.has_process_table(answer.text)
         self._questions = Questions(
-            {_chip(device): device.pci_address for device in devices},
-            frozenset(_chip(d) for d in devices if d.health.state is not HealthState.OK),
+            {chip_of(device): device.pci_address for device in devices},
+            frozenset(chip_of(d) for d in devices if d.health.state is not HealthState.OK),
             processes=not has_process_table,
         )
         warnings += self._take_details()
@@ -140,11 +140,11 @@ class DriverSource:
         for device in answer.parsed.devices:
             known = self._enumeration.who(device)
             if known is not None:
-                who[_chip(device)] = known
-                shown[_chip(device)] = with_details(device, details)
+                who[chip_of(device)] = known
+                shown[chip_of(device)] = with_details(device, details)
         shown = with_board_power(shown, details)
         self._note_errors(details, who, shown)
-        renamed = {device.id: who[_chip(device)].id for device in shown.values()}
+        renamed = {device.id: who[chip_of(device)].id for device in shown.values()}
         processes = [
             replace(process, device=renamed.get(process.device or "", process.device))
             for process in answer.parsed.processes
@@ -196,8 +196,3 @@ class DriverSource:
             or (self._lists_processes and not has_process_table)
             or any(rejection.reason in _DAMAGE for rejection in answer.parsed.rejected)
         )
-
-
-def _chip(device: Device) -> Chip:
-    assert device.board_id is not None  # the parser refuses a row without one
-    return device.board_id, device.chip_id

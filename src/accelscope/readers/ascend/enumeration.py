@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from accelscope.model import Device
 from accelscope.readers.ascend import parse_board, parse_map
 from accelscope.readers.ascend.identity import chip_device_id
-from accelscope.readers.ascend.parse_info import Chip
+from accelscope.readers.ascend.parse_info import Chip, chip_of
 from accelscope.readers.ascend.parse_list import boards_in
 from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
 from accelscope.readers.contract import ReaderError
@@ -118,5 +118,4 @@ class Enumeration:
 
 
 def place_of(device: Device) -> Place:
-    assert device.board_id is not None  # the parser refuses a row without one
-    return device.board_id, device.chip_id, device.pci_address
+    return (*chip_of(device), device.pci_address)

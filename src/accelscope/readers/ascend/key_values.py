@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from accelscope.readers.ascend import cells, messages
 
+CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are no NPUs
+
 _LINE_LIMIT = 2000
 _MOST_OTHERS = 100_000  # lines of a block
 _NPU, _CHIP, _CHIP_COUNT, _CHIP_NAME = "npu id", "chip id", "chip count", "chip name"
 _PROCESS = "process id"  # begins a line of several pairs
-_CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are no NPUs
 _HEADINGS = frozenset({_CHIP_COUNT, "npu name"})  # stand above the first chip
 
 
@@ -82,7 +83,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 def _take(section: _Section, key: str, value: str) -> None:
     if key == _CHIP:
         _take_chip(section, value)
-    elif key == _CHIP_NAME and value.casefold() in _CONTROLLERS:
+    elif key == _CHIP_NAME and value.casefold() in CONTROLLERS:
         if section.chip_follows:
             section.open.of_controller = True
             section.close()

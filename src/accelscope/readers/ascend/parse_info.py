@@ -78,6 +78,11 @@ def has_process_table(text: str) -> bool:
     return any("Process id" in line for line in text.split("\n") if line.lstrip().startswith("|"))
 
 
+def chip_of(device: Device) -> Chip:
+    assert device.board_id is not None  # a row without one is refused
+    return device.board_id, device.chip_id
+
+
 def _take(read: _Table, row: tuple[str, ...], line: str) -> None:
     banner = _BANNER.match(" ".join(row)) if len(row) == 1 else None
     if banner is not None:
@@ -219,8 +224,7 @@ def _devices(read: _Table) -> dict[Chip, Device]:
         id_ = draft.id if draft.id not in seen else chip_device_id(board=chip[0], chip=chip[1])
         seen.add(id_)
         devices[chip] = draft.device(id_)
-        for rejection in draft.rejected:
-            read.rejected.add(rejection.line, rejection.reason)
+        read.rejected.extend(draft.rejected)
     return devices
 
 

@@ -7,13 +7,13 @@ from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
+from accelscope.readers.ascend.key_values import CONTROLLERS
 
 TOOL = "npu-smi info -m"
 
 _LINE_LIMIT = 1000
 _MOST_CHIPS = 4096
 _COLUMN = re.compile(r"npu id|slot id|chip id|chip logic id|chip phy-id|chip name|\S+", re.IGNORECASE)
-_CONTROLLERS = frozenset({"mcu", "3559"})
 
 
 def parse(text: str) -> Parsed:
@@ -31,8 +31,7 @@ def parse(text: str) -> Parsed:
             draft = _chip(bare, columns, rejected)
             if draft is not None and len(devices) < _MOST_CHIPS:
                 devices.append(draft.device())
-                for rejection in draft.rejected:
-                    rejected.add(rejection.line, rejection.reason)
+                rejected.extend(draft.rejected)
     if not devices:
         return Parsed(error=messages.no_reading(text, TOOL), rejected=rejected.listed())
     return Parsed(devices=tuple(devices), rejected=rejected.listed())
@@ -58,7 +57,7 @@ def _chip(line: str, columns: tuple[str, ...], rejected: Rejections) -> Draft | 
         rejected.add(line, "not_a_row")
         return None
     name = values.get("chip name", "")
-    if name.strip().casefold() in _CONTROLLERS or values.get("chip logic id") == "-":
+    if name.strip().casefold() in CONTROLLERS or values.get("chip logic id") == "-":
         return None
     draft = Draft(board, chip)
     draft.take("index", values.get("chip logic id"), cells.count, "Chip Logic ID")

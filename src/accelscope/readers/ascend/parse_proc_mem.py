@@ -17,6 +17,7 @@ _PROCESS = re.compile(
     r"Process memory\s*\(MB\)\s*:\s*(\S{0,40})",
     re.IGNORECASE | re.ASCII,
 )
+_NAME = re.compile(r"\s*Process name\b", re.IGNORECASE)
 _NONE = "no process in device"
 _MOST_PROCESSES = 100_000
 
@@ -42,7 +43,7 @@ def parse(text: str) -> Parsed:
             if process is not None and len(processes) < _MOST_PROCESSES:
                 processes.append(process)
             elif not line.casefold().startswith(_NONE):
-                rejected.add(line, "not_a_row" if process is None else "too_many")
+                rejected.add(_without_name(line), "not_a_row" if process is None else "too_many")
     if not devices and not processes and not _says_none(text):
         return Parsed(error=messages.no_reading(text, TOOL), rejected=rejected.listed())
     return Parsed(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
@@ -51,6 +52,11 @@ def parse(text: str) -> Parsed:
 def _is_about_processes(line: str) -> bool:
     folded = line[:40].casefold()
     return folded.startswith((_NONE, "process id"))
+
+
+def _without_name(line: str) -> str:
+    """What comes after the pid may be a command line, which is not repeated."""
+    return _NAME.split(line, 1)[0]
 
 
 def _says_none(text: str) -> bool:

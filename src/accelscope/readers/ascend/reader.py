@@ -1,50 +1,31 @@
-"""The Ascend reader. What it takes to read chips is loaded only on a node that has something of them: half a
-mebibyte that other nodes' agents do without."""
+"""The Ascend reader: is there anything of Ascend's chips on this node?"""
 
-from typing import TYPE_CHECKING
-
-from accelscope.model import Reading, Vendor
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions, Survey
+from accelscope.model import Vendor
+from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
 from accelscope.readers.files import entries
+from accelscope.readers.lazy import LazyReader, Source
 from accelscope.readers.tool import find_program
-
-if TYPE_CHECKING:
-    from accelscope.readers.ascend.driver_source import DriverSource
 
 DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole
 
 
-class AscendReader:
-    def __init__(self, options: ReaderOptions) -> None:
-        self._options = options
-        self._source: DriverSource | None = None
+class AscendReader(LazyReader):
+    vendor = Vendor.ASCEND
 
-    @property
-    def vendor(self) -> Vendor:
-        return Vendor.ASCEND
-
-    def survey(self) -> Survey:
+    def _look_for_driver(self) -> None:
         paths = self._options.paths
         if find_program(paths.npu_smi) is None and not has_device_files(paths):
             raise DriverAbsent("npu-smi is not on this node")
-        if self._source is None:
-            from accelscope.readers.ascend.driver_source import DriverSource  # noqa: PLC0415 - as said above
 
-            self._source = DriverSource(self._options)
-        return self._source.survey()
+    def _load_source(self) -> Source:
+        from accelscope.readers.ascend.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
 
-    def read(self, key: str) -> Reading:
-        assert self._source is not None  # a survey named the key
-        return self._source.read(key)
-
-    def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-
-
-def has_device_files(paths: Paths) -> bool:
-    return any(name.startswith(DEVICE_FILE) for name in entries(str(paths.dev)))
+        return DriverSource(self._options)
 
 
 def open_reader(options: ReaderOptions) -> AscendReader:
     return AscendReader(options)
+
+
+def has_device_files(paths: Paths) -> bool:
+    return any(name.startswith(DEVICE_FILE) for name in entries(str(paths.dev)))

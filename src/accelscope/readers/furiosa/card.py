@@ -11,7 +11,7 @@ from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.draft import stable_id
 from accelscope.readers.furiosa.entries import Entry
 from accelscope.readers.furiosa.health import health_of
-from accelscope.readers.furiosa.hwmon import Hwmon
+from accelscope.readers.furiosa.hwmon import Hwmon, Sensors
 from accelscope.readers.furiosa.join import reading
 from accelscope.readers.furiosa.memory import CardMemory
 from accelscope.readers.furiosa.view import Told
@@ -57,7 +57,20 @@ class CardReader:
             revision=revision,
         )
 
-    def read(self, entry: Entry, card: Device, attributes: Attributes, told: Told, now: float) -> Reading:
+    def sensors(self, card: Device, attributes: Attributes) -> Sensors:
+        """What the driver itself measures of the card."""
+        return self._hwmon.read(self._pci_device(card), attributes)
+
+    def read(
+        self,
+        entry: Entry,
+        card: Device,
+        sensors: Sensors,
+        attributes: Attributes,
+        *,
+        told: Told,
+        now: float,
+    ) -> Reading:
         """The card's values; `told` fills what the driver does not show."""
         memory = self._memories.setdefault(card.id, CardMemory())
         folder = entry.folder
@@ -66,8 +79,7 @@ class CardReader:
         attributes.absent.pop("health", None)  # an unknown health speaks for itself
         counts = attributes.value(f"{folder}/atr_error", "errors", sysfs_text.error_counts)
         uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", cells.count)
-        device = f"{self._pci_devices}/{card.pci_address or 'unknown'}"
-        sensors = self._hwmon.read(device, attributes)
+        device = self._pci_device(card)
         cores, clocks = self._cores(entry, attributes, memory)
         limit, default_limit = self._limits(entry)
         throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
@@ -92,6 +104,9 @@ class CardReader:
             "errors": errors,
         }
         return reading(card, values, told, attributes)
+
+    def _pci_device(self, card: Device) -> str:
+        return f"{self._pci_devices}/{card.pci_address or 'unknown'}"
 
     def _cores(
         self, entry: Entry, attributes: Attributes, memory: CardMemory

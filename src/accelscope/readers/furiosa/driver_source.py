@@ -59,16 +59,21 @@ class DriverSource:
         entry = self._shown.get(key)
         return self._read_told(key) if entry is None else self._read_card(key, entry)
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _read_card(self, key: str, entry: Entry) -> Reading:
         attributes = Attributes()
         card = self._unique(key, self._cards.identity(entry, attributes))
         told = [view.of(card) for view in self._heard.views]
         one = _one([each for each in told if each is not None], self._heard.missing)
-        found = self._cards.read(entry, card, attributes, one, self._clock())
+        sensors = self._cards.sensors(card, attributes)
         if self._without_sensors is not None:
-            sensors = bool(found.device.sensors) and found.device.power_watts is not None
-            (self._without_sensors.discard if sensors else self._without_sensors.add)(key)
-        return found
+            if sensors.sensors and sensors.power_watts is not None:
+                self._without_sensors.discard(key)
+            else:
+                self._without_sensors.add(key)
+        return self._cards.read(entry, card, sensors, attributes, told=one, now=self._clock())
 
     def _unique(self, key: str, card: Device) -> Device:
         """Cards that were given the same uuid, or whose uuid was masked, are told apart by their place."""
@@ -86,7 +91,7 @@ class DriverSource:
             if device.uuid is None and device.serial is None and device.pci_address is None:
                 rejected.append(Rejection(f"{device.device_name}", "unidentified"))
                 continue
-            self._told[self._unique(device.id, device).id] = told
+            self._told[self._unique(f"{device.architecture}-{device.device_name}", device).id] = told
         if not self._told:
             self._explain_nothing(heard)
         if self._driver_version is None:

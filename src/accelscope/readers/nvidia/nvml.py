@@ -89,7 +89,7 @@ class NvmlSource:
             self._shut_down()
 
     def _open(self, key: str) -> NvmlDevice:
-        device = NvmlDevice(self._nvml, _index(key), self._driver_version)
+        device = NvmlDevice(self._nvml, _index(key), self._driver_version, self._paths.sys)
         self._xids.watch(device.handle, device.identity["id"])
         self._devices[key] = device
         return device

@@ -58,9 +58,9 @@ class Ask:
         """The card is another one now in what it supports: ask for everything again."""
         self._lasting.clear()
 
-    def forget(self, field: str) -> None:
-        """Another source gave the value after all."""
-        self._absent.pop(field, None)
+    def forget(self, field: str) -> AbsenceReason | None:
+        """Another source gives the value, or the reason why not. Returns why this one did not."""
+        return self._absent.pop(field, None)
 
     def _note(self, field: str, code: int, text: str) -> None:
         reason = absence(code)

@@ -1,6 +1,7 @@
 """One GPU through NVML."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 from accelscope.model import (
@@ -26,6 +27,7 @@ from accelscope.readers.nvidia.nvml_memory_errors import MemoryErrors
 from accelscope.readers.nvidia.nvml_mig import MigInstances
 from accelscope.readers.nvidia.nvml_processes import ProcessLister
 from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
+from accelscope.readers.pci import numa_node_of
 
 _ARCHITECTURES = {
     2: "kepler",
@@ -48,14 +50,14 @@ _SLOWDOWN, _SHUTDOWN = 1, 0  # temperature thresholds of nvml.h
 class NvmlDevice:
     """Keeps what does not change between readings: the handle, the identity, the absences that last."""
 
-    def __init__(self, binding: Any, index: int, driver_version: str | None) -> None:
+    def __init__(self, binding: Any, index: int, driver_version: str | None, sys: Path) -> None:
         self._nvml = binding
         self._index = index
         self._was_mig: bool | None = None
         self._ask = Ask(binding)
         self._ask.begin()
         self.handle = self._ask_handle()
-        self.identity = self._identify(driver_version)
+        self.identity = self._identify(driver_version, sys)
         self._fixed = self._fixed_values()
         self._links = Links(self.handle, self._ask)
         self._memory_errors = MemoryErrors(self.handle, self._ask)
@@ -126,7 +128,7 @@ class NvmlDevice:
     def _ask_handle(self) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
 
-    def _identify(self, driver_version: str | None) -> dict[str, Any]:
+    def _identify(self, driver_version: str | None, sys: Path) -> dict[str, Any]:
         ask, handle = self._ask, self.handle
         uuid = ask("uuid", "nvmlDeviceGetUUID", handle)
         pci = ask("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
@@ -142,7 +144,8 @@ class NvmlDevice:
             "uuid": uuid,
             "serial": serial,
             "pci_address": address,
-            "numa_node": ask("numa_node", "nvmlDeviceGetNumaNodeId", handle),
+            # NVML's own is that of a GPU which is a NUMA node itself, not the one that it is attached to.
+            "numa_node": None if address is None else numa_node_of(f"{sys}/bus/pci/devices/{address}"),
             "device_name": None if minor is None else f"nvidia{minor}",
             "driver_version": driver_version,
             "firmware_version": ask("firmware_version", "nvmlDeviceGetVbiosVersion", handle),
@@ -218,7 +221,7 @@ class NvmlDevice:
 
     def _memory(self) -> dict[str, int | None]:
         ask, handle = self._ask, self.handle
-        memory = ask("memory", "nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        memory = ask("memory_reserved_bytes", "nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
         reserved = None if memory is None else memory.reserved
         if memory is None:  # before driver 510, used contains what the driver reserves
             memory = ask("memory_total_bytes", "nvmlDeviceGetMemoryInfo", handle)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accelscope.model import Process, ProcessType
+from accelscope.model import AbsenceReason, Process, ProcessType
 from accelscope.readers.nvidia.nvml_ask import Ask
 
 NO_INSTANCE = 0xFFFFFFFF  # NVML's word for "not in a MIG instance"
@@ -12,6 +12,7 @@ _LISTS = (
     (ProcessType.GRAPHICS, False, "nvmlDeviceGetGraphicsRunningProcesses"),
     (ProcessType.COMPUTE, True, "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
+_FORMS = ("_v3", "_v2")  # of each list, the newest first
 
 
 @dataclass(slots=True)
@@ -74,14 +75,18 @@ class ProcessLister:
         return tuple(seen.values())
 
     def _list(self, function: str, kind: ProcessType, *, mps: bool) -> list[Any]:
-        """The newest form of the list that this driver has."""
+        """The newest form of the list that this driver has. One that it has in no form is absent as a whole:
+        an empty list would pass for "nobody uses it"."""
         field = f"processes.{'mps' if mps else kind}"
-        for version in ("_v3", "_v2"):
-            listed: list[Any] | None = self._ask(f"{field}{version}", function + version, self._handle)
+        reason = AbsenceReason.NOT_KNOWN
+        for form in _FORMS:
+            listed: list[Any] | None = self._ask(f"{field}{form}", function + form, self._handle)
             if listed is not None:
-                for other in ("_v3", "_v2"):
-                    self._ask.forget(f"{field}{other}")
                 return listed
+            refusal = self._ask.forget(f"{field}{form}")
+            if reason is AbsenceReason.NOT_KNOWN and refusal is not None:
+                reason = refusal
+        self._ask.miss(field, reason)
         return []
 
     def _use(self) -> dict[int, _Use]:

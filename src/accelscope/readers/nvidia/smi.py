@@ -73,11 +73,12 @@ class SmiSource:
     name = "nvidia-smi"
 
     def __init__(self, options: ReaderOptions) -> None:
+        given = os.environ if options.environment is None else options.environment
         self._tool = Tool(
             options.paths.nvidia_smi,
             timeout_seconds=options.tool_timeout_seconds,
             # Before driver 450 or so, pmon watches four GPUs unless it is told otherwise.
-            environment={**(options.environment or os.environ), "NVSMI_SHOW_ALL_DEVICES": "1"},
+            environment={**given, "NVSMI_SHOW_ALL_DEVICES": "1"},
         )
         self._budget = options.tool_timeout_seconds
         self._deadline = 0.0
@@ -96,6 +97,7 @@ class SmiSource:
         exit_code = output.exit_code
         warnings = ["tool_exit_code"] if exit_code and parsed.devices else []
         rejected = list(parsed.rejected)
+        self._instances = {}
         devices = []
         for device in map(self._identified, parsed.devices):
             if device.id == device_id(Vendor.NVIDIA, index=device.index):

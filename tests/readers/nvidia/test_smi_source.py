@@ -1,0 +1,30 @@
+"""The nvidia-smi source over a driver that changes under it."""
+
+from pathlib import Path
+
+from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.nvidia.smi import SmiSource
+from accelscope.simulate import SimulatedNode, read_node
+
+WHOLE = """
+node: changing
+nvidia:
+  devices: [{model: h100-80gb}]
+processes: [{name: train, device: 0, pid: 4242}]
+"""
+CUT = WHOLE.replace("{model: h100-80gb}", "{model: h100-80gb, mig: [3g.40gb]}").replace(
+    "pid: 4242", "pid: 4242, instance: 0"
+)
+
+
+def test_a_process_is_in_no_instance_once_the_card_is_whole_again(tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(CUT), tmp_path)
+    node.build()
+    source = SmiSource(ReaderOptions(Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"])))
+    [key] = source.survey().keys
+    [process] = source.read(key).processes
+    assert process.gpu_instance_id is not None
+    SimulatedNode(read_node(WHOLE), tmp_path).build()
+    [key] = source.survey().keys
+    [process] = source.read(key).processes
+    assert (process.pid, process.gpu_instance_id, process.partition) == (4242, None, None)
