@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
 

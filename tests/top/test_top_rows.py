@@ -106,6 +106,26 @@ def test_tree_by_pod_has_sums_at_every_level_and_folds() -> None:
     assert folded[0].utilization_ratio == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("types", "told"),
+    [
+        (("compute", None), "compute"),
+        ((None, None), None),
+        (("compute", "graphics"), "both"),
+        (("both", None), "both"),
+    ],
+)
+def test_group_is_of_the_types_that_are_told(types: tuple[str | None, ...], told: str | None) -> None:
+    found = [process(pid, 0, **CHAT) for pid in range(len(types))]
+    typed = [
+        replace(each, uses=(replace(each.uses[0], type=kind),))
+        for each, kind in zip(found, types, strict=True)
+    ]
+    shown = view(node([device(0)], typed))
+    pod, container, *_ = panes(shown, Choices(tree=Tree.POD), SETTING)[1].rows
+    assert (pod.type, container.type) == (told, told)
+
+
 def test_tree_by_device_shows_a_process_on_each_with_what_it_does_there() -> None:
     rows = panes(TWO, Choices(tree=Tree.DEVICE, sorts={"processes": Sort("pid")}), SETTING)[1].rows
     told = [(row.depth, row.pid, row.devices, row.memory_bytes) for row in rows]
@@ -208,6 +228,7 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     ]
     assert "722 to look at" in plain(header(shown, told, SETTING, 120, "")[1])
     assert plain(alert_lines(told, SETTING, 120, 2)[-1]) == "  and 721 more: ! lists them"
+    assert alert_lines(told, SETTING, 120, 0) == [], "a terminal of two lines has no room for them"
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from accelscope.top.screen.table import Table
 from accelscope.top.sources.source import Question
 from accelscope.top.view.frame import Choices
 from accelscope.top.view.shown import ClusterSums, Kind, NodeSums, Overview, Sums, View
+from accelscope.top.view.sums import sums_of
 from accelscope.top.view.table import plain
 from accelscope.top.view.text import ASCII
 
@@ -63,6 +64,11 @@ def lower(app: TopApp) -> Table:
 
 def upper(app: TopApp) -> Table:
     return app.screen_stack[0].query_one("#upper", Table)
+
+
+def shown(app: TopApp) -> View:
+    assert app.view is not None
+    return app.view
 
 
 def pids(app: TopApp) -> list[int | None]:
@@ -362,6 +368,26 @@ def test_fleet_turns_pages_opens_a_node_and_comes_back() -> None:
         await until(pilot, lambda: source.questions[-1].cluster == "berlin", "one cluster's nodes")
 
     play(source, steps)
+
+
+def test_fleet_whose_list_became_shorter_goes_on_with_the_last_page() -> None:
+    state = {"devices": 0, "shorter": False}
+
+    def shrinking(question: Question) -> View:
+        state["devices"] += 1
+        found = fleet(replace(question, page=0) if state["shorter"] else question)
+        assert found.overview is not None
+        return replace(found, overview=replace(found.overview, sums=Sums(devices=state["devices"])))
+
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: lower(app).pane.entries[0].key == "berlin/n2", "the second page")
+        state["shorter"] = True
+        await until(pilot, lambda: lower(app).pane.entries[0].key == "berlin/n0", "the first page")
+        seen = state["devices"]
+        await until(pilot, lambda: sums_of(shown(app)).devices > seen + 1, "what is read after it")
+
+    play(StillSource(shrinking, kind=Kind.FLEET), steps)
 
 
 def test_cursor_stays_on_its_process_when_the_order_changes() -> None:

@@ -309,6 +309,17 @@ def test_fleet_that_goes_away_leaves_what_was_known_with_its_age(fleet: FleetPro
     assert view.age_seconds > 0
 
 
+def test_node_of_which_a_fleet_has_nothing_new_grows_older() -> None:
+    row = {"cluster": "oslo", "node": "n1", "state": "fresh", "age_seconds": 5.0}
+    with stub_agent({"node": row, "devices": [], "pods": [], "processes": []}) as stub:
+        question = Question(node=("oslo", "n1"))
+        source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
+        with started(source):
+            assert _age(source.read(question)) == 5.0
+            until(source, lambda view: _age(view) > 5.05, question)
+        assert set(stub.seen[1:]) == {'W/"1-1"'}, "it was sent once"
+
+
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"<html>", b'{"groups": 3}'])
 def test_what_is_no_fleet_is_told_as_such(body: bytes) -> None:
     with stub_agent(None) as stub:

@@ -46,7 +46,7 @@ class Trust:
             try:
                 context.load_verify_locations(cafile=endpoint.ca_file)
             except (ssl.SSLError, OSError) as error:
-                text = f"CA file {endpoint.ca_file} cannot be used: {_why(error)}"
+                text = f"CA file {endpoint.ca_file} cannot be used: {why(error)}"
                 raise KubeError(Reason.TLS, text) from None
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -57,7 +57,7 @@ class Trust:
                     endpoint.client_certificate, endpoint.client_key, password=lambda: b""
                 )
             except (ssl.SSLError, OSError, ValueError) as error:
-                text = f"client certificate {endpoint.client_certificate} cannot be used: {_why(error)}"
+                text = f"client certificate {endpoint.client_certificate} cannot be used: {why(error)}"
                 raise KubeError(Reason.TLS, text) from None
         return context
 
@@ -71,12 +71,11 @@ def tls_error(error: OSError, endpoint: Endpoint) -> KubeError | None:
         if endpoint.ca_file is not None:
             text += f" (CA file {endpoint.ca_file})"
         return KubeError(Reason.TLS, text)
-    return KubeError(Reason.TLS, f"{endpoint.url}: {_why(error)}")
+    return KubeError(Reason.TLS, f"{endpoint.url}: {why(error)}")
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """OpenSSL's reason without its error codes and source lines."""
     if isinstance(error, ssl.SSLError):
-        reason = error.reason or "not in PEM form"
-        return reason.replace("_", " ").lower()
+        return (error.reason or "not in PEM form").replace("_", " ").lower()
     return getattr(error, "strerror", None) or str(error)

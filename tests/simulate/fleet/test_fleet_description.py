@@ -1,8 +1,7 @@
 """Descriptions of fleets: what they mean, and one clear line for what they cannot mean."""
 
-from pathlib import Path
-
 import pytest
+from tests.repository import REPOSITORY
 
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
 from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
@@ -81,5 +80,5 @@ def test_every_node_has_a_tag_of_its_own() -> None:
 
 
 def test_every_fault_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "simulate.md").read_text()
+    page = (REPOSITORY / "docs" / "simulate.md").read_text()
     assert [kind for kind in (*FleetFault, *DEVICE_FAULTS) if f"`{kind}`" not in page] == []

@@ -457,15 +457,22 @@ def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
     run(check())
 
 
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (b"- {kind: nonsense, cluster: one}\n", "'nonsense' is not known"),
+        (b"- {kind: \xff}\n", "faults.yaml: not a text in UTF-8"),
+    ],
+)
 def test_faults_of_the_description_have_times_and_a_bad_file_changes_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: bytes, told: str
 ) -> None:
     described = f"{DESCRIPTION}faults:\n  - {{kind: api_forbidden, cluster: one, from: 30, until: 60}}\n"
 
     async def check() -> None:
         async with running(tmp_path, described) as client:
             client.set_faults({"kind": "agent_down", "cluster": "two", "node": "gpu-0001"})
-            (tmp_path / "faults.yaml").write_text("- {kind: nonsense, cluster: one}\n")
+            (tmp_path / "faults.yaml").write_bytes(bad)
             seen = []
             for _ in range(4):
                 async with client.request("one", "/version") as response:
@@ -477,7 +484,7 @@ def test_faults_of_the_description_have_times_and_a_bad_file_changes_nothing(
                 assert response.status == 503
 
     run(check())
-    assert "'nonsense' is not known" in caplog.text
+    assert told in caplog.text
 
 
 def test_a_compressed_answer_is_the_plain_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ class Reply:
     status: int
     headers: Mapping[str, str]  # lower-case names
     body: bytes  # decompressed
-    gzip: bytes | None = None  # the body as it came, where it came compressed
+    gzip: bytes | None = None  # the body as it came, where it came compressed in one piece
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,14 @@ class Inflater:
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP)
+        self.members = 1
 
     def feed(self, content: bytes) -> Iterator[bytes]:
         """Raises KubeError."""
         while content:
             if self._member.eof:  # several may follow each other
                 self._member = zlib.decompressobj(_GZIP)
+                self.members += 1
             try:
                 piece = self._member.decompress(content, PIECE_BYTES)
             except zlib.error:
@@ -72,14 +74,15 @@ class Body:
             self._inflater.close()
 
     async def whole(self) -> tuple[bytes, bytes | None]:
-        """And, where it was compressed, as it came."""
+        """And, where it was compressed, as it came: if that is one member, which is all that `zlib` reads."""
         wire: list[bytes] = []
         parts: list[bytes] = []
         async for piece in self.pieces(wire=wire):
             parts.append(piece)
             if len(parts) > 1:
                 await asyncio.sleep(0)  # others are to have their turn while a long one is decompressed
-        return b"".join(parts), None if self._inflater is None else b"".join(wire)
+        single = self._inflater is not None and self._inflater.members == 1
+        return b"".join(parts), b"".join(wire) if single else None
 
     def _check(self, size: int) -> None:
         if self._limit is not None and size > self._limit:

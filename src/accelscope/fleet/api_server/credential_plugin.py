@@ -150,11 +150,11 @@ def _credential(plugin: CredentialPlugin, output: bytes) -> PluginCredential:
 
 def _text(plugin: CredentialPlugin, status: Mapping[str, object], key: str) -> str | None:
     value = status.get(key)
-    if value is None or value == "":
+    if value is None:
         return None
     if not isinstance(value, str) or not value.isascii():
         raise _failed(plugin, f"{plugin.command} printed a {key} that is not a text")
-    return value.strip()
+    return value.strip() or None
 
 
 def _expiry(plugin: CredentialPlugin, value: object) -> float | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import aiohttp
 
 from accelscope.fleet.api_server.route import Route
-from accelscope.fleet.api_server.trust import why
 from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.tls import why
 
 # What a request may end with beside an answer. ValueError: a URL or header that cannot be sent.
 FAILURES = (aiohttp.ClientError, OSError, ValueError)

@@ -1,6 +1,7 @@
 """A list and its watch, kept current by a task: after whatever happens it goes on from where it was."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -9,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from accelscope.config.log import fields
 from accelscope.fleet.api_server.credentials import Credentials
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.items import LineSplitter, ListSplitter
@@ -17,6 +19,8 @@ from accelscope.kube.retries import NOT_GRANTED, REFUSED, Retries, random_ratio
 from accelscope.kube.store import ItemStore
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 MOST_ITEMS = 50_000  # ten times the nodes of a large cluster; what says that it has more is not believed
 _LIST_BYTES = 1 << 30  # 20,000 nodes of 20 KB are 400 MB
@@ -107,7 +111,7 @@ class Followed(Generic[T]):
                 await self._pause(delay, refused=refused)
         except Exception as error:  # a fault of ours: what is held must not pass for current
             self.error = KubeError(Reason.BAD_ANSWER, f"{self._path}: given up after {type(error).__name__}")
-            raise
+            log.exception("a watch failed in a way that was not foreseen", extra=fields(path=self._path))
 
     async def _round(self) -> float:
         """One attempt: how many seconds to wait before the next."""

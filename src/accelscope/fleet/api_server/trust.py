@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.clusters.server import Identity, Material, Server
 from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.tls import why
 
 
 class Trust:
@@ -96,10 +97,3 @@ def _as_file(material: Material) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
-
-
-def why(error: Exception) -> str:
-    """OpenSSL's reason without its error codes and source lines."""
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "not in PEM form").replace("_", " ").lower()
-    return getattr(error, "strerror", None) or str(error)

@@ -21,17 +21,17 @@ class Cover:
         readings, in seconds since the epoch."""
         self._seconds = seconds
         self._clock = clock
-        self._until: dict[str, float] = {}
+        self._until: dict[str, float] = {}  # by node; the last that was heard of is last
 
     def hear(self, saying: Saying) -> None:
         if saying.source is not SourceKind.AGENTS:
             return
         if isinstance(saying, NodeReport):
+            self._until.pop(saying.node, None)
             if any(device.vendor is Vendor.NVIDIA for device in saying.snapshot.devices):
                 patience = max(self._seconds, _INTERVALS_MISSED * (saying.snapshot.interval_seconds or 0.0))
                 self._until[saying.node] = saying.taken_at + patience
-            else:
-                self._until.pop(saying.node, None)
+                self(next(iter(self._until)))  # of one that has left nobody else asks: it is forgotten
         elif isinstance(saying, NodeFailure) and saying.incompatible:
             self._until.pop(saying.node, None)
 

@@ -47,6 +47,7 @@ class SourceLoop:
         self._clock = clock
         self._asked_for = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
+        self._closed = False
 
     @property
     def kind(self) -> SourceKind:
@@ -65,7 +66,10 @@ class SourceLoop:
             await self._rest(began + self._interval_seconds * jitter - time.monotonic())
 
     async def now(self) -> None:
-        """Have a round begin at once, or after the one that is under way; returns when it has ended."""
+        """Have a round begin at once, or after the one that is under way; returns when it has ended, and at
+        once where none will begin any more."""
+        if self._closed:
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._asked_for.set()
@@ -75,6 +79,7 @@ class SourceLoop:
         self._asked_for.set()
 
     async def close(self) -> None:
+        self._closed = True
         self._release(self._waiting)
         await self.source.close()
 

@@ -74,14 +74,14 @@ class AnnotationsSource:
             return
         async with self._loop_share.piece():
             try:
-                snapshot = _snapshot(name, texts)
+                snapshot, remark = _snapshot(name, texts)
             except BadAnnotation as error:
                 text = one_line(str(error))
                 this.say(NodeFailure(node=name, source=self.kind, reason="bad_answer", text=text))
                 return
             self._sees_devices = self._sees_devices or bool(snapshot.devices)
             taken_at = min(snapshot.taken_at, self._clock())
-            saying = reported(name, self.kind, taken_at, snapshot)
+            saying = reported(name, self.kind, taken_at, snapshot, remark=remark)
             this.say(saying)
             if not isinstance(saying, NodeFailure):
                 self._read[name] = texts
@@ -95,9 +95,9 @@ def _texts(node: NodeObject) -> Iterator[tuple[str, str]]:
     yield from node.devices_by_vendor
 
 
-def _snapshot(node: str, texts: Texts) -> Snapshot:
-    """Where both tell of a vendor, ours counts: it has the ids by which agents know devices. Raises
-    BadAnnotation."""
+def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
+    """Also why some of it could not be read. Where both tell of a vendor, ours counts: it has the ids by
+    which agents know devices. Raises BadAnnotation where nothing can be read."""
     found: list[Annotated] = []
     troubles: list[str] = []
     for annotation, text in sorted(texts, key=lambda pair: pair[0] == NPU_METRICS):
@@ -114,7 +114,7 @@ def _snapshot(node: str, texts: Texts) -> Snapshot:
             if told.setdefault(device.vendor, annotated) is annotated:
                 devices[device.id] = device
     written_at = min(annotated.written_at for annotated in told.values() or found)
-    return Snapshot(
+    snapshot = Snapshot(
         node=node,
         taken_at=written_at,
         agent=AgentState(version="", started_at=written_at),
@@ -122,3 +122,4 @@ def _snapshot(node: str, texts: Texts) -> Snapshot:
         readers=tuple(ReaderState(vendor=vendor, found=True, up=True, source=_SOURCE) for vendor in told),
         devices=tuple(devices.values()),
     )
+    return snapshot, one_line("; ".join(troubles)) or None

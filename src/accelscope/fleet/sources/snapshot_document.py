@@ -6,7 +6,6 @@ enumeration of ours does not have and numbers that cannot be, each at the smalle
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -18,11 +17,9 @@ import msgspec
 from accelscope.fleet.sources.light_model import light
 from accelscope.fleet.sources.plausible import is_plausible, left_out
 from accelscope.kube.errors import one_line
-from accelscope.model import HealthState, OwnerKind, Snapshot
-from accelscope.model.wire import SCHEMA_VERSION
+from accelscope.model import Snapshot
+from accelscope.model.wire import SCHEMA_VERSION, STAND_INS
 
-# What stands for a word that is not known; of other enumerations the value is left out.
-_STAND_INS: Mapping[type, Enum] = {HealthState: HealthState.UNKNOWN, OwnerKind: OwnerKind.UNKNOWN}
 # An integer with more digits than any count has: to read it alone takes long.
 _ABSURD = b"0" * 40
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -187,7 +184,7 @@ def _known(kind: Any, value: object, name: str, rejected: set[str]) -> Any:
 def _known_word(kind: type[Enum], value: str) -> object:
     if value in (member.value for member in kind):
         return value
-    stand_in = _STAND_INS.get(kind)
+    stand_in = STAND_INS.get(kind)
     return _Unknown.WORD if stand_in is None else stand_in.value
 
 

@@ -6,7 +6,8 @@ put to the tables. All of it happens in one event loop, and nothing here waits.
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,6 +30,7 @@ STALE_AFTER_SECONDS = 60.0
 FORGET_AFTER_SECONDS = 900.0
 
 _PUBLISHED_EVERY_SECONDS = 1.0
+_AGAIN_SECONDS = 60.0  # until a node that could not be looked at is looked at again
 _WORK_AT_ONCE = 200  # by one tick, so that a cluster that falls silent does not hold up others' answers
 # Of one cluster, so that one which makes them up does not fill the memory.
 DEVICES_LIMIT = 200_000
@@ -160,10 +162,12 @@ class FleetStore:
                 self._set_object(record, None)
 
     def _set_object(self, record: NodeRecord, node: NodeObject | None) -> None:
-        had = record.has_accelerators
+        had, before = record.has_accelerators, self.labels(record.cluster, record.node)
         record.object = node
         if record.has_accelerators != had:
             record.look_again()
+        if record.state is not None and self.labels(record.cluster, record.node) != before:
+            self._touch(record.cluster, record.node)
 
     def take(self, cluster: str, saying: Saying) -> None:
         """Passed over if the cluster has left the list meanwhile."""
@@ -196,9 +200,10 @@ class FleetStore:
         shares = record.shared_out(now)
         used = report.source in {share.source for share in shares}
         if used or shares != record.shares:
-            self._uncount(held, record)
-            self._writer.write(record, shares, report, now, simulated=held.view.simulated, quiet=_quiet(held))
-            self._count(held, record)
+            with self._recounted(held, record):
+                self._writer.write(
+                    record, shares, report, now, simulated=held.view.simulated, quiet=_quiet(held)
+                )
         record.due = record.next_due(now, self._ageing)
 
     def _take_unchanged(self, held: _Cluster, record: NodeRecord, saying: NodeUnchanged, now: float) -> None:
@@ -261,6 +266,7 @@ class FleetStore:
         for held, record in due:
             if work >= _WORK_AT_ONCE:
                 return True
+            record.due = now + _AGAIN_SECONDS  # should it fail, it does not hold up the others each time
             was_read = bool(record.readings)
             record.forget_old(now, self._ageing)
             if was_read and not record.readings:
@@ -273,9 +279,8 @@ class FleetStore:
         if not record.is_known:
             self._forget(held, record)
             return WORK_OF_MARKING
-        self._uncount(held, record)
-        work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
-        self._count(held, record)
+        with self._recounted(held, record):
+            work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
         record.due = record.next_due(now, self._ageing)
         return work
 
@@ -291,9 +296,15 @@ class FleetStore:
             return f"its cluster has more than {self._processes_limit} processes"
         return None
 
-    def _count(self, held: _Cluster, record: NodeRecord) -> None:
-        held.devices += len(self.devices.of_node(record.number))
-        held.processes += len(self.processes.of_node(record.number))
+    @contextmanager
+    def _recounted(self, held: _Cluster, record: NodeRecord) -> Iterator[None]:
+        """While its rows change."""
+        self._uncount(held, record)
+        try:
+            yield
+        finally:
+            held.devices += len(self.devices.of_node(record.number))
+            held.processes += len(self.processes.of_node(record.number))
 
     def _uncount(self, held: _Cluster, record: NodeRecord) -> None:
         held.devices -= len(self.devices.of_node(record.number))

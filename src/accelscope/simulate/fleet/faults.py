@@ -11,7 +11,7 @@ from typing import Any
 from accelscope.simulate.description import read_fault, read_yaml
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog
 from accelscope.simulate.folder import write_text
-from accelscope.simulate.section import Section
+from accelscope.simulate.section import DescriptionError, Section
 from accelscope.simulate.spec import NodeSpec
 
 DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)
@@ -250,6 +250,10 @@ def read_faults(folder: Path, nodes: Nodes) -> tuple[Trouble, ...]:
         text = (folder / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return ()
+    except OSError as error:
+        raise DescriptionError(f"{FILE}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DescriptionError(f"{FILE}: not a text in UTF-8") from None
     root = Section({FILE: read_yaml(text) or []}, "")
     return root.sections(FILE, lambda section: read_trouble(section, nodes))
 

@@ -13,7 +13,6 @@ from accelscope.top.screen.board import Board
 from accelscope.top.screen.lines import Lines
 from accelscope.top.screen.sheets import Sheet, SignalQuestion, help_lines
 from accelscope.top.screen.table import Table
-from accelscope.top.sources.source import Question
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
 from accelscope.top.view.overview import SumsRow
@@ -62,10 +61,6 @@ class TopApp(Board):
             if asked != self._question:
                 self._ask(replace(asked, page=0))
         self._draw()
-
-    def _ask(self, question: Question) -> None:
-        self._question = question
-        self._feed.ask(question)
 
     def action_help(self) -> None:
         self.push_screen(Sheet(lambda width: help_lines(width, self._glyphs)))

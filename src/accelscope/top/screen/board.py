@@ -114,8 +114,12 @@ class Board(App[None]):
         self.view = message.view
         self._history.note(message.view)
         if message.view.overview is not None and message.view.overview.page != self._question.page:
-            self._question = replace(self._question, page=message.view.overview.page)
+            self._ask(replace(self._question, page=message.view.overview.page))  # the list has become shorter
         self._draw()
+
+    def _ask(self, question: Question) -> None:
+        self._question = question
+        self._feed.ask(question)
 
     def on_resize(self, event: events.Resize) -> None:
         del event

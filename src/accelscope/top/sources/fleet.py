@@ -5,7 +5,7 @@ However large the fleet is, an answer is a page.
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -27,6 +27,15 @@ WHAT_MATTERS = "-devices_lost,-devices_unhealthy,-state,-temperature_max_celsius
 Key = tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The last answer; `received` by the monotonic clock."""
+
+    tag: str
+    document: Mapping[str, Any]
+    received: float
+
+
 class FleetSource:
     kind = Kind.FLEET
 
@@ -34,7 +43,7 @@ class FleetSource:
         self.title = endpoint.url
         self._page_size = page_size
         self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
-        self._known: dict[str, tuple[str, Any]] = {}  # by path: tag and document
+        self._known: dict[str, _Known] = {}  # by path
         self._asked: set[str] = set()  # paths of the view that is being made
         self._cursors: dict[Key, list[str]] = {}
         self._last: dict[Question, tuple[float, View]] = {}
@@ -153,12 +162,27 @@ class FleetSource:
 
     def _get(self, path: str) -> Any:
         self._asked.add(path)
-        tag, document = self._known.get(path, (None, None))
-        answer = self._asker.get(path, tag)
-        if answer.unchanged and document is not None:
-            return document
+        known = self._known.get(path)
+        answer = self._asker.get(path, None if known is None else known.tag)
+        if answer.unchanged and known is not None:
+            return _aged(known.document, time.monotonic() - known.received)
         if not isinstance(answer.document, Mapping):
             raise RowError("it is no object")
-        if (new := answer.head.headers.get("etag")) is not None:
-            self._known[path] = new, answer.document
+        if (tag := answer.head.headers.get("etag")) is not None:
+            self._known[path] = _Known(tag, answer.document, time.monotonic())
         return answer.document
+
+
+def _aged(document: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """The same so much later, where ages are shown: the fleet's tags are of its data, not of their age."""
+    aged = dict(document)
+    if isinstance(items := aged.get("items"), list):
+        aged["items"] = [_older(row, seconds) for row in items]
+    if "node" in aged:
+        aged["node"] = _older(aged["node"], seconds)
+    return aged
+
+
+def _older(row: Any, seconds: float) -> Any:
+    age = row.get("age_seconds") if isinstance(row, Mapping) else None
+    return {**row, "age_seconds": age + seconds} if isinstance(age, int | float) else row

@@ -158,11 +158,12 @@ def _processes(found: Iterable[Row], node: str, labels: Mapping[str, str]) -> It
 
 
 def _use(row: Row, node: str, labels: Mapping[str, str]) -> Use:
-    device, index = named(row, "device"), whole(row, "device_index")
+    device, index, partition = named(row, "device"), whole(row, "device_index"), text(row, "partition")
+    key = f"{node} {device}"
     return Use(
-        device=f"{node} {device}",
+        device=key,
         label=labels.get(device, "?" if index is None else str(index)),
-        partition=text(row, "partition"),
+        partition=f"{key} {partition}" if partition is not None else None,
         type=text(row, "type"),
         memory_bytes=whole(row, "memory_bytes"),
         utilization_ratio=number(row, "utilization_ratio"),
@@ -227,7 +228,7 @@ def _troubles_total(health: Row) -> int:
     for name, well in (("devices_by_health", _WELL), ("nodes_by_state", _FRESH)):
         if health.get(name) is not None:
             counts = part(health, name)
-            unwell += sum(count(counts, word) for word in counts if word not in well)
+            unwell += sum(count(counts, state) for state in counts if state not in well)
     return unwell + len(rows(health, "clusters"))
 
 

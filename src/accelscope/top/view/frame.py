@@ -277,7 +277,7 @@ def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int
     """As many as there is room for; the last says how many more there are."""
     glyphs = setting.glyphs
     urgent = [alert for alert in alerts if alert.level >= Level.WARNING]
-    shown = urgent if len(urgent) <= room else urgent[: room - 1]
+    shown = urgent if len(urgent) <= room else urgent[: max(0, room - 1)]
     lines: list[Line] = [
         [
             Span(glyphs.alert, TONES[alert.level]),

@@ -102,6 +102,7 @@ def _group(
     depth: int = 0,
 ) -> ProcessRow:
     """A process that several devices have counts once on the host."""
+    types = {row.type for row in rows if row.type}
     return ProcessRow(
         key=key,
         label=name,
@@ -110,7 +111,7 @@ def _group(
         count=len(rows),
         node=rows[0].node,
         devices=devices_label(use for process in members for use in process.uses),
-        type=next(iter(types), None) if len(types := {row.type for row in rows}) == 1 else "both",
+        type="both" if len(types) > 1 else next(iter(types), None),
         memory_bytes=_sum(row.memory_bytes for row in rows),
         utilization_ratio=_sum(row.utilization_ratio for row in rows),
         cpu_ratio=_sum(row.cpu_ratio for row in rows),

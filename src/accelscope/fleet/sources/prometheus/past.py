@@ -159,6 +159,9 @@ class StoredPast:
             said = fields(scope=scope, reason=error.reason.value, error=error.text)
             log.warning("a store could not be asked for the past", extra=said)
             return None
+        found = parts[0] if scope in ("device", "pod") else _added(parts)
+        if all(value is None for values in found.values() for value in values):
+            return None
         return HistorySeries(
             scope=scope,
             key=None if scope == "fleet" else key,
@@ -167,7 +170,7 @@ class StoredPast:
             namespace=namespace,
             start=grid.start,
             step_seconds=grid.step,
-            fields=parts[0] if scope in ("device", "pod") else _added(parts),
+            fields=found,
             source="prometheus",
         )
 
