@@ -1,4 +1,4 @@
-"""Shares by HAMi's annotations on pods, and devices by those on nodes."""
+"""Shares by HAMi's annotations on pods."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.hami import HamiDevice, HamiShare, registered_devices, shares_of
+from accelscope.attribution.hami import HamiShare, shares_of
 
 GPU = "GPU-7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 SECOND = "GPU-11112222-3333-4444-5555-666677778888"
@@ -159,69 +159,11 @@ def test_devices_behind_a_container_too_many_are_told_each() -> None:
     assert told == [f"{ALLOCATED}: container 2 of 1"] * 2
 
 
-def t4(device_id: str = GPU, *, healthy: bool = True, **told: int | str) -> HamiDevice:
-    return HamiDevice(device_id, "NVIDIA-Tesla T4", 10, 15360 * MIB, 1.0, healthy, **told)  # type: ignore[arg-type]
-
-
-IN_JSON = {"id": GPU, "count": 10, "devmem": 15360, "devcore": 100, "type": "NVIDIA-Tesla T4", "health": True}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,1,true:", [t4(numa=1)]),
-        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,0,false,3:", [t4(healthy=False, numa=0, index=3)]),
-        (
-            f"{GPU},10,15360,100,NVIDIA-Tesla T4,0,true,0,hami-core:"
-            f"{SECOND},10,15360,100,NVIDIA-Tesla T4,1,true,1,mig:",
-            [t4(numa=0, index=0, mode="hami-core"), t4(SECOND, numa=1, index=1, mode="mig")],
-        ),
-        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,0,true,0,mig,a,b,c:", [t4(numa=0, index=0, mode="mig")]),
-        ("0,0,0,0,,0,true:", [HamiDevice("0", "", 0, 0, 0.0, True, 0)]),
-        (json.dumps([IN_JSON]), [t4(numa=0, index=0)]),
-        (json.dumps([{**IN_JSON, "mode": 7}]), [t4(numa=0, index=0)]),
-        (json.dumps([{"id": GPU}]), [HamiDevice(GPU, "", 0, 0, 0.0, False, 0, 0)]),
-        (
-            json.dumps(
-                [{**IN_JSON, "health": False, "index": 2, "numa": 1, "mode": "mps", "migProfiles": []}]
-            ),
-            [t4(healthy=False, index=2, numa=1, mode="mps")],
-        ),
-        ("[]", []),
-        ("", []),
-    ],
-)
-def test_devices_of_a_node_in_both_encodings(text: str, expected: list[HamiDevice]) -> None:
-    assert registered_devices(text) == (expected, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "kept", "said"),
-    [
-        (f"rubbish:{GPU},10,15360,100,NVIDIA-Tesla T4,1,true:", 1, "'rubbish' is no id,count"),
-        (f"{GPU},ten,15360,100,NVIDIA-Tesla T4,1,true:", 0, "is no id,count"),
-        (f"{GPU},10,15360,100,NVIDIA-Tesla T4,1,maybe:", 0, "is no id,count"),
-        (",10,15360,100,NVIDIA-Tesla T4,1,true:", 0, "is no id,count"),
-        (json.dumps([IN_JSON, None]), 1, "'None' is no device"),
-        (json.dumps([IN_JSON, {**IN_JSON, "id": ""}]), 1, "'' is no id of a device"),
-        (json.dumps([IN_JSON, {**IN_JSON, "id": 7}]), 1, "'7' is no id of a device"),
-        (json.dumps([IN_JSON, {**IN_JSON, "devmem": "15360"}]), 1, f"{GPU}: one of count"),
-        (json.dumps([IN_JSON, {**IN_JSON, "devmem": 10**9}]), 1, f"{GPU}: one of count"),
-        ("[{", 0, "'[{' is no JSON list"),
-    ],
-)
-def test_a_bad_device_costs_itself(text: str, kept: int, said: str) -> None:
-    devices, problems = registered_devices(text)
-    assert len(devices) == kept
-    [problem] = problems
-    assert said in problem
-
-
 @given(st.text(max_size=60), st.lists(st.text(max_size=3), max_size=3))
 def test_any_text_is_survived(text: str, containers: list[str]) -> None:
     shares, problems = shares_of([(ALLOCATED, text), (MIGS, text)], containers)
     assert {name for name, _ in shares} <= set(containers)
-    assert all(problem.isprintable() for problem in (*problems, *registered_devices(text)[1]))
+    assert all(problem.isprintable() for problem in problems)
 
 
 def test_a_captured_pod(captures: Path) -> None:
@@ -232,25 +174,3 @@ def test_a_captured_pod(captures: Path) -> None:
     assert share.device_id.startswith("GPU-29d5fa0d-")
     assert (share.type, share.memory_bytes, share.compute_ratio) == ("NVIDIA", 1024 * MIB, 0.2)
     assert problems == []
-
-
-def test_captured_nodes(captures: Path) -> None:
-    nodes = yaml.safe_load((captures / "k8s" / "node_hami_annotations.yaml").read_text())
-    told = []
-    for node in nodes:
-        for key, value in node.items():
-            if key.endswith("-register"):
-                devices, problems = registered_devices(value)
-                assert problems == []
-                told.append(
-                    [(d.type, d.count, d.memory_bytes // MIB, d.healthy, d.index, d.mode) for d in devices]
-                )
-    v100 = ("NVIDIA-Tesla V100-PCIE-32GB", 10, 32768, True)
-    mlu = ("MLU-MLU370-X4", 10, 23308, False, None, None)
-    assert told == [
-        [("NVIDIA-NVIDIA L4", 10, 23034, True, 0, None)],
-        [("NVIDIA-NVIDIA GeForce RTX 3090", 10, 24576, True, None, None)],
-        [(*v100, None, None), (*v100, None, None)],
-        [(*v100, 0, "hami-core"), (*v100, 1, "hami-core")],
-        [mlu, mlu],
-    ]

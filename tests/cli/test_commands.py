@@ -3,10 +3,11 @@
 import re
 import tomllib
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 from accelscope.cli.completion_words import commands_below
 from accelscope.cli.extras import EXTRAS, missing
@@ -49,6 +50,32 @@ def test_an_unknown_option_names_the_help_that_lists_those_known(
         main(words)
     told = capsys.readouterr().err
     assert told == f"{command}: unrecognized arguments: --nonsense (see {command} --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["top", "--limit", "0"], '"0" is not a whole number from 1 to 1000'),
+        (["top", "--interval", "1ms"], '"1ms" is not a duration from 200ms to 1h'),
+        (["simulate", "fleet", "fleet", "--clusters", "many"], '"many" is not a whole number of at least 1'),
+        (["simulate", "fleet", "fleet", "--port", "99999"], '"99999" is not a whole number from 1 to 65535'),
+        (["simulate", "build", "nvidia-mig", "node", "--at", f"{10**400}s"], "is not a duration"),
+    ],
+)
+def test_a_bad_value_is_told_with_what_is_allowed(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert problem in capsys.readouterr().err
+
+
+def test_a_simulated_fleet_needs_a_port_for_each_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "fleet", str(tmp_path), "--clusters", "2", "--port", "65535"]) == 2
+    told = capsys.readouterr().err
+    assert told == "accelscope simulate: --port 65535: too high for 2 API servers\n"
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -23,6 +23,9 @@ CASES = [
     ("accelscope agent --tls-", {"--tls-certificate", "--tls-key", "--tls-client-ca"}),
     ("accelscope agent --log-level ", {"debug", "info", "warning", "error"}),
     ("accelscope agent --log-level debug --log-format j", {"json"}),
+    ("accelscope agent --readers n", {"nvidia"}),
+    ("accelscope agent --readers nvidia,a", {"nvidia,amd", "nvidia,ascend"}),
+    ("accelscope agent --log-level debug,", set()),
     ("accelscope agent --config-file se", {"settings.yaml"}),
     ("accelscope agent --config-file settings.yaml --log-format t", {"text"}),
     ("accelscope agent --node-name ", set()),
@@ -103,6 +106,14 @@ def test_bash_completes(folder: Path, line: str, follow: set[str]) -> None:
     assert ask_bash(folder, line) == follow
 
 
+def test_bash_names_no_word_of_a_list_twice(folder: Path) -> None:
+    (folder / "script").write_text(script("bash"))
+    assert ask_bash(folder, "accelscope agent --readers amd,nvidia,") == {
+        "amd,nvidia,ascend",
+        "amd,nvidia,furiosa",
+    }
+
+
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 @pytest.mark.parametrize(("line", "follow"), CASES)
 def test_fish_completes(folder: Path, line: str, follow: set[str]) -> None:
@@ -115,6 +126,8 @@ TYPED = [
     ("accelscope age", "accelscope agent"),
     ("accelscope agent --config-file sett", "accelscope agent --config-file settings.yaml"),
     ("accelscope agent --log-level=deb", "accelscope agent --log-level=debug"),
+    ("accelscope agent --readers nvidia,fu", "accelscope agent --readers nvidia,furiosa"),
+    ("accelscope agent --readers=nvidia,fu", "accelscope agent --readers=nvidia,furiosa"),
     ("accelscope simulate build sett", "accelscope simulate build settings.yaml"),
     ("accelscope files --to nod", "accelscope files --to nodes"),
 ]

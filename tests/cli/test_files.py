@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 from accelscope.cli import files
 from accelscope.cli.main import main

@@ -93,6 +93,7 @@ def test_reads_lists_and_mappings_of_the_file(kind: Kind[Any], node: Node, value
             (SECONDS, text)
             for text in ("", "-1", "-1s", "10 s", "s", "1x", "10sec", "1h-5m", "nan", ".", "1e3")
         ],
+        (Duration(), f"{10**400}s"),
         *[(Duration(0.1, 3600), text) for text in ("99ms", "0", "1h1ms", "3601")],
         *[(BOOLEAN, text) for text in ("", "2", "maybe", "tru")],
         *[(LEVEL, text) for text in ("", "trace")],

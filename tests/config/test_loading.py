@@ -58,15 +58,14 @@ class Sample:
     exporter_port: int = setting(9400, PORT, "Port of the server.", group="HTTP", reloadable=False)
     tls_key: str | None = setting(None, PATH, "Key of the server.", group="HTTP")
     tls_certificate: str | None = setting(None, PATH, "Certificate of the server.", group="HTTP")
-    password: str = setting("", TEXT, "Not to be seen.", group="HTTP", secret=True)
-    pin: int = setting(0, WholeNumber(0, 9999), "Not to be seen.", group="HTTP", secret=True)
+    host: str = setting("", TEXT, "Address of the server.", group="HTTP")
+    streams: int = setting(0, WholeNumber(0, 9999), "At the same time.", group="HTTP")
     interval: float = setting(
         10.0,
         Duration(0.1, 3600),
         "Seconds between collections, give or take 5%.",
         group="Collection",
         env_aliases=("COLLECT_INTERVAL",),
-        deprecated=("poll_seconds",),
     )
     processes: bool = setting(True, BOOLEAN, "Whether processes are read.", group="Collection")
     share: float = setting(0.5, Decimal(0, 1), "A share.", group="Collection")
@@ -102,7 +101,6 @@ def test_defaults_without_anything() -> None:
     assert loaded.settings == Sample()
     assert loaded.settings.exporter_port == 9400
     assert loaded.origins == {}
-    assert loaded.warnings == ()
     assert loaded.file is None
 
 
@@ -131,29 +129,15 @@ def test_a_flag_outweighs_the_environment_and_that_the_file(
 
 
 @pytest.mark.parametrize(
-    ("environ", "interval", "warnings"),
+    ("environ", "interval"),
     [
-        ({"COLLECT_INTERVAL": "3"}, 3.0, ()),
-        ({"COLLECT_INTERVAL": "3", "INTERVAL": "4s"}, 4.0, ()),
-        ({"POLL_SECONDS": "5"}, 5.0, ("POLL_SECONDS is deprecated; use INTERVAL",)),
-        ({"POLL_SECONDS": "5", "COLLECT_INTERVAL": "3"}, 3.0, ("POLL_SECONDS is deprecated; use INTERVAL",)),
+        ({"COLLECT_INTERVAL": "3"}, 3.0),
+        ({"COLLECT_INTERVAL": "3", "INTERVAL": "4s"}, 4.0),
+        ({"COLLECT_INTERVAL": "3", "INTERVAL": ""}, 3.0),
     ],
 )
-def test_aliases_and_former_names(
-    environ: dict[str, str], interval: float, warnings: tuple[str, ...]
-) -> None:
-    loaded = load_with(environ=environ)
-    assert (loaded.settings.interval, loaded.warnings) == (interval, warnings)
-
-
-def test_former_names_of_flag_and_key(settings_file: Path) -> None:
-    settings_file.write_text("pollSeconds: 5")
-    loaded = load_with("--poll-seconds 6", file=settings_file)
-    assert loaded.settings.interval == 6
-    assert loaded.warnings == (
-        "--poll-seconds is deprecated; use --interval",
-        f"{settings_file}:1: pollSeconds is deprecated; use interval",
-    )
+def test_a_variable_outweighs_its_alias(environ: dict[str, str], interval: float) -> None:
+    assert load_with(environ=environ).settings.interval == interval
 
 
 @pytest.mark.parametrize(
@@ -226,7 +210,6 @@ BAD_FLAGS_AND_VARIABLES: list[tuple[str, dict[str, str], str]] = [
     ),
     ("--interval 10sec", {}, f'--interval: "10sec" is not {DURATIONS}'),
     ("--interval 0", {}, f'--interval: "0" is not {DURATIONS}'),
-    ("--poll-seconds x", {}, f'--poll-seconds: "x" is not {DURATIONS}'),
     ("", {"COLLECT_INTERVAL": "2h"}, f'COLLECT_INTERVAL: "2h" is not {DURATIONS}'),
     ("", {"INTERVAL": "1\n2"}, rf'INTERVAL: "1\n2" is not {DURATIONS}'),
     ("", {"PROCESSES": "maybe"}, 'PROCESSES: "maybe" is not true or false (also yes/no, on/off, 1/0)'),
@@ -263,8 +246,8 @@ BAD_FLAGS_AND_VARIABLES: list[tuple[str, dict[str, str], str]] = [
     ),
     ("--tls-key=", {}, '--tls-key: "" is not a path'),
     ("--tls-key k", {}, "TLS needs both a key and a certificate"),
-    ("", {"PIN": "hunter2"}, "PIN: the value is not a whole number from 0 to 9999"),
-    ("", {"PASSWORD": "a\nb"}, "PASSWORD: the value is not one line of text"),
+    ("", {"STREAMS": "many"}, 'STREAMS: "many" is not a whole number from 0 to 9999'),
+    ("", {"HOST": "a\nb"}, r'HOST: "a\nb" is not one line of text'),
     ("--config-file=", {}, '--config-file: "" is not a path'),
     ("--config-file /nowhere/x.yaml", {}, "/nowhere/x.yaml: cannot be read: No such file or directory"),
     ("", {"CONFIG_FILE": "/"}, "/: cannot be read: Is a directory"),
@@ -297,7 +280,7 @@ BAD_FILES: list[tuple[str, str]] = [
         "letters, digits and _, no digit first",
     ),
     ("labels: {a: [1]}", f':1: labels: a mapping is not {LABEL_LIST}; the value of "a" is not a text'),
-    ("password: [hunter2]", ":1: password: the value is not one line of text"),
+    ("host: [here]", ":1: host: a list is not one line of text"),
     ("ratios: 2", ':1: ratios: "2" is not a mapping of models to ratios above 0'),
     (
         "ratios: {A: 0}",
@@ -356,12 +339,6 @@ def test_a_file_that_is_not_text(settings_file: Path) -> None:
     assert str(raised.value) == f"{settings_file}:2: not UTF-8 text"
 
 
-def test_secrets_are_shown_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
-    loaded = load_with("--password hunter2")
-    assert loaded.settings.password == "hunter2"
-    assert "hunter2" not in repr(loaded)
-
-
 def test_help_shows_defaults_and_variables(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--help")
@@ -369,7 +346,6 @@ def test_help_shows_defaults_and_variables(capsys: pytest.CaptureFixture[str]) -
     assert "--exporter-port PORT Port of the server. Default: 9400. Environment: EXPORTER_PORT." in text
     assert "give or take 5%. Default: 10s. Environment: INTERVAL, COLLECT_INTERVAL." in text
     assert "Whether processes are read. --no-processes turns it off. Default: true." in text
-    assert "--poll-seconds" not in text
     assert "--ratios" not in text
     assert "Collection:" in text
 

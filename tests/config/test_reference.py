@@ -8,7 +8,6 @@ from accelscope.config import (
     CONFIG_FILE,
     LABELS,
     PORT,
-    TEXT,
     Duration,
     Kind,
     reference,
@@ -28,7 +27,6 @@ class Sample:
     wait: float = setting(90, Duration(1), "Time.", group="General", env_aliases=("WAITING",))
     gzip: bool = setting(False, BOOLEAN, "Compress.", group="HTTP")
     labels: Mapping[str, str] = setting({}, LABELS, "Labels.", group="HTTP")
-    password: str = setting("hunter2", TEXT, "Word.", group="HTTP", secret=True)
     nested: str = setting("", Nested(), "By model.", group="HTTP")
 
 
@@ -49,7 +47,6 @@ EXPECTED = """\
 | Port. A change needs a restart. |
 | `--gzip`, `--no-gzip` | `GZIP` | `gzip` | `false` | true or false (also yes/no, on/off, 1/0) | Compress. |
 | `--labels` | `LABELS` | `labels` |  | a list of labels such as rack=7,zone=a | Labels. |
-| `--password` | `PASSWORD` | `password` |  | one line of text | Word. |
 |  |  | `nested` |  | a mapping a\\|b | By model. |
 """
 

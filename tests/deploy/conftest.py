@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from tests.deploy.objects import Objects, read_objects
 from tests.e2e.kubernetes.cache import cache_folder
+from tests.repository import CHART
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-CHART = REPOSITORY / "deploy" / "chart"
 KUBERNETES = "1.34.0"
 
 Render = Callable[..., Objects]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, Render, Template
+from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import (
     FOREIGN_ENVIRONMENT,
     agent_settings,
@@ -20,6 +20,7 @@ from tests.deploy.objects import (
     settings_text,
 )
 from tests.deploy.values import VENDORS
+from tests.repository import CHART
 
 import accelscope
 from accelscope.agent.settings import AgentSettings

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, Render, Template
+from tests.deploy.conftest import Render, Template
+from tests.repository import CHART
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.declaration import key_name, settings_of
@@ -87,8 +88,7 @@ SETTINGS = {"agentConfig": AgentSettings, "devicePluginConfig": PluginSettings, 
 def test_the_schema_has_every_key_of_the_file(name: str) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     known = schema["definitions"][name]
-    declared = [each for each in settings_of(SETTINGS[name]) if each.in_file]
-    keys = {key_name(each) for setting in declared for each in (setting.name, *setting.deprecated)}
+    keys = {key_name(each.name) for each in settings_of(SETTINGS[name]) if each.in_file}
     assert known["additionalProperties"] is False
     assert known["properties"].keys() == keys, "run make manifests"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, REPOSITORY, Render, Template
+from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import (
     FOREIGN_ENVIRONMENT,
     container,
@@ -18,6 +18,7 @@ from tests.deploy.objects import (
     rights,
 )
 from tests.deploy.values import NO_AGENTS
+from tests.repository import CHART, REPOSITORY
 
 from accelscope.config.declaration import environment_name, flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import OF_ONE_PLACE, PluginSettings

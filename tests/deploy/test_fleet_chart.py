@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.deploy.clusters_file_keys import SECTIONS, Place, keys_of
-from tests.deploy.conftest import CHART, Render, Template
+from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import (
     container,
     fleet,
@@ -20,6 +20,7 @@ from tests.deploy.objects import (
     rights,
 )
 from tests.deploy.values import NO_AGENTS
+from tests.repository import CHART
 
 from accelscope.config.declaration import key_name, settings_of
 from accelscope.fleet.api.access import Scope
@@ -74,7 +75,7 @@ def test_it_understands_what_it_is_told(render: Render, tmp_path: Path) -> None:
     assert settings.port == container(pod)["ports"][0]["containerPort"] == 8443
     assert settings.listen_host == "", "all addresses, of both kinds"
     assert settings.tokens_file == f"{mounted(pod, 'tokens')}/tokens.yaml"
-    assert settings.state_dir == mounted(pod, "state")
+    assert settings.state_folder == mounted(pod, "state")
     assert settings.tls_certificate is None
     assert pod["enableServiceLinks"] is False
 
@@ -223,7 +224,10 @@ def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) 
         ({"fleet": {**ON, "clusters": [{**PARIS, "url": "https://x"}]}}, "url"),
         ({"fleet": {**ON, "clusters": [{"server": PARIS["server"]}]}}, "id"),
         ({"fleet": {**ON, "config": {"port": 80}}}, "fleet.config.port: set fleet.port instead"),
-        ({"fleet": {**ON, "config": {"stateDir": "/x"}}}, "fleet.config.stateDir: set fleet.state instead"),
+        (
+            {"fleet": {**ON, "config": {"stateFolder": "/x"}}},
+            "fleet.config.stateFolder: set fleet.state instead",
+        ),
         ({"fleet": {**ON, "ownCluster": {"exec": {"namespaces": []}}}}, "namespaces"),
         ({"fleet": {**ON, "serviceAccount": {"create": False}}}, "fleet.serviceAccount.name"),
         ({"fleet": ON, "http": {"tokenReview": True}}, "set http.tokenSecretName beside it"),
@@ -308,6 +312,7 @@ def test_writes_nothing_but_its_state_and_is_given_no_token_that_it_does_not_ask
         ),
         ({"clusters": [PARIS, STORE]}, {443, 6443, 9090}),
         ({"ownCluster": {"agents": {"via": "direct"}}}, {443, 6443, 9400}),
+        ({"ownCluster": {"agents": {"enabled": False, "via": "direct"}}}, {443, 6443}),
         ({"egressPorts": [16443]}, {443, 6443, 16443}),
         (
             {"clusters": [{"id": "s", "sources": {"prometheus": {"url": "http://store/prometheus"}}}]},

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.deploy.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 IMAGE = REPOSITORY / "deploy" / "image"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"

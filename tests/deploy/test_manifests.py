@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deploy.conftest import REPOSITORY
 from tests.deploy.objects import (
     agent_settings,
     agents,
@@ -23,10 +22,10 @@ from tests.deploy.objects import (
     rights,
     settings_text,
 )
+from tests.repository import MANIFESTS, REPOSITORY
 
 import accelscope
 
-MANIFESTS = REPOSITORY / "deploy" / "manifests"
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
 PLUGIN, FLEET = "device-plugin", "fleet"
 READERS = ["fleet-reader", "fleet-reader-exec"]  # accounts without a program

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.conftest import CHART, Render, Template
+from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import Objects, of_kind
 from tests.deploy.values import NO_AGENTS
+from tests.repository import CHART
 
 RULE_FILES = [CHART / "rules" / name for name in ("recording.yaml", "alerts.yaml")]
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deploy.conftest import CHART, Renderings, Template
+from tests.deploy.conftest import Renderings, Template
 from tests.deploy.objects import of_kind
+from tests.repository import CHART
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +74,17 @@ def test_what_is_open_is_said(
 
 def test_scheme_of_the_page(notes: Callable[[dict[str, Any]], str]) -> None:
     assert "https://localhost:9410/" in notes({"http": {"port": 9410, **TLS}})
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [([], "The fleet reads 1 cluster."), ([{"id": "paris"}], "The fleet reads 2 clusters.")],
+)
+def test_how_many_clusters_the_fleet_reads(
+    notes: Callable[[dict[str, Any]], str], others: list[dict[str, Any]], said: str
+) -> None:
+    fleet = {"enabled": True, "auth": {"tokensSecretName": "tokens"}, "clusters": others}
+    assert said in notes({"fleet": fleet})
 
 
 def test_where_the_token_of_a_reader_is(notes: Callable[[dict[str, Any]], str]) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deploy.conftest import REPOSITORY, Render
+from tests.deploy.conftest import Render
 from tests.deploy.objects import Objects, of_kind, read_objects
 from tests.deploy.pod_security import Control, broken_of_baseline, broken_of_restricted
 from tests.deploy.values import NO_AGENTS, VENDORS
+from tests.repository import REPOSITORY
 
 PLUGIN, FLEET = "device-plugin", "fleet"
 ANY_AGENT = frozenset((*VENDORS, "any"))

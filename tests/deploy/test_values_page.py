@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 from tests.deploy.values_reference import VALUES, reference
+from tests.repository import REPOSITORY
 
-PAGE = VALUES.parents[2] / "docs" / "chart-values.md"
+PAGE = REPOSITORY / "docs" / "chart-values.md"
 
 COMMENTED = """\
 # Of the whole file.

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from tests.repository import CHART
 
-VALUES = Path(__file__).resolve().parents[2] / "deploy" / "chart" / "values.yaml"
+VALUES = CHART / "values.yaml"
 
 _HEAD = """\
 # Values of the chart

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.repository import REPOSITORY
 
 from accelscope.deviceplugin.messages import allocatable_pb2, device_plugin_pb2
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 # By the names of our own; in the order of the published numbers, which begin at 1.
 FIELDS = {

@@ -1,5 +1,5 @@
 """The documentation as one guide: every page is in its table of contents, links lead somewhere, and commands
-are such as the program takes. (Those for Kubernetes are also run: tests/deploy/test_pages.py, tests/e2e.)"""
+are such as the program takes. (Those for Kubernetes are also run: tests/deploy, tests/e2e.)"""
 
 import re
 import shlex
@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.repository import REPOSITORY
 
 from accelscope.cli.main import COMMANDS, make_parser
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -84,6 +84,16 @@ def test_blocks_say_what_they_hold(page: Path) -> None:
         assert language, text
         if language == "console":
             assert text.lstrip().startswith("$ "), text
+
+
+def test_code_is_where_the_architecture_says() -> None:
+    _, _, table = (DOCS / "architecture.md").read_text().partition("## Where is …?")
+    rows = re.findall(r"^\| .+? \| (.+) \|$", table.partition("\n## ")[0], re.MULTILINE)
+    named = [path for row in rows for path in re.findall(r"`([^`]+/[^`]*)`", row)]
+    assert len(named) > 40
+    for path in named:
+        pattern = re.sub(r"<\w+>", "*", path).rstrip("/")
+        assert any(any(root.glob(pattern)) for root in (REPOSITORY / "src/accelscope", REPOSITORY)), path
 
 
 def test_there_are_commands() -> None:

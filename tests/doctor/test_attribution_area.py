@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings

@@ -11,7 +11,7 @@ from accelscope.doctor.check import Check
 from accelscope.doctor.examination import run
 from accelscope.doctor.finding import Finding
 from accelscope.doctor.subject import Subject
-from accelscope.doctor.vendors import Hardware, VendorExamination
+from accelscope.doctor.vendors import Hardware, VendorExamination, examination_of
 from accelscope.model import (
     Absence,
     AbsenceReason,
@@ -161,6 +161,18 @@ def test_a_driver_that_hangs_is_an_error_in_time(examine: Examine) -> None:
     finally:
         reader.gate.set()
     assert (finding.severity, finding.advice, finding.hung) == ("error", "for timeout", True)
+
+
+def test_a_tool_that_hangs_is_named_as_the_agent_names_it(node: "NodeFolder") -> None:
+    """It is given up before the survey that runs it is, so that nothing is left behind."""
+    tool = node.folder / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    subject = node.subject({"nvidia_smi_path": str(tool), "reader_timeout": "1s"})
+    [finding] = reading.reading(examination_of(Vendor.NVIDIA), subject)
+    assert finding.severity == "error"
+    assert f"{tool} gave no answer within 0.8 s" in finding.found
+    assert not finding.hung
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Where the settings came from, deprecated spellings, and that secrets stay secret."""
+"""Where the settings came from."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.config import TEXT, Loaded, load, setting
+from accelscope.config import load
 from accelscope.doctor.settings import CHECKS
 from accelscope.doctor.subject import Subject
 
@@ -34,26 +33,3 @@ def test_a_node_with_defaults_says_so() -> None:
     assert findings(Subject(loaded=loaded, environ={})) == {
         "given": ("ok", "none: every setting has its default")
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Old:
-    password: str = setting("", TEXT, "A secret.", group="General", secret=True)
-    port: str = setting("", TEXT, "A port.", group="General", deprecated=("listen",))
-
-
-def old(arguments: dict[str, Any]) -> Subject:
-    return Subject(loaded=cast(Loaded[AgentSettings], load(Old, arguments, {})), environ={})
-
-
-def test_a_deprecated_spelling_is_a_warning_that_names_the_new_one() -> None:
-    [finding] = [f for check in CHECKS for f in check.look(old({"listen": "1"})) if f.name == "spelling"]
-    assert finding.severity == "warning"
-    assert finding.found == "--listen is deprecated"
-    assert finding.advice == "use --port."
-
-
-def test_a_secret_is_shown_nowhere() -> None:
-    [finding] = [f for check in CHECKS for f in check.look(old({"password": "hunter2"}))]
-    assert "hunter2" not in str(finding)
-    assert finding.found == "(not shown), from the command line"

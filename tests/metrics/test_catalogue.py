@@ -3,14 +3,13 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.repository import REPOSITORY
 
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.family import SCOPE_LABELS, Family, Type
 
-ROOT = Path(__file__).resolve().parents[2]
 BASE_UNITS = (
     "ratio",
     "bytes",
@@ -52,7 +51,7 @@ def test_labels_are_given_once_and_help_is_a_sentence(family: Family) -> None:
 
 def test_reference_pages_are_as_the_code_says() -> None:
     checked = subprocess.run(
-        [sys.executable, ROOT / "scripts/docs", "--check"],
+        [sys.executable, REPOSITORY / "scripts/docs", "--check"],
         capture_output=True,
         text=True,
         timeout=60,

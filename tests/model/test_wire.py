@@ -1,10 +1,13 @@
 """A snapshot goes over the wire and comes back the same; other versions are read or refused."""
 
 import json
+from typing import Any
 
 import pytest
 
 from accelscope.model import (
+    Absence,
+    AbsenceReason,
     AgentState,
     Clock,
     Counted,
@@ -43,8 +46,8 @@ SNAPSHOT = Snapshot(
 )
 
 
-def document() -> dict[str, object]:
-    loaded: dict[str, object] = json.loads(json.dumps(snapshot_document(SNAPSHOT)))
+def document() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(json.dumps(snapshot_document(SNAPSHOT)))
     return loaded
 
 
@@ -63,6 +66,23 @@ def test_absent_is_left_out_and_zero_is_not() -> None:
 def test_fields_that_a_newer_minor_added_are_ignored() -> None:
     newer = document() | {"schema_version": "1.9", "colour": "blue"}
     assert read_snapshot(newer) == SNAPSHOT
+
+
+def test_words_that_a_newer_minor_added_cost_as_little_as_can_be() -> None:
+    newer = document() | {"schema_version": "1.9"}
+    [device, *others] = newer["devices"]
+    device["health"]["state"] = "retired"
+    device["absent"] = [
+        {"field": "power_watts", "reason": "asleep"},
+        {"field": "fan_ratio", "reason": "not_supported"},
+    ]
+    newer["processes"][0]["type"] = "video"
+    read = read_snapshot(newer)
+    assert len(read.devices) == 1 + len(others)
+    assert read.devices[0].health == Health(HealthState.UNKNOWN, reason="hot")
+    assert read.devices[0].absent == (Absence("fan_ratio", AbsenceReason.NOT_SUPPORTED),)
+    assert len(read.processes) == len(SNAPSHOT.processes)
+    assert read.processes[0].type is None
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ tlsKey: fleet.tls.secretName
 tokensFile: fleet.auth.tokensSecretName
 tokenReviewCluster: fleet.auth.tokenReviewCluster
 insecureNoAuth: fleet.auth.insecureNoAuth
-stateDir: fleet.state
+stateFolder: fleet.state
 {{- end -}}
 
 {{- define "accelscope.fleet.config" -}}
@@ -130,7 +130,7 @@ stateDir: fleet.state
   "clustersFile" "/etc/accelscope/clusters/clusters.yaml"
   "listenHost" ""
   "port" (int $fleet.port)
-  "stateDir" "/var/lib/accelscope") -}}
+  "stateFolder" "/var/lib/accelscope") -}}
 {{- if $fleet.tls.secretName -}}
 {{- $_ := set $config "tlsCertificate" "/etc/accelscope/tls/tls.crt" -}}
 {{- $_ := set $config "tlsKey" "/etc/accelscope/tls/tls.key" -}}
@@ -166,7 +166,7 @@ logLevel logFormat
 {{- if eq (dig "agents" "via" "" $sources) "direct" }}{{ $ports = append $ports (dig "agents" "port" 9400 $sources | int) }}{{ end -}}
 {{- end -}}
 {{- $own := .Values.fleet.ownCluster -}}
-{{- if and $own.enabled (eq $own.agents.via "direct") }}{{ $ports = append $ports (int .Values.http.port) }}{{ end -}}
+{{- if and $own.enabled $own.agents.enabled (eq $own.agents.via "direct") }}{{ $ports = append $ports (int .Values.http.port) }}{{ end -}}
 {{- range concat .Values.networkPolicy.apiServerPorts (.Values.fleet.egressPorts | default list) }}{{ $ports = append $ports (int .) }}{{ end -}}
 {{- uniq $ports | sortAlpha | toYaml -}}
 {{- end -}}

@@ -131,8 +131,6 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     """Serve until SIGTERM or SIGINT."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
     agent = Agent(loaded, arguments, environ)
     asked = _Signals()
     agent.start()

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from accelscope.agent.own import with_usage
 from accelscope.agent.runner import Runner
 from accelscope.attribution.attributor import Attributed, Attributor
 from accelscope.model import AgentState, Counted, Device, Process, SinkState, Snapshot, counted
+from accelscope.own_process import own_process
 
 log = logging.getLogger(__name__)
 
@@ -95,16 +95,21 @@ class Collector:
             results = [runner.result() for runner in self._runners]
         devices = tuple(device for result in results for device in result.devices)
         attributed = self._attributed(devices, tuple(p for result in results for p in result.processes))
+        own = own_process()
         self._agent = replace(
             self._agent,
             collections=self._agent.collections + 1,
             collection_seconds=self._monotonic() - started,
+            cpu_seconds=own.cpu_seconds,
+            memory_bytes=own.memory_bytes,
+            threads=own.threads,
+            open_files=own.open_files,
             token_reviews=self._token_reviews(),
         )
         snapshot = Snapshot(
             node=self._node,
             taken_at=self._clock(),
-            agent=with_usage(self._agent),
+            agent=self._agent,
             interval_seconds=self.pace.interval_seconds,
             labels=self.labels,
             readers=tuple(result.state for result in results),

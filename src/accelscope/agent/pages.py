@@ -22,9 +22,10 @@ AGE_HEADER = "X-AccelScope-Age"
 class Collection:
     """A snapshot with the forms of it that are sent; each is made once."""
 
-    def __init__(self, snapshot: Snapshot, page: Page) -> None:
+    def __init__(self, snapshot: Snapshot, page: Page, made_at: float = 0.0) -> None:
         self.snapshot = snapshot
         self.page = page
+        self.made_at = made_at  # by the monotonic clock
 
     @property
     def tag(self) -> str:
@@ -56,12 +57,10 @@ class Pages:
         self._moved_at = moved_at
         self._monotonic = monotonic
         self._last: Collection | None = None
-        self._last_at = 0.0
 
     def publish(self, snapshot: Snapshot) -> None:
-        collection = Collection(snapshot, self.exposition.render(snapshot))
-        self._last_at = self._monotonic()
-        self._last = collection
+        page = self.exposition.render(snapshot)
+        self._last = Collection(snapshot, page, self._monotonic())
 
     def routes(self) -> dict[str, Handler | Route]:
         return {
@@ -86,7 +85,7 @@ class Pages:
         if last is None:
             return Response.text(503, "the first collection is not done yet")
         tag = last.tag
-        headers = ("ETag", tag), (AGE_HEADER, f"{max(0.0, self._monotonic() - self._last_at):.3f}")
+        headers = ("ETag", tag), (AGE_HEADER, f"{max(0.0, self._monotonic() - last.made_at):.3f}")
         if tag in (known.strip() for known in request.headers.get("if-none-match", "").split(",")):
             return Response.not_modified(*headers)
         return _coded(request, lambda: last.document, lambda: last.document_gzip, "application/json", headers)
@@ -98,10 +97,11 @@ class Pages:
         return Response.text(200, "ok")
 
     def _readyz(self, _: Request) -> Response:
-        if self._last is None:
+        last = self._last
+        if last is None:
             return Response.text(503, "the first collection is not done yet")
-        snapshot = self._last.snapshot
-        age = self._monotonic() - self._last_at
+        snapshot = last.snapshot
+        age = self._monotonic() - last.made_at
         if age > _LOOP_IS_STUCK_SECONDS + 2 * (snapshot.interval_seconds or 0):
             return Response.text(503, f"the last collection was made {age:.0f} s ago")
         found = [reader for reader in snapshot.readers if reader.found]

@@ -1,4 +1,4 @@
-"""HAMi, a scheduler that shares devices: what it wrote on pods and nodes.
+"""HAMi, a scheduler that shares devices: what it wrote on pods.
 
 On a pod, `hami.io/<kind>-devices-allocated` has for each container `id,type,MiB,percent:` per device and then
 `;`, also for a container without any. Containers are in the order of the spec; newer versions count init
@@ -29,21 +29,6 @@ class HamiShare:
     type: str
     memory_bytes: int | None = None  # None: not limited
     compute_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HamiDevice:
-    """A device as HAMi's plugin registered it on the node."""
-
-    id: str
-    type: str
-    count: int  # into how many shares it may be cut
-    memory_bytes: int  # to give away; more than the device has, where memory is oversubscribed
-    compute_ratio: float
-    healthy: bool
-    numa: int | None = None
-    index: int | None = None
-    mode: str | None = None
 
 
 def shares_of(
@@ -118,72 +103,6 @@ def _mig_instances(text: str | None, problems: list[str]) -> dict[tuple[int, int
         elif _is_id(instance):  # absent until the instance is made
             instances[at, number] = (gpu, instance)
     return instances
-
-
-def registered_devices(text: str) -> tuple[list[HamiDevice], list[str]]:
-    """Devices of a node's `hami.io/node-<kind>-register`, in either encoding, and what could not be read."""
-    problems: list[str] = []
-    written = text.strip()
-    if not written.startswith("["):
-        found = [_listed_device(part.strip(), problems) for part in written.split(":")]
-        return [device for device in found if device], problems
-    listed = _json_list(written)
-    if listed is None:
-        return [], [f"{_shown(written)} is no JSON list"]
-    found = [_json_device(entry, problems) for entry in listed]
-    return [device for device in found if device], problems
-
-
-def _listed_device(text: str, problems: list[str]) -> HamiDevice | None:
-    """`id,count,MiB,percent,type,numa,health[,index][,mode]`"""
-    if not text:
-        return None
-    cells = [cell.strip() for cell in text.split(",", 9)]
-    numbers = [_whole(cell) for cell in cells[1:4]]
-    if len(cells) < 7 or not _is_id(cells[0]) or None in numbers or cells[6] not in ("true", "false"):
-        problems.append(f"{_shown(text)} is no id,count,memory,cores,type,numa,health")
-        return None
-    count, memory, cores = (number or 0 for number in numbers)
-    index = _whole(cells[7]) if len(cells) > 7 else None
-    mode = cells[8] if len(cells) > 8 else None
-    return HamiDevice(
-        cells[0],
-        cells[4],
-        count,
-        memory * _MIB,
-        cores / _PERCENT,
-        cells[6] == "true",
-        _whole(cells[5]),
-        index,
-        mode,
-    )
-
-
-def _json_device(entry: object, problems: list[str]) -> HamiDevice | None:
-    """What is 0, false or empty is left out there."""
-    if not isinstance(entry, dict):
-        problems.append(f"{_shown(str(entry))} is no device")
-        return None
-    device_id, kind, mode = entry.get("id"), entry.get("type", ""), entry.get("mode")
-    numbers = [entry.get(key, 0) for key in ("count", "devmem", "devcore", "numa", "index")]
-    if not (isinstance(device_id, str) and _is_id(device_id) and isinstance(kind, str)):
-        problems.append(f"{_shown(str(device_id))} is no id of a device")
-        return None
-    if not _are_whole(*numbers):
-        problems.append(f"{device_id}: one of count, devmem, devcore, numa, index is no whole number")
-        return None
-    count, memory, cores, numa, index = numbers
-    return HamiDevice(
-        device_id,
-        kind,
-        count,
-        memory * _MIB,
-        cores / _PERCENT,
-        entry.get("health") is True,
-        numa,
-        index,
-        mode if isinstance(mode, str) else None,
-    )
 
 
 def _json_list(text: str) -> list[object] | None:

@@ -104,18 +104,6 @@ def decode(message: bytes) -> tuple[HeldPod, ...]:
     return tuple(pods)
 
 
-def decode_json(document: object) -> tuple[HeldPod, ...]:
-    """The same from protobuf's JSON form, as grpcurl prints it. Raises DecodeError."""
-    pods = []
-    for pod in _objects(_object(document), "podResources"):
-        containers = tuple(
-            made for made in map(_json_container, _objects(pod, "containers")) if made is not None
-        )
-        if containers:
-            pods.append(HeldPod(_text(pod, "namespace"), _text(pod, "name"), containers))
-    return tuple(pods)
-
-
 def _pod(message: memoryview) -> HeldPod:
     name = namespace = ""
     containers = []
@@ -133,6 +121,7 @@ def _pod(message: memoryview) -> HeldPod:
 
 def _container(message: memoryview) -> HeldContainer | None:
     name = ""
+    # A resource may stand in several entries: one per NUMA node, and since 1.34 one per device.
     held: dict[str, dict[str, None]] = {}
     claims = []
     for number, value in _fields(message):
@@ -143,11 +132,6 @@ def _container(message: memoryview) -> HeldContainer | None:
             held.setdefault(resource, {}).update(dict.fromkeys(ids))
         elif number == 5:
             claims.append(_claim(_bytes(value)))
-    return _held_container(name, held, claims)
-
-
-def _held_container(name: str, held: dict[str, dict[str, None]], claims: list[Claim]) -> HeldContainer | None:
-    """A resource may stand in several entries: one per NUMA node, and since 1.34 one per device."""
     devices = tuple(HeldDevices(resource, tuple(ids)) for resource, ids in held.items() if ids)
     if not devices and not claims:
         return None
@@ -242,65 +226,3 @@ def _string(value: memoryview | None) -> str:
         return str(_bytes(value), "utf-8")
     except UnicodeDecodeError as error:
         raise DecodeError("not a ListPodResourcesResponse: a name that is not UTF-8") from error
-
-
-def _json_container(container: dict[str, object]) -> HeldContainer | None:
-    held: dict[str, dict[str, None]] = {}
-    for entry in _objects(container, "devices"):
-        ids = dict.fromkeys(_texts(entry, "deviceIds"))
-        held.setdefault(_text(entry, "resourceName"), {}).update(ids)
-    claims = [
-        Claim(
-            _text(claim, "claimNamespace"),
-            _text(claim, "claimName"),
-            tuple(dict.fromkeys(map(_json_claim_device, _objects(claim, "claimResources")))),
-        )
-        for claim in _objects(container, "dynamicResources")
-    ]
-    return _held_container(_text(container, "name"), held, claims)
-
-
-def _json_claim_device(device: dict[str, object]) -> ClaimDevice:
-    return ClaimDevice(
-        _text(device, "driverName"),
-        _text(device, "poolName"),
-        _text(device, "deviceName"),
-        share_id=_text(device, "shareId") or None,
-        cdi=tuple(name for cdi in _objects(device, "cdiDevices") if (name := _text(cdi, "name"))),
-    )
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise DecodeError(f"not a ListPodResourcesResponse: {type(value).__name__} where an object should be")
-    return value
-
-
-def _listed(holder: dict[str, object], key: str) -> list[object]:
-    value = holder.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise DecodeError(f"not a ListPodResourcesResponse: {key} is no list")
-    return value
-
-
-def _objects(holder: dict[str, object], key: str) -> list[dict[str, object]]:
-    return [_object(value) for value in _listed(holder, key)]
-
-
-def _texts(holder: dict[str, object], key: str) -> list[str]:
-    values = _listed(holder, key)
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) != len(values):
-        raise DecodeError(f"not a ListPodResourcesResponse: {key} holds what is no text")
-    return texts
-
-
-def _text(holder: dict[str, object], key: str) -> str:
-    value = holder.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DecodeError(f"not a ListPodResourcesResponse: {key} is no text")
-    return value

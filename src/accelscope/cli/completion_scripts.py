@@ -8,7 +8,8 @@ from accelscope.cli.completion_words import Command, Option, Paths, Value
 
 _HEAD = f"# Completion of accelscope {__version__}: made by `accelscope completion`.\n"
 
-# What stands at a point of the line: words, @file, @folder or @any, for something that nobody knows.
+# What stands at a point of the line: words, @file, @folder or @any, for something that nobody knows. After
+# @several any number of the words, with commas between.
 _KNOWS = """\
 _accelscope_knows() {{
     answer=
@@ -52,7 +53,7 @@ _WALK = """\
 _BASH = (
     """\
 _accelscope() {
-    local answer="" command="" option="" place=1 word current=${COMP_WORDS[COMP_CWORD]}
+    local answer="" command="" option="" place=1 word before="" current=${COMP_WORDS[COMP_CWORD]}
     local -a typed=("${COMP_WORDS[@]:1:COMP_CWORD-1}") words
     [[ $current == "=" ]] && current=
 """
@@ -63,9 +64,13 @@ _accelscope() {
     for word in "${words[@]}"; do
         case $word in
             @any) ;;
+            @several) before=${current%"${current##*,}"} ;;
             @file) compopt -o default ;;
             @folder) compopt -o dirnames ;;
-            *) [[ $word == "$current"* ]] && COMPREPLY+=("$word") ;;
+            *)
+                [[ $before$word == "$current"* && ,$before != *",$word,"* ]] &&
+                    COMPREPLY+=("$before$word")
+                ;;
         esac
     done
     return 0
@@ -77,7 +82,7 @@ complete -F _accelscope accelscope
 _ZSH = (
     """\
 _accelscope() {
-    local answer="" command="" option="" place=1 word current=$PREFIX
+    local answer="" command="" option="" place=1 word before="" current=$PREFIX
     # Here --option=value is one word.
     local -a typed=("${(@)words[2,CURRENT-1]:#-*=*}")
     if [[ $current == -*=* ]]; then
@@ -91,9 +96,10 @@ _accelscope() {
     for word in ${=answer}; do
         case $word in
             @any) ;;
+            @several) before=${current%"${current##*,}"}; compset -P '*,' ;;
             @file) _files ;;
             @folder) _files -/ ;;
-            *) compadd -- "$word" ;;
+            *) [[ ,$before != *",$word,"* ]] && compadd -- "$word" ;;
         esac
     done
 }
@@ -161,7 +167,11 @@ def _case(command: str, asked: Iterable[str], answer: str) -> str:
 
 
 def _answer(value: Value) -> str:
-    words = [*value.words, *([f"@{value.paths}"] if value.paths else [])]
+    words = [
+        *(["@several"] if value.several else []),
+        *value.words,
+        *([f"@{value.paths}"] if value.paths else []),
+    ]
     return " ".join(words) or "@any"
 
 
@@ -188,7 +198,7 @@ def _fish_option(option: Option) -> str:
 
 
 def _fish_value(value: Value) -> str:
-    words = list(value.words)
+    words = [f"(__fish_append , {' '.join(value.words)})"] if value.several else list(value.words)
     if value.paths is Paths.FOLDER:
         words.append("(__fish_complete_directories)")
     said = f" --arguments {_quoted(' '.join(words))}" if words else ""

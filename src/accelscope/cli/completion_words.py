@@ -20,6 +20,7 @@ class Value:
 
     words: tuple[str, ...] = ()
     paths: Paths = Paths.NONE
+    several: bool = False  # of the words, with commas between
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def _value(action: argparse.Action, command: str) -> Value:
     if action.choices is not None:
         return Value(tuple(map(str, action.choices)))
     if metavar.startswith("{"):
-        return Value(tuple(metavar[1 : metavar.index("}")].split(",")))
+        words, _, rest = metavar[1:].partition("}")
+        return Value(tuple(words.split(",")), several=rest == ",...")
     if metavar in ("PATH", "FILE"):
         return Value(paths=Paths.FILE)
     if metavar in ("DIR", "FOLDER"):

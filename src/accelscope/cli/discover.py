@@ -28,10 +28,10 @@ labels up to date by itself with --feature-labels.
 
 Labels on the Node that an earlier --apply or the agent has put there and that
 are no longer true are taken away, if they were written with the same --readers
-(others are another field manager, or another feature file). In a pod, --node-name (NODE_NAME, from the
-field spec.nodeName) names the Node; elsewhere give --kube-api-url and
---kube-token-file too. The right to patch nodes is needed; a feature file needs
-none.
+(others are another field manager, or another feature file). In a pod,
+--node-name (NODE_NAME, from the field spec.nodeName) names the Node; elsewhere
+give --kube-api-url and --kube-token-file too. The right to patch nodes is
+needed; a feature file needs none.
 
 Exit code: 0 done (a node without accelerators has no labels), 1 a driver cannot
 be read, so that nothing is written, or the labels cannot be written, 2 a setting

@@ -2,22 +2,32 @@
 
 import argparse
 from collections.abc import Callable
+from typing import TypeVar
 
-from accelscope.config.kind import BadValue, quoted
-from accelscope.config.scalars import Duration
+from accelscope.config.kind import BadValue, Kind, quoted
+from accelscope.config.scalars import Duration, WholeNumber
+
+T = TypeVar("T")
 
 
 def duration(minimum: float = 0.0, maximum: float | None = None) -> Callable[[str], float]:
     """For argparse: seconds, from what a setting takes as a duration; a bare number is seconds."""
-    kind = Duration(minimum, maximum)
+    return _of_kind(Duration(minimum, maximum))
 
-    def seconds(text: str) -> float:
+
+def whole_number(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """For argparse."""
+    return _of_kind(WholeNumber(minimum, maximum))
+
+
+def _of_kind(kind: Kind[T]) -> Callable[[str], T]:
+    def value(text: str) -> T:
         try:
             return kind.parse(text)
         except BadValue:
             raise argparse.ArgumentTypeError(f"{quoted(text)} is not {kind.allowed}") from None
 
-    return seconds
+    return value
 
 
 def code(text: str) -> int:

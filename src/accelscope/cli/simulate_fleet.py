@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelscope.cli.option_values import code, duration
+from accelscope.cli.option_values import code, duration, whole_number
 from accelscope.simulate import DescriptionError
 from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
@@ -36,6 +36,8 @@ examples:
   accelscope simulate fleet /tmp/fleet mine.yaml          from a description of your own
   accelscope simulate fleet-fault /tmp/fleet hot --cluster berlin-1 --node nvidia-h100x8-0007 --device 2
 """
+_COUNT = whole_number(1)
+_LAST_PORT = 65535
 _FAULT_KEYS = ("cluster", "node", "vendor", "device", "code", "process", "seconds", "schema")
 
 
@@ -49,8 +51,8 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     fleet.add_argument("folder", metavar="DIR", type=Path, help="gets clusters.yaml, tokens and faults.yaml")
     fleet.add_argument("description", metavar="FILE", nargs="?", type=Path, help="a description of the fleet")
-    fleet.add_argument("--clusters", type=_count, default=3, metavar="N", help="without a FILE (default 3)")
-    fleet.add_argument("--nodes", type=_count, default=40, metavar="N", help="of each cluster (default 40)")
+    fleet.add_argument("--clusters", type=_COUNT, default=3, metavar="N", help="without a FILE (default 3)")
+    fleet.add_argument("--nodes", type=_COUNT, default=40, metavar="N", help="of each cluster (default 40)")
     fleet.add_argument(
         "--kind",
         action="append",
@@ -65,10 +67,10 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DURATION",
         help="between readings of an agent: who asks N times as often finds 1/N changed (default 10s)",
     )
-    fleet.add_argument("--seed", type=_count, default=1, metavar="N", help="what everything is derived from")
+    fleet.add_argument("--seed", type=_COUNT, default=1, metavar="N", help="what everything is derived from")
     fleet.add_argument(
         "--port",
-        type=int,
+        type=whole_number(1, _LAST_PORT),
         metavar="PORT",
         help="of the first API server, the others follow (default: free ones)",
     )
@@ -102,24 +104,15 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     fault.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
 
 
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return value
-
-
 def run_fleet(arguments: argparse.Namespace) -> int:
     import asyncio  # noqa: PLC0415 - the other actions need none of it
 
     from accelscope.simulate.fleet.fleet import SimulatedFleet  # noqa: PLC0415 - needs the extra
 
-    fleet = SimulatedFleet(
-        _spec(arguments), arguments.folder, first_port=arguments.port, metrics=metrics_page
-    )
+    spec = _spec(arguments)
+    if arguments.port is not None and arguments.port + len(spec.clusters) - 1 > _LAST_PORT:
+        raise DescriptionError(f"--port {arguments.port}: too high for {len(spec.clusters)} API servers")
+    fleet = SimulatedFleet(spec, arguments.folder, first_port=arguments.port, metrics=metrics_page)
     asyncio.run(_serve(fleet))
     return 0
 

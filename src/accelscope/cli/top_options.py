@@ -4,7 +4,7 @@ import argparse
 from dataclasses import field, fields, make_dataclass
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.option_values import duration
+from accelscope.cli.option_values import duration, whole_number
 from accelscope.config import add_arguments
 
 DESCRIPTION = """\
@@ -29,6 +29,7 @@ extra top; --once and --json do not. Where accelscope is installed:
 Exit code: 0 something was read, 1 nothing could be read, 2 an option is bad."""
 
 _DURATION = duration(0.2, 3600)
+_LIMIT = whole_number(1, 1000)
 _GROUPS = ("General", "Collection", "Attribution", "Kubernetes", "Paths")
 _NOT_HERE = frozenset({"log_level", "log_format", "collection_interval"})
 
@@ -55,7 +56,7 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--fleet", metavar="URL", help="a fleet's API, such as http://localhost:8080")
     parser.add_argument("--node", metavar="CLUSTER/NODE", help="with --fleet: begin with this node")
     parser.add_argument(
-        "--limit", type=_limit, default=100, metavar="N", help="with --fleet: nodes on a page (default 100)"
+        "--limit", type=_LIMIT, default=100, metavar="N", help="with --fleet: nodes on a page (default 100)"
     )
     parser.add_argument("--once", action="store_true", help="print one table and end")
     parser.add_argument("--json", action="store_true", help="print one JSON document and end")
@@ -127,14 +128,7 @@ def _add_looks(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--width",
-        type=_limit,
+        type=_LIMIT,
         metavar="COLUMNS",
         help="with --once: how wide; the terminal's, or wide in a pipe",
     )
-
-
-def _limit(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() else 0
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
-    return value

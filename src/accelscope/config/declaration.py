@@ -31,9 +31,7 @@ class Setting:
     help: str
     group: str
     env_aliases: tuple[str, ...]
-    deprecated: tuple[str, ...]  # former names, with warnings: each is a flag, a variable and a key
     reloadable: bool
-    secret: bool
     metavar: str
 
     @property
@@ -42,7 +40,7 @@ class Setting:
 
     @property
     def default_text(self) -> str:
-        return "" if self.secret or self.default is None else self.kind.text(self.default)
+        return "" if self.default is None else self.kind.text(self.default)
 
 
 def setting(
@@ -52,13 +50,10 @@ def setting(
     *,
     group: str,
     env_aliases: tuple[str, ...] = (),
-    deprecated: tuple[str, ...] = (),
     reloadable: bool = True,
-    secret: bool = False,
     metavar: str | None = None,
 ) -> T:
-    """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
-    `secret`: its value is shown nowhere, not in errors either."""
+    """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart."""
     declared = Setting(
         name="",
         default=default,
@@ -66,13 +61,11 @@ def setting(
         help=help,
         group=group,
         env_aliases=env_aliases,
-        deprecated=deprecated,
         reloadable=reloadable,
-        secret=secret,
         metavar=metavar or kind.metavar,
     )
     # A factory, because dataclasses refuse defaults without a hash, such as a read-only mapping.
-    return field(default_factory=lambda: default, repr=not secret, metadata={"setting": declared})
+    return field(default_factory=lambda: default, metadata={"setting": declared})
 
 
 def settings_of(cls: type) -> tuple[Setting, ...]:

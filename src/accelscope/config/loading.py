@@ -2,7 +2,7 @@
 the file, the file the default."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -30,7 +30,6 @@ class Loaded(Generic[S]):
     settings: S
     file: str | None
     origins: Mapping[str, str]  # field name -> the spelling that set it: a flag, a variable, a file's key
-    warnings: tuple[str, ...]  # one line each, for the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class _Given:
     spelling: str
     node: Node
     from_file: bool = False
-    deprecated_for: str | None = None  # what to write instead
 
 
 def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
@@ -51,14 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
             continue
         if declared.group not in groups:
             groups[declared.group] = parser.add_argument_group(declared.group)
-        group = groups[declared.group]
-        _add_flag(group, declared, declared.name, _flag_help(declared))
-        for former in declared.deprecated:
-            _add_flag(group, declared, former, argparse.SUPPRESS)
+        _add_flag(groups[declared.group], declared)
 
 
-def _add_flag(group: argparse._ArgumentGroup, declared: Setting, name: str, text: str) -> None:
-    flag = flag_name(name)
+def _add_flag(group: argparse._ArgumentGroup, declared: Setting) -> None:
+    name, flag, text = declared.name, flag_name(declared.name), _flag_help(declared)
     if isinstance(declared.kind, Boolean):
         group.add_argument(flag, dest=name, action="store_const", const="true", help=text)
         group.add_argument(
@@ -96,15 +91,12 @@ def load(
 
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    warnings: list[str] = []
     for declared in declarations:
-        for given in _given(declared, flags, environ, file, entries):
-            if declared.name not in values:
-                values[declared.name] = _parsed(declared, given)
-                origins[declared.name] = given.spelling
-            if given.deprecated_for is not None:
-                warnings.append(f"{given.spelling} is deprecated; use {given.deprecated_for}")
-    return Loaded(cls(**values), file, origins, tuple(warnings))
+        given = _given(declared, flags, environ, file, entries)
+        if given is not None:
+            values[declared.name] = _parsed(declared, given)
+            origins[declared.name] = given.spelling
+    return Loaded(cls(**values), file, origins)
 
 
 def _file_named(
@@ -112,7 +104,8 @@ def _file_named(
 ) -> str | None:
     for declared in declarations:
         if isinstance(declared.kind, ConfigFile):
-            for given in _given(declared, flags, environ, None, {}):
+            given = _given(declared, flags, environ, None, {})
+            if given is not None:
                 return str(_parsed(declared, given))
             return None if declared.default is None else str(declared.default)
     return None
@@ -132,31 +125,21 @@ def _given(
     environ: Mapping[str, str],
     file: str | None,
     entries: Mapping[str, "Entry"],
-) -> Iterator[_Given]:
-    """Every place where the setting is given, the weightiest first."""
-    names = [(declared.name, None), *((former, declared.name) for former in declared.deprecated)]
+) -> _Given | None:
+    """The value that counts."""
     if declared.kind.textual:
-        for name, instead in names:
-            value = flags.get(name)
-            if value is not None:
-                text = ",".join(value) if isinstance(value, list) else str(value)
-                yield _Given(flag_name(name), text, deprecated_for=instead and flag_name(instead))
-        variables = [(environment_name(name), instead) for name, instead in names]
-        variables[1:1] = [(alias, None) for alias in declared.env_aliases]
-        for variable, instead in variables:
+        value = flags.get(declared.name)
+        if value is not None:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            return _Given(flag_name(declared.name), text)
+        for variable in (environment_name(declared.name), *declared.env_aliases):
             if environ.get(variable):
-                yield _Given(
-                    variable, environ[variable], deprecated_for=instead and environment_name(instead)
-                )
-    for name, instead in names:
-        entry = entries.get(key_name(name))
-        if entry is not None and entry.node is not None:
-            yield _Given(
-                f"{file}:{entry.line}: {key_name(name)}",
-                entry.node,
-                from_file=True,
-                deprecated_for=instead and key_name(instead),
-            )
+                return _Given(variable, environ[variable])
+    key = key_name(declared.name)
+    entry = entries.get(key)
+    if entry is None or entry.node is None:
+        return None
+    return _Given(f"{file}:{entry.line}: {key}", entry.node, from_file=True)
 
 
 def _parsed(declared: Setting, given: _Given) -> Any:
@@ -166,8 +149,8 @@ def _parsed(declared: Setting, given: _Given) -> Any:
     try:
         return kind.parse_node(given.node) if given.from_file else kind.parse(str(given.node))
     except BadValue as error:
-        detail = "" if declared.secret or not str(error) else f"; {error}"
-        problem = f"{_shown(declared, given)} is not {kind.allowed}{detail}"
+        detail = f"; {error}" if str(error) else ""
+        problem = f"{_shown(given.node)} is not {kind.allowed}{detail}"
         raise ConfigError(f"{given.spelling}: {problem}") from None
 
 
@@ -176,22 +159,15 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _shown(declared: Setting, given: _Given) -> str:
-    if declared.secret:
-        return "the value"
-    if isinstance(given.node, str):
-        return quoted(given.node)
-    return "a mapping" if isinstance(given.node, Mapping) else "a list"
+def _shown(node: Node) -> str:
+    if isinstance(node, str):
+        return quoted(node)
+    return "a mapping" if isinstance(node, Mapping) else "a list"
 
 
 def _refuse_unknown(file: str, entries: Mapping[str, "Entry"], declarations: tuple[Setting, ...]) -> None:
     outside = {key_name(declared.name): declared for declared in declarations if not declared.in_file}
-    known = [
-        key_name(name)
-        for declared in declarations
-        if declared.in_file
-        for name in (declared.name, *declared.deprecated)
-    ]
+    known = [key_name(declared.name) for declared in declarations if declared.in_file]
     for key, entry in entries.items():
         if key in known:
             continue

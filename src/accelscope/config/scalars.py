@@ -94,7 +94,10 @@ class Duration(Kind[float]):
         parts = _DURATION_PART.findall(written)
         if not parts or "".join(number + unit for number, unit in parts) != written:
             raise BadValue
-        return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
+        seconds = math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
+        if not math.isfinite(seconds):
+            raise BadValue
+        return seconds
 
     def text(self, value: float) -> str:
         if value != 0 and value < 1:

@@ -274,8 +274,6 @@ def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ
     """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
     plugin = Plugin(loaded, arguments, environ)
     asked: threading.Event = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,11 +22,12 @@ def tls(subject: Subject) -> Iterator[Finding]:
     if settings.tls_certificate is None or settings.tls_key is None:
         yield ok("tls", "off: the page is served over plain HTTP")
         return
-    from accelscope.serve.tls import TlsFiles  # noqa: PLC0415 - brings ssl, which a node without TLS never needs
+    # Brings ssl, which a node without TLS never needs.
+    from accelscope.certificate_files import CertificateError, CertificateFiles  # noqa: PLC0415
 
     try:
-        TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    except ServeError as problem:
+        CertificateFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    except CertificateError as problem:
         yield error(
             "tls",
             str(problem),

@@ -13,7 +13,6 @@ from accelscope.doctor.finding import Finding, Severity, counted, error, note, o
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
-from accelscope.readers.contract import ReaderOptions
 from accelscope.readers.registry import open_reader
 
 _HEALTH = {
@@ -85,9 +84,7 @@ def reading(
 def one_pass(examination: VendorExamination, subject: Subject) -> Result:
     settings = subject.settings
     changed = threading.Condition()
-    reader = open_reader(
-        examination.vendor, ReaderOptions(settings.paths, tool_timeout_seconds=settings.reader_timeout)
-    )
+    reader = open_reader(examination.vendor, settings.reader_options)
     runner = Runner(reader, deadlines=settings.deadlines, changed=changed, expected=settings.expected_devices)
     with changed:
         runner.begin()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from accelscope.config.declaration import flag_name, settings_of
 from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, ok, warning
+from accelscope.doctor.finding import Finding, ok
 from accelscope.doctor.subject import Subject
 
 
@@ -18,16 +18,10 @@ def given(subject: Subject) -> Iterator[Finding]:
         if origin is None:
             continue
         value = getattr(subject.settings, declared.name)
-        shown = "(not shown)" if declared.secret else declared.kind.text(value) or "(empty)"
+        shown = declared.kind.text(value) or "(empty)"
         # A flag's name stands there already.
         where = "the command line" if origin.startswith("--") else origin
         yield ok(flag_name(declared.name)[2:], f"{shown}, from {where}", value=shown, origin=origin)
 
 
-def outdated(subject: Subject) -> Iterator[Finding]:
-    for text in subject.loaded.warnings:
-        spelling, _, rest = text.partition("; ")
-        yield warning("spelling", spelling, f"{rest}." if rest else "See `accelscope agent --help`.")
-
-
-CHECKS = (Check("given", given), Check("spelling", outdated))
+CHECKS = (Check("given", given),)

@@ -14,7 +14,8 @@ from accelscope.doctor.check import Area, Check
 from accelscope.doctor.subject import Subject
 from accelscope.model import Vendor
 
-_MODULES = {
+# The modules of their examinations.
+VENDORS: Mapping[Vendor, str] = {
     Vendor.NVIDIA: "accelscope.doctor.nvidia.examination",
     Vendor.AMD: "accelscope.doctor.amd.examination",
     Vendor.ASCEND: "accelscope.doctor.ascend.examination",
@@ -47,7 +48,7 @@ class VendorExamination:
 
 
 def examination_of(vendor: Vendor) -> VendorExamination:
-    examination: VendorExamination = import_module(_MODULES[vendor]).EXAMINATION
+    examination: VendorExamination = import_module(VENDORS[vendor]).EXAMINATION
     return examination
 
 
@@ -63,6 +64,3 @@ def vendor_area(vendor: Vendor, results: MutableMapping[Vendor, Result] | None =
         "The reader did not even give up by itself: this is a fault in AccelScope, please report it.",
     )
     return Area(vendor.value, (*examination.checks, one_pass))
-
-
-VENDORS: Mapping[Vendor, str] = _MODULES

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from accelscope import __version__
 from accelscope.allowance import Rate
+from accelscope.certificate_files import CertificateError, CertificateFiles
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
@@ -27,7 +28,6 @@ from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_cluste
 from accelscope.fleet.history import History
 from accelscope.fleet.metrics import FleetView, render
 from accelscope.fleet.metrics_view import view_of
-from accelscope.fleet.own_certificate import OwnCertificate
 from accelscope.fleet.refresh.engine import ClusterList, Engine
 from accelscope.fleet.refresh.pacing import Pacing
 from accelscope.fleet.settings import FleetSettings
@@ -71,7 +71,7 @@ class FleetProcess:
             stale_after_seconds=settings.stale_after_seconds,
             forget_after_seconds=settings.forget_after_seconds,
         )
-        self._state = _state_file(settings.state_dir)
+        self._state = _state_file(settings.state_folder)
         self._history = History()
         self._trends = Trends(self._history)
         clusters = _cluster_list(settings, environ)
@@ -89,11 +89,7 @@ class FleetProcess:
         )
         self._past = StoredPast(loop_share=self.engine.loop_share)
         self._filled = False
-        self._certificate = (
-            OwnCertificate(settings.tls_certificate, settings.tls_key)
-            if settings.tls_certificate is not None and settings.tls_key is not None
-            else None
-        )
+        self._certificate = _certificate(settings)
         self._limits = ApiLimits(
             requests=Rate(per_second=settings.requests_per_second, burst=settings.requests_burst),
             streams=settings.streams,
@@ -146,7 +142,7 @@ class FleetProcess:
                 app,
                 host=settings.listen_host,
                 port=settings.port,
-                tls=None if self._certificate is None else self._certificate.context,
+                tls=None if self._certificate is None else self._certificate.following_context(),
                 limits=self._limits,
             )
         except OSError as error:
@@ -194,7 +190,7 @@ class FleetProcess:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             if self._certificate is not None:
-                self._certificate.look()
+                self._certificate.refresh()
             change = self._reloader.poll()
             if change is None:
                 continue
@@ -204,9 +200,21 @@ class FleetProcess:
             configure(change.settings.log_level, change.settings.log_format)
             if change.needs_restart:
                 log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
+            if change.restart_withdrawn:
+                log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
             log.info(
                 "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
             )
+
+
+def _certificate(settings: FleetSettings) -> CertificateFiles | None:
+    """Raises ConfigError."""
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    try:
+        return CertificateFiles(settings.tls_certificate, settings.tls_key)
+    except CertificateError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> ClusterList:
@@ -235,15 +243,13 @@ def _state_file(folder: str | None) -> Path | None:
         return None
     path = Path(folder)
     if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"--state-dir: {folder} is no folder that can be written to")
+        raise ConfigError(f"--state-folder: {folder} is no folder that can be written to")
     return path / _STATE_FILE
 
 
 def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigError."""
     configure(loaded.settings.log_level, loaded.settings.log_format)
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
     _let_nothing_hold_the_loop()
     asyncio.run(_serve(loaded, arguments, environ))
     return 0

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accelscope.fleet.cluster_view import ClusterView, SourceView
-from accelscope.fleet.own_process import OwnProcess
 from accelscope.metrics.exposition import Page
 from accelscope.metrics.family import Declare, Family, Number, Scope
 from accelscope.metrics.lines import label_text, number_text
+from accelscope.own_process import OwnProcess
 
 Labelled = Mapping[tuple[str, ...], int]  # counts by the values of labels
 

@@ -11,11 +11,11 @@ from accelscope import __version__
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import STREAMS, TRAFFIC
 from accelscope.fleet.metrics import FleetView, Labelled
-from accelscope.fleet.own_process import own_process
 from accelscope.fleet.refresh.engine import Engine
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.table import Table
+from accelscope.own_process import own_process
 
 
 def view_of(

@@ -159,7 +159,7 @@ class FleetSettings:
         256, WholeNumber(0, 10_000), "Live streams at the same time.", group="HTTP", reloadable=False
     )
 
-    state_dir: str | None = setting(
+    state_folder: str | None = setting(
         None,
         PATH,
         "Folder to keep history in over a restart; nothing is written without it.",
@@ -169,7 +169,7 @@ class FleetSettings:
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ConfigError("--tls-certificate and --tls-key go together: give both or none")
+            raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
         if self.forget_after <= self.stale_after:
             raise ConfigError("--forget-after must be longer than --stale-after")
         if self.clusters_file is not None and self.kube_context:

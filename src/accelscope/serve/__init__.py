@@ -1,4 +1,4 @@
-"""The small HTTP server: routes, TLS, token, limits. Knows no other package but the file watch."""
+"""The small HTTP server: routes, TLS, token, limits. Knows no other package but the leaf modules."""
 
 from accelscope.serve.error import ServeError
 from accelscope.serve.limits import Limits

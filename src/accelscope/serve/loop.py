@@ -18,7 +18,7 @@ from accelscope.serve.routing import Continuation, Deferred
 from accelscope.serve.tokens import TokenFile
 
 if TYPE_CHECKING:
-    from accelscope.serve.tls import TlsFiles
+    from accelscope.certificate_files import CertificateFiles
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Loop:
         listener: socket.socket,
         answer: Callable[[Request], Response | Deferred],
         limits: Limits,
-        tls: "TlsFiles | None",
+        tls: "CertificateFiles | None",
         auth: TokenFile | None,
     ) -> None:
         self._listener = listener

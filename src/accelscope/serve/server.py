@@ -56,9 +56,12 @@ class Server:
         )
         self._tls = None
         if tls is not None:
-            from accelscope.serve.tls import TlsFiles  # noqa: PLC0415 - brings ssl
+            from accelscope.certificate_files import CertificateError, CertificateFiles  # noqa: PLC0415 - brings ssl
 
-            self._tls = TlsFiles(tls.certificate, tls.key, tls.client_ca)
+            try:
+                self._tls = CertificateFiles(tls.certificate, tls.key, tls.client_ca)
+            except CertificateError as error:
+                raise ServeError(str(error)) from error
         self._address: tuple[str, int] | None = None
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None

@@ -7,11 +7,15 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from aiohttp import web
 from tests.fleet.api.serving import nvidia, report, serving, snapshot
 from tests.fleet.loop import run
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.allowance import Rate
+from accelscope.fleet.api import answering
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.fleet.api.sending import Ready, send
 
 
 def test_an_etag_confirms_until_something_changes() -> None:
@@ -132,10 +136,20 @@ def test_answers_that_nobody_takes_do_not_pile_up() -> None:
     run(body())
 
 
-def test_a_reader_who_takes_nothing_is_dropped() -> None:
+def test_a_reader_who_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = replace(DEFAULT_LIMITS, send_seconds=0.2)
 
     async def body() -> None:
+        dropped = asyncio.Event()
+
+        async def given_up(request: web.Request, ready: Ready) -> web.StreamResponse:
+            try:
+                return await send(request, ready)
+            except asyncio.CancelledError:
+                dropped.set()
+                raise
+
+        monkeypatch.setattr(answering, "send", given_up)
         async with serving(limits=limits) as client:
             for number in range(300):
                 devices = tuple(nvidia(1000 + 20 * number + place) for place in range(20))
@@ -145,7 +159,8 @@ def test_a_reader_who_takes_nothing_is_dropped() -> None:
             # Several of them: the system holds some MiB for us that we do not take.
             writer.write(b"GET /api/v1/gpu/nodes HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
             await reader.readexactly(100)
-            await asyncio.sleep(1.0)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await dropped.wait()
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(18_000_000)
             writer.close()

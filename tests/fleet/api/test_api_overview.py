@@ -91,6 +91,29 @@ def test_the_most_wasteful_pod_comes_first() -> None:
     run(body())
 
 
+@pytest.mark.parametrize(
+    ("shares", "hours"),
+    [((None,), 2.0), ((None, None), 2.0), ((0.25,), 0.5), ((0.25, 0.25), 1.0), ((0.75, 0.75), 2.0)],
+)
+def test_a_device_that_containers_of_a_pod_hold_together_is_wasted_once(
+    shares: tuple[float | None, ...], hours: float
+) -> None:
+    held = tuple(
+        usage("nvidia:GPU-0", "p", container=f"c{place}", idle_seconds=7200.0, compute_share_ratio=share)
+        for place, share in enumerate(shares)
+    )
+    store = FleetStore()
+    store.declare([view("berlin")])
+    store.take("berlin", report(snapshot("alpha", (nvidia(0),), pod_usages=held)))
+
+    async def body() -> None:
+        async with serving(store) as client:
+            [pod] = (await client.get("/api/v1/idle"))["items"]
+            assert (pod["devices"], pod["device_hours"]) == (1, hours)
+
+    run(body())
+
+
 def test_health_names_what_is_not_well_worst_first() -> None:
     async def body() -> None:
         async with serving() as client:

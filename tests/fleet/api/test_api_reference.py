@@ -2,6 +2,7 @@
 
 import re
 
+from accelscope.fleet.api import words as words_module
 from accelscope.fleet.api.access.control import TOKEN_HEADER
 from accelscope.fleet.api.documents import docs_page
 from accelscope.fleet.api.openapi import openapi
@@ -25,6 +26,30 @@ def test_the_reference_explains_every_type_that_an_answer_names() -> None:
     page = reference()
     for name in ("GpuNode", "DeviceRow", "SummaryRow", "HistorySeries", "ClusterView", "Device", "IdlePod"):
         assert f"### {name}\n" in page
+
+
+def test_every_field_of_an_answer_has_words() -> None:
+    without = [
+        f"{name}.{field}"
+        for name, component in openapi(ROUTES)["components"]["schemas"].items()
+        for field, schema in component.get("properties", {}).items()
+        if not schema.get("description")
+    ]
+    assert without == []
+
+
+def test_no_words_are_kept_for_a_field_that_is_gone() -> None:
+    schemas = openapi(ROUTES)["components"]["schemas"]
+    said = {
+        (name, field): schema["description"]
+        for name, component in schemas.items()
+        for field, schema in component.get("properties", {}).items()
+    }
+    for name, words in words_module.OF_TYPE.items():
+        for field, text in words.items():
+            assert said.get((name, field)) == text, (name, field)
+    for field, text in words_module.ANYWHERE.items():
+        assert any(of == field and words == text for (_, of), words in said.items()), field
 
 
 def test_the_page_reads_without_scripts_and_links_lead_somewhere() -> None:

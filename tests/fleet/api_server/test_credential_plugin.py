@@ -79,6 +79,7 @@ BAD = {
     f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}beta1"}}\'': "another version",
     f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}"}}\'': "no status",
     credential(): "neither a token nor a certificate",
+    credential(token=" "): "neither a token nor a certificate",
     credential(clientCertificateData="x"): "without its key",
     credential(token="a\nb"): "a token that is none",
     credential(token=7): "not a text",

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.files import put
 from tests.fleet.api_server.served import status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, answering, node
@@ -84,6 +85,14 @@ class Fleet:
             await asyncio.sleep(0.1)
         raise AssertionError("it was never ready")
 
+    async def until_said(self, words: str) -> None:
+        assert self.process.stderr is not None
+        async with asyncio.timeout(60):
+            while words not in self.said:
+                line = await self.process.stderr.readline()
+                assert line, self.said
+                self.said += line.decode()
+
     async def ended(self) -> str:
         assert self.process.stderr is not None
         self.said += (await self.process.stderr.read()).decode()
@@ -120,7 +129,7 @@ def test_a_fleet_is_served_and_ends_when_asked(tmp_path: Path) -> None:
             fleet(
                 "--clusters-file",
                 str(clusters_file(tmp_path, berlin=server.url, nowhere="http://127.0.0.1:9")),
-                "--state-dir",
+                "--state-folder",
                 str(tmp_path),
             ) as running,
         ):
@@ -153,6 +162,25 @@ def test_a_fleet_is_served_and_ends_when_asked(tmp_path: Path) -> None:
             assert TOKEN not in said
             assert "Traceback" not in said
             assert said.count("a cluster is out of reach") == 1
+
+    run(go(), 90)
+
+
+def test_a_changed_settings_file_is_taken_up(tmp_path: Path) -> None:
+    settings = tmp_path / "fleet.yaml"
+    settings.write_text("logLevel: info\n")
+    clusters = clusters_file(tmp_path, nowhere="http://127.0.0.1:9")
+
+    async def go() -> None:
+        async with fleet("--clusters-file", str(clusters), "--config-file", str(settings)) as running:
+            await running.until_said("serves 1 clusters")
+            put(settings, "logLevel: loud\n")
+            await running.until_said("the new settings file is bad, the old settings stay")
+            put(settings, "logLevel: debug\nconcurrency: 3\n")
+            await running.until_said("settings that need a restart: concurrency")
+            await running.until_said("the settings file was taken up changed=logLevel")
+            put(settings, "logLevel: debug\n")
+            await running.until_said("settings that no longer need a restart: concurrency")
 
     run(go(), 90)
 
@@ -201,7 +229,7 @@ def test_with_tokens_nobody_reads_without_one(tmp_path: Path, capsys: pytest.Cap
         (["--stale-after", "2h"], "--forget-after"),
         (["--token-review-cluster", "paris"], "paris"),
         (["--tokens-file", "{folder}/nothing.yaml"], "nothing.yaml"),
-        (["--state-dir", "{folder}/nothing"], "--state-dir"),
+        (["--state-folder", "{folder}/nothing"], "--state-folder"),
         (["--kube-context", "berlin"], "--clusters-file"),
         (["--clusters-file", "{folder}/nothing.yaml"], "nothing.yaml"),
         (["--config-file", "{folder}/nothing.yaml"], "nothing.yaml"),

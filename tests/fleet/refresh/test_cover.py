@@ -1,5 +1,7 @@
 """Which nodes need not be asked by commands, since an agent tells of them."""
 
+from dataclasses import replace
+
 from tests.fleet.store.nodes import Clock
 
 from accelscope.fleet.refresh.cover import Cover
@@ -49,6 +51,15 @@ def test_an_agent_that_reads_seldom_has_three_of_its_intervals() -> None:
     assert cover("n1")
     clock.now += 2
     assert not cover("n1")
+
+
+def test_nodes_that_have_left_are_forgotten() -> None:
+    clock = Clock()
+    cover = Cover(60.0, clock=clock)
+    for number in range(100):
+        cover.hear(replace(report(clock), node=f"n{number}"))
+        clock.now += 61
+    assert len(cover._until) <= 2
 
 
 def test_only_agents_that_show_gpus_cover() -> None:

@@ -16,6 +16,7 @@ from tests.fleet.loop import run
 from tests.fleet.refresh.running import PACING, Clusters, engine_over
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, driver_pod, node
 from tests.fleet.sources.test_exec_source import smi
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.config import ConfigError
 from accelscope.fleet.clusters import (
@@ -331,6 +332,19 @@ def test_a_reading_can_be_asked_for_at_once() -> None:
             await running.engine.refresh("berlin")
             assert running.engine.runs["berlin"].loops[0].rounds == before + 1
             await running.engine.refresh("nowhere")
+
+    run(go())
+
+
+def test_a_reading_of_a_cluster_that_has_ended_is_not_waited_for() -> None:
+    async def go() -> None:
+        cluster = with_agents(1)
+        async with cluster.running() as server:
+            async with engine_over(everything("berlin", access_to(server))) as running:
+                await running.until(lambda: running.engine.unready() is None)
+                ended = running.engine.runs["berlin"]
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await ended.refresh()
 
     run(go())
 

@@ -17,11 +17,13 @@ from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, one_round
 
 from accelscope.fleet.api_server.objects import decode_agent_pod, pod_key
+from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.clusters import AgentsEntry
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.agents import AgentsSource
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.reach import DirectReach, ProxyReach
+from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.paths import pods_in
 from accelscope.model import HealthState, Vendor
 from accelscope.model.wire import read_snapshot
@@ -90,6 +92,27 @@ def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
             cluster.agents["agent-a"] = answering(document(), tag='W/"1-2"', age=0.5)
             _, said = await one_round(agents)
             assert isinstance(said["node-a"], NodeReport)
+
+    run(go())
+
+
+def test_a_document_that_was_compressed_in_parts_is_kept_whole() -> None:
+    body = json.dumps(document()).encode()
+    parts = gzip.compress(body[:1000]) + gzip.compress(body[1000:])
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=parts, headers={"Content-Encoding": "gzip"})
+
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-a", "node-a", answer)
+        store = FleetStore()
+        store.declare([ClusterView(id="berlin")])
+        async with agents_of(cluster) as agents:
+            await agents.refresh(lambda saying: store.take("berlin", saying))
+        kept = store.snapshot("berlin", "node-a")
+        assert kept is not None
+        assert kept.devices == read_snapshot(document()).devices
 
     run(go())
 

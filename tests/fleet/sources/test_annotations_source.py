@@ -140,6 +140,19 @@ def test_agents_of_several_vendors_write_an_annotation_each() -> None:
     run(go())
 
 
+def test_one_annotation_of_several_that_cannot_be_read_is_named() -> None:
+    async def go() -> None:
+        async with source_of(annotated(npu=npu(CHIP), neutral="{not json")) as source:
+            _, said = await one_round(source)
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0"]
+            assert report.remark is not None
+            assert report.remark.startswith(f"{NEUTRAL}: ")
+
+    run(go())
+
+
 def test_garbage_is_a_failure_of_its_node_and_of_no_other() -> None:
     async def go() -> None:
         cluster = annotated(npu="{not json")

@@ -3,6 +3,7 @@
 import gzip
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, report, snapshot, store_of, usage
@@ -12,6 +13,7 @@ from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Sour
 from accelscope.fleet.rows import DeviceRow, NodeRow
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.node_record import NodeRecord
 from accelscope.fleet.store.query import Query
 from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document
@@ -194,6 +196,16 @@ def test_labels_are_those_of_the_node_object_or_what_the_agent_passes_on(
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
     assert store.labels("berlin", "n1") == {"zone": "a"}
     assert store.labels("berlin", "nowhere") == store.labels("nowhere", "n1") == {}
+
+
+def test_another_label_is_a_change_that_answers_show(store: FleetStore, clock: Clock) -> None:
+    store.take("berlin", report("n1", [device()], clock.now))
+    store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
+    before = store.generation
+    store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
+    assert store.generation == before, "a new object that says the same is no change"
+    store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "b"})})
+    assert store.generation > before
 
 
 def test_what_a_reading_lacks_is_the_reason_of_a_fresh_node(store: FleetStore, clock: Clock) -> None:
@@ -381,6 +393,31 @@ def test_a_list_read_again_changes_what_it_says_and_not_what_is_known(clock: Clo
     assert devices(store)["nvidia:a"].simulated
     store.take("berlin", report("n1", [device()], clock.now))
     assert devices(store)["nvidia:a"].simulated
+
+
+def test_a_node_that_cannot_be_looked_at_holds_up_no_other(
+    store: FleetStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("n1", "n2"):
+        store.take("berlin", report(name, [device(name)], clock.now))
+    whole = store._writer.refresh
+
+    def broken(record: NodeRecord, *arguments: Any, **options: Any) -> int:
+        if record.node == "n1":
+            raise RuntimeError("a fault")
+        return whole(record, *arguments, **options)
+
+    monkeypatch.setattr(store._writer, "refresh", broken)
+    clock.advance(61)
+    with pytest.raises(RuntimeError):
+        store.tick()
+    store.tick()
+    assert nodes(store)["n2"].state == "stale"
+    assert store.clusters["berlin"].devices == 2
+    monkeypatch.undo()
+    clock.advance(60)
+    store.tick()
+    assert nodes(store)["n1"].state == "stale"
 
 
 def test_thousands_of_silent_nodes_are_worked_off_over_several_ticks(store: FleetStore, clock: Clock) -> None:

@@ -16,6 +16,8 @@ from accelscope.fleet.api import cursor
 from accelscope.fleet.api.parameter import Flag, Number, Parameter, Several, Text, Whole
 from accelscope.fleet.api.route import Call
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
+from accelscope.fleet.store.columns import AGE
+from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query, Sort
 from accelscope.model import HealthState, ProcessType, Vendor
 
@@ -23,7 +25,6 @@ LIMIT_DEFAULT = 100
 LIMIT_MOST = 1000
 SORTS_LIMIT = 4
 
-_AGE = "age_seconds"  # moves by itself: equal to nothing
 _KINDS: dict[type, Literal["text", "whole", "number", "flag"]] = {
     str: "text",
     int: "whole",
@@ -31,9 +32,9 @@ _KINDS: dict[type, Literal["text", "whole", "number", "flag"]] = {
     bool: "flag",
 }
 _LISTED = frozenset({"vendors", "models", "namespaces", "resources", "throttled"})  # words by commas
-_FRESHNESS = ("fresh", "stale")
+_FRESHNESS = (FRESH, STALE)
 _WORDS: dict[tuple[type[Struct], str], tuple[str, ...]] = {
-    (NodeRow, "state"): (*_FRESHNESS, "incompatible", "unread"),
+    (NodeRow, "state"): (*_FRESHNESS, INCOMPATIBLE, UNREAD),
     (DeviceRow, "state"): _FRESHNESS,
     (PodRow, "state"): _FRESHNESS,
     (ProcessRow, "state"): _FRESHNESS,
@@ -91,7 +92,7 @@ def filter_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
             made.append(Parameter(name=column.name, kind=kind, description=f"{meant}{described}"))
         else:
             one = Whole() if column.kind == "whole" else Number()
-            if column.name != _AGE:
+            if column.name != AGE:  # which moves by itself: equal to nothing
                 made.append(
                     Parameter(name=column.name, kind=Several(of=one), description=f"one of these{described}")
                 )
@@ -160,7 +161,7 @@ def visible(call: Call) -> tuple[Condition, ...]:
 
 def asks_for_ages(values: Mapping[str, Any]) -> bool:
     """Rows come and go by themselves then, without any change that the store would count."""
-    return any(values.get(f"{_AGE}_{bound}") is not None for bound in ("min", "max"))
+    return any(values.get(f"{AGE}_{bound}") is not None for bound in ("min", "max"))
 
 
 def list_query(row: type[Struct], call: Call) -> Query:

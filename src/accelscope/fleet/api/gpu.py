@@ -36,7 +36,7 @@ from accelscope.fleet.api.route import Call, Document, Large, Route
 from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.rows import DeviceRow
-from accelscope.fleet.store.node_rows import STALE
+from accelscope.fleet.store.node_rows import FRESH, STALE
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
 from accelscope.model import Vendor
@@ -73,7 +73,7 @@ async def node(call: Call) -> GpuNode:
         total_memory_mb=0,
         labels=dict(store.labels(row.cluster, row.node)),
         age_seconds=row.age_seconds,
-        stale=row.state != "fresh",
+        stale=row.state != FRESH,
         simulated=row.simulated,
         source=row.source,
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from accelscope.fleet.api.copied_columns import CopiedColumns
 from accelscope.fleet.api.gpu_types import Gpu, GpuNode, GpuProcess
+from accelscope.fleet.store.node_rows import FRESH, STALE
 from accelscope.model import ProcessType, Vendor
 
 MEBIBYTE = 1 << 20
@@ -78,7 +79,7 @@ class NodeGpus:
                 nodes.text("node"),
                 nodes.text("cluster"),
                 nodes.ages(self._now),
-                nodes.is_("state", "fresh"),
+                nodes.is_("state", FRESH),
                 nodes.flags("simulated"),
                 nodes.text("source"),
                 self._labels,
@@ -169,7 +170,7 @@ def _processes(columns: CopiedColumns, now: float) -> Iterator[GpuProcess]:
         columns.text("node"),
         columns.text("cluster"),
         columns.ages(now),
-        columns.is_("state", "stale"),
+        columns.is_("state", STALE),
         columns.flags("simulated"),
         columns.text("device"),
         columns.text("namespace"),

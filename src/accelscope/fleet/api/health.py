@@ -12,12 +12,13 @@ from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.api.visible import visible_clusters
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow
+from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query, Sort
 from accelscope.fleet.store.table import R, Table
 from accelscope.model import HealthState
 
 _WORST_FIRST = (HealthState.LOST, HealthState.CRITICAL, HealthState.WARNING)
-_NODE_STATES = ("incompatible", "stale", "unread")
+_NODE_STATES = (INCOMPATIBLE, STALE, UNREAD)
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ def health(call: Call) -> HealthReport:
     store = call.fleet.store
     where = _meant(call)
     devices = _counted(store.devices, "health", tuple(HealthState), where)
-    nodes = _counted(store.nodes, "state", ("fresh", *_NODE_STATES), where)
+    nodes = _counted(store.nodes, "state", (FRESH, *_NODE_STATES), where)
     sought = call.values["cluster"]
     clusters = [
         view

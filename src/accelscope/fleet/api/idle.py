@@ -14,13 +14,15 @@ from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.rows import PodRow
-from accelscope.fleet.store.grouping import grouped
+from accelscope.fleet.store.grouping import Numbers, Values, grouped
+from accelscope.fleet.store.node_rows import FRESH, STALE
 from accelscope.fleet.store.query import Condition, Positions, Query
 from accelscope.fleet.store.summary import IDLE_AFTER_SECONDS
 from accelscope.fleet.store.table import Table
 
 MIN_SECONDS = IDLE_AFTER_SECONDS  # as sums count what is idle
 _BY = ("cluster", "node", "namespace", "pod")
+_PLACE = ("device", "partition")
 
 
 class IdlePod(Struct, frozen=True, kw_only=True):
@@ -85,10 +87,18 @@ class _Pods:
         order = np.argsort(groups.of, kind="stable")
         self._positions = positions[order]
         self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # of each pod's rows
-        share = table.column("compute_share_ratio", self._positions)
-        hours = table.column("idle_seconds", self._positions) / 3600 * np.where(np.isnan(share), 1.0, share)
+        hours = table.column("idle_seconds", self._positions) / 3600 * self._shares(groups.of[order])
         # As it is shown, so that a cursor finds its place again.
         self.hours = np.round(np.add.reduceat(hours, self._starts), 3) if len(hours) else hours
+
+    def _shares(self, pods: Numbers) -> Values:
+        """Of its device, by row. What containers of one pod hold together is the device once, at most."""
+        told = self._table.column("compute_share_ratio", self._positions)
+        shares = np.where(np.isnan(told), 1.0, told)
+        places = [self._table.column(name, self._positions) for name in _PLACE]
+        sizes = [len(self._table.texts(name)) for name in _PLACE]
+        held, _ = grouped((pods, *places), (int(pods.max(initial=0)) + 1, *sizes), len(pods))
+        return shares / np.maximum(held.sums(shares), 1.0)[held.of]
 
     def page(self, after: After | None, limit: int) -> tuple[list[int], bool]:
         """Most hours first, then by name; and whether there are more."""
@@ -149,7 +159,7 @@ def _pod(rows: list[PodRow], hours: float) -> IdlePod:
         idle_seconds=min(row.idle_seconds or 0.0 for row in rows),
         device_hours=hours,
         memory_used_bytes=sum(memory) if memory else None,
-        state="stale" if any(row.state == "stale" for row in rows) else "fresh",
+        state=STALE if any(row.state == STALE for row in rows) else FRESH,
         simulated=first.simulated,
         age_seconds=max(ages, default=None),
     )

@@ -11,6 +11,7 @@ from accelscope.fleet.api.access.control import TOKEN_HEADER
 from accelscope.fleet.api.parameter import Parameter, Several
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.route import JSON, Route
+from accelscope.fleet.api.words import describe
 
 REFERENCE = "#/components/schemas/"  # in front of a type's name
 
@@ -40,6 +41,7 @@ TAGS = {
 def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
     schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
+    describe(components)
     return schemas, components
 
 

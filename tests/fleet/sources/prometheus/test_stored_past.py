@@ -115,6 +115,27 @@ def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: t
     )
 
 
+@pytest.mark.parametrize(
+    ("scope", "key", "place"),
+    [
+        ("cluster", "berlin", {}),
+        ("device", "d", {"cluster": "berlin", "node": "n1"}),
+        ("pod", "p", {"cluster": "berlin", "namespace": "ml"}),
+    ],
+)
+def test_a_store_that_knows_nothing_of_it_says_so(scope: Scope, key: str, place: dict[str, str]) -> None:
+    """Whoever asks has the last minutes, and shows those rather than a line of gaps."""
+
+    async def knows_nothing(_: web.BaseRequest) -> web.StreamResponse:
+        return answer("matrix", [])
+
+    async def read() -> HistorySeries | None:
+        async with past_of(berlin=knows_nothing) as past:
+            return await asked(past, scope, key, **place)
+
+    assert run(read()) is None
+
+
 async def no_answer() -> web.StreamResponse:
     return web.Response(status=500)
 

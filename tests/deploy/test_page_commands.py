@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.deploy.clusters_file_keys import SECTIONS, keys_of
-from tests.deploy.conftest import CHART, REPOSITORY, Render, Renderings
+from tests.deploy.conftest import Render, Renderings
 from tests.deploy.objects import (
     Objects,
     agent_settings,
@@ -21,6 +21,7 @@ from tests.deploy.objects import (
     read_objects,
     settings_text,
 )
+from tests.repository import CHART, REPOSITORY
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.declaration import flag_name, key_name, settings_of

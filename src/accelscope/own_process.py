@@ -1,4 +1,4 @@
-"""What the fleet's process uses itself: CPU, memory, threads, files."""
+"""What this process uses itself: CPU, memory, threads, files."""
 
 import os
 import threading
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_SELF = Path("/proc/self")
+_SELF = Path("/proc/self")  # its own, whatever the setting for the node's /proc says
 
 
 @dataclass(frozen=True, slots=True)
 class OwnProcess:
-    cpu_seconds: float
-    memory_bytes: int | None
+    cpu_seconds: float  # with those of its children that have ended
+    memory_bytes: int | None  # resident
     threads: int
     open_files: int | None
 

@@ -1,0 +1,256 @@
+"""The reference page of `/snapshot`, made from the model's dataclasses and the words for them.
+
+No part of a running agent.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from accelscope.agent.pages import AGE_HEADER, Collection
+from accelscope.metrics.exposition import Exposition
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    AgentState,
+    Device,
+    Health,
+    HealthState,
+    Owner,
+    OwnerKind,
+    PodUsage,
+    Process,
+    ProcessType,
+    ReaderState,
+    Snapshot,
+    Vendor,
+)
+from accelscope.model.wire import SCHEMA_VERSION, snapshot_document
+from accelscope.model.words import WORDS, Words
+from accelscope.serve.limits import Limits
+
+_GPU = "nvidia:GPU-d92a11cc-3c07-4b1e-9d6a-0a1f5f0e7c21"
+EXAMPLE = Snapshot(
+    node="gpu-node-7",
+    taken_at=1767225600.25,
+    agent=AgentState(
+        version="0.1.0",
+        started_at=1767225000.5,
+        collections=60,
+        collection_seconds=0.125,
+        cpu_seconds=1.75,
+        threads=9,
+    ),
+    interval_seconds=10.0,
+    labels=(("rack", "7"),),
+    readers=(
+        ReaderState(
+            vendor=Vendor.NVIDIA, found=True, up=True, source="nvml", devices_expected=1, devices_seen=1
+        ),
+    ),
+    devices=(
+        Device(
+            vendor=Vendor.NVIDIA,
+            id=_GPU,
+            index=0,
+            health=Health(HealthState.OK),
+            read_at=1767225600.125,
+            utilization_ratio=0.63,
+            memory_used_bytes=8589934592,
+            power_watts=462.5,
+            absent=(Absence("sensors.memory", AbsenceReason.NOT_SUPPORTED),),
+        ),
+    ),
+    processes=(
+        Process(
+            pid=4711,
+            device=_GPU,
+            name="python3",
+            type=ProcessType.COMPUTE,
+            memory_bytes=8589934592,
+            owner=Owner(kind=OwnerKind.POD, namespace="team-a", pod="train-0", container="main"),
+        ),
+    ),
+    pod_usages=(
+        PodUsage(
+            device=_GPU,
+            namespace="team-a",
+            pod="train-0",
+            container="main",
+            processes=1,
+            memory_used_bytes=8589934592,
+            allocated=1,
+            resources=("nvidia.com/gpu",),
+        ),
+    ),
+)
+
+_HEAD = """\
+# The snapshot
+
+<!-- Made from src/accelscope/model by `make docs`; a test compares them. -->
+
+`GET /snapshot` of an agent answers with the whole node at one instant, as one JSON document: what
+[the metrics](metrics.md) are made of, and more (every link, every sensor, words for people). The
+[fleet](fleet.md) and [`accelscope top`](top.md) read it; so can you. [Concepts](concepts.md) has the words.
+
+```sh
+curl -s --compressed localhost:9400/snapshot
+```
+
+## Versions
+
+`schema_version` is `major.minor`, now `{version}`, and stands first in the document. A new field, or a new
+word where a type is a list of words, raises the minor: pass over what you do not know. A field that goes away
+or changes its meaning raises the major: refuse a major that you do not know. The version of AccelScope
+(`agent.version`) is another.
+
+## Request and answer
+
+GET and HEAD are answered; there are no parameters, and no pages: it is always the whole. A collection makes a
+new document, and asking costs no driver anything. More often than every `interval_seconds` there is
+nothing new.
+
+| header | of | what |
+|---|---|---|
+| `ETag` | the answer | such as `{tag}`: a new one with every collection |
+| `If-None-Match` | the request | the `ETag` that you have: 304 and no body while it is the last |
+| `{age}` | the answer, also 304 | seconds since the collection, whatever the clocks of both sides say |
+| `Accept-Encoding` | the request | `gzip` makes it several times smaller |
+| `Authorization` | the request | `Bearer` and a token, where [needed](security.md#who-may-read-the-page) |
+
+An agent goes on answering when things go wrong: devices that do not answer are `stale`, and the age of the
+document grows where collections do not come to an end.
+
+Anything but 200 and 304 is one line of plain text that says why:
+
+| status | when |
+|---|---|
+| 400, 408, 411, 413, 414, 417, 431, 505 | the request is malformed, slow or too large |
+| 401 | a token is needed, or is not accepted |
+| 403 | a client certificate is needed, or the token's user may not read this path |
+| 404, 405 | another path, another method |
+| 429 | too many unknown tokens come from this address; `Retry-After` says when to come back |
+| 500 | the document cannot be made; the log says why |
+| 503 | no collection is done yet, tokens cannot be reviewed, or there are too many connections |
+
+An agent serves {connections} connections at a time. A request line may have {line} KiB, with all headers
+{head} KiB; they have {head_seconds:g} s to arrive, and the answer {response_seconds:g} s to be taken. Between
+requests a connection is kept for {idle_seconds:g} s.
+
+## Example
+
+Shortened: a data centre GPU has some fifty fields.
+
+```json
+{example}
+```
+
+## Objects
+
+Units are base units and stand in the names. A *ratio* of 1 is the whole; a *time* is in seconds since the
+epoch. Totals and counts only grow, until what counts them starts anew.
+
+What is absent is left out: there is no null and no empty list. 0 and false are values, and are written. The
+column *absent* says when that happens:
+
+- never: the field is always there;
+- none: the list is empty;
+- not told: the driver or the source does not give it. Of a device, `absent` has the reason where it is known.
+"""
+
+_UNITS = {
+    "per_second": "bytes per second",
+    "bytes": "bytes",
+    "bytes_total": "bytes",
+    "celsius": "degrees Celsius",
+    "hertz": "hertz",
+    "joules": "joules",
+    "volts": "volts",
+    "amperes": "amperes",
+    "watts": "watts",
+    "seconds": "seconds",
+    "ratio": "ratio",
+    "rpm": "turns per minute",
+    "at": "time",
+    "last_success": "time",
+    "last_seen": "time",
+}
+_TYPES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+}
+
+
+def reference() -> str:
+    return "".join([_head(), *(_section(kind, words) for kind, words in WORDS.items())])
+
+
+def _head() -> str:
+    limits = Limits()
+    collection = Collection(EXAMPLE, Exposition().render(EXAMPLE))
+    return _HEAD.format(
+        version=SCHEMA_VERSION,
+        age=AGE_HEADER,
+        tag=collection.tag,
+        connections=limits.connections,
+        line=limits.line_bytes // 1024,
+        head=limits.head_bytes // 1024,
+        head_seconds=limits.head_seconds,
+        response_seconds=limits.response_seconds,
+        idle_seconds=limits.idle_seconds,
+        example=json.dumps(snapshot_document(EXAMPLE), indent=2),
+    )
+
+
+def _section(kind: type[Any], words: Words) -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(kind, words))
+    return (
+        f"\n### {kind.__name__}\n\n{words.about}\n\n"
+        f"| field | type | unit | absent | meaning |\n|---|---|---|---|---|\n{rows}"
+    )
+
+
+def _rows(kind: type[Any], words: Words) -> Iterator[tuple[str, ...]]:
+    if kind is Snapshot:
+        yield "`schema_version`", "text", "", "never", "Version of this description."
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        absent = words.absent.get(field.name) or _absent(field)
+        yield (
+            f"`{field.name}`",
+            _type(hints[field.name]),
+            _unit(field.name),
+            absent,
+            words.fields[field.name],
+        )
+
+
+def _absent(field: Field[Any]) -> str:
+    """By what the writer leaves out: None and the empty list."""
+    if field.default is None:
+        return "not told"
+    return "none" if field.default == () else "never"
+
+
+def _type(hint: Any) -> str:
+    if get_origin(hint) is UnionType:
+        [hint] = [option for option in get_args(hint) if option is not NoneType]
+    if get_origin(hint) is tuple:
+        first, *others = get_args(hint)
+        return f"list of {_type(first)}" if others == [Ellipsis] else "pairs, name and value"
+    if is_dataclass(hint):
+        name = hint.__name__  # type: ignore[union-attr]
+        return f"[{name}](#{name.lower()})"
+    if issubclass(hint, Enum):
+        return ", ".join(f"`{member.value}`" for member in hint)
+    return _TYPES[hint]
+
+
+def _unit(name: str) -> str:
+    return next((unit for end, unit in _UNITS.items() if name == end or name.endswith(f"_{end}")), "")

@@ -1,0 +1,104 @@
+"""The page about `/snapshot` has every field of the document, and says of each what is true."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from accelscope.agent.snapshot_reference import EXAMPLE, reference
+from accelscope.model import Snapshot
+from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
+from accelscope.model.words import WORDS
+
+RECORDED = sorted((Path(__file__).parent / "snapshots" / SCHEMA_VERSION).glob("*.json"))
+SECTION = re.compile(r"^### (\w+)$(.*?)(?=^###|\Z)", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
+kinds = pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+
+
+def named(hint: Any) -> Any:
+    """The type in `hint | None` and in `tuple[hint, ...]`."""
+    while get_origin(hint) is not None:
+        hint = next(option for option in get_args(hint) if option is not NoneType)
+    return hint
+
+
+def reached(kind: Any) -> Iterator[Any]:
+    yield kind
+    for hint in get_type_hints(kind).values():
+        if is_dataclass(named(hint)):
+            yield from reached(named(hint))
+
+
+def told() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Type, unit, when it is absent and the meaning of each field, by object."""
+    return {
+        name: {row[0]: row[1:] for row in ROW.findall(text)} for name, text in SECTION.findall(reference())
+    }
+
+
+def written(kind: Any, document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a document with their names."""
+    yield kind.__name__, document
+    for name, hint in get_type_hints(kind).items():
+        if is_dataclass(named(hint)):
+            value = document.get(name, [])
+            for item in value if isinstance(value, list) else [value]:
+                yield from written(named(hint), item)
+
+
+def test_there_are_words_for_every_object_and_for_no_other() -> None:
+    assert set(WORDS) == set(reached(Snapshot))
+
+
+@kinds
+def test_there_are_words_for_every_field_and_for_no_other(kind: type[Any]) -> None:
+    declared = {field.name: field.default for field in fields(kind)}
+    assert set(WORDS[kind].fields) == set(declared)
+    assert all(declared[name] in (None, ()) for name in WORDS[kind].absent)
+    assert all(meaning[-1] in ".…" for meaning in (WORDS[kind].about, *WORDS[kind].fields.values()))
+
+
+@kinds
+def test_a_number_that_is_measured_has_its_unit(kind: type[Any]) -> None:
+    hints = get_type_hints(kind)
+    for name, (_, unit, *_) in told()[kind.__name__].items():
+        assert unit or named(hints.get(name)) is not float, name
+
+
+@pytest.mark.parametrize(
+    "document",
+    [snapshot_document(EXAMPLE), *(json.loads(path.read_text()) for path in RECORDED)],
+    ids=["example", *(path.stem for path in RECORDED)],
+)
+def test_what_is_never_absent_is_in_every_document(document: dict[str, Any]) -> None:
+    page = told()
+    for name, found in written(Snapshot, document):
+        assert {field for field, (_, _, absent, _) in page[name].items() if absent == "never"} <= set(found)
+        assert set(found) <= set(page[name])
+        assert None not in found.values()
+        assert [] not in found.values()
+
+
+def test_the_example_is_a_snapshot() -> None:
+    [example] = re.findall(r"^```json\n(.*?)^```", reference(), re.MULTILINE | re.DOTALL)
+    assert read_snapshot(json.loads(example)) == EXAMPLE
+
+
+def test_the_agent_carries_no_words() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-c", "import sys, accelscope.agent.app; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.split()
+    assert "accelscope.model.snapshot" in listed
+    assert not {"accelscope.model.words", "accelscope.agent.snapshot_reference"} & set(listed)
