@@ -35,7 +35,7 @@ demo: ## run a simulated fleet with its web page, and say where to look
 
 .PHONY: test
 test: ## run all tests but the end-to-end ones, with coverage
-	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux
+	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
 	@scripts/page
 	scripts/npm test
 	$(BIN)/coverage erase

@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import signal
 import ssl
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.processes import end
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Snapshot, Vendor
@@ -74,15 +74,8 @@ class AgentProcess:
         self.stop()
 
     def stop(self) -> None:
-        """As a service manager does. Harmless when it has ended already."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            code = self._process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise AssertionError(f"SIGTERM did not end the agent:\n{self.log()}") from None
-        assert code == 0, f"the agent ended with {code}:\n{self.log()}"
+        """Harmless when it has ended already."""
+        end(self._process, "the agent", self._log)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.repository import REPOSITORY
 
 # The same examples each time, however long a busy machine takes for one: what is red is red because of a
 # change. To look for more: make test ARGS="--hypothesis-profile=search -k any_text"
@@ -22,7 +23,6 @@ settings.register_profile(
 settings.register_profile("search", settings.get_profile("steady"), derandomize=False, max_examples=2000)
 settings.load_profile("steady")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 NOBODY = 65534
 
 

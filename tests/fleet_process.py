@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from tests.agent_process import Answer
+from tests.processes import end
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 _COMMAND = (sys.executable, "-m", "accelscope")
@@ -101,14 +101,7 @@ class FleetProcess(FleetApi):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            code = self._process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise AssertionError(f"SIGTERM did not end the fleet:\n{self.log()}") from None
-        assert code == 0, f"the fleet ended with {code}:\n{self.log()}"
+        end(self._process, "the fleet", self._log)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")

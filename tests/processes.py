@@ -1,6 +1,9 @@
 """Processes that a test, or what it tests, has started."""
 
+import subprocess
 from pathlib import Path
+
+from tests.waiting import PATIENCE_SECONDS
 
 
 def runs(pid: int) -> bool:
@@ -9,3 +12,15 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def end(process: subprocess.Popen[bytes], name: str, log: Path) -> None:
+    """As a service manager does, and it ends well. Harmless when it has done so already."""
+    process.terminate()
+    try:
+        code = process.wait(PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise AssertionError(f"SIGTERM did not end {name}:\n{log.read_text(errors='replace')}") from None
+    assert code == 0, f"{name} ended with {code}:\n{log.read_text(errors='replace')}"

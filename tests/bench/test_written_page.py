@@ -1,15 +1,14 @@
 """docs/benchmarks.md leaves nothing out: no node, no exporter, no subject, no contract."""
 
-from pathlib import Path
-
 import pytest
 from bench.__main__ import SUBJECTS
 from bench.contracts import Contract
 from bench.effort import USUAL
 from bench.peers import OUT_OF_REACH, PEERS
 from bench.scenes import scenes
+from tests.repository import REPOSITORY
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md").read_text()
+PAGE = (REPOSITORY / "docs" / "benchmarks.md").read_text()
 TITLES = {
     "exporters": ("Exporters side by side", "The agent's forms"),
     "collection": ("CPU of one collection",),

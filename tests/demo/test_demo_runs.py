@@ -18,9 +18,9 @@ from demo.running import Demo
 from demo.settings import Settings
 from demo.story import Story
 from tests.processes import runs
+from tests.repository import REPOSITORY
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = Settings(nodes=1, prometheus=False, port=0, agent_port=0)
 
 
@@ -101,7 +101,7 @@ def test_when_it_is_left_nothing_is_left_running(tmp_path: Path) -> None:
     assert not [name for name, process_id in processes.items() if runs(process_id)]
 
 
-def start(**environ: str) -> "subprocess.Popen[str]":
+def start(**environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(REPOSITORY / "scripts" / "demo")],
         stdout=subprocess.PIPE,

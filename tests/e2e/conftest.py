@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: folders that are gone afterwards, and simulated nodes."""
+"""What the end-to-end tests share: folders that are gone afterwards, simulated nodes, and the cluster."""
 
 import shutil
 import threading
@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.e2e.kubernetes import feature_discovery, gpus
 from tests.e2e.kubernetes.cache import to_stderr
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.errors import ClusterError
@@ -75,3 +76,17 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
             pytest.fail(str(error), pytrace=False)
         yield booted
     assert booted.leftovers() == []
+
+
+@pytest.fixture(scope="module")
+def used_gpus(cluster: Cluster, folder: Path) -> Iterator[SimulatedNode]:
+    """Two, which the pods `train` and `guest` use."""
+    with gpus.used_gpus(cluster, folder) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def features_folder(cluster: Cluster, folder: Path) -> Iterator[Path]:
+    """From which Node Feature Discovery labels the node."""
+    with feature_discovery.features_folder(cluster, folder) as features:
+        yield features

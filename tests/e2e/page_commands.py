@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.e2e.kubernetes import binaries
-from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY
+from tests.e2e.kubernetes.agent_image import REGISTRY
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import PATIENCE_SECONDS
+from tests.repository import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -1,16 +1,14 @@
 """The benchmark runs, and what it prints is not wrong by an order of magnitude: machines are noisy."""
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from bench.peers import OUT_OF_REACH, PEERS
+from tests.e2e.proofs import run
 
 from accelscope.cli.main import COMMANDS
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SUBJECTS = ("collection", "rendering", "attribution", "commands")
 ORDER_OF_MAGNITUDE = 10
 SCENE = "slow driver"
@@ -33,14 +31,7 @@ COLUMNS = (
 
 def _measure(*arguments: str) -> str:
     """What the benchmark prints."""
-    finished = subprocess.run(
-        [sys.executable, "-m", "bench", "--quick", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    finished = run(sys.executable, "-m", "bench", "--quick", *arguments, seconds=400)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 

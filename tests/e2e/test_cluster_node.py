@@ -13,9 +13,9 @@ from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.leftovers import processes_in
 from tests.e2e.kubernetes.node import ADDRESS, Node, clear_up
+from tests.repository import REPOSITORY
 from tests.waiting import wait_until
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 STARTS_A_NODE = """\
 import signal, sys
 from pathlib import Path

@@ -17,10 +17,10 @@ from demo.story import Happening, Story
 from tests.e2e.kubernetes import binaries
 from tests.e2e.prometheus_server import PrometheusApi
 from tests.ports import free_port
+from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-EXAMPLE = REPOSITORY / "deploy" / "chart" / "examples" / "scrape-config.yaml"
+EXAMPLE = CHART / "examples" / "scrape-config.yaml"
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
 
 
@@ -126,7 +126,7 @@ def test_a_prometheus_that_asks_the_api_servers_finds_the_same(demo: Demo, tmp_p
         api.until_holds('count(up{job="accelscope"})', nodes(demo))
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
 
 
 def answers(api: PrometheusApi) -> bool:

@@ -15,7 +15,7 @@ from tests.agent_process import AgentProcess
 from tests.deploy.values import NO_AGENTS
 from tests.deviceplugin.fake_kubelet import PluginClient
 from tests.e2e.kubernetes import images
-from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image
+from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
     NAMESPACE,
@@ -34,6 +34,7 @@ from tests.e2e.kubernetes.npus import (
     plugin_process,
     plugin_settings,
 )
+from tests.repository import REPOSITORY
 from tests.waiting import wait_until
 
 from accelscope.deviceplugin.kubelet import KubeletError, served_ids

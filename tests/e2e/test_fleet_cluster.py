@@ -273,11 +273,9 @@ def test_agents_are_read_through_the_api_servers_proxy(fleet: FleetProcess, agen
 
 def test_nvidia_smi_is_run_in_the_drivers_container(fleet: FleetProcess, agent: Deployed) -> None:
     """And says what the agent says: both read one simulated driver."""
-    fleet.until("only-exec", lambda view: view["devices"] == 2, "both GPUs are there")
-    [node] = fleet.get("/api/v1/gpu/nodes?cluster_id=only-exec")
-    [same] = fleet.get("/api/v1/gpu/nodes?cluster_id=only-agents")
+    node, same = (node_with_gpus(fleet, name) for name in ("only-exec", "only-agents"))
     assert (node["source"], same["source"]) == ("exec", "agents")
-    assert node["labels"] == same["labels"] != {}
+    assert node["labels"] == same["labels"]
     for by_exec, by_agent in zip(node["gpus"], same["gpus"], strict=True):
         for field in (
             "index",
@@ -293,6 +291,15 @@ def test_nvidia_smi_is_run_in_the_drivers_container(fleet: FleetProcess, agent: 
     assert (process["pid"], process["gpu_index"], process["command"]) == (4242, 1, "train")
 
 
+def node_with_gpus(fleet: FleetProcess, cluster: str) -> Any:
+    """As soon as both GPUs and the Node object are there."""
+    fleet.until(cluster, lambda view: view["devices"] == 2, "both GPUs are there")
+    where = f"/api/v1/gpu/nodes?cluster_id={cluster}"
+    wait_until(lambda: all(node["labels"] for node in fleet.get(where)), "the Node object is there")
+    [node] = fleet.get(where)
+    return node
+
+
 def test_annotations_are_read_from_node_objects(fleet: FleetProcess, npus: Snapshot) -> None:
     fleet.until("only-annotations", lambda view: view["devices"] == 2, "both NPUs are there")
     rows = fleet.devices("only-annotations")
@@ -303,14 +310,17 @@ def test_annotations_are_read_from_node_objects(fleet: FleetProcess, npus: Snaps
 
 
 def test_of_several_sources_each_adds_what_the_others_do_not_tell(fleet: FleetProcess) -> None:
-    fleet.until("full", lambda view: view["devices"] == 4, "GPUs and NPUs are there")
-    told = [(row["vendor"], row["source"]) for row in fleet.devices("full")]
-    assert sorted(told) == [("ascend", "annotations")] * 2 + [("nvidia", "agents")] * 2
+    wanted = [("ascend", "annotations")] * 2 + [("nvidia", "agents")] * 2
+    wait_until(
+        lambda: sorted((row["vendor"], row["source"]) for row in fleet.devices("full")) == wanted,
+        "GPUs and NPUs are there, each by one source",
+    )
+    wait_until(
+        lambda: fleet.source("full", "exec")["expected"] == 0,
+        "an agent tells of the node: no command is run there",
+    )
     [node] = fleet.get("/api/v1/nodes?cluster=full")["items"]
     assert (node["state"], node["source"]) == ("fresh", "agents,annotations")
-    assert fleet.source("full", "exec")["expected"] == 0, (
-        "an agent tells of the node: no command is run there"
-    )
 
 
 # --- what it may do -------------------------------------------------------------------------------------
@@ -344,7 +354,11 @@ def test_where_agents_cannot_be_read_commands_take_their_place(fleet: FleetProce
 def test_all_rights_make_every_source_work(fleet: FleetProcess) -> None:
     everything = dict.fromkeys(ALL, True)
     for cluster in ("full", "certificate"):
-        fleet.until(cluster, lambda view: view["devices"] == 4, "GPUs and NPUs are there")
+        fleet.until(
+            cluster,
+            lambda view: view["devices"] == 4 and all(each["up"] for each in view["sources"]),
+            "GPUs and NPUs are there, and every source works",
+        )
         assert up(fleet, cluster) == everything
         assert (fleet.cluster(cluster)["reachable"], fleet.cluster(cluster)["reason"]) == (True, None)
 
@@ -429,7 +443,10 @@ def test_clusters_that_hang_lie_or_take_their_time_cost_the_others_nothing(
         was = before[name]
         fleet.until(name, lambda view, was=was: view["succeeded_at"] > was + 6, f"{name} is read")  # type: ignore[misc]
         assert all(up(fleet, name).values())
-    assert {name: fleet.cluster(name)["reason"] for name in reasons} == reasons
+    wait_until(
+        lambda: {name: fleet.cluster(name)["reason"] for name in reasons} == reasons,
+        "each is in trouble of its own kind",
+    )
     assert all(row["state"] == "fresh" for row in fleet.devices("full"))
     assert fleet.most_memory_bytes() < 400 << 20
     simulated.fault("--clear")

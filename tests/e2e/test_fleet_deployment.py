@@ -131,11 +131,17 @@ def fleet(cluster: Cluster, folder: Path) -> Iterator[DeployedFleet]:
 @pytest.mark.parametrize("id_", ["own", "straight"])
 def test_it_reads_agents_that_ask_for_a_token(fleet: DeployedFleet, id_: str) -> None:
     """Through the API server, which passes no Authorization on, and straight."""
-    fleet.own.until(id_, lambda view: view["devices"] == 2, "both GPUs are there", PATIENCE_SECONDS)
+    fleet.own.until(
+        id_,
+        lambda view: view["devices"] == 2 and all(source["up"] for source in view["sources"]),
+        "both GPUs are there, and every source works",
+        PATIENCE_SECONDS,
+    )
     assert {(row["source"], row["state"]) for row in fleet.own.devices(id_)} == {("agents", "fresh")}
-    [node] = fleet.own.get(f"/api/v1/gpu/nodes?cluster_id={id_}")
+    where = f"/api/v1/gpu/nodes?cluster_id={id_}"
+    wait_until(lambda: all(node["labels"] for node in fleet.own.get(where)), "the Node object is there")
+    [node] = fleet.own.get(where)
     assert node["labels"]["kubernetes.io/hostname"] == fleet.cluster.node_name
-    assert all(source["up"] for source in fleet.own.cluster(id_)["sources"])
 
 
 def test_its_door_is_shut(fleet: DeployedFleet) -> None:

@@ -30,7 +30,7 @@ STEPS = (
 )
 ELSEWHERE = {
     "Build the image",  # agent_image.py does, with buildah
-    "Install with kubectl",  # test_manifests.py
+    "Install with kubectl",  # test_manifests_cluster.py
 }
 BINDING = ("ClusterRoleBinding", "prometheus-reads-accelscope")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.certificates import make_certificates
-from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image, fleet_image
+from tests.e2e.kubernetes.agent_image import agent_image, fleet_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
     ENOUGH_CPU,
@@ -23,6 +23,7 @@ from tests.e2e.kubernetes.node import API_SERVICE_ADDRESS
 from tests.e2e.kubernetes.npus import make_device_nodes, on_simulated_npus
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
 from tests.e2e.page_commands import DOCS, Shell, commands, places, sections
+from tests.repository import REPOSITORY
 
 from accelscope.simulate import SimulatedNode, read_node
 
@@ -43,6 +44,7 @@ STEPS: tuple[Place, ...] = (
     ("switching/npu-exporter", "The annotation `k8s-monitor.io/npu-metrics`", 0),
     ("switching/amd-device-metrics-exporter", "", 0),
     ("switching/dcgm-exporter", "", 0),
+    ("switching/vgpu", "k8s-vgpu-monitor", 0),
     ("node-object", "When the agent goes first", 0),
     ("fleet", GRANTS, 0),
     ("fleet", GRANTS, 1),
@@ -55,7 +57,7 @@ STEPS: tuple[Place, ...] = (
     ("fleet", IN_A_CLUSTER, 5),
 )
 NOT_HERE: dict[Place, str] = {
-    ("device-plugin", "Install", 1): "the same objects without Helm: test_manifests.py",
+    ("device-plugin", "Install", 1): "the same objects without Helm: test_manifests_cluster.py",
     (
         "device-plugin",
         "Install",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.agent_process import AgentProcess
-from tests.deploy.conftest import CHART
 from tests.e2e.kubernetes.accounts import Account, Rule, start_pod
 from tests.e2e.kubernetes.api import Reply
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
+from tests.repository import CHART
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode

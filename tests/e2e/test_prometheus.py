@@ -133,6 +133,7 @@ def test_a_sum_over_devices_counts_each_byte_once(scraped: Scraped) -> None:
 
 
 def test_prometheus_is_answered_in_openmetrics(scraped: Scraped) -> None:
+    scraped.prometheus.until_holds('up{job="plain"}', 1)
     metadata = scraped.prometheus.metadata("plain")
     # Only OpenMetrics declares units, and counters by their name without the suffix.
     assert metadata["accelerator_memory_used_bytes"]["unit"] == "bytes"

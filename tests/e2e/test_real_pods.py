@@ -154,8 +154,17 @@ def agent(cluster: Cluster, placed: SimulatedNode, folder: Path) -> Iterator[Age
         "pod_labels": "team",
     }
     with AgentProcess(settings, folder / "agent") as running:
-        wait_until(lambda: len(used(running.snapshot())) == 4, "the pods are named", PATIENCE_SECONDS)
+        until_all_is_told(running)
         yield running
+
+
+def until_all_is_told(agent: AgentProcess) -> None:
+    def told() -> bool:
+        snapshot = agent.snapshot()
+        up = all(state.up for state in snapshot.attribution)
+        return up and len(used(snapshot)) == 4 and len(snapshot.allocations) == 3
+
+    wait_until(told, "processes, the API server and the kubelet tell of the pods", PATIENCE_SECONDS)
 
 
 def used(snapshot: Snapshot) -> list[PodUsage]:
@@ -204,12 +213,7 @@ def test_parts_add_up(agent: AgentProcess) -> None:
 
 def test_a_kubelet_that_restarts_is_asked_again(cluster: Cluster, agent: AgentProcess) -> None:
     cluster.restart_kubelet()
-
-    def well() -> bool:
-        snapshot = agent.snapshot()
-        return len(snapshot.allocations) == 3 and all(state.up for state in snapshot.attribution)
-
-    wait_until(well, "the kubelet tells again who holds what", PATIENCE_SECONDS)
+    until_all_is_told(agent)
 
 
 def test_an_api_server_that_restarts_is_watched_again(cluster: Cluster, agent: AgentProcess) -> None:

@@ -2,25 +2,15 @@
 sight. A leak of less than half a KiB for each process does not: `make prove` looks for that, in a day's."""
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.e2e.proofs import run
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    finished = subprocess.run(
-        [sys.executable, "-m", "soak", "--short"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    finished = run(sys.executable, "-m", "soak", "--short", seconds=600)
     assert "Soak\n----" in finished.stdout, finished.stdout + finished.stderr
     return finished.stdout
 

@@ -110,10 +110,7 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("timeout"),
         collections=3,
         stale=Stale.ONE,
-        shown_by=(
-            _AGENT + "test_one_device_hangs_it_alone_goes_stale",
-            _RUNNER + "test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns",
-        ),
+        shown_by=(_RUNNER + "test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns",),
     ),
     Fault(
         name="library-hangs",
@@ -123,10 +120,7 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("timeout"),
         collections=3,
         stale=Stale.ALL,
-        shown_by=(
-            _AGENT + "test_the_whole_library_hangs",
-            _RUNNER + "test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device",
-        ),
+        shown_by=(_RUNNER + "test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device",),
     ),
     Fault(
         name="device-lost",
@@ -137,7 +131,7 @@ MATRIX: tuple[Fault, ...] = (
         collections=3,
         stale=Stale.ONE,
         lost=True,
-        shown_by=(_AGENT + "test_a_device_is_lost_and_comes_back",),
+        shown_by=(_AGENT + "test_a_lost_device_through_the_tool",),
     ),
     Fault(
         name="device-vanishes",
@@ -161,7 +155,6 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("driver_not_loaded"),
         collections=3,
         stale=Stale.ALL,
-        shown_by=(_AGENT + "test_the_driver_is_upgraded_under_the_agent",),
     ),
     Fault(
         name="driver-upgraded",
@@ -171,7 +164,6 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("version_mismatch"),
         collections=3,
         stale=Stale.ALL,
-        shown_by=(_AGENT + "test_the_driver_is_upgraded_under_the_agent",),
     ),
     Fault(
         name="mig-changes",
@@ -194,10 +186,7 @@ MATRIX: tuple[Fault, ...] = (
         collections=5,
         site=Site.TOOL,
         stale=Stale.ALL,
-        shown_by=(
-            _AGENT + "test_a_tool_that_fails_costs_what_it_would_have_told",
-            _TOOL + "test_a_tool_that_hangs_is_killed_with_its_children",
-        ),
+        shown_by=(_TOOL + "test_a_tool_that_hangs_is_killed_with_its_children",),
     ),
     Fault(
         name="tool-killed",
@@ -234,7 +223,6 @@ MATRIX: tuple[Fault, ...] = (
         site=Site.TOOL,
         stale=Stale.SOME,
         untouched=True,
-        shown_by=(_AGENT + "test_damaged_output_costs_the_damaged_part",),
     ),
     Fault(
         name="tool-garbage",
@@ -560,6 +548,7 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("lost"),
         collections=3,
         stale=Stale.ONE,
+        lost=True,
         needs_root=True,
     ),
     # limits and clocks
@@ -752,7 +741,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         shown_by=(
             _SESSION + "test_a_rotated_token_is_taken_after_a_refusal",
             _SESSION + "test_a_rotated_ca_is_taken_without_a_restart",
-            "tests/fleet/app/test_own_certificate.py::test_a_new_certificate_is_shown_and_a_bad_one_is_not_taken",
+            "tests/test_certificate_files.py::test_a_new_certificate_is_shown_and_a_bad_one_is_not_taken",
         ),
     ),
     Elsewhere(

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from tests.faults.breaks import BREAKS, PREPARED
+from tests.faults.breaks import BREAKS, DEVICE, PREPARED
 from tests.faults.matrix import MATRIX, Fault, Stale
 from tests.faults.measured import Measured
 from tests.faults.scene import Probe, Scene, Usage, pods_of, total
@@ -68,7 +68,7 @@ def _come_through(fault: Fault, scene: Scene) -> Measured:
     assert {d.id for d in again.devices} == {d.id for d in healthy.devices}
     assert scene.agent.get("/readyz").status == 200
     wait_until(lambda: _is_bounded(scene.usage(), usage), "it lets go of what it took")
-    assert not scene.zombies()
+    wait_until(lambda: not scene.zombies(), "it lets go of children that have ended")
     if probe is not None:
         _check_probe(fault, probe)
     return Measured(
@@ -91,23 +91,28 @@ def _check_measured(fault: Fault, measured: Measured) -> None:
 def _look_while_broken(fault: Fault, scene: Scene, healthy: Snapshot, page: str, peak_bytes: int) -> Snapshot:
     for series in fault.counted:
         _wait_for_rise(scene, series, total(page, series))
-    broken = scene.until(lambda s: _goes_stale(fault, s, len(healthy.devices)), f"{fault.stale} stale")
-    _nothing_is_invented(broken, healthy)
+    broken = scene.until(lambda s: _is_as_said(fault, s, healthy), f"{fault.stale} stale")
+    _nothing_is_invented(fault, broken, healthy)
     others = {d.id: d.read_at for d in broken.devices if not d.stale}
     later = scene.until(
-        lambda s: s.agent.collections > broken.agent.collections + 1 and _were_read_again(fault, s, others),
+        lambda s: (
+            s.agent.collections > broken.agent.collections + 1
+            and _is_as_said(fault, s, healthy)
+            and _were_read_again(fault, s, others)
+        ),
         "the others are read again and again",
     )
-    _nothing_is_invented(later, healthy)
+    _nothing_is_invented(fault, later, healthy)
     if fault.pods_stay:
         assert pods_of(later) == pods_of(healthy)
     ready = 503 if fault.stale is Stale.ALL else 200
     if fault.stale is not Stale.SOME:
         wait_until(lambda: scene.agent.get("/readyz").status == ready, f"/readyz is {ready}")
-    if fault.lost:
-        _is_lost(later)
     if fault.untouched:
-        assert [d for d in later.devices if not d.stale and _is_untouched(d, healthy)]
+        scene.until(
+            lambda s: any(not d.stale and _is_untouched(d, healthy) for d in s.devices),
+            "nothing is missing of a device",
+        )
     usage = scene.usage()
     assert usage.peak_bytes <= peak_bytes + _PEAK_BYTES
     assert usage.threads <= _MOST_THREADS
@@ -139,14 +144,33 @@ def _wait_for_rise(scene: Scene, series: str, before: float) -> None:
         raise AssertionError(f"{series} does not rise:\n{scene.agent.log()}") from None
 
 
-def _goes_stale(fault: Fault, snapshot: Snapshot, count: int) -> bool:
-    stale = sum(device.stale for device in snapshot.devices)
-    return {
-        Stale.NONE: stale == 0,
-        Stale.ONE: stale == 1,
-        Stale.SOME: True,
-        Stale.ALL: stale == count,
-    }[fault.stale] and len(snapshot.devices) == count
+def _is_as_said(fault: Fault, snapshot: Snapshot, healthy: Snapshot) -> bool:
+    """To be waited for: on a busy machine a healthy device may be late, for a moment."""
+    stale = {device.id for device in snapshot.devices if device.stale}
+    if len(snapshot.devices) != len(healthy.devices) or stale != _broken(fault, healthy, stale):
+        return False
+    return not fault.lost or _are_known_to_be_lost(stale, snapshot)
+
+
+def _broken(fault: Fault, healthy: Snapshot, chance: set[str]) -> set[str]:
+    match fault.stale:
+        case Stale.NONE:
+            return set()
+        case Stale.ONE:
+            return {healthy.devices[DEVICE].id}
+        case Stale.SOME:
+            return chance
+        case Stale.ALL:
+            return {device.id for device in healthy.devices}
+
+
+def _are_known_to_be_lost(devices: set[str], snapshot: Snapshot) -> bool:
+    [reader] = [reader for reader in snapshot.readers if reader.found]
+    return _lost(snapshot) == devices and reader.devices_seen == reader.devices_expected - len(devices)
+
+
+def _lost(snapshot: Snapshot) -> set[str]:
+    return {device.id for device in snapshot.devices if device.health.state is HealthState.LOST}
 
 
 def _were_read_again(fault: Fault, snapshot: Snapshot, others: dict[str, float | None]) -> bool:
@@ -155,18 +179,13 @@ def _were_read_again(fault: Fault, snapshot: Snapshot, others: dict[str, float |
     return all(d.read_at != others[d.id] for d in snapshot.devices if d.id in others)
 
 
-def _nothing_is_invented(broken: Snapshot, healthy: Snapshot) -> None:
+def _nothing_is_invented(fault: Fault, broken: Snapshot, healthy: Snapshot) -> None:
     assert {d.id for d in broken.devices} == {d.id for d in healthy.devices}
+    assert fault.lost or not _lost(broken)
     for device in broken.devices:
         if device.stale:
             assert not _values(device)
             assert not [p for p in broken.processes if p.device == device.id]
-
-
-def _is_lost(snapshot: Snapshot) -> None:
-    assert {d.health.state for d in snapshot.devices if d.stale} == {HealthState.LOST}
-    [reader] = [reader for reader in snapshot.readers if reader.found]
-    assert reader.devices_seen == reader.devices_expected - 1
 
 
 def _is_untouched(device: Device, healthy: Snapshot) -> bool:

@@ -1,17 +1,15 @@
 """The matrix itself: whole, true to the code that it names, and the page as it makes it."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from tests.faults.breaks import BREAKS, PREPARED
 from tests.faults.matrix import ELSEWHERE, MATRIX, OTHER_VENDORS, Elsewhere, Fault
 from tests.faults.measured import Measured, table
 from tests.faults.reference import reference
+from tests.repository import REPOSITORY
 
 from accelscope.metrics.catalogue import CATALOGUE
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_as_the_matrix_says() -> None:

@@ -17,8 +17,8 @@ from monitoring.dashboards.panels import Query, lines
 from monitoring.promql import FAMILIES, UnknownName, checked
 from monitoring.rules.recording import RECORDED
 from tests.monitoring.grafana_queries import fill_in, queries
+from tests.repository import CHART
 
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}
 PANELS = [
     pytest.param(panel, id=f"{name}-{panel['title']}")

@@ -15,9 +15,9 @@ from monitoring.rules.recording import RECORDED, RECORDING
 from monitoring.rules.rule import Record, Severity
 from tests.monitoring import device_alert_cases, record_cases, service_alert_cases
 from tests.monitoring.rule_case import alert_groups, only, record_groups, write
+from tests.repository import CHART, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-RULES = REPOSITORY / "deploy" / "chart" / "rules"
+RULES = CHART / "rules"
 RUNBOOKS = REPOSITORY / "docs" / "alerts.md"
 ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
 RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rule, Record)]

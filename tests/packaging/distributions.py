@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.repository import REPOSITORY
+
 NOT_SOURCES = (
     *(".git", ".venv", ".cache", ".hypothesis", ".*_cache", ".coverage*"),
     *("node_modules", "__pycache__", "*.egg-info", "build", "dist", "wheels"),

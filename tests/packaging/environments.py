@@ -36,7 +36,7 @@ class Environment:
         uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", str(python)]
         _done([*uv, "--offline", "--no-index", "--no-config", "--no-cache", f"{named} @ {wheel.as_uri()}"])
 
-    def run(self, *words: str | Path, codes: tuple[int, ...] = (0,)) -> "subprocess.CompletedProcess[str]":
+    def run(self, *words: str | Path, codes: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [self.command, *words],
             check=False,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.programs import script
+from tests.repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_RUN = "not run: no advisory source can be reached"
 CLEAN = '{"vulnerabilities": {}}'
 

@@ -4,14 +4,13 @@ import json
 import re
 import tomllib
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = [
     "agent.txt",
     "dev.txt",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 SCRIPT: dict[str, Any] = runpy.run_path(str(REPOSITORY / "scripts" / "mutate"))
 ACCEPTED = sorted(SCRIPT["accepted_changes"](SCRIPT["ACCEPTED"]))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.programs import program, script
+from tests.repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = "src/accelscope/fleet/page/static"
 # Writes down what it was asked; installs and builds something, unless a file says that it fails.
 NPM = """

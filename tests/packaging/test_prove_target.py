@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.conftest import REPOSITORY
 from tests.programs import script
+from tests.repository import REPOSITORY
 
 PARTS = ["-m soak", "fuzz", "scripts/mutate", "-m bench --peers --only exporters"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.repository import REPOSITORY
 
 import accelscope
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts" / "sbom"
 LOCK_OF = {name: f"requirements/{name}.txt" for name in ("agent", "device-plugin", "fleet")}
 NAMES = [*LOCK_OF, "page"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.programs import program
+from tests.repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 BASICS = ["cat", "cksum", "dirname", "grep", "id", "ln", "mkdir", "mktemp", "rm", "sh", "tail"]
 OLD_PYTHON = "#!/bin/sh\nexit 1\n"  # what any probe of its version amounts to
 BARE_PYTHON = """#!/bin/sh
@@ -85,6 +85,8 @@ def test_python_without_venv_names_the_package(machine: Path) -> None:
         ("node-exporter", "prometheus-node-exporter"),
         ("chromium", "chromium"),
         ("tmux", "tmux"),
+        ("fish", "fish"),
+        ("zsh", "zsh"),
         (
             "cluster",
             "buildah containerd containernetworking-plugins debootstrap etcd-server iproute2 runc util-linux",

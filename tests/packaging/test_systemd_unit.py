@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.programs import script
+from tests.repository import REPOSITORY
 
-UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "accelscope-agent.service"
+UNIT = REPOSITORY / "deploy" / "systemd" / "accelscope-agent.service"
 INSTALLED = "/usr/local/bin/accelscope"
 EXPOSURE_LIMIT = 20  # tenths on systemd's scale of 0 (closed) to 10.0 (open)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.repository import CHART, MANIFESTS, REPOSITORY
 
 import accelscope
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-MANIFESTS = sorted((REPOSITORY / "deploy" / "manifests").glob("*.yaml"))
+FILES = [*PAGES, *sorted(MANIFESTS.glob("*.yaml"))]
 IMAGE = re.compile(r"(?:/accelscope(?:-fleet)?:|--build-arg VERSION=)([\w.-]+)")
 
 
@@ -29,16 +29,16 @@ def test_command_tells_it() -> None:
 
 @pytest.mark.parametrize("key", ["version", "appVersion"])
 def test_chart_has_it(key: str) -> None:
-    assert yaml.safe_load((REPOSITORY / "deploy/chart/Chart.yaml").read_text())[key] == accelscope.__version__
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())[key] == accelscope.__version__
 
 
-@pytest.mark.parametrize("page", [*PAGES, *MANIFESTS], ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_images_are_named_by_it(page: Path) -> None:
-    assert set(IMAGE.findall(page.read_text())) <= {accelscope.__version__, "VERSION"}
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(REPOSITORY)))
+def test_images_are_named_by_it(file: Path) -> None:
+    assert set(IMAGE.findall(file.read_text())) <= {accelscope.__version__, "VERSION"}
 
 
-def test_some_pages_name_images() -> None:
-    assert len([page for page in (*PAGES, *MANIFESTS) if IMAGE.search(page.read_text())]) > 5
+def test_some_files_name_images() -> None:
+    assert len([file for file in FILES if IMAGE.search(file.read_text())]) > 5
 
 
 def test_change_log_tells_what_is_in_it() -> None:

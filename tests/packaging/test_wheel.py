@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.packaging.distributions import REPOSITORY, Built
+from tests.packaging.distributions import Built
+from tests.repository import REPOSITORY
 
 SOURCES = REPOSITORY / "src"
 DEPLOY = REPOSITORY / "deploy"

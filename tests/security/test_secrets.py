@@ -346,7 +346,7 @@ def test_fleet(certificates: Certificates, marks: Marks, echo: EchoingServer, tm
     listed = {"name": "test", "sha256": hashlib.sha256(own.encode()).hexdigest(), "scopes": ["admin"]}
     tokens = file(tmp_path / "tokens.yaml", yaml.safe_dump({"tokens": [listed]}))
     settings = {"tokens_file": tokens, "log_level": "debug", "refresh_interval": "1s"}
-    settings |= {"state_dir": str(tmp_path / "state"), "token_review_cluster": "token-file"}
+    settings |= {"state_folder": str(tmp_path / "state"), "token_review_cluster": "token-file"}
     (tmp_path / "state").mkdir()
     (tmp_path / "secrets").mkdir()
     with echoing_server(certificates) as encrypted:

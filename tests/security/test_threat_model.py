@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.repository import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "threat-model.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?!pods/)[a-z0-9_]+(?:/[a-z0-9_]+)+(?:\.py)?)(?:::(\w+))?`", PAGE)))

@@ -15,8 +15,9 @@ from tests.e2e.browser.lab import Lab, running_lab
 from tests.e2e.browser.screens import WIDE
 from tests.e2e.browser.views import View, views_of
 from tests.e2e.browser.watching import Watch
+from tests.waiting import PATIENCE_SECONDS
 
-_PATIENCE_MS = 30_000
+_PATIENCE_MS = 1000 * PATIENCE_SECONDS
 _FAILED = pytest.StashKey[bool]()
 _QUIET = (
     "--disable-gpu",

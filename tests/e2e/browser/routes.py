@@ -1,10 +1,11 @@
 """The places of the page, read where the page has them: a view that is new there is new here."""
 
 import re
-from pathlib import Path
 from urllib.parse import quote
 
-_ROUTES = Path(__file__).parents[3] / "web" / "src" / "app" / "routes.ts"
+from tests.repository import REPOSITORY
+
+_ROUTES = REPOSITORY / "web" / "src" / "app" / "routes.ts"
 
 
 def routes() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """axe finds nothing serious, on any view, in light and dark, on wide and small screens; on small ones nothing
 but tables moves sideways."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,9 @@ from tests.e2e.browser.conftest import NewPage
 from tests.e2e.browser.routes import ROUTES
 from tests.e2e.browser.screens import SCREENS, THEMES, Theme
 from tests.e2e.browser.views import View, main
+from tests.repository import REPOSITORY
 
-AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
 # Headings and buttons that one would have to move the page for.
 _OUT_OF_SIGHT = """width => [...document.querySelectorAll("main h1, main h2, main button, header button")]
   .filter(element => !element.closest("table, canvas, dialog"))
@@ -70,7 +70,7 @@ def test_a_view_has_no_serious_problem_and_fits_the_screen(
 def test_what_opens_over_a_view_has_none_either(
     new_page: NewPage, views: dict[str, View], axe: str, theme: Theme
 ) -> None:
-    page = new_page(bypass_csp=True, color_scheme=theme)
+    page = new_page(bypass_csp=True, reduced_motion="reduce", color_scheme=theme)
     views["devices"].open(page)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -102,7 +102,7 @@ def test_what_opens_over_a_view_has_none_either(
 def test_views_that_have_little_to_show_have_none_either(
     new_page: NewPage, axe: str, path: str, theme: Theme
 ) -> None:
-    page = new_page(bypass_csp=True, color_scheme=theme)
+    page = new_page(bypass_csp=True, reduced_motion="reduce", color_scheme=theme)
     page.goto(path)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(main(page).get_by_role("status", name="Loading")).to_have_count(0)

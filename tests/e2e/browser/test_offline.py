@@ -2,9 +2,10 @@
 files that it is made of name nobody else."""
 
 import re
-from pathlib import Path
 
-BUILT = Path(__file__).parents[3] / "src" / "accelscope" / "fleet" / "page" / "static"
+from tests.repository import REPOSITORY
+
+BUILT = REPOSITORY / "src" / "accelscope" / "fleet" / "page" / "static"
 # Never fetched: names of standards, and what an address is completed with where there is no page.
 _NAMES = ("http://www.w3.org/", "http://localhost/")
 

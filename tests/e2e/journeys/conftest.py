@@ -12,14 +12,11 @@ import pytest
 from tests.e2e.journeys.machine import Machine
 from tests.e2e.journeys.owners import Owner
 from tests.e2e.kubernetes import operator_kinds
-from tests.e2e.kubernetes.agent_image import REPOSITORY, agent_image
+from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import NAMESPACE, PATIENCE_SECONDS, Release
 from tests.e2e.page_commands import Shell
-from tests.e2e.test_daemonset import used_gpus
-from tests.e2e.test_feature_discovery import features_folder
-
-__all__ = ["features_folder", "used_gpus"]  # fixtures of other modules, which journeys use too
+from tests.repository import REPOSITORY
 
 _NOT_SOURCES = (".*", "__pycache__", "*.egg-info", "build", "dist", "node_modules", "tests")
 _SECONDS = 300.0

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from tests.e2e.kubernetes.agent_image import REPOSITORY
 from tests.e2e.page_commands import sections
+from tests.repository import REPOSITORY
 
 PROMPT = "$ "
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from tests.e2e.journeys.guide import block, command
 from tests.e2e.journeys.owners import Owner
+from tests.e2e.kubernetes import ascend_driver
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import ENOUGH_CPU, labelled
-from tests.e2e.test_manifests import installed
 from tests.sinks.go_reader import decode_chips
 
 from accelscope.simulate import SimulatedNode
@@ -33,7 +33,7 @@ def npu_owner(cluster: Cluster, owner: Owner, folder: Path) -> Iterator[Owner]:
     chips.build(at=1000.0)
     owner.node_has({"resources": ENOUGH_CPU})
     node = f"node/{cluster.node_name}"
-    with installed(cluster, chips), labelled(cluster, "accelerator/huawei-npu=ascend-1980"):
+    with ascend_driver.installed(cluster, chips), labelled(cluster, "accelerator/huawei-npu=ascend-1980"):
         cluster.kubectl("annotate", node, f"{NPU_METRICS}={json.dumps(LAST)}")
         yield owner
         cluster.kubectl("annotate", node, f"{NPU_METRICS}-")

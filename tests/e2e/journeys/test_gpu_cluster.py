@@ -13,11 +13,12 @@ import yaml
 from tests.e2e.journeys.guide import block, promql
 from tests.e2e.journeys.owners import Owner
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.deployment import CHART, ENOUGH_CPU, NAMESPACE, on_simulated, runtime_class
+from tests.e2e.kubernetes.deployment import ENOUGH_CPU, NAMESPACE, on_simulated, runtime_class
 from tests.e2e.kubernetes.npus import NULL
 from tests.e2e.kubernetes.prometheus import PATIENCE_SECONDS, discovering
 from tests.e2e.prometheus_server import PrometheusApi
 from tests.monitoring.grafana_queries import fill_in
+from tests.repository import CHART
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode

@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.journeys.guide import command
 from tests.e2e.journeys.machine import Machine
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 from accelscope.config.declaration import environment_name
 from accelscope.simulate import SimulatedNode
@@ -47,8 +48,12 @@ def test_from_the_clone_to_the_screen(workstation: Machine) -> None:
         screen.until("ended with 0")
 
     with workstation.running(command(PAGE, "Install it", "accelscope agent")):
-        page = workstation.run(f"{ASK} localhost:9400/metrics")
-        assert page.count("\naccelerator_utilization_ratio{") == 2
+        wait_until(lambda: shown(workstation) == 2, "both GPUs are on the page")
 
     workstation.run(command(PAGE, "Remove it", "pipx uninstall", "for yourself"))
     assert not list((workstation.folder / "pipx" / "bin").iterdir())
+
+
+def shown(workstation: Machine) -> int:
+    """GPUs whose use is on the page."""
+    return workstation.run(f"{ASK} localhost:9400/metrics").count("\naccelerator_utilization_ratio{")

@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.e2e.kubernetes import images
 from tests.e2e.kubernetes.cache import Say, cache_folder, exclusive, key_of, made_once, to_stderr
 from tests.e2e.kubernetes.commands import run
+from tests.repository import REPOSITORY
 
 import accelscope
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 REGISTRY = "localhost"
 TAG = f"{REGISTRY}/accelscope:{accelscope.__version__}"
 FLEET_TAG = f"{REGISTRY}/accelscope-fleet:{accelscope.__version__}"

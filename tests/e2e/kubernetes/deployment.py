@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 from tests.agent_process import Answer
-from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY
+from tests.e2e.kubernetes.agent_image import REGISTRY
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.errors import CommandFailed
+from tests.repository import CHART
 from tests.waiting import wait_until
 
 from accelscope.config.declaration import environment_name
@@ -19,7 +20,6 @@ from accelscope.model import Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate import SimulatedNode
 
-CHART = REPOSITORY / "deploy" / "chart"
 NAMESPACE = "accelscope-system"
 RELEASE = "accelscope"
 PORT = 9400

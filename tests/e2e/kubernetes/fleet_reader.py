@@ -11,16 +11,15 @@ from typing import Any
 
 import yaml
 from tests.e2e.kubernetes.accounts import put_token
-from tests.e2e.kubernetes.agent_image import REPOSITORY
 from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.e2e.kubernetes.deployment import namespace
+from tests.repository import MANIFESTS
 from tests.waiting import wait_until
 
 NAMESPACE = "accelscope-fleet-reader"
 ACCOUNT = "accelscope-fleet-reader"
 SECRET = f"secret/{ACCOUNT}-token"
 
-_MANIFESTS = REPOSITORY / "deploy" / "manifests"
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 _RBAC = "rbac.authorization.k8s.io"
@@ -39,7 +38,7 @@ class Right:
 
 def manifests() -> str:
     """Both, as they are applied."""
-    texts = [(_MANIFESTS / f"{name}.yaml").read_text() for name in ("fleet-reader", "fleet-reader-exec")]
+    texts = [(MANIFESTS / f"{name}.yaml").read_text() for name in ("fleet-reader", "fleet-reader-exec")]
     return "\n---\n".join(texts)
 
 

@@ -11,9 +11,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
-def running(
-    name: str, command: Sequence[str], ready: str, folder: Path
-) -> Iterator["subprocess.Popen[bytes]"]:
+def running(name: str, command: Sequence[str], ready: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`ready`: the URL that answers with success as soon as it serves."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
@@ -35,7 +33,7 @@ def running(
         end(process)
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Harmless when it has ended."""
     process.terminate()
     try:

@@ -17,7 +17,7 @@ PROMETHEUS_OPTIONS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.ma
 
 @dataclass(frozen=True)
 class Sidecar:
-    process: "subprocess.Popen[bytes]"
+    process: subprocess.Popen[bytes]
     address: str  # of its gRPC API
 
 

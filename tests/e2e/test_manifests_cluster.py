@@ -1,16 +1,16 @@
 """The plain manifests on a real cluster: the API server takes them all, and what they describe runs."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.kubernetes.agent_image import REGISTRY, REPOSITORY, agent_image
+from tests.e2e.kubernetes import ascend_driver
+from tests.e2e.kubernetes.agent_image import REGISTRY, agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
-    CHART,
     NAMESPACE,
     PATIENCE_SECONDS,
     RELEASE,
@@ -24,11 +24,11 @@ from tests.e2e.kubernetes.deployment import (
 from tests.e2e.kubernetes.errors import CommandFailed
 from tests.e2e.kubernetes.npus import make_device_nodes, on_simulated_npus
 from tests.e2e.kubernetes.operator_kinds import monitor_kinds
+from tests.repository import CHART, MANIFESTS
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 
-MANIFESTS = REPOSITORY / "deploy" / "manifests"
 RESTRICTED = "accelscope-restricted"
 OF_THE_FLEET = ("accelscope-fleet", "accelscope-fleet-reader")
 SERVICE_MONITOR = "servicemonitor.monitoring.coreos.com"
@@ -195,30 +195,11 @@ def test_device_plugin_offers_npus_until_it_is_deleted(ready: Cluster, tmp_path:
         wait_until(lambda: allocatable() == "0", "none is offered", PATIENCE_SECONDS)
 
 
-@contextmanager
-def installed(cluster: Cluster, node: SimulatedNode) -> Iterator[None]:
-    """An Ascend driver at the places that its installer uses, in the node alone. The tool looks for
-    its answers beside itself, where only the driver's own folder is in the pod."""
-    script = f"""
-        mount -t tmpfs tmpfs /usr/local
-        mkdir -p /usr/local/Ascend /usr/local/dcmi /usr/local/sbin
-        cp -r {node.folder}/opt/Ascend/driver /usr/local/Ascend/driver
-        cp -r {node.folder}/bin {node.folder}/state /usr/local/Ascend/driver/
-        printf '#!/bin/sh\\nexec /usr/local/Ascend/driver/bin/npu-smi "$@"\\n' >/usr/local/sbin/npu-smi
-        chmod 755 /usr/local/sbin/npu-smi
-    """
-    cluster.node.run("sh", "-ec", script)
-    try:
-        yield
-    finally:
-        cluster.node.run("umount", "--lazy", "/usr/local")
-
-
 def test_npu_annotation_comes_from_the_drivers_usual_places(ready: Cluster, tmp_path: Path) -> None:
     """The manifest as it is: the simulated driver lies where the vendor's installer would put it."""
     node = SimulatedNode(load_node("ascend-910b-x8"), tmp_path / "npus")
     node.build(at=300.0)
-    with installed(ready, node), labelled(ready, "agents.accelscope.io/ascend=true"):
+    with ascend_driver.installed(ready, node), labelled(ready, "agents.accelscope.io/ascend=true"):
         ready.kubectl("apply", "--filename=-", input=text_of("npu-annotation"))
         agent = Deployed(ready, "npu-annotation-ascend")
         agent.until_rolled_out()

@@ -22,15 +22,14 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet
 from tests.e2e.prometheus_server import PrometheusServer
 from tests.monitoring.grafana_queries import Asked, Store, choices, unanswered, variable_queries
 from tests.ports import free_port
+from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
 from demo import Demo, Settings, prometheus
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DASHBOARDS = {
-    path.stem: json.loads(path.read_text())
-    for path in sorted((REPOSITORY / "deploy" / "chart" / "dashboards").glob("*.json"))
+    path.stem: json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))
 }
 NODES = 48  # two of each kind at least, so that one is well while the other is not
 EVALUATED_SECONDS = 10.0  # how often the demo's Prometheus scrapes and evaluates, at most
@@ -62,7 +61,7 @@ EXPECTED = {
 def at_once(folder: Path) -> list[str]:
     """Our rules, but that an alert fires without having lasted: how long it must, promtool tries."""
     found = []
-    for file in sorted((REPOSITORY / "deploy" / "chart" / "rules").glob("*.yaml")):
+    for file in sorted((CHART / "rules").glob("*.yaml")):
         document = yaml.safe_load(file.read_text())
         for group in document["groups"]:
             for rule in group["rules"]:
@@ -81,9 +80,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     rules = tmp_path_factory.mktemp("rules")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prometheus, "rule_files", lambda: at_once(rules))
-        settings = Settings(
-            nodes=NODES, port=free_port(), agent_port=free_port(), prometheus_port=free_port()
-        )
+        settings = Settings(nodes=NODES, port=0, agent_port=0, prometheus_port=0)
         with Demo(folder, settings, story=False) as running:
             yield running
     shutil.rmtree(folder)
@@ -123,10 +120,11 @@ def test_nothing_fires_while_all_is_well(demo: Demo, store: Store) -> None:
     wait_until(lambda: not store.fresh("up == 0"), "all are", SETTLED_SECONDS)
     wait_until(lambda: store.fresh("cluster_vendor_model:accelerator_info:count") > 0, "rules were evaluated")
     time.sleep(2 * EVALUATED_SECONDS)  # for alerts that compare with a moment ago
-    assert firing(store) == {}
+    wait_until(lambda: firing(store) == {}, "nothing fires", SETTLED_SECONDS)  # a scrape may have failed
 
 
 def test_rules_are_evaluated_without_an_error(store: Store) -> None:
+    wait_until(lambda: all(rule["health"] != "unknown" for rule in store.rules()), "all were looked at")
     rules = store.rules()
     assert {rule["name"] for rule in rules if rule["type"] == "alerting"} == {alert.name for alert in ALERTS}
     assert not [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"]
@@ -149,7 +147,11 @@ def test_alerts_fire_for_what_goes_wrong(demo: Demo, store: Store) -> None:
         raise AssertionError(f"did not fire: {sorted(wanted - seen)}") from None
     lost = {place(each) for each in happenings if each.scene.kind == "lost"}
     gone = {place(each) for each in happenings if each.scene.kind == "vanished"}  # the agent remembers them
-    assert lost <= firing(store)["AcceleratorLost"] <= lost | gone
+    wait_until(
+        lambda: lost <= firing(store).get("AcceleratorLost", set()) <= lost | gone,
+        "it fires for each that is lost and for no other",
+        SETTLED_SECONDS,
+    )
     assert seen <= set().union(*EXPECTED.values()) | {"AcceleratorUnhealthy", "AcceleratorErrorStorm"}
 
 

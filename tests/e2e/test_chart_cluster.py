@@ -11,7 +11,6 @@ from tests.deploy.values import NO_AGENTS, VENDORS
 from tests.e2e.kubernetes.agent_image import agent_image
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.deployment import (
-    CHART,
     ENOUGH_CPU,
     PATIENCE_SECONDS,
     RELEASE,
@@ -23,6 +22,7 @@ from tests.e2e.kubernetes.deployment import (
     on_simulated,
 )
 from tests.e2e.kubernetes.errors import CommandFailed
+from tests.repository import CHART
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
