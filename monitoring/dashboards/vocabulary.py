@@ -1,5 +1,6 @@
 """Expressions and words that several dashboards share."""
 
+from accelscope.model import HARMLESS_THROTTLES
 from monitoring.dashboards.panels import BAD, DULL, GOOD, WARN, Levels, States
 
 HEALTH_STATES: States = {
@@ -14,9 +15,7 @@ UP_DOWN: States = {0: ("down", BAD), 1: ("up", GOOD)}
 WARM: Levels = ((75, WARN), (90, BAD))  # celsius
 FULL: Levels = ((0.9, WARN), (0.97, BAD))  # share of a device's memory
 
-# Being idle and what applications set is no trouble.
-_NO_TROUBLE = "gpu_idle|idle|applications_clocks_setting|display_clock_setting|sync_boost"
-TROUBLING = f'reason!~"{_NO_TROUBLE}"'
+TROUBLING = f'reason!~"{"|".join(sorted(HARMLESS_THROTTLES))}"'
 
 # Numbers by which a health state is drawn, in the order of HEALTH_STATES.
 _NUMBERS = {"ok": 0, "unknown": 1, "warning": 2, "critical": 3, "lost": 4}

@@ -195,8 +195,8 @@ class AgentSettings:
     job_mapping_folder: str | None = setting(
         None,
         PATH,
-        "Folder in which a batch scheduler keeps one file per device, named by its index, with the ids of "
-        "the jobs that run there.",
+        "Folder in which a batch scheduler keeps one file per device, named by its index or uuid, with the "
+        "ids of the jobs that run there.",
         group="Attribution",
         reloadable=False,
     )

@@ -78,7 +78,9 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     fan_speed_ratio: Ratio = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    throttled: Annotated[str | None, _described("reasons at work, separated by commas")] = None
+    throttled: Annotated[
+        str | None, _described("reasons that slow it down, separated by commas; being idle is none")
+    ] = None
     ecc_uncorrected: int | None = None
     errors: Annotated[int | None, _described("errors with a code, of all codes")] = None
     partitions: int = 0

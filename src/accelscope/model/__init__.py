@@ -6,6 +6,7 @@ celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent s
 
 from accelscope.model.counted import Counted, counted
 from accelscope.model.device import (
+    HARMLESS_THROTTLES,
     IDENTITY_FIELDS,
     Clock,
     Core,
@@ -44,6 +45,7 @@ from accelscope.model.workload import (
 )
 
 __all__ = [
+    "HARMLESS_THROTTLES",
     "IDENTITY_FIELDS",
     "Absence",
     "AbsenceReason",

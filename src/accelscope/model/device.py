@@ -117,6 +117,12 @@ class RemappedRows:
     failed: bool | None = None
 
 
+# Reasons for a lower clock that slow no work down: there is none, or somebody wants it so.
+HARMLESS_THROTTLES = frozenset(
+    {"gpu_idle", "idle", "applications_clocks_setting", "display_clock_setting", "sync_boost"}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Throttle:
     """A reason to slow down that this driver knows, and whether it is at work now."""

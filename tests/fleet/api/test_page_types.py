@@ -1,10 +1,13 @@
-"""The page's types say what the API answers."""
+"""The page's types, and words that it must know, are those of the API and the model."""
 
 import re
+
+from tests.repository import REPOSITORY
 
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.fleet.api.typescript import types
+from accelscope.model import HARMLESS_THROTTLES
 
 
 def test_every_field_of_every_answer_is_there() -> None:
@@ -26,3 +29,8 @@ def test_what_may_be_absent_may_be_null() -> None:
     assert "  codes: (number | null)[];" in text
     assert "  devices_by_health: Record<string, number>;" in text
     assert "  health: HealthState;" in text or "  state: HealthState;" in text
+
+
+def test_the_page_knows_the_same_harmless_throttles() -> None:
+    source = (REPOSITORY / "web" / "src" / "parts" / "throttles.ts").read_text()
+    assert set(re.findall(r'"(\w+)"', source)) == HARMLESS_THROTTLES

@@ -51,6 +51,7 @@ def device_row(shown: Device) -> Any:
         ({"throttles": (Throttle("thermal", True), Throttle("idle", False))}, "throttled", "thermal"),
         ({"throttles": (Throttle("sw", True), Throttle("hw", True))}, "throttled", "hw,sw"),
         ({"throttles": (Throttle("thermal", False),)}, "throttled", None),
+        ({"throttles": (Throttle("gpu_idle", True), Throttle("sync_boost", True))}, "throttled", None),
         ({"errors": (ErrorCount("xid", "79", 2), ErrorCount("xid", "48", 1))}, "errors", 3),
         ({}, "errors", None),
         ({"ecc": (EccCount("corrected", False, 9),)}, "ecc_uncorrected", None),

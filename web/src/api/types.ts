@@ -409,7 +409,7 @@ export interface DeviceRow {
   temperature_celsius: number | null;
   /** °C at which the device slows itself down; null: not known */
   temperature_slowdown_celsius: number | null;
-  /** reasons at work, separated by commas */
+  /** reasons that slow it down, separated by commas; being idle is none */
   throttled: string | null;
   /** what is out of the device's own habit */
   unusual: string | null;

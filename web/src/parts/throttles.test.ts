@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
-import { slowedBy } from "./throttles";
+import { isHarmless } from "./throttles";
 
 test.each([
-  [null, null],
-  ["gpu_idle", null],
-  ["gpu_idle,hw_slowdown,sw_power_cap", "hw_slowdown,sw_power_cap"],
-])("of %s work is slowed down by %s", (throttled, expected) => {
-  expect(slowedBy(throttled)).toBe(expected);
+  ["gpu_idle", true],
+  ["applications_clocks_setting", true],
+  ["hw_slowdown", false],
+  ["sw_power_cap", false],
+])("%s is harmless: %s", (reason, expected) => {
+  expect(isHarmless(reason)).toBe(expected);
 });

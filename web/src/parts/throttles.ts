@@ -1,11 +1,12 @@
-// Why a device is slowed down. Some drivers call it throttling when there is nothing to do.
+// Reasons for a lower clock that slow no work down, in the words of `HARMLESS_THROTTLES` of the model.
+const HARMLESS = new Set([
+  "gpu_idle",
+  "idle",
+  "applications_clocks_setting",
+  "display_clock_setting",
+  "sync_boost",
+]);
 
-export function isRest(reason: string): boolean {
-  return reason.includes("idle");
-}
-
-// Of the reasons that the API has, with commas between, those that slow work down; null: there is none.
-export function slowedBy(throttled: string | null): string | null {
-  const reasons = throttled?.split(",").filter((reason) => !isRest(reason)) ?? [];
-  return reasons.length > 0 ? reasons.join(",") : null;
+export function isHarmless(reason: string): boolean {
+  return HARMLESS.has(reason);
 }

@@ -10,7 +10,6 @@ import { Facts } from "../parts/facts";
 import { Health, words } from "../parts/health";
 import { Panel } from "../parts/panel";
 import { Answer, Empty, Loading, StaleNote } from "../parts/states";
-import { slowedBy } from "../parts/throttles";
 import { vendorName } from "../parts/vendor";
 import { View } from "../parts/view";
 import { Balance } from "./device/balance";
@@ -63,13 +62,12 @@ function titleOf({ index, id, model, vendor }: DeviceRow): string {
 }
 
 function Badges({ row }: { row: DeviceRow }) {
-  const slowed = slowedBy(row.throttled);
   return (
     <>
       <Health state={row.health} reason={row.health_reason} />
       {row.state === "stale" ? <Stale ageSeconds={row.age_seconds} /> : null}
-      {slowed ? (
-        <Badge tone="warning" title={`Its clocks are held down: ${words(slowed)}`}>
+      {row.throttled ? (
+        <Badge tone="warning" title={`Its clocks are held down: ${words(row.throttled)}`}>
           throttled
         </Badge>
       ) : null}

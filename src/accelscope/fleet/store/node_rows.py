@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from accelscope.fleet.report import SourceKind
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.table import NOWHERE
-from accelscope.model import Device, OwnerKind, Pod, PodUsage, Process, Snapshot
+from accelscope.model import HARMLESS_THROTTLES, Device, OwnerKind, Pod, PodUsage, Process, Snapshot
 
 FRESH = "fresh"
 STALE = "stale"
@@ -170,7 +170,11 @@ def _device_row(
         fan_speed_ratio=max((f.speed_ratio for f in device.fans if f.speed_ratio is not None), default=None),
         pcie_generation=None if pcie is None else pcie.generation,
         pcie_width=None if pcie is None else pcie.width,
-        throttled=_listed(throttle.reason for throttle in device.throttles if throttle.active),
+        throttled=_listed(
+            throttle.reason
+            for throttle in device.throttles
+            if throttle.active and throttle.reason not in HARMLESS_THROTTLES
+        ),
         ecc_uncorrected=_ecc_uncorrected(device) if device.ecc else None,
         errors=sum(error.count for error in device.errors) if device.errors else None,
         partitions=len(device.partitions),

@@ -4,7 +4,7 @@ told by a colour alone."""
 from dataclasses import dataclass
 from enum import IntEnum
 
-from accelscope.model import HealthState
+from accelscope.model import HARMLESS_THROTTLES, HealthState
 from accelscope.top.view.shown import DeviceView
 from accelscope.top.view.text import reason_of, spoken
 
@@ -12,9 +12,6 @@ HOT_MARGIN_CELSIUS = 5.0  # below the temperature at which the device slows down
 HOT_CELSIUS = 90.0  # where the driver does not tell that temperature
 FULL_RATIO = 0.95
 IDLE_SECONDS = 1800.0  # as the fleet counts what is idle
-
-# Reasons for a lower clock that are no trouble.
-_HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "display_clock_setting", "sync_boost"})
 
 
 class Level(IntEnum):
@@ -50,7 +47,7 @@ def is_full(used: int | None, total: int | None) -> bool:
 
 
 def slowed_by(device: DeviceView) -> tuple[str, ...]:
-    return tuple(reason for reason in device.throttles if reason not in _HARMLESS)
+    return tuple(reason for reason in device.throttles if reason not in HARMLESS_THROTTLES)
 
 
 def conditions(device: DeviceView) -> tuple[Condition, ...]:

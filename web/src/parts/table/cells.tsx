@@ -6,7 +6,6 @@ import { Absent, Value } from "../absent";
 import { Badge, Stale } from "../badge";
 import { Bar } from "../bar";
 import { words } from "../health";
-import { slowedBy } from "../throttles";
 import { heatOf } from "./heat";
 import { ofBytes } from "./pair";
 import "./cells.css";
@@ -164,11 +163,10 @@ export function DeviceNotes({
 }: {
   row: Pick<DeviceRow, "throttled" | "unusual" | "errors" | "partitions">;
 }) {
-  const slowed = slowedBy(row.throttled);
   return (
     <span class="cell-notes">
-      {slowed && (
-        <Badge tone="warning" title={words(slowed)}>
+      {row.throttled && (
+        <Badge tone="warning" title={words(row.throttled)}>
           throttled
         </Badge>
       )}

@@ -8,7 +8,7 @@ import { type Fact, Facts } from "../../parts/facts";
 import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { SmallTable } from "../../parts/small-table";
-import { isRest } from "../../parts/throttles";
+import { isHarmless } from "../../parts/throttles";
 import { amperes, hertz, perSecond, volts } from "./units";
 
 const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [
@@ -141,7 +141,7 @@ function throttled(reading: Device, active: readonly { reason: string }[]) {
   return (
     <>
       {active.map(({ reason }) => (
-        <Badge key={reason} tone={isRest(reason) ? "plain" : "warning"}>
+        <Badge key={reason} tone={isHarmless(reason) ? "plain" : "warning"}>
           {words(reason)}
         </Badge>
       ))}
