@@ -226,3 +226,24 @@ def test_a_node_of_all_vendors(tmp_path: Path) -> None:
         assert _numbers(plain(after.processes)) == _numbers(plain(before.processes)), entry["source"]
         secrets = {told.lower() for d in before.devices for told in (d.uuid, d.serial) if told}
         assert not [secret for secret in secrets if secret in whole], entry["source"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked_by_readers"),
+    [
+        ("amd-mi300x8", ("amd-smi-static", "amd-smi-metric", "amd-smi-xgmi", "amd-smi-process")),
+        ("ascend-910b-x8", ("npu-smi-usages", "npu-smi-ecc", "npu-smi-memory", "npu-smi-volt")),
+    ],
+)
+def test_what_readers_ask_a_tool_for_is_in_the_archive(
+    kind: str, asked_by_readers: tuple[str, ...], tmp_path: Path
+) -> None:
+    node = SimulatedNode(load_node(kind), tmp_path / "node")
+    node.build(60.0)
+    done = run(node, f"--output={tmp_path / 'it.tar.gz'}", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    kept = unpacked(tmp_path / "it.tar.gz")
+    for source in asked_by_readers:
+        [*found] = [text for name, text in kept.items() if f"/{source}_" in name]
+        assert found, source
+        assert all(found)

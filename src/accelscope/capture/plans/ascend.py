@@ -9,7 +9,7 @@ from accelscope.readers.ascend import smi
 
 _LISTED = re.compile(r"^\s*NPU ID\s*:\s*([0-9]{1,6})\s*$", re.MULTILINE)
 _MAPPED = re.compile(r"^\s*([0-9]{1,6})\s+([0-9]{1,3})\s+[0-9]{1,6}\s", re.MULTILINE)  # NPU, chip, logic id
-_OF_AN_NPU = ("board", "usages", "common", "ecc", "proc-mem", "temp", "power")
+_OF_AN_NPU = ("board", "usages", "common", "ecc", "memory", "volt", "proc-mem", "temp", "power")
 _OF_A_CHIP = ("board", "health")
 
 
