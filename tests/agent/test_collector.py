@@ -44,6 +44,7 @@ class Loop:
         self, *readers: OneDevice, interval: float = 0.1, device_seconds: float = PATIENCE_SECONDS
     ) -> None:
         self.snapshots: list[Snapshot] = []
+        self.fault: Exception | None = None  # of what is done between collections
         self.changed = threading.Condition()
         deadlines = Deadlines(PATIENCE_SECONDS, device_seconds, PATIENCE_SECONDS)
         runners = [Runner(reader, deadlines=deadlines, changed=self.changed) for reader in readers]
@@ -55,8 +56,13 @@ class Loop:
             pace=Pace(interval),
             changed=self.changed,
             publish=self.snapshots.append,
+            between=self._between,
         )
         self.thread = threading.Thread(target=self.collector.run, daemon=True)
+
+    def _between(self) -> None:
+        if self.fault is not None:
+            raise self.fault
 
 
 @pytest.fixture
@@ -148,3 +154,15 @@ def test_the_loop_outlives_a_fault_of_its_own(
     loop.collector._publish = publish
     wait_until(lambda: len(published) >= 3)
     assert "not foreseen" in caplog.text
+
+
+def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
+    started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = started(OneDevice(Vendor.NVIDIA))
+    wait_until(lambda: len(loop.snapshots) >= 1)
+    loop.fault = ValueError("not foreseen")
+    before = len(loop.snapshots)
+    wait_until(lambda: len(loop.snapshots) >= before + 3)
+    told = [record for record in caplog.records if "changed settings" in record.message]
+    assert len(told) == 1

@@ -56,6 +56,7 @@ class Collector:
         self._changed = changed
         self._publish = publish
         self._between = between
+        self._fault_between = ""  # that was logged last
         self._sinks = sinks
         self._token_reviews = token_reviews
         self._clock = clock
@@ -167,13 +168,21 @@ class Collector:
             self.moved_at = now = self._monotonic()
             if now >= due:
                 return
-            self._between()
+            self._do_between()
             with self._changed:
                 wait = min(due, now + _LONGEST_WAIT, self._earliest_deadline(due)) - self._monotonic()
                 if wait > 0 and not self._stopped:
                     self._changed.wait(wait)
                 for runner in self._runners:
                     runner.abandon_overdue()
+
+    def _do_between(self) -> None:
+        try:
+            self._between()
+        except Exception as error:  # the loop outlives this too; it would be told every second
+            if (told := repr(error)) != self._fault_between:
+                self._fault_between = told
+                log.exception("changed settings could not be taken up in a way that was not foreseen")
 
     def _earliest_deadline(self, latest: float) -> float:
         deadlines = [d for d in (runner.deadline() for runner in self._runners) if d is not None]

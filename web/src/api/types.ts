@@ -683,7 +683,7 @@ export interface IdlePod {
   age_seconds: number | null;
   /** id of the cluster */
   cluster: string;
-  /** idle time of all of them together; a share of a device counts as its share */
+  /** idle time of all of them together; a share counts as its part of the device, a partition whole */
   device_hours: number;
   /** devices or partitions that it holds and does not use */
   devices: number;

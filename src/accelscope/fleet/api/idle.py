@@ -36,7 +36,11 @@ class IdlePod(Struct, frozen=True, kw_only=True):
     models: Annotated[list[str], Meta(description="of those devices")]
     idle_seconds: Annotated[float, Meta(description="all of them are idle for at least so long")]
     device_hours: Annotated[
-        float, Meta(description="idle time of all of them together; a share of a device counts as its share")
+        float,
+        Meta(
+            description="idle time of all of them together; a share counts as its part of the device, a "
+            "partition whole"
+        ),
     ]
     memory_used_bytes: Annotated[int | None, Meta(description="that it still holds there; null: not known")]
     state: Annotated[str, Meta(description="fresh or stale")]
