@@ -140,8 +140,8 @@ class SimulatedClusters:
 @contextmanager
 def simulated_clusters(folder: Path, *options: str) -> Iterator[SimulatedClusters]:
     """Options are those of `accelscope simulate fleet`."""
-    folder.mkdir(parents=True)
-    log = folder / "simulator.log"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log = folder.with_name(f"{folder.name}.log")
     with log.open("wb") as written:
         process = subprocess.Popen(
             [*_COMMAND, "simulate", "fleet", str(folder), *options],

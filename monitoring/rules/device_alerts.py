@@ -1,12 +1,10 @@
 """Alerts about devices and about who holds them."""
 
+from accelscope.model import FAULT_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS
 from monitoring.promql import OF_DEVICE, begun_within, with_model, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
-HOT_MARGIN_CELSIUS = 5  # below the temperature at which the device slows itself down
-HOT_CELSIUS = 90  # where the device does not tell that temperature
-# Heat and a failing supply. That a device is held at its power limit, or idles, is its usual life.
-_BAD_THROTTLES = ".*thermal.*|.*power_brake.*|hw_slowdown|prochot"
+_BAD_THROTTLES = "|".join(sorted(FAULT_THROTTLES))
 # Furiosa's counters also tell of doorbells, which are no errors; a PCIe link sends many packets again.
 _ERRORS = 'kind!="pcie", code!~".+_done"'
 _XIDS = 'accelerator_errors_total{kind="xid"}'

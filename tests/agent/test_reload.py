@@ -52,6 +52,10 @@ def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> 
     assert b"accelscope_threads" not in agent.get("/metrics").body
     assert reloads(agent) == {"applied": 1}
     assert "taken up" in agent.log()
+    swap(config, "collectionInterval: 300ms\nmetricAllowlist: [accelerator_powr_*, accelscope_*]\n")
+    wait_until(lambda: reloads(agent) == {"applied": 2}, "the list with a misspelt name")
+    assert "--metric-allowlist: no metric has a name that fits accelerator_powr_*" in agent.log()
+    assert "fits accelscope_*" not in agent.log()
 
 
 def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess, config: Path) -> None:

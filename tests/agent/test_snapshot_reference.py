@@ -16,6 +16,8 @@ from accelscope.agent.snapshot_reference import EXAMPLE, reference
 from accelscope.model import Snapshot
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.model.words import WORDS
+from accelscope.serve.message import Request
+from accelscope.serve.tokens import shown_tokens
 
 RECORDED = sorted((Path(__file__).parent / "snapshots" / SCHEMA_VERSION).glob("*.json"))
 SECTION = re.compile(r"^### (\w+)$(.*?)(?=^###|\Z)", re.MULTILINE | re.DOTALL)
@@ -71,6 +73,27 @@ def test_a_number_that_is_measured_has_its_unit(kind: type[Any]) -> None:
     hints = get_type_hints(kind)
     for name, (_, unit, *_) in told()[kind.__name__].items():
         assert unit or named(hints.get(name)) is not float, name
+
+
+def test_a_ratio_of_which_1_is_not_the_whole_has_another_unit() -> None:
+    page = told()
+    assert page["DeviceBalance"]["share_ratio"][1] == "shares"
+    assert page["PodUsage"]["compute_share_ratio"][1] == "ratio"
+
+
+@kinds
+def test_no_words_lean_on_those_of_another_field(kind: type[Any]) -> None:
+    for meaning in WORDS[kind].fields.values():
+        assert not re.search(
+            r"\b(since then|the same for|of that|of those|that (period|window))\b", meaning, re.I
+        )
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-accelscope-token"])
+def test_every_header_that_a_token_is_taken_from_is_on_the_page(header: str) -> None:
+    request = Request("GET", "/snapshot", "", {header: "Bearer 0"})
+    assert shown_tokens(request)
+    assert f"| `{header}` | the request |" in reference().lower()
 
 
 @pytest.mark.parametrize(

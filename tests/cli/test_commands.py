@@ -53,6 +53,87 @@ def test_an_unknown_option_names_the_help_that_lists_those_known(
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["fleet", "--clusterfile", "c.yaml"],
+            "accelscope fleet: unrecognized arguments: --clusterfile c.yaml (see accelscope fleet --help)\n",
+        ),
+        (
+            ["fleet", "--config-file", "c.yaml", "--clusterfile", "c.yaml"],
+            "accelscope fleet: unrecognized arguments: --clusterfile c.yaml (see accelscope fleet --help)\n",
+        ),
+        (
+            ["--verbose", "yes", "files"],
+            "accelscope: unrecognized arguments: --verbose yes (see accelscope --help)\n",
+        ),
+    ],
+)
+def test_a_misspelt_option_is_named_and_not_its_value(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert capsys.readouterr().err == told
+
+
+def test_a_word_that_is_no_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["fleet", "--clusters-file", "c.yaml", "tokens"])
+    assert "argument COMMAND: invalid choice: 'tokens'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "parsed"),
+    [
+        (
+            ["parse", "nvidia-smi-query-gpu", "--fields", "index,name", "q.txt"],
+            {"source": "nvidia-smi-query-gpu", "fields": "index,name", "file": "q.txt"},
+        ),
+        (["parse", "nvidia-smi-query-gpu", "--", "-q.txt"], {"file": "-q.txt"}),
+        (["parse", "--list"], {"source": None, "file": "-", "list": True}),
+        (
+            ["top", "http://a:9400", "--once", "http://b:9400"],
+            {"urls": ["http://a:9400", "http://b:9400"], "once": True},
+        ),
+        (["top", "--once"], {"urls": [], "once": True}),
+        (
+            ["simulate", "fault", "node", "--device", "1", "hot"],
+            {"folder": Path("node"), "device": 1, "kind": "hot"},
+        ),
+        (
+            ["simulate", "fleet", "fleet", "--clusters", "1", "mine.yaml"],
+            {"folder": Path("fleet"), "clusters": 1, "description": Path("mine.yaml")},
+        ),
+    ],
+)
+def test_options_may_stand_between_words(words: list[str], parsed: dict[str, object]) -> None:
+    found = vars(make_parser(words[:1]).parse_args(words))
+    assert {name: found[name] for name in parsed} == parsed
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["simulate", "build", "--at", "5s"], "the following arguments are required: NODE, DIR"),
+        (["simulate", "build", "--at"], "argument --at: expected one argument"),
+        (["simulate", "build", "a", "--at", "5s", "b", "c"], "unrecognized arguments: c"),
+        (
+            ["simulate", "fault", "node", "--device", "1", "hot", "--nonsense"],
+            "unrecognized arguments: --nonsense",
+        ),
+    ],
+)
+def test_what_stands_between_words_is_refused_as_elsewhere(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"accelscope {' '.join(words[:2])}"
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert capsys.readouterr().err == f"{command}: {problem} (see {command} --help)\n"
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["top", "--limit", "0"], '"0" is not a whole number from 1 to 1000'),

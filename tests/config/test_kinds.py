@@ -101,7 +101,7 @@ def test_reads_lists_and_mappings_of_the_file(kind: Kind[Any], node: Node, value
         *[(PATH, text) for text in ("", "a\0b")],
         *[(LABELS, text) for text in ("rack", "9a=1", "a-b=1", "__a=1", "a=1,a=2", "=1", "é=1")],
         (List(LEVEL), "debug,trace"),
-        *[(PATTERNS, text) for text in ("a b", "(x|y)", "a{b}")],
+        *[(PATTERNS, text) for text in ("a b", "(x|y)", "a{b}", "[", "[ab]_*", "a-b")],
     ],
 )
 def test_refuses(kind: Kind[Any], text: str) -> None:

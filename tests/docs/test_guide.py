@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from tests.repository import REPOSITORY
 
+from accelscope.cli.extras import missing
 from accelscope.cli.main import COMMANDS, make_parser
 
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+MADE = re.compile(r"^(<!-- )?Made (from|by) ", re.MULTILINE)
 # What ends a command for the shell.
 END = {"|", "||", "&&", "&", ";", ">"}
 
@@ -86,6 +88,12 @@ def test_blocks_say_what_they_hold(page: Path) -> None:
             assert text.lstrip().startswith("$ "), text
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if not MADE.search(page.read_text())], ids=name)
+def test_lines_that_people_write_are_not_long(page: Path) -> None:
+    for line in without_blocks(page).splitlines():
+        assert len(line) <= 125 or line.startswith("|"), line
+
+
 def test_code_is_where_the_architecture_says() -> None:
     _, _, table = (DOCS / "architecture.md").read_text().partition("## Where is …?")
     rows = re.findall(r"^\| .+? \| (.+) \|$", table.partition("\n## ")[0], re.MULTILINE)
@@ -94,6 +102,28 @@ def test_code_is_where_the_architecture_says() -> None:
     for path in named:
         pattern = re.sub(r"<\w+>", "*", path).rstrip("/")
         assert any(any(root.glob(pattern)) for root in (REPOSITORY / "src/accelscope", REPOSITORY)), path
+
+
+def imported(package: Path) -> set[str]:
+    """Other packages of ours that it takes something from."""
+    text = "\n".join(path.read_text() for path in package.rglob("*.py"))
+    named = set(re.findall(r"^\s*from accelscope\.(\w+)", text, re.MULTILINE))
+    return {other for other in named - {package.name} if (package.parent / other).is_dir()}
+
+
+def test_packages_know_whom_the_architecture_says() -> None:
+    _, _, table = (DOCS / "architecture.md").read_text().partition("## Packages")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table.partition("\n## ")[0], re.MULTILINE))
+    assert len(rows) > 10
+    for package, known in rows.items():
+        for other in sorted(imported(REPOSITORY / "src/accelscope" / package)):
+            assert known == "all" or re.search(rf"\b{other}\b", known), f"{package} imports {other}"
+
+
+def test_an_extra_is_added_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelscope.cli.extras._is_installed", lambda _module: False)
+    [command] = re.findall(r"with pipx: (.+)\)$", missing("fleet") or "")
+    assert f"`{command}`" in (DOCS / "install-without-kubernetes.md").read_text()
 
 
 def test_there_are_commands() -> None:

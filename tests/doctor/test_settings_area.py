@@ -28,6 +28,17 @@ def test_each_given_setting_is_shown_with_its_origin(node: "NodeFolder") -> None
     assert "log-level" not in found
 
 
+def test_a_pattern_that_no_metric_fits_is_a_warning() -> None:
+    given = {"metric_allowlist": "accelerator_up,accelerator_powr_watts", "metric_denylist": "DCGM_*"}
+    found = findings(Subject(loaded=load(AgentSettings, given, {}), environ={}))
+    severity, text = found["metric-allowlist"]
+    assert severity == "warning"
+    assert text.endswith(": no metric has a name that fits accelerator_powr_watts")
+    assert found["metric-denylist"][0] == "warning"
+    found = findings(Subject(loaded=load(AgentSettings, {**given, "dialect": "dcgm"}, {}), environ={}))
+    assert found["metric-denylist"] == ("ok", "DCGM_*, from the command line")
+
+
 def test_a_node_with_defaults_says_so() -> None:
     loaded = load(AgentSettings, {}, {})
     assert findings(Subject(loaded=loaded, environ={})) == {

@@ -25,7 +25,8 @@ pauses grow to a minute, and after a long fault it may take as long. The tests a
 slowest answer meanwhile.
 
 The nodes here are NVIDIA's. What hangs of the other three vendors has tests of its own:
-{vendors}.
+
+{vendors}
 """
 
 _ELSEWHERE = """
@@ -46,15 +47,15 @@ _COLUMNS = """\
 def reference() -> str:
     usual = min(fault.answer_seconds for fault in MATRIX)
     slower = [f"`{f.name}`: {f.answer_seconds:g} s" for f in MATRIX if f.answer_seconds > usual]
-    pages = [_HEAD.format(usual=f"{usual:g} s", exceptions=", ".join(slower), vendors=_tests(OTHER_VENDORS))]
+    pages = [_HEAD.format(usual=f"{usual:g} s", exceptions=", ".join(slower), vendors=_listed(OTHER_VENDORS))]
     for part in Part:
         pages.append(f"\n## {part}\n\n")
         pages.append(_COLUMNS)
         pages += [_row(fault) for fault in MATRIX if fault.part is part]
         closer = [fault for fault in MATRIX if fault.part is part and fault.shown_by]
-        pages.append(
-            "\nCloser looks: " + "; ".join(f"{f.name}: {_tests(f.shown_by)}" for f in closer) + ".\n"
-        )
+        pages.append("\nCloser looks:\n")
+        pages += [f"\n- `{fault.name}`\n{_listed(fault.shown_by, '  ')}" for fault in closer]
+        pages.append("\n")
     pages.append(_ELSEWHERE)
     pages += [f"| {e.program} | {e.broken} | {e.stays} | {_tests(e.shown_by)} |\n" for e in ELSEWHERE]
     return "".join(pages)
@@ -78,6 +79,10 @@ def _series(series: str) -> str:
 
 def _collections(number: int) -> str:
     return f"{number} collection{'s' if number > 1 else ''}"
+
+
+def _listed(paths: Iterable[str], indent: str = "") -> str:
+    return "\n".join(f"{indent}- `{path}`" for path in paths)
 
 
 def _tests(paths: Iterable[str]) -> str:

@@ -17,6 +17,11 @@ def test_the_page_is_as_the_matrix_says() -> None:
     assert page.read_text() == reference(), "run make docs"
 
 
+def test_each_test_has_a_line_of_its_own() -> None:
+    for line in reference().splitlines():
+        assert line.startswith("|") or line.count(".py") <= 1, line
+
+
 def test_each_fault_can_be_brought_about_and_none_is_twice() -> None:
     names = [fault.name for fault in MATRIX]
     assert len(set(names)) == len(names)

@@ -22,7 +22,7 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.model.wire import SchemaError, plain, read_snapshot, snapshot_document
+from accelscope.model.wire import SchemaError, of_known_vendors, plain, read_snapshot, snapshot_document
 
 SNAPSHOT = Snapshot(
     node="node-1",
@@ -93,7 +93,10 @@ def test_words_that_a_newer_minor_added_cost_as_little_as_can_be() -> None:
         ({"node": 7}, r"\.node: expected str"),
         ({"taken_at": "now"}, r"\.taken_at: expected float"),
         ({"devices": {}}, r"\.devices: expected a list"),
-        ({"devices": [{"vendor": "acme", "id": "x"}]}, r"\.devices\[0\]\.vendor: 'acme'"),
+        (
+            {"devices": [{"vendor": "acme", "id": "x"}]},
+            r'\.devices\[0\]\.vendor: "acme" is not a vendor that this version knows; update accelscope',
+        ),
         ({"devices": [{"vendor": "nvidia"}]}, r"\.devices\[0\]\.id: missing"),
         ({"agent": []}, r"\.agent: expected an object"),
         ({"labels": [["rack", "7", "8"]]}, r"\.labels\[0\]: expected a list of 2, got 3"),
@@ -103,6 +106,54 @@ def test_words_that_a_newer_minor_added_cost_as_little_as_can_be() -> None:
 def test_what_cannot_be_read_is_refused_with_its_place(changes: dict[str, object], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         read_snapshot(document() | changes)
+
+
+def test_of_vendors_that_are_not_known_all_is_left_out_and_the_devices_are_told() -> None:
+    strange = {"vendor": "acme", "id": "acme:1"}
+    newer = document() | {"schema_version": "1.9"}
+    for name, item in {
+        "readers": {"vendor": "acme", "found": True, "up": True},
+        "devices": strange,
+        "processes": {"pid": 7, "device": "acme:1"},
+        "allocations": {"device": "acme:1", "device_id": "1"},
+        "pod_usages": {"device": "acme:1"},
+        "unattributed": {"device": "acme:1"},
+        "balances": {"device": "acme:1"},
+    }.items():
+        newer[name] = [*newer.get(name, ()), item]
+    newer["devices"] += [{"vendor": "bolt", "id": "bolt:1"}, strange | {"id": "acme:2"}]
+    known, remark = of_known_vendors(newer)
+    assert read_snapshot(known) == SNAPSHOT
+    assert remark == (
+        'devices of vendors that this version does not know were left out: "acme" (2), "bolt" (1)'
+    )
+
+
+def test_a_reader_of_a_vendor_that_is_not_known_is_passed_over() -> None:
+    newer = document()
+    newer["readers"].append({"vendor": "acme", "found": False, "up": False})
+    known, remark = of_known_vendors(newer)
+    assert read_snapshot(known) == SNAPSHOT
+    assert remark is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        [],
+        {"devices": 7, "readers": {}},
+        {"devices": [7, {"vendor": 7}, {"vendor": None}, {}], "processes": [{"device": []}]},
+    ],
+)
+def test_what_is_wrong_otherwise_stays_for_the_reader_to_find(odd: object) -> None:
+    assert of_known_vendors(odd) == (odd, None)
+
+
+def test_beside_a_vendor_that_is_not_known_too() -> None:
+    odd = document() | {"devices": [{"vendor": "acme", "id": "x"}], "readers": {}}
+    with pytest.raises(SchemaError, match=r"\.readers: expected a list"):
+        read_snapshot(of_known_vendors(odd)[0])
 
 
 @pytest.mark.parametrize("nonsense", [None, [], "text", 7])

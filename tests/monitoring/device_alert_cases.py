@@ -15,6 +15,8 @@ from tests.monitoring.rule_case import (
     with_gap,
 )
 
+from accelscope.model import FAULT_THROTTLES
+
 HERE = {**DEVICE, **PLACE}
 
 
@@ -79,6 +81,9 @@ def _shown(*values: str) -> dict[str, str]:
 
 _THREE = {**_NODE_INFO, _FOUND: STEADY, _EXPECTED: "3+0x200"}
 _TWO_LEFT = _shown(STEADY, STEADY, "1+0x30")
+
+
+_USUAL_LIFE = ("gpu_idle", "sw_power_cap", "ppt", "gfx_clk_below_host_limit_power", "app_power_cap")
 
 
 def _throttled(reason: str) -> str:
@@ -161,10 +166,10 @@ CASES: dict[str, AlertCase] = {
                 labels={**HERE, "reason": reason},
                 value="100%",
             )
-            for reason in ("hw_thermal_slowdown", "hw_power_brake_slowdown", "socket_thermal", "prochot")
+            for reason in sorted(FAULT_THROTTLES)
         ),
         quiet=(
-            ({**INFO, _throttled("sw_power_cap"): STEADY, _throttled("gpu_idle"): STEADY}, "30m"),
+            ({**INFO, **{_throttled(reason): STEADY for reason in _USUAL_LIFE}}, "30m"),
             ({**INFO, _throttled("hw_thermal_slowdown"): "0+0x25 1 1 1 0+0x20"}, "30m"),
         ),
     ),

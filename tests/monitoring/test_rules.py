@@ -17,6 +17,8 @@ from tests.monitoring import device_alert_cases, record_cases, service_alert_cas
 from tests.monitoring.rule_case import alert_groups, only, record_groups, write
 from tests.repository import CHART, REPOSITORY
 
+from accelscope.model import FAULT_THROTTLES
+
 RULES = CHART / "rules"
 RUNBOOKS = REPOSITORY / "docs" / "alerts.md"
 ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
@@ -113,6 +115,11 @@ def test_a_runbook_tells_what_the_rule_says(alert: Any) -> None:
         assert part in text
     if alert.thresholds:
         assert "**Change**" in text
+
+
+def test_a_runbook_names_every_reason_to_be_slowed_down() -> None:
+    cells = re.findall(r"^\| \w+ \| (`.*) \|$", sections()["AcceleratorThrottled"], re.MULTILINE)
+    assert {reason for cell in cells for reason in re.findall(r"`(\w+)`", cell)} == FAULT_THROTTLES
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)

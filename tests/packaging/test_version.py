@@ -1,4 +1,4 @@
-"""One number: that of the package. Chart, manifests, documentation and change log follow it."""
+"""One number: that of the package. Chart, image, manifests, documentation and change log follow it."""
 
 import re
 import subprocess
@@ -30,6 +30,11 @@ def test_command_tells_it() -> None:
 @pytest.mark.parametrize("key", ["version", "appVersion"])
 def test_chart_has_it(key: str) -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())[key] == accelscope.__version__
+
+
+def test_an_image_that_is_built_without_a_version_has_it() -> None:
+    recipe = (REPOSITORY / "deploy" / "image" / "Dockerfile").read_text()
+    assert re.findall(r"^ARG VERSION=(.*)$", recipe, re.MULTILINE) == [accelscope.__version__]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(REPOSITORY)))

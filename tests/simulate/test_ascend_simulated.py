@@ -165,12 +165,12 @@ def test_an_npu_that_is_not_there(ready_node: MakeNode) -> None:
         (described("[{model: 910b3, count: 2}]", npu_ids="[1, 1]"), "is the id of another NPU"),
         (described("[{model: 910b3}]", npu_ids="[-1]"), "expected a whole number"),
         (described("[{model: 910b3}]", driver_version="latest"), "is not a version"),
-        (described("[{model: 910b3}]", colour="red"), "unknown key 'colour'"),
+        (described("[{model: 910b3}]", colour="red"), 'unknown key "colour"'),
         (
             described("[{model: 310p3}]") + "processes: [{memory: 30GiB}]\n",
             "does not fit",
         ),
-        (described("[{model: 910b3}]") + "faults: [{kind: xid, device: 0}]\n", "'xid' is not known"),
+        (described("[{model: 910b3}]") + "faults: [{kind: xid, device: 0}]\n", '"xid" is not known'),
     ],
 )
 def test_a_bad_description_is_refused_in_one_line(text: str, complaint: str) -> None:

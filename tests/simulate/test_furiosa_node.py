@@ -184,7 +184,7 @@ def test_a_driver_that_is_not_loaded(make_node: MakeNode) -> None:
     [
         (
             "furiosa: {devices: [{model: tpu}]}",
-            "furiosa.devices[0].model: 'tpu' is not known; allowed: warboy, rngd",
+            'furiosa.devices[0].model: "tpu" is not known; allowed: warboy, rngd',
         ),
         (
             "furiosa: {furiosa_smi: 1.0, devices: []}",
@@ -202,7 +202,7 @@ def test_a_driver_that_is_not_loaded(make_node: MakeNode) -> None:
             "furiosa: {devices: [{model: rngd}]}\nprocesses: [{cores: [0, 2]}]",
             "cores: expected cores one after the other",
         ),
-        ("furiosa: {surprise: 1}", "unknown key 'surprise'"),
+        ("furiosa: {surprise: 1}", 'unknown key "surprise"'),
         ("furiosa: {devices: [{model: rngd}]}\nprocesses: [{memory: 60GiB}]", "does not fit"),
     ],
 )

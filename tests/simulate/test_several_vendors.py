@@ -252,22 +252,22 @@ def fault(rest: str) -> str:
 
 MISTAKES = {
     process("name: p"): "processes[0].vendor: say which; allowed: nvidia, acme",
-    process("vendor: amd"): "processes[0].vendor: 'amd' is not on this node; allowed: nvidia, acme",
+    process("vendor: amd"): 'processes[0].vendor: "amd" is not on this node; allowed: nvidia, acme',
     process("vendor: nvidia, device: 1"): "processes[0].device: there is no device 1; allowed: 0 to 0",
-    process("vendor: nvidia, cores: 1"): "processes[0]: unknown key 'cores'; allowed: vendor, ",
+    process("vendor: nvidia, cores: 1"): 'processes[0]: unknown key "cores"; allowed: vendor, ',
     process("vendor: acme, cores: 99"): "processes[0].cores: expected a whole number from 1 to 16",
     process("vendor: acme, instance: 0"): "processes[0].instance: device 0 is not cut into instances",
     process("vendor: acme, memory: 4097MiB"): " does not fit: device 0 is 1 MiB short",
     process("vendor: acme, pid: 7}, {vendor: nvidia, pid: 7"): "processes: 2 of them have the pid 7",
     fault("kind: hang, device: 0"): "faults[0].vendor: say which; allowed: nvidia, acme",
-    fault("vendor: acme, kind: xid, device: 0"): "'xid' is not known; allowed: hang, ecc_storm, tool_",
+    fault("vendor: acme, kind: xid, device: 0"): '"xid" is not known; allowed: hang, ecc_storm, tool_',
     fault("vendor: acme, kind: hang, device: 2"): "hang needs a device; allowed: 0 to 1; got 2",
     fault("vendor: acme, kind: hang, device: 0, code: 1"): "no fault here has a code, not hang",
     fault(
         "vendor: acme, kind: hang, device: 0, tool: acmectl"
     ): "tool: for faults of a tool one of: acme-smi",
-    fault("vendor: acme, kind: tool_hang, tool: nvidia-smi"): "acme-smi, acmectl; got 'nvidia-smi'",
-    fault("vendor: acme, kind: tool_error, error: no_devices"): "one of: broken; got 'no_devices'",
+    fault("vendor: acme, kind: tool_hang, tool: nvidia-smi"): 'acme-smi, acmectl; got "nvidia-smi"',
+    fault("vendor: acme, kind: tool_error, error: no_devices"): 'one of: broken; got "no_devices"',
 }
 
 

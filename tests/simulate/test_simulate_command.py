@@ -85,15 +85,19 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
     [
         (("build", "nvidia-h100x9", "new"), "nvidia-h100x9: No such file or directory; ready-made nodes: "),
         (("fault", "nowhere", "hot"), "nowhere: not a simulated node: No such file or directory"),
-        (("fault", "node", "hot"), "fault.device: hot needs a device; allowed: 0 to 2; got None"),
-        (("fault", "node", "tool_error"), "fault.error: for tool_error one of: no_devices,"),
+        (("fault", "node", "hot"), "simulate: --device: hot needs a device; allowed: 0 to 2\n"),
+        (("show", "not-yaml.yaml"), "simulate: not-yaml.yaml:2: not valid YAML: "),
+        (("show", "bad.yaml"), 'simulate: bad.yaml: unknown key "colour"; allowed: node,'),
+        (("show", "latin.yaml"), "simulate: latin.yaml: not a text in UTF-8"),
+        (("fault", "spoilt", "hot"), "simulate: spoilt/node.yaml:2: not valid YAML: "),
+        (("fault", "node", "tool_error"), "--error: for tool_error one of: no_devices,"),
         (
             ("fault", "node", "tool_hang", "--tool", "amd-smi"),
-            "fault.tool: for faults of a tool one of: nvidia-smi;",
+            "--tool: for faults of a tool one of: nvidia-smi;",
         ),
         (
             ("fault", "node", "xid", "--device", "0", "--code", "0"),
-            "fault.code: expected a whole number from 1",
+            "--code: expected a whole number from 1",
         ),
     ],
 )
@@ -106,6 +110,11 @@ def test_mistakes_are_one_line_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command("build", "nvidia-mig", "node")
+    Path("spoilt").mkdir()
+    for name in ("not-yaml.yaml", "spoilt/node.yaml"):
+        Path(name).write_text("seed: [\n")
+    Path("bad.yaml").write_text("colour: blue\n")
+    Path("latin.yaml").write_bytes(b"node: caf\xe9\n")
     capsys.readouterr()
     assert command(*words) == 2
     error = capsys.readouterr().err
@@ -117,9 +126,11 @@ def test_mistakes_are_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("fault", "node", "tired"), "'tired' is not known; allowed: lost, vanished,"),
+        (("fault", "node", "tired"), '"tired" is not known; allowed: lost, vanished,'),
         (("build", "nvidia-mig", "node", "--at", "soon"), '"soon" is not a duration of at least 0s'),
         (("run", "nvidia-mig", "node", "--period", "0"), '"0" is not a duration of at least 50ms'),
+        (("fault", "node", "hot", "--device", "x"), '"x" is not a whole number'),
+        (("fleet-fault", "clusters", "hot", "--device", "x"), '"x" is not a whole number'),
         (("fault", "node", "xid", "--code", "79h"), '"79h" is not a number such as 31'),
         (("fleet", "clusters", "--interval", "-5"), '"-5" is not a duration from 100ms to 24h'),
         (("fleet", "clusters", "--interval", "x"), '"x" is not a duration from 100ms to 24h'),
@@ -135,6 +146,23 @@ def test_bad_options_name_what_is_allowed(
         command(*words)
     assert ended.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert command("build", "nvidia-mig", file) == 1
+    assert capsys.readouterr().err == f"accelscope simulate: {file}: Not a directory\n"
+
+
+def test_a_bad_file_of_faults_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "node"
+    command("build", "nvidia-mig", folder)
+    capsys.readouterr()
+    for content, problem in ((b"- [\n", ":2: not valid YAML: "), (b"caf\xe9\n", ": not a text in UTF-8")):
+        (folder / "faults.yaml").write_bytes(content)
+        assert command("fault", folder) == 2
+        assert capsys.readouterr().err.startswith(f"accelscope simulate: faults.yaml{problem}")
 
 
 def test_who_reads_no_further_is_no_error_of_the_node(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import (
+    AlreadyMoving,
     CompileError,
     DescriptionError,
     Fault,
     FaultKind,
-    NodeRunning,
     SimulatedNode,
     load_node,
     ready_made,
@@ -173,7 +173,7 @@ def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) 
         wait_until(lambda: state.read_text() != before)
         other = SimulatedNode.open(node.folder)
         assert other.is_running()
-        with pytest.raises(NodeRunning):
+        with pytest.raises(AlreadyMoving):
             other.run(threading.Event())
         (node.folder / "faults.yaml").write_text("- {kind: lost, device: 6}\n")
         wait_until(lambda: "gpu6.fault=lost\n" in state.read_text())

@@ -13,9 +13,10 @@ from accelscope.top.view.alerts import alerts
 from accelscope.top.view.condition import conditions
 from accelscope.top.view.frame import Choices, alert_lines, api_sort, header, panes
 from accelscope.top.view.history import ALL, KEPT, History
-from accelscope.top.view.shown import DeviceView, Kind, Overview, PartitionView, Sums, View
+from accelscope.top.view.overview import NODE_COLUMNS, node_row
+from accelscope.top.view.shown import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
 from accelscope.top.view.sums import sums_of
-from accelscope.top.view.table import Setting, Sort, place, plain, row_line, title_line
+from accelscope.top.view.table import Setting, Sort, Span, Tone, place, plain, row_line, title_line
 from accelscope.top.view.text import ASCII
 from accelscope.top.view.tree import Tree
 
@@ -150,6 +151,9 @@ def test_tree_by_device_shows_a_process_on_each_with_what_it_does_there() -> Non
         ({"health": HealthState.WARNING, "temperature_celsius": 91.0}, ["HOT", "WARN"]),
         ({"temperature_celsius": 84.0, "temperature_slowdown_celsius": 89.0}, ["HOT"]),
         ({"temperature_celsius": 83.0, "temperature_slowdown_celsius": 89.0}, ["ok"]),
+        ({"temperature_celsius": 95.0, "temperature_slowdown_celsius": 110.0}, ["ok"]),
+        ({"temperature_celsius": 90.0}, ["HOT"]),
+        ({"temperature_celsius": 89.0, "temperature_slowdown_celsius": 0.0}, ["ok"]),
         ({"memory_used_bytes": 95, "memory_total_bytes": 100}, ["FULL"]),
         ({"memory_used_bytes": 95, "memory_total_bytes": 0}, ["ok"]),
         ({"throttles": ("gpu_idle",)}, ["ok"]),
@@ -205,6 +209,13 @@ def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str)
     sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
     shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
     assert told in plain(header(shown, [], SETTING, 120, "")[1])
+
+
+def test_the_hottest_of_many_is_not_judged_without_the_limit_of_its_device() -> None:
+    sums = Sums(devices=8, temperature_max_celsius=95.0)  # fine for a device that slows down at 110
+    there = NodeSums(key="oslo/n1", cluster="oslo", node="n1", state="fresh", sums=sums)
+    [heat] = [column for column in NODE_COLUMNS if column.name == "temperature_max_celsius"]
+    assert heat.span(node_row(there), SETTING) == Span("95C", Tone.PLAIN)
 
 
 def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:

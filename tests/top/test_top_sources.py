@@ -153,6 +153,17 @@ def test_known_snapshot_is_not_sent_again() -> None:
         assert (node.error, len(node.devices)) == (None, 3)
 
 
+def test_devices_of_a_vendor_that_is_not_known_are_told_as_missing() -> None:
+    newer = stored("nvidia-mig")
+    newer["devices"][0]["vendor"] = "acme"
+    newer["readers"].append({"vendor": "acme", "found": True, "up": True})
+    with stub_agent(newer) as stub, started(agents(stub)) as source:
+        source.settle()
+        [node] = source.read(Question()).nodes
+    assert (node.error, len(node.devices)) == (None, 2)
+    assert 'devices of vendors that this version does not know were left out: "acme" (1)' in node.troubles
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -179,11 +190,14 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
         ("node1", None, "node1: not a URL; write http://HOST:PORT or https://HOST:PORT"),
         ("ftp://node1", None, "write http://HOST:PORT"),
         ("node1:9400", "token", "a token is not sent over http"),
-        ("node1:99999", None, "Port out of range"),
+        ("node1:99999", None, "http://node1:99999: the port is not a whole number up to 65535"),
         ("user:9400@node1", None, "user or password"),
         ("http://user:password@node1", None, "user or password"),
         ("http://node1:9400", "token", "a token is not sent over http"),
-        ("http://node1:99999", None, "Port out of range"),
+        ("http://localhost:99999", None, "the port is not a whole number up to 65535"),
+        ("https://node1:x", None, "the port is not a whole number up to 65535"),
+        ("http://", None, "http://: not a URL; write http://HOST:PORT or https://HOST:PORT"),
+        ("https://:9400", None, "not a URL; write http://HOST:PORT"),
         ("http://node1:9400/?x=1", None, "query"),
     ],
 )

@@ -18,7 +18,7 @@ from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.metrics import dialects
-from accelscope.metrics.exposition import Exposition
+from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
 from accelscope.readers.tool import end_running_tools, start_no_more_tools
 from accelscope.serve import Server, Tls, TokenFile
@@ -183,8 +183,15 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
 
 
 def _exposition(settings: AgentSettings) -> Exposition:
+    chosen = dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix)
+    for option, patterns in (
+        ("--metric-allowlist", settings.metric_allowlist),
+        ("--metric-denylist", settings.metric_denylist),
+    ):
+        for pattern in patterns_without_family(patterns, chosen):
+            log.warning("%s: no metric has a name that fits %s", option, pattern)
     return Exposition(
-        dialects=dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix),
+        dialects=chosen,
         allow=settings.metric_allowlist,
         deny=settings.metric_denylist,
         max_process_series=settings.max_process_series,

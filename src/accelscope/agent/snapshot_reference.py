@@ -91,7 +91,8 @@ EXAMPLE = Snapshot(
 _HEAD = """\
 # The snapshot
 
-<!-- Made from src/accelscope/model by `make docs`; a test compares them. -->
+<!-- Made from src/accelscope/model/words.py and src/accelscope/agent/snapshot_reference.py by `make docs`;
+a test compares them. -->
 
 `GET /snapshot` of an agent answers with the whole node at one instant, as one JSON document: what
 [the metrics](metrics.md) are made of, and more (every link, every sensor, words for people). The
@@ -104,8 +105,9 @@ curl -s --compressed localhost:9400/snapshot
 ## Versions
 
 `schema_version` is `major.minor`, now `{version}`, and stands first in the document. A new field, or a new
-word where a type is a list of words, raises the minor: pass over what you do not know. A field that goes away
-or changes its meaning raises the major: refuse a major that you do not know. The version of AccelScope
+word where a type is a list of words, raises the minor: pass over what you do not know. Of a `vendor` that
+they do not know, fleet and top leave out the devices with all that is of them, and say so. A field that goes
+away or changes its meaning raises the major: refuse a major that you do not know. The version of AccelScope
 (`agent.version`) is another.
 
 ## Request and answer
@@ -121,6 +123,7 @@ nothing new.
 | `{age}` | the answer, also 304 | seconds since the collection, whatever the clocks of both sides say |
 | `Accept-Encoding` | the request | `gzip` makes it several times smaller |
 | `Authorization` | the request | `Bearer` and a token, where [needed](security.md#who-may-read-the-page) |
+| `X-AccelScope-Token` | the request | the token alone; of both, the API server's proxy lets only this pass |
 
 An agent goes on answering when things go wrong: devices that do not answer are `stale`, and the age of the
 document grows where collections do not come to an end.
@@ -173,6 +176,8 @@ _UNITS = {
     "amperes": "amperes",
     "watts": "watts",
     "seconds": "seconds",
+    "compute_share_ratio": "ratio",
+    "share_ratio": "shares",
     "ratio": "ratio",
     "rpm": "turns per minute",
     "at": "time",

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+_OF_FOLDERS = ("_root", "_folder", "_dir")  # ends of the names of settings
+
 
 class Paths(StrEnum):
     """What of the file system a value may be."""
@@ -69,10 +71,10 @@ def _value(action: argparse.Action, command: str) -> Value:
     if metavar.startswith("{"):
         words, _, rest = metavar[1:].partition("}")
         return Value(tuple(words.split(",")), several=rest == ",...")
+    if metavar == "DIR" or (metavar == "PATH" and action.dest.endswith(_OF_FOLDERS)):
+        return Value(paths=Paths.FOLDER)
     if metavar in ("PATH", "FILE"):
         return Value(paths=Paths.FILE)
-    if metavar in ("DIR", "FOLDER"):
-        return Value(paths=Paths.FOLDER)
     return Value(_known_names(command, metavar), Paths.FILE if metavar == "NODE" else Paths.NONE)
 
 

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from accelscope import __version__
@@ -29,14 +30,37 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "allow_abbrev": False})
+        self._given: list[str] | None = None  # while it parses
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """What nobody knows is refused by the parser of the command that it was given to, which can name its
         own help; argparse hands it up to the first."""
-        parsed, unknown = super().parse_known_args(args, namespace)
+        if self._given is not None:  # one of the two rounds of parse_known_intermixed_args
+            return super().parse_known_args(args, namespace)
+        self._given = list(sys.argv[1:] if args is None else args)
+        parse = super().parse_known_intermixed_args if self._may_mix() else super().parse_known_args
+        try:
+            parsed, unknown = parse(self._given, namespace)
+        finally:
+            self._given = None
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed, unknown
+
+    def _may_mix(self) -> bool:
+        """Whether options may stand between words: not where a command follows, which has its own, nor with a
+        --, which argparse forgets after its first round."""
+        places = self._get_positional_actions()
+        takes_rest = any(place.nargs in (argparse.PARSER, argparse.REMAINDER) for place in places)
+        return bool(places) and not takes_rest and "--" not in (self._given or ())
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A word that is no command may be the value of an option that is misspelt: that is what is wrong."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            for before, word in pairwise(self._given or ()):
+                if word == value and _is_flag(before) and before not in self._option_string_actions:
+                    self.error(f"unrecognized arguments: {before} {word}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -46,6 +70,11 @@ class _Parser(argparse.ArgumentParser):
         half a mebibyte of shutil and compressors, which an agent would keep."""
         formatter: Callable[..., argparse.HelpFormatter] = self.formatter_class
         return formatter(prog=self.prog, width=_columns() - 2)
+
+
+def _is_flag(word: str) -> bool:
+    """Rather than a number below zero."""
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha() and "=" not in word
 
 
 def _columns() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelscope.cli.refusal import Refused, refuse
+from accelscope.config.kind import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
@@ -100,7 +101,7 @@ def _source(name: str | None) -> Source:
     if name is None:
         raise Refused(f"name a source: {', '.join(known)}")
     if name not in known:
-        raise Refused(f"unknown source {name!r}; allowed: {', '.join(known)}")
+        raise Refused(f"unknown source {quoted(name)}; allowed: {', '.join(known)}")
     return known[name]
 
 
@@ -111,7 +112,7 @@ def _fields(source: Source, text: str | None) -> list[str] | None:
         raise Refused(f"{source.name} names its own columns: leave out --fields")
     fields = [field.strip() for field in text.split(",")]
     if not all(fields):
-        raise Refused(f"--fields {text!r} has an empty name; write them as index,uuid,name")
+        raise Refused(f"--fields {quoted(text)} has an empty name; write them as index,uuid,name")
     return fields
 
 

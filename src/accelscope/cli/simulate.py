@@ -12,15 +12,16 @@ from pathlib import Path
 
 from accelscope.cli import simulate_fleet
 from accelscope.cli.extras import missing
-from accelscope.cli.option_values import code, duration
+from accelscope.cli.option_values import code, duration, whole_number
 from accelscope.cli.refusal import refuse
 from accelscope.config.declaration import key_name
+from accelscope.config.kind import quoted
 from accelscope.simulate import (
+    AlreadyMoving,
     CompileError,
     DescriptionError,
     Fault,
     FaultKind,
-    NodeRunning,
     SimulatedNode,
     load_node,
     ready_made,
@@ -99,7 +100,9 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder")
     parser.add_argument("kind", metavar="KIND", nargs="?", type=_kind, help="see below")
     parser.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose")
-    parser.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
+    parser.add_argument(
+        "--device", type=whole_number(0), metavar="N", help="for faults of one device: which, from 0"
+    )
     parser.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
     parser.add_argument("--tool", metavar="NAME", help="for a vendor that has several tools: which")
     parser.add_argument("--error", metavar="NAME", help="for tool_error: which")
@@ -110,7 +113,9 @@ def _kind(text: str) -> FaultKind:
     try:
         return FaultKind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not known; allowed: {', '.join(FaultKind)}") from None
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is not known; allowed: {', '.join(FaultKind)}"
+        ) from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,9 +129,15 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse("simulate", error)
     except BrokenPipeError:  # the reader of our output has gone, which is main's
         raise
-    except (CompileError, NodeRunning, OSError) as error:
-        print(f"accelscope simulate: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        return _failed(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
+    except (AlreadyMoving, CompileError) as error:
+        return _failed(error)
+
+
+def _failed(reason: object) -> int:
+    print(f"accelscope simulate: {reason}", file=sys.stderr)
+    return 1
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -155,8 +166,6 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _build(arguments: argparse.Namespace) -> int:
     node = SimulatedNode(load_node(arguments.node), arguments.folder)
-    if node.is_running():
-        raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
     node.build(arguments.at)
     _give_directions(node, node.agent_settings())
     return 0
@@ -164,8 +173,6 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     node = SimulatedNode(load_node(arguments.node), arguments.folder)
-    if node.is_running():
-        raise NodeRunning(f"{node.folder} is kept moving by another process: stop it first")
     node.build()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

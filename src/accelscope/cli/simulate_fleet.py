@@ -19,7 +19,7 @@ from accelscope.simulate.fleet.faults import (
     write_faults,
 )
 from accelscope.simulate.fleet.spec import FleetSpec
-from accelscope.simulate.section import Section
+from accelscope.simulate.section import Options
 from accelscope.simulate.vendor import VENDORS
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ examples:
   accelscope simulate fleet-fault /tmp/fleet hot --cluster berlin-1 --node nvidia-h100x8-0007 --device 2
 """
 _COUNT = whole_number(1)
+_DEVICE = whole_number(0)
 _LAST_PORT = 65535
 _FAULT_KEYS = ("cluster", "node", "vendor", "device", "code", "process", "seconds", "schema")
 
@@ -94,7 +95,7 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     fault.add_argument("--cluster", metavar="ID", help="whose")
     fault.add_argument("--node", metavar="NAME", help="which node; none: the cluster's API server")
     fault.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose device")
-    fault.add_argument("--device", type=int, metavar="N", help="for faults of one device: which, from 0")
+    fault.add_argument("--device", type=_DEVICE, metavar="N", help="for faults of one device: which, from 0")
     fault.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
     fault.add_argument("--process", metavar="NAME", help="for idle: processes of this name")
     fault.add_argument(
@@ -158,7 +159,7 @@ def run_fault(arguments: argparse.Namespace) -> int:
         left = () if arguments.clear else current
     else:
         given = {key: getattr(arguments, key) for key in _FAULT_KEYS if getattr(arguments, key) is not None}
-        section = Section({"kind": arguments.kind, **given}, "")
+        section = Options({"kind": arguments.kind, **given}, "")
         wanted = read_trouble(section, nodes)
         section.finish()
         others = tuple(trouble for trouble in current if not trouble.same_as(wanted))

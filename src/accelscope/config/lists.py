@@ -97,7 +97,7 @@ class Patterns(List):
     """Glob patterns of metric names, for `fnmatch`: globs because a name holds no character that they use."""
 
     def __init__(self) -> None:
-        super().__init__(Text("a name with * and ? as wildcards", r"[A-Za-z0-9_:*?\[\]!-]+"))
+        super().__init__(Text("a name with * and ? as wildcards", r"[A-Za-z0-9_:*?]+"))
         self.allowed = "a list of metric names with commas between; * and ? are wildcards"
         self.metavar = "PATTERN,..."
 

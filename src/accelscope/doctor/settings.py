@@ -1,11 +1,15 @@
-"""Where the settings came from."""
+"""Where the settings came from, and whether those that choose metrics find any."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelscope.config.declaration import flag_name, settings_of
 from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, ok
+from accelscope.doctor.finding import Finding, ok, sentence, warning
 from accelscope.doctor.subject import Subject
+from accelscope.metrics import dialects
+from accelscope.metrics.exposition import patterns_without_family
+
+_LISTS_OF_METRICS = ("metric_allowlist", "metric_denylist")
 
 
 def given(subject: Subject) -> Iterator[Finding]:
@@ -21,7 +25,24 @@ def given(subject: Subject) -> Iterator[Finding]:
         shown = declared.kind.text(value) or "(empty)"
         # A flag's name stands there already.
         where = "the command line" if origin.startswith("--") else origin
-        yield ok(flag_name(declared.name)[2:], f"{shown}, from {where}", value=shown, origin=origin)
+        name, found = flag_name(declared.name)[2:], f"{shown}, from {where}"
+        idle = _without_family(subject, value) if declared.name in _LISTS_OF_METRICS else ()
+        if idle:
+            yield warning(
+                name,
+                f"{found}: no metric has a name that fits {sentence(list(idle))}",
+                "Compare with the names on the agent's /metrics; those of a dialect need --dialect.",
+                value=shown,
+                origin=origin,
+            )
+        else:
+            yield ok(name, found, value=shown, origin=origin)
+
+
+def _without_family(subject: Subject, patterns: Sequence[str]) -> tuple[str, ...]:
+    settings = subject.settings
+    chosen = dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix)
+    return patterns_without_family(patterns, chosen)
 
 
 CHECKS = (Check("given", given),)

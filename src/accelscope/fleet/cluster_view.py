@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 class SourceView(Struct, frozen=True, kw_only=True, gc=False):
     """How one source of a cluster is doing."""
 
-    kind: Annotated[str, Meta(description="agents, exec, annotations or prometheus")]
+    kind: Annotated[str, Meta(description="`agents`, `exec`, `annotations` or `prometheus`")]
     up: Annotated[bool | None, Meta(description="null: not asked yet")] = None
     reason: str | None = None
     text: Annotated[str | None, Meta(description="why it is not up, for people")] = None
@@ -27,7 +27,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     name: str | None = None
     simulated: bool = False
     gpu: Annotated[bool | None, Meta(description="whether it has accelerators; null: not known yet")] = None
-    gpu_setting: Annotated[str, Meta(description="true, false or auto")] = "auto"
+    gpu_setting: Annotated[str, Meta(description="`true`, `false` or `auto`")] = "auto"
     reachable: Annotated[bool | None, Meta(description="null: not tried yet")] = None
     reason: str | None = None
     text: str | None = None

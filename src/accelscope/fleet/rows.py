@@ -26,7 +26,7 @@ class Row(Struct, frozen=True, kw_only=True, gc=False):
 class NodeRow(Row, frozen=True, kw_only=True, gc=False):
     """A node with accelerators, or one that should have them."""
 
-    state: Annotated[str, _described("fresh, stale, incompatible or unread")]
+    state: Annotated[str, _described("`fresh`, `stale`, `incompatible` or `unread`")]
     reason: Annotated[str | None, _described("why it is not fresh, or was not read the last time")] = None
     source: Annotated[str | None, _described("the sources that it was read from, by precedence")] = None
     simulated: bool = False
@@ -58,11 +58,11 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     driver_version: str | None = None
     firmware_version: str | None = None
     source: str
-    state: Annotated[str, _described("fresh or stale")]
+    state: Annotated[str, _described("`fresh` or `stale`")]
     simulated: bool = False
     taken_at: float
     age_seconds: Seconds = None
-    health: Annotated[str, _described("ok, warning, critical, lost or unknown")]
+    health: Annotated[str, _described("`ok`, `warning`, `critical`, `lost` or `unknown`")]
     health_reason: str | None = None
     unusual: Annotated[str | None, _described("what is out of the device's own habit")] = None
     utilization_ratio: Ratio = None
@@ -130,7 +130,7 @@ class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     partition: str | None = None
     name: str | None = None
     user: str | None = None
-    type: Annotated[str | None, _described("compute, graphics or both")] = None
+    type: Annotated[str | None, _described("`compute`, `graphics` or `both`")] = None
     owner_kind: str | None = None
     owner: Annotated[str | None, _described("container, job, unit or user of a process in no pod")] = None
     namespace: str | None = None

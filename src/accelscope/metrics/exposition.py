@@ -212,6 +212,13 @@ def _chosen(name: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
     return not any(fnmatchcase(name, pattern) for pattern in deny)
 
 
+def patterns_without_family(patterns: Sequence[str], dialects: Iterable[Dialect]) -> tuple[str, ...]:
+    """Those that no family of the catalogue or of these dialects fits: misspelt, most likely."""
+    names = {family.name for family in CATALOGUE}
+    names |= {family.name for dialect in dialects for family in dialect.families}
+    return tuple(pattern for pattern in patterns if not any(fnmatchcase(n, pattern) for n in names))
+
+
 def _text_header(family: Family) -> str:
     return f"# HELP {family.name} {_help(family)}\n# TYPE {family.name} {family.type}\n"
 

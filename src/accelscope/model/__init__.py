@@ -6,7 +6,10 @@ celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent s
 
 from accelscope.model.counted import Counted, counted
 from accelscope.model.device import (
+    FAULT_THROTTLES,
     HARMLESS_THROTTLES,
+    HOT_CELSIUS,
+    HOT_MARGIN_CELSIUS,
     IDENTITY_FIELDS,
     Clock,
     Core,
@@ -45,7 +48,10 @@ from accelscope.model.workload import (
 )
 
 __all__ = [
+    "FAULT_THROTTLES",
     "HARMLESS_THROTTLES",
+    "HOT_CELSIUS",
+    "HOT_MARGIN_CELSIUS",
     "IDENTITY_FIELDS",
     "Absence",
     "AbsenceReason",

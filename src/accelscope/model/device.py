@@ -119,8 +119,39 @@ class RemappedRows:
 
 # Reasons for a lower clock that slow no work down: there is none, or somebody wants it so.
 HARMLESS_THROTTLES = frozenset(
-    {"gpu_idle", "idle", "applications_clocks_setting", "display_clock_setting", "sync_boost"}
+    {
+        "gpu_idle",  # NVIDIA
+        "applications_clocks_setting",
+        "display_clock_setting",
+        "sync_boost",
+        "low_utilization",  # AMD
+        "total_gfx_clk_below_host_limit",  # whatever the reason, low utilization too
+        "idle",  # Furiosa
+    }
 )
+
+# Those by which heat or the power supply forces a device. A limit that somebody set, or that a device is held
+# at in its usual life (sw_power_cap, ppt, app_power_cap), is none.
+FAULT_THROTTLES = frozenset(
+    {
+        "hw_slowdown",  # NVIDIA
+        "hw_thermal_slowdown",
+        "sw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "prochot",  # AMD
+        "socket_thermal",
+        "vr_thermal",
+        "hbm_thermal",
+        "gfx_clk_below_host_limit_thermal",
+        "thermal_slowdown",  # Furiosa
+        "hw_power_cap",
+    }
+)
+
+# A device is hot from so much below the temperature at which it slows itself down, or, where it does not tell
+# that, from so much on.
+HOT_MARGIN_CELSIUS = 5
+HOT_CELSIUS = 90
 
 
 @dataclass(frozen=True, slots=True)

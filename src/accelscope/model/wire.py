@@ -5,11 +5,13 @@ value; what is `None` or empty is left out. So `/snapshot`, `accelscope parse` a
 description, the dataclasses.
 
 `SCHEMA_VERSION` is `major.minor`. A new field, or a new word of an enumeration, raises the minor: older
-readers pass over it. A field that changes its meaning or goes away raises the major: other readers must
-refuse it.
+readers pass over it; of a vendor that they do not know they leave out the devices, and say so. A field that
+changes its meaning or goes away raises the major: other readers must refuse it.
 """
 
 import contextlib
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
@@ -25,6 +27,11 @@ SCHEMA_VERSION = "1.2"
 
 # What stands for a word that is not known; of other enumerations the value is left out.
 STAND_INS: Mapping[type, Enum] = {HealthState: HealthState.UNKNOWN, OwnerKind: OwnerKind.UNKNOWN}
+
+_OF_A_DEVICE = ("processes", "allocations", "pod_usages", "unattributed", "balances")  # by their `device`
+_VENDORS = frozenset(map(str, Vendor))
+_MOST_VENDORS_NAMED = 5
+_LONGEST_NAME = 32
 
 T = TypeVar("T")
 
@@ -58,9 +65,31 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, **plain(snapshot)}
 
 
+def of_known_vendors(document: object) -> tuple[object, str | None]:
+    """The document of a snapshot without readers and devices of vendors that this version does not know, and
+    without what belongs to such devices; and which devices those were, for people. What is no snapshot stays
+    as it is."""
+    if not isinstance(document, Mapping) or not any(
+        _of_unknown_vendor(item) for name in ("readers", "devices") for item in _listed(document, name)
+    ):
+        return document, None
+    devices = _listed(document, "devices")
+    strange = [device for device in devices if _of_unknown_vendor(device)]
+    left_out = _texts(strange, "id") - _texts([d for d in devices if not _of_unknown_vendor(d)], "id")
+    known = dict(document)
+    for name in ("readers", "devices"):
+        if isinstance(document.get(name), list):
+            known[name] = [item for item in document[name] if not _of_unknown_vendor(item)]
+    for name in _OF_A_DEVICE:
+        if isinstance(document.get(name), list):
+            known[name] = [item for item in document[name] if not _texts([item], "device") & left_out]
+    return known, _remark(Counter(device["vendor"][:_LONGEST_NAME] for device in strange))
+
+
 def read_snapshot(document: object) -> Snapshot:
     """A Snapshot from the document of any version of the same major. Words that a newer minor added are
-    passed over at the smallest cost; a device of an unknown vendor is not: it would go missing unsaid."""
+    passed over at the smallest cost; a vendor that is not known is an error, since its devices would go
+    missing unsaid: of documents of other versions, take what `of_known_vendors` leaves."""
     if not isinstance(document, Mapping):
         raise SchemaError("a snapshot is a JSON object")
     version = str(document.get("schema_version", ""))
@@ -137,8 +166,12 @@ def _scalar(kind: Any, value: object, where: str) -> Any:
         try:
             return kind(value)
         except ValueError as error:
-            if kind is Vendor or not isinstance(value, str):
+            if not isinstance(value, str):
                 raise SchemaError(f"{where}: {error}") from None
+            if kind is Vendor:
+                raise SchemaError(
+                    f"{where}: {_quoted(value)} is not a vendor that this version knows; update accelscope"
+                ) from None
             if kind in STAND_INS:
                 return STAND_INS[kind]
             raise _UnknownWord(f"{where}: {error}") from None
@@ -146,3 +179,30 @@ def _scalar(kind: Any, value: object, where: str) -> Any:
     if (kind is float and number) or (type(value) is kind):
         return value
     raise SchemaError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")
+
+
+def _listed(document: Mapping[str, Any], name: str) -> list[Any]:
+    found = document.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _of_unknown_vendor(item: object) -> bool:
+    vendor = item.get("vendor") if isinstance(item, Mapping) else None
+    return isinstance(vendor, str) and vendor not in _VENDORS
+
+
+def _texts(items: list[Any], name: str) -> set[str]:
+    values = (item.get(name) for item in items if isinstance(item, Mapping))
+    return {value for value in values if isinstance(value, str)}
+
+
+def _remark(devices: Counter[str]) -> str | None:
+    if not devices:
+        return None
+    named = [f"{_quoted(vendor)} ({count})" for vendor, count in devices.most_common(_MOST_VENDORS_NAMED)]
+    further = [] if len(devices) <= _MOST_VENDORS_NAMED else ["…"]
+    return "devices of vendors that this version does not know were left out: " + ", ".join(named + further)
+
+
+def _quoted(word: str) -> str:
+    return json.dumps(word[:_LONGEST_NAME])

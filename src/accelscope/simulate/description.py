@@ -12,7 +12,7 @@ from accelscope.simulate.faults import Fault, FaultKind, PossibleFaults
 from accelscope.simulate.load import Shape
 from accelscope.simulate.pod_description import read_cgroup, read_pod
 from accelscope.simulate.pods import check_pods
-from accelscope.simulate.section import DescriptionError, Section, read_each
+from accelscope.simulate.section import DescriptionError, Section, got, read_each, shown, unknown
 from accelscope.simulate.spec import (
     HolderSpec,
     LoadSpec,
@@ -42,11 +42,14 @@ def load_node(name_or_path: str | Path) -> NodeSpec:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DescriptionError(
-            f"{name}: {error.strerror}; ready-made nodes: {', '.join(ready_made())}"
+            f"{error.strerror}; ready-made nodes: {', '.join(ready_made())}", file=name
         ) from None
     except UnicodeDecodeError:
-        raise DescriptionError(f"{name}: not a text in UTF-8") from None
-    return read_node(text, default_name=path.stem)
+        raise DescriptionError("not a text in UTF-8", file=name) from None
+    try:
+        return read_node(text, default_name=path.stem)
+    except DescriptionError as error:
+        raise error.in_file(name) from None
 
 
 def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
@@ -89,9 +92,9 @@ def read_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = f"line {mark.line + 1}: " if mark else ""
+        line = min(mark.line, text.count("\n")) + 1 if mark else None  # the end may be counted as one more
         problem = getattr(error, "problem", None) or "unreadable"
-        raise DescriptionError(f"not YAML: {place}{problem}") from None
+        raise DescriptionError(f"not valid YAML: {problem}", line=line) from None
 
 
 def _vendor(section: Section, vendors: Mapping[str, VendorSpec]) -> str:
@@ -101,7 +104,7 @@ def _vendor(section: Section, vendors: Mapping[str, VendorSpec]) -> str:
         return next(iter(vendors))
     if str(given) not in vendors:
         allowed = f"allowed: {', '.join(vendors)}" if vendors else "the node has no section of any vendor"
-        problem = "say which" if given is None else f"{given!r} is not on this node"
+        problem = "say which" if given is None else f"{shown(given)} is not on this node"
         raise section.error("vendor", f"{problem}; {allowed}")
     return str(given)
 
@@ -152,11 +155,11 @@ def _devices(section: Section, count: int) -> tuple[int, ...]:
         return tuple(range(count))
     wanted = several if several is not None else [single if single is not None else 0]
     if not isinstance(wanted, list) or not wanted:
-        raise section.error("devices", f"expected a list of device numbers or all, got {several!r}")
+        raise section.error("devices", f"expected a list of device numbers or all, got {shown(several)}")
     for device in wanted:
         if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < count:
             allowed = f"allowed: 0 to {count - 1}" if count else "the node has none"
-            raise section.error("device", f"there is no device {device!r}; {allowed}")
+            raise section.error("device", f"there is no device {shown(device)}; {allowed}")
     return tuple(wanted)
 
 
@@ -189,17 +192,19 @@ def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> HolderSpec:
 def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
     vendor = _vendor(section, vendors)
     possible = simulated_vendor(vendor).faults
-    kind_text = str(section.take("kind"))
-    if kind_text not in possible.kinds:
+    given: object = section.take("kind")
+    if given not in tuple(possible.kinds):
         allowed = ", ".join(kind for kind in FaultKind if kind in possible.kinds)
-        raise section.error("kind", f"{kind_text!r} is not known; allowed: {allowed}")
-    kind = FaultKind(kind_text)
+        raise section.error("kind", f"{unknown(given)}; allowed: {allowed}")
+    kind = FaultKind(str(given))
     tool = section.take("tool")
     if tool is not None and (tool not in possible.tools or not kind.of_tool):
-        raise section.error("tool", f"for faults of a tool one of: {', '.join(possible.tools)}; got {tool!r}")
+        raise section.error(
+            "tool", f"for faults of a tool one of: {', '.join(possible.tools)}; got {shown(tool)}"
+        )
     error = section.take("error")
     if (kind is FaultKind.TOOL_ERROR) != (error is not None) or error not in (None, *possible.errors):
-        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}; got {error!r}")
+        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}{got(error)}")
     return Fault(
         kind=kind,
         vendor=vendor if len(vendors) > 1 else None,
@@ -220,7 +225,7 @@ def _faulty_device(section: Section, kind: FaultKind, count: int) -> int | None:
         return None
     if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < count:
         allowed = f"0 to {count - 1}" if count else "none, the node has no devices"
-        raise section.error("device", f"{kind} needs a device; allowed: {allowed}; got {device!r}")
+        raise section.error("device", f"{kind} needs a device; allowed: {allowed}{got(device)}")
     return device
 
 

@@ -8,7 +8,6 @@ node.yaml           the description that the node was made from
 faults.yaml         what is wrong just now: may be edited while the node runs
 """
 
-import fcntl
 import json
 import logging
 import time
@@ -25,29 +24,25 @@ from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, Tree, write_text
 from accelscope.simulate.host import host_loads
 from accelscope.simulate.installation import Installation, remove_others
+from accelscope.simulate.kept_folder import KeptFolder
 from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.proc import proc_files, stat_of
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Options, Section
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import VENDORS, Instant, Site, VendorDriver, simulated_vendor
 from accelscope.simulate.workload import place
 
 Shown = TypeVar("Shown")
 
+_DESCRIPTION, _FAULTS = "node.yaml", "faults.yaml"  # of a node's folder
+
 # Wall-clock time of simulated time zero for a node that is not running: so its files are always the same.
 _STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
-# Whoever asks whether a node runs holds its lock for a moment: who is to run it waits so long for that.
-_ASKED_SECONDS = 2.0
-_LOCK_POLL_SECONDS = 0.01
 _CPU_SECONDS = 0.2  # between two counts of CPU time
 _IDLE_TIMES = 10  # as long as a count takes, nothing is done after it
 
 log = logging.getLogger(__name__)
-
-
-class NodeRunning(RuntimeError):
-    """Another process already keeps this folder moving."""
 
 
 class SimulatedNode:
@@ -72,7 +67,7 @@ class SimulatedNode:
         self._at = 0.0
         self._epoch = _STILL_EPOCH
         self._lock = Lock()
-        self._lock_file = self.folder / ".lock"  # held by the process that keeps the folder moving
+        self._kept = KeptFolder(self.folder, "a simulated node", (_DESCRIPTION,))
 
     def _open_driver(self, vendor: str) -> VendorDriver[Any]:
         site = Site(
@@ -87,10 +82,12 @@ class SimulatedNode:
         """A node that was built before, with its time and its faults. Raises DescriptionError."""
         folder = Path(folder)
         try:
-            spec = read_node((folder / "node.yaml").read_text(encoding="utf-8"))
+            spec = read_node((folder / _DESCRIPTION).read_text(encoding="utf-8"))
             memory = json.loads((folder / "state" / "memory.json").read_text(encoding="utf-8"))
         except OSError as error:
-            raise DescriptionError(f"{folder}: not a simulated node: {error.strerror}") from None
+            raise DescriptionError(f"not a simulated node: {error.strerror}", file=folder) from None
+        except DescriptionError as error:
+            raise error.in_file(folder / _DESCRIPTION) from None
         node = cls(spec, folder)
         node._at, node._epoch = memory["at"], memory["epoch"]
         node._faults = FaultLog(spec.faults, _faults(memory["faults"], "faults", spec))
@@ -98,13 +95,14 @@ class SimulatedNode:
 
     def build(self, at: float = 0.0) -> None:
         """Compile what must be compiled and lay out the folder at simulated time `at`, with no faults but
-        those of the description. Raises CompileError; DescriptionError for a folder that is not ours."""
-        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / "node.yaml").exists():
-            raise DescriptionError(f"{self.folder}: not empty and not a simulated node; give a new folder")
+        those of the description. Raises CompileError; DescriptionError for a folder that is not ours;
+        AlreadyMoving."""
+        self._kept.check_still()
+        self._kept.check_ours()
         for installation in self._installations.values():
             installation.build()
         remove_others(self.folder, self._installations.values())
-        write_text(self.folder / "node.yaml", self.spec.text)
+        write_text(self.folder / _DESCRIPTION, self.spec.text)
         self.write_faults(())
         self.write(at)
 
@@ -182,21 +180,28 @@ class SimulatedNode:
     def faults(self) -> tuple[Fault, ...]:
         """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
         try:
-            text = (self.folder / "faults.yaml").read_text(encoding="utf-8")
+            text = (self.folder / _FAULTS).read_text(encoding="utf-8")
         except FileNotFoundError:
             return ()
-        return _faults(read_yaml(text), "faults.yaml", self.spec)
+        except UnicodeDecodeError:
+            raise DescriptionError("not a text in UTF-8", file=_FAULTS) from None
+        try:
+            document = read_yaml(text)
+        except DescriptionError as error:
+            raise error.in_file(_FAULTS) from None
+        return _faults(document, _FAULTS, self.spec)
 
     def checked_fault(self, document: Mapping[str, object]) -> Fault:
-        """A fault, with the keys of a description, that this node can have. Raises DescriptionError."""
-        section = Section(document, "fault")
+        """A fault of a command line, with the keys of a description, that this node can have. Raises
+        DescriptionError."""
+        section = Options(document, "")
         fault = read_fault(section, self.spec.vendors)
         section.finish()
         return fault
 
     def run(self, stop: Event, period: float = 1.0) -> None:
-        """Move with the wall clock until `stop` is set. Raises NodeRunning."""
-        with self._running(patience_seconds=_ASKED_SECONDS):
+        """Move with the wall clock until `stop` is set. Raises AlreadyMoving."""
+        with self._kept.moving():
             started = time.monotonic() - self._at
             self._epoch = time.time() - self._at
             while not stop.is_set():
@@ -219,30 +224,9 @@ class SimulatedNode:
             if stop.wait(min(_IDLE_TIMES * (time.monotonic() - began), max(0.0, until - time.monotonic()))):
                 return
 
-    @contextmanager
-    def _running(self, patience_seconds: float = 0.0) -> Iterator[None]:
-        end = time.monotonic() + patience_seconds
-        with self._lock_file.open("w") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() >= end:
-                        raise NodeRunning(f"{self.folder} is kept moving by another process") from None
-                    time.sleep(_LOCK_POLL_SECONDS)
-                else:
-                    break
-            yield
-
     def is_running(self) -> bool:
         """Whether some process keeps the folder moving."""
-        if not self._lock_file.exists():
-            return False
-        try:
-            with self._running():
-                return False
-        except NodeRunning:
-            return True
+        return self._kept.is_moving()
 
     def agent_settings(self) -> dict[str, str]:
         """The agent's settings that point it at this node, and away from the machine's own drivers and
@@ -258,7 +242,7 @@ class SimulatedNode:
         documents = [fault_document(replace(fault, begin=0.0, until=None)) for fault in faults]
         _faults(documents, "faults", self.spec)
         lines = "".join(f"- {json.dumps(document)}\n" for document in documents)
-        write_text(self.folder / "faults.yaml", lines or "[]\n")
+        write_text(self.folder / _FAULTS, lines or "[]\n")
 
 
 def _faults(document: object, where: str, spec: NodeSpec) -> tuple[Fault, ...]:

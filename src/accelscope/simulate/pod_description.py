@@ -1,6 +1,6 @@
 """Where a workload runs, and what Kubernetes knows of its pod: from YAML to its spec."""
 
-from accelscope.simulate.section import Section
+from accelscope.simulate.section import Section, shown
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, HamiShare, PodOwner, PodQos, PodSpec
 
 OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -71,7 +71,7 @@ def _owner(section: Section) -> PodOwner | None:
     entry = section.section("owner")
     kind = entry.text("kind", OWNER_KINDS[0])
     if kind not in OWNER_KINDS:
-        raise entry.error("kind", f"{kind!r} is not known; allowed: {', '.join(OWNER_KINDS)}")
+        raise entry.error("kind", f"{shown(kind)} is not known; allowed: {', '.join(OWNER_KINDS)}")
     owner = PodOwner(kind, entry.optional_text("name", _NAME, "a name in lower case such as trainer"))
     entry.finish()
     return owner

@@ -1,5 +1,6 @@
 """Reading one mapping of a YAML file, key by key, with errors that name the key and what is allowed."""
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,11 +10,25 @@ from typing import Any, TypeVar
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?")
+_COLLECTIONS = {dict: "a mapping", list: "a list", type(None): "nothing"}
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 class DescriptionError(ValueError):
-    """A node's description that cannot be used. One line: where, what is wrong, what is allowed."""
+    """A description that cannot be used. One line: where, what is wrong, what is allowed."""
+
+    def __init__(self, problem: str, *, line: int | None = None, file: object = None) -> None:
+        place = "" if line is None else f"line {line}: "
+        if file is not None:
+            place = f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(place + problem)
+        self._problem = problem
+        self._line = line
+        self._file = file
+
+    def in_file(self, file: object) -> "DescriptionError":
+        """With its name, unless it is of a file that this one names."""
+        return self if self._file is not None else DescriptionError(self._problem, line=self._line, file=file)
 
 
 class Section:
@@ -25,6 +40,10 @@ class Section:
         self._left: dict[Any, Any] = dict(document)
         self._known: list[str] = []
         self._where = where
+
+    def part(self, keys: Iterable[str], **more: object) -> "Section":
+        """What is given under these keys, and more, as a section in the same place."""
+        return type(self)({**{key: self.take(key) for key in keys}, **more}, self._where)
 
     def path(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
@@ -47,9 +66,9 @@ class Section:
 
     def finish(self) -> None:
         if self._left:
-            unknown = ", ".join(repr(key) for key in self._left)
+            keys = ", ".join(map(shown, self._left))
             place = f"{self._where}: " if self._where else ""
-            raise DescriptionError(f"{place}unknown key {unknown}; allowed: {', '.join(self._known)}")
+            raise DescriptionError(f"{place}unknown key {keys}; allowed: {', '.join(self._known)}")
 
     def text(self, key: str, default: str) -> str:
         value = self.take(key)
@@ -64,7 +83,7 @@ class Section:
         if value is None:
             return None
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise self.error(key, f"{value!r} is not {meaning}")
+            raise self.error(key, f"{shown(value)} is not {meaning}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -72,7 +91,7 @@ class Section:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, got {value!r}")
+            raise self.error(key, f"expected true or false, got {shown(value)}")
         return value
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
@@ -85,7 +104,7 @@ class Section:
 
     def _integer(self, key: str, value: object, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.error(key, f"expected a whole number from {low} to {high}, got {value!r}")
+            raise self.error(key, f"expected a whole number from {low} to {high}, got {shown(value)}")
         return value
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
@@ -100,7 +119,7 @@ class Section:
         good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not good or not low <= float(value) <= high:  # type: ignore[arg-type]
             upper = f" to {high:g}" if math.isfinite(high) else " on"
-            raise self.error(key, f"expected a number from {low:g}{upper}, got {value!r}")
+            raise self.error(key, f"expected a number from {low:g}{upper}, got {shown(value)}")
         return float(value)  # type: ignore[arg-type]
 
     def size(self, key: str, default: int) -> int:
@@ -110,7 +129,7 @@ class Section:
             return default
         match = _SIZE.fullmatch(str(value))
         if isinstance(value, bool) or match is None:
-            raise self.error(key, f"expected a size such as 12GiB or 800MiB, got {value!r}")
+            raise self.error(key, f"expected a size such as 12GiB or 800MiB, got {shown(value)}")
         return int(float(match[1]) * _UNITS[match[2] or "B"])
 
     def texts(self, key: str) -> tuple[tuple[str, str], ...]:
@@ -122,7 +141,9 @@ class Section:
             raise self.error(key, f"expected a mapping, got {_kind(value)}")
         for name, text in value.items():
             if not isinstance(name, str) or not isinstance(text, str):
-                raise self.error(key, f"expected texts, got {name!r}: {text!r}; quote numbers and true")
+                raise self.error(
+                    key, f"expected texts, got {shown(name)}: {shown(text)}; quote numbers and true"
+                )
         return tuple(value.items())
 
     def choice(self, key: str, options: type[Choice], default: Choice) -> Choice:
@@ -132,7 +153,7 @@ class Section:
         try:
             return options(str(value))
         except ValueError:
-            raise self.error(key, f"{value!r} is not known; allowed: {', '.join(options)}") from None
+            raise self.error(key, f"{shown(value)} is not known; allowed: {', '.join(options)}") from None
 
     def items(self, key: str) -> tuple[tuple[str, object], ...]:
         """The members of a list, each with its place; none when the key is not there."""
@@ -157,7 +178,35 @@ def read_each(members: Iterable[tuple[str, object]], read: Callable[[Section], A
     return tuple(results)
 
 
+class Options(Section):
+    """Of a command line, with the keys of a description."""
+
+    def path(self, key: str) -> str:
+        return key.upper() if key == "kind" else f"--{key}"
+
+    def finish(self) -> None:
+        for key in self._left:
+            raise self.error(key, "not for this kind of fault")
+
+
+def shown(value: object) -> str:
+    """A value that was given, for an error's text."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _COLLECTIONS.get(type(value)) or str(value)
+
+
+def unknown(value: object) -> str:
+    """What is wrong with a value that is none of those allowed."""
+    return "say which" if value is None else f"{shown(value)} is not known"
+
+
+def got(value: object) -> str:
+    """The end of an error's text: nothing where nothing was given."""
+    return "" if value is None else f"; got {shown(value)}"
+
+
 def _kind(value: object) -> str:
-    return {dict: "a mapping", list: "a list", str: "a text", type(None): "nothing"}.get(
-        type(value), repr(value)
-    )
+    return "a text" if isinstance(value, str) else shown(value)

@@ -189,7 +189,10 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         ("tokens: [plain]", r"tokens\[0\]: must be a mapping"),
         ("tokens: [{name: x}]", r"tokens\[0\]: sha256 must be"),
         (f"tokens: [{{name: 'a b', sha256: {HASH}}}]", "name must be"),
-        (f"tokens: [{{name: a, sha256: {HASH}, scope: read}}]", 'unknown key "scope"'),
+        (
+            f"tokens: [{{name: a, sha256: {HASH}, scope: read}}]",
+            r"tokens\[0\].scope: unknown key; allowed: name",
+        ),
         (f"tokens: [{{name: a, sha256: {HASH}, scopes: [write]}}]", "scopes must be a list of read, admin"),
         (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes must be"),
         (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters must be a list"),
@@ -211,6 +214,16 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, content: str, sa
     assert str(raised.value).startswith(str(path))
     assert HASH not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_key_is_told_with_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.yaml"
+    path.write_text(
+        f"tokens:\n  - name: a\n    sha256: {HASH}\n  - name: b\n    sha256: {HASH}\n    scope: read\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        read_tokens(str(path))
+    assert str(raised.value).startswith(f"{path}:6: tokens[1].scope: unknown key; allowed: name, sha256,")
 
 
 @pytest.mark.parametrize(

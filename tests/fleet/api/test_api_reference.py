@@ -38,6 +38,14 @@ def test_every_field_of_an_answer_has_words() -> None:
     assert without == []
 
 
+def test_the_reference_has_one_voice() -> None:
+    meanings = re.findall(r"^\| `.+ \| (.+) \|$", reference(), re.MULTILINE)
+    assert len(meanings) > 500
+    for meaning in meanings:
+        assert meaning[-1] in ".…", meaning
+        assert not meaning[0].islower() or meaning.startswith("null"), meaning
+
+
 def test_no_words_are_kept_for_a_field_that_is_gone() -> None:
     schemas = openapi(ROUTES)["components"]["schemas"]
     said = {

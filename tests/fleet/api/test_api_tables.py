@@ -25,6 +25,7 @@ def ids(page: Any) -> list[str]:
         ("index=0&cluster=berlin", ["nvidia:GPU-0", "amd:0001"]),
         ("simulated=true", ["ascend:A1"]),
         ("absent=utilization_ratio", ["nvidia:GPU-1", "amd:0001", "ascend:A1"]),
+        ("absent=utilization_ratio&temperature_celsius_min=70", ["nvidia:GPU-1"]),
         ("present=health_reason", ["nvidia:GPU-7"]),
         ("namespaces=team-b", ["amd:0001"]),
         ("namespaces=team-a,team-b&node=beta", ["nvidia:GPU-7", "amd:0001"]),

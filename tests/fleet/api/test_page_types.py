@@ -2,12 +2,13 @@
 
 import re
 
+import pytest
 from tests.repository import REPOSITORY
 
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.fleet.api.typescript import types
-from accelscope.model import HARMLESS_THROTTLES
+from accelscope.model import FAULT_THROTTLES, HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS
 
 
 def test_every_field_of_every_answer_is_there() -> None:
@@ -31,6 +32,18 @@ def test_what_may_be_absent_may_be_null() -> None:
     assert "  health: HealthState;" in text or "  state: HealthState;" in text
 
 
-def test_the_page_knows_the_same_harmless_throttles() -> None:
-    source = (REPOSITORY / "web" / "src" / "parts" / "throttles.ts").read_text()
-    assert set(re.findall(r'"(\w+)"', source)) == HARMLESS_THROTTLES
+PARTS = REPOSITORY / "web" / "src" / "parts"
+
+
+@pytest.mark.parametrize(("name", "words"), [("HARMLESS", HARMLESS_THROTTLES), ("FAULTS", FAULT_THROTTLES)])
+def test_the_page_knows_the_same_throttles(name: str, words: frozenset[str]) -> None:
+    found = re.search(rf"const {name} = [^\[]*\[(.*?)\]", (PARTS / "throttles.ts").read_text(), re.DOTALL)
+    assert found is not None
+    assert set(re.findall(r'"(\w+)"', found[1])) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "celsius"), [("HOT_MARGIN_CELSIUS", HOT_MARGIN_CELSIUS), ("HOT_CELSIUS", HOT_CELSIUS)]
+)
+def test_the_page_calls_the_same_hot(name: str, celsius: int) -> None:
+    assert f"const {name} = {celsius};" in (PARTS / "table" / "heat.ts").read_text()

@@ -57,7 +57,10 @@ async def soon(_: float) -> None:
 
 @asynccontextmanager
 async def following(
-    *steps: Step, collection: Collection | None = None, **options: object
+    *steps: Step,
+    collection: Collection | None = None,
+    decode: Callable[[object], str] = name_of,
+    **options: object,
 ) -> AsyncIterator[tuple[KubeServer, Followed[str]]]:
     server = KubeServer(*steps)
     try:
@@ -65,7 +68,7 @@ async def following(
             followed = Followed(
                 session,
                 collection or pods_in("team"),
-                decode=name_of,
+                decode=decode,
                 key=lambda name: name,
                 sleep=soon,
                 **options,  # type: ignore[arg-type]
@@ -353,6 +356,26 @@ def test_a_fault_of_ours_is_logged_and_does_not_pass_for_current(caplog: pytest.
 
     run(go())
     assert any(record.exc_info for record in caplog.records)
+
+
+def test_after_a_fault_of_ours_it_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    faults = [TypeError("one"), TypeError("two"), ValueError("three")]
+
+    def faulty(document: object) -> str:
+        if faults:
+            raise faults.pop(0)
+        return name_of(document)
+
+    async def go() -> None:
+        lists = [listed("1", pod("a"))] * 4
+        async with following(*lists, watched(), decode=faulty) as (_, followed):
+            await until(lambda: set(followed.items) == {"a"}, "it goes on")
+            assert followed.errors[Reason.BAD_ANSWER] == 3
+            await until(lambda: followed.error is None, "what is held is current")
+
+    run(go())
+    logged = [record.exc_info[0] for record in caplog.records if record.exc_info]
+    assert logged == [TypeError, ValueError]
 
 
 def test_a_simulated_cluster_is_followed_through_what_befalls_it(tmp_path: Path) -> None:

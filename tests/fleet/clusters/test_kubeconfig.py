@@ -286,8 +286,17 @@ def test_in_a_pod_without_a_kubeconfig_it_is_the_pods_own_cluster(
     assert entry.access == AddressAccess(
         url="https://10.96.0.1:443", token_file=f"{folder}/token", ca_file=f"{folder}/ca.crt"
     )
-    with pytest.raises(ConfigError, match="give a clusters file, or set KUBECONFIG"):
+    with pytest.raises(ConfigError) as raised:
         default_clusters({"KUBECONFIG": str(path)})
+    problem = f"there is no file {path}" if content is None else f"{path} names no current context"
+    assert str(raised.value) == (
+        f"no cluster: {problem}, and this is no pod; give a clusters file, or set KUBECONFIG"
+    )
+
+
+def test_without_a_kubeconfig_and_a_home_there_is_no_cluster() -> None:
+    with pytest.raises(ConfigError, match="no cluster: KUBECONFIG is not set, and this is no pod"):
+        default_clusters({})
 
 
 def test_plain_http_is_for_servers_that_are_shown_no_secret() -> None:

@@ -83,13 +83,17 @@ def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
             {"vendor": "nvidia", "found": True, "up": True},
         ],
         "processes": [
-            {"pid": 7, "device": "nvidia:a", "type": "dreaming", "owner": {"kind": "robot", "name": "r2"}}
+            {"pid": 7, "device": "nvidia:a", "type": "dreaming", "owner": {"kind": "robot", "name": "r2"}},
+            {"pid": 8, "device": "cerebras:b"},
         ],
         "unattributed": [{"device": "nvidia:a", "kind": "robot", "reason": "because"}],
     }
     result = decoded(document)
     snapshot = result.snapshot
     assert not result.whole
+    assert result.remark == (
+        'devices of vendors that this version does not know were left out: "cerebras" (1)'
+    )
     [device] = snapshot.devices
     assert device.health.state is HealthState.UNKNOWN
     assert device.health.reason == "it yawns"

@@ -16,7 +16,7 @@ from accelscope.fleet.trends import Trends
 from accelscope.fleet.trends.marks import Marks
 from accelscope.fleet.trends.oddities import Stuck
 from accelscope.fleet.trends.usual import usual
-from accelscope.model import Device, EccCount, ErrorCount, PodUsage, Throttle
+from accelscope.model import FAULT_THROTTLES, Device, EccCount, ErrorCount, PodUsage, Throttle
 
 START = 1_000_020.0
 POD = "ml/train"
@@ -241,8 +241,9 @@ def test_a_device_that_draws_less_for_the_same_work() -> None:
     )
 
 
-def test_throttling_that_is_no_habit() -> None:
-    hot = Minute(throttled="hw_thermal_slowdown")
+@pytest.mark.parametrize("reason", sorted(FAULT_THROTTLES))
+def test_throttling_that_is_no_habit(reason: str) -> None:
+    hot = Minute(throttled=reason)
     watched = Watched().see([Minute()] * 35).see([hot] * 3)
     assert watched.device == "slowed down by heat or its power supply at 60 °C, usually not"
     assert Watched().see([hot, Minute()] * 30).see([hot] * 5).device is None

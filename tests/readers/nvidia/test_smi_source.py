@@ -17,6 +17,21 @@ CUT = WHOLE.replace("{model: h100-80gb}", "{model: h100-80gb, mig: [3g.40gb]}").
 )
 
 
+def test_the_numa_node_is_the_kernels(tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
+    node.build()
+    paths = Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"], sys=tmp_path / "sys")
+    source = SmiSource(ReaderOptions(paths))
+    [key] = source.survey().keys
+    device = source.read(key).device
+    assert device.numa_node is None
+    folder = tmp_path / f"sys/bus/pci/devices/{device.pci_address}"
+    folder.mkdir(parents=True)
+    (folder / "numa_node").write_text("1\n")
+    [key] = source.survey().keys
+    assert source.read(key).device.numa_node == 1
+
+
 def test_a_process_is_in_no_instance_once_the_card_is_whole_again(tmp_path: Path) -> None:
     node = SimulatedNode(read_node(CUT), tmp_path)
     node.build()

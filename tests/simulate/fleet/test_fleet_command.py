@@ -39,17 +39,61 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         capsys.readouterr()
         assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
         assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
+        for fault, problem in (
+            (("hot",), "--cluster: say which; allowed: berlin-1, oslo-1"),
+            (("hot", "--cluster", "rome"), '--cluster: "rome" is not known; allowed: berlin-1, oslo-1'),
+            (("hot", "--cluster", "oslo-1"), "--node: hot needs a node of oslo-1"),
+            (("hot", *where), "--device: hot needs a device; allowed: 0 to 1"),
+            (("hot", *where, "--device", 7), "--device: hot needs a device; allowed: 0 to 1; got 7"),
+            (("node_gone", *where, "--device", 1), "--device: not for this kind of fault"),
+        ):
+            assert command("fleet-fault", tmp_path, *fault) == 2
+            assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
+        assert command("fleet-fault", tmp_path, "sad", "--cluster", "oslo-1") == 2
+        assert 'simulate: KIND: "sad" is not known; allowed: agent_' in capsys.readouterr().err
         assert command("fleet-fault", tmp_path, "--clear") == 0
         assert command("fleet-fault", tmp_path) == 0
         assert capsys.readouterr().out == "set: nothing\nset: nothing\n"
         assert command("fleet-fault", tmp_path, "agent_down", *where, "--clear") == 2
         assert "agent_down is not set; set: nothing" in capsys.readouterr().err
+        written = (tmp_path / "clusters.yaml").read_text()
+        assert command("fleet", tmp_path, "--clusters", 1, "--nodes", 1) == 1  # not while it runs
+        problem = f"{tmp_path} is kept moving by another process: stop it first"
+        assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
+        assert (tmp_path / "clusters.yaml").read_text() == written
     finally:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     assert f"accelscope fleet --clusters-file {tmp_path}/clusters.yaml" in output
     assert "berlin-1: 3 nodes at http://127.0.0.1:" in output
+
+
+@pytest.mark.parametrize("others", [("clusters.yaml",), ("clusters.yaml", "fleet.yaml")])
+def test_folders_that_are_not_fleets_are_left_alone(
+    others: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in others:
+        (tmp_path / name).write_text("clusters: []  # real ones\n")
+    assert command("fleet", tmp_path, "--clusters", 1, "--nodes", 1) == 2
+    problem = f"{tmp_path}: not empty and not a simulated fleet; give a new folder"
+    assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+    assert (tmp_path / "clusters.yaml").read_text() == "clusters: []  # real ones\n"
+
+
+def test_a_bad_description_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of the fleet, or that of one of its nodes."""
+    fleet, node = tmp_path / "mine.yaml", tmp_path / "node.yaml"
+    node.write_text("colour: blue\n")
+    for text, problem in (
+        ("clusters: [\n", f"{fleet}:2: not valid YAML: "),
+        ("clusters: []\n", f"{fleet}: clusters: expected 1 to 1000"),
+        ("clusters: [{id: a, nodes: [{node: node.yaml}]}]\n", f'{node}: unknown key "colour"'),
+    ):
+        fleet.write_text(text)
+        assert command("fleet", tmp_path / "new", fleet) == 2
+        assert capsys.readouterr().err.startswith(f"accelscope simulate: {problem}")
 
 
 @pytest.mark.parametrize(

@@ -33,23 +33,23 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
     [
         ("clusters: []", "clusters: expected 1 to 1000 of them, got 0"),
         ("clusters: [{nodes: []}]", "clusters[0].id: every cluster needs one"),
-        ("clusters: [{id: Berlin}]", "clusters[0].id: 'Berlin' is not an id such as berlin-1"),
-        ("clusters: [{id: a}, {id: a}]", "clusters: 2 are called 'a'; give each a name of its own"),
+        ("clusters: [{id: Berlin}]", 'clusters[0].id: "Berlin" is not an id such as berlin-1'),
+        ("clusters: [{id: a}, {id: a}]", 'clusters: 2 are called "a"; give each a name of its own'),
         (
             "clusters: [{id: a, nodes: [{node: nvidia-mig}, {node: nvidia-mig}]}]",
-            "a: 2 are called 'nvidia-mig'; give each a name of its own",
+            'a: 2 are called "nvidia-mig"; give each a name of its own',
         ),
         ("clusters: [{id: a, nodes: [{count: 2}]}]", "clusters[0].nodes[0].node: expected a ready-made node"),
-        ("clusters: [{id: a, color: red}]", "clusters[0]: unknown key 'color'; allowed: id, name"),
+        ("clusters: [{id: a, color: red}]", 'clusters[0]: unknown key "color"; allowed: id, name'),
         (
             f"{GOOD}faults: [{{kind: hot, cluster: two}}]",
-            "faults[0].cluster: 'two' is not known; allowed: one",
+            'faults[0].cluster: "two" is not known; allowed: one',
         ),
         (
             f"{GOOD}faults: [{{kind: sad, cluster: one}}]",
-            "faults[0].kind: 'sad' is not known; allowed: agent_",
+            'faults[0].kind: "sad" is not known; allowed: agent_',
         ),
-        (f"{GOOD}faults: [{{kind: hot, cluster: one}}]", "faults[0].node: hot needs a node of one; got None"),
+        (f"{GOOD}faults: [{{kind: hot, cluster: one}}]", "faults[0].node: hot needs a node of one"),
         (
             f"{GOOD}faults: [{{kind: hot, cluster: one, node: gpu-0001, device: 7}}]",
             "hot needs a device; allowed: 0 to 1; got 7",

@@ -460,7 +460,7 @@ def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (b"- {kind: nonsense, cluster: one}\n", "'nonsense' is not known"),
+        (b"- {kind: nonsense, cluster: one}\n", '"nonsense" is not known'),
         (b"- {kind: \xff}\n", "faults.yaml: not a text in UTF-8"),
     ],
 )

@@ -12,7 +12,7 @@ export type AbsenceReason = "deprecated" | "driver_error" | "lost" | "no_permiss
 export interface AgentState {
   /** How long this collection took. */
   collection_seconds: number | null;
-  /** Collections since then. */
+  /** Collections since the agent started. */
   collections: number;
   /** Changes of the settings file that were noticed, by what came of them. */
   config_reloads: Counted[];
@@ -20,7 +20,7 @@ export interface AgentState {
   cpu_seconds: number | null;
   /** Resident memory of the agent. */
   memory_bytes: number | null;
-  /** Files and sockets that it has open. */
+  /** Files and sockets that the agent has open. */
   open_files: number | null;
   /** Collections that began late because the one before took longer than the interval. */
   overruns: number;
@@ -101,7 +101,7 @@ export interface ClusterView {
   devices: number;
   /** whether it has accelerators; null: not known yet */
   gpu: boolean | null;
-  /** true, false or auto */
+  /** `true`, `false` or `auto` */
   gpu_setting: string;
   /** as the clusters file has it */
   id: string;
@@ -170,11 +170,11 @@ export interface Device {
   architecture: string | null;
   /** Size of the PCIe BAR1 window. */
   bar1_total_bytes: number | null;
-  /** Mapped part of that window. */
+  /** Mapped part of the PCIe BAR1 window. */
   bar1_used_bytes: number | null;
   /** Ascend: the NPU id. */
   board_id: number | null;
-  /** Ascend: the chip of that NPU. */
+  /** Ascend: the chip of the NPU. */
   chip_id: number | null;
   /** Clocks of the device's parts. */
   clocks: Clock[];
@@ -204,9 +204,9 @@ export interface Device {
   fans: Fan[];
   /** Version of the firmware or VBIOS. */
   firmware_version: string | null;
-  /** The same for 16 bits. */
+  /** Share of cycles in which the pipe for 16-bit floats was active. */
   fp16_active_ratio: number | null;
-  /** The same for 32 bits. */
+  /** Share of cycles in which the pipe for 32-bit floats was active. */
   fp32_active_ratio: number | null;
   /** Share of cycles in which the pipe for 64-bit floats was active. */
   fp64_active_ratio: number | null;
@@ -232,7 +232,7 @@ export interface Device {
   memory_total_bytes: number | null;
   /** Memory in use, without what the driver reserves where it tells that apart. */
   memory_used_bytes: number | null;
-  /** Share of that period in which memory was read or written, not how full it is. */
+  /** Share of the driver's last sample period in which memory was read or written, not how full it is. */
   memory_utilization_ratio: number | null;
   /** It is cut into MIG instances. */
   mig_enabled: boolean | null;
@@ -311,7 +311,7 @@ export interface DeviceBalance {
   device: string;
   /** Energy that no pod's use accounts for. */
   idle_energy_joules: number | null;
-  /** Batch jobs that the job-mapping folder names for it. */
+  /** Batch jobs that the job-mapping folder names for the device. */
   jobs: string[];
   /** Into how many shares the device is cut, by setting (2: each has half of it). */
   share_ratio: number | null;
@@ -357,7 +357,7 @@ export interface DeviceRow {
   fan_speed_ratio: number | null;
   /** version of the firmware */
   firmware_version: string | null;
-  /** ok, warning, critical, lost or unknown */
+  /** `ok`, `warning`, `critical`, `lost` or `unknown` */
   health: string;
   /** why it is not ok */
   health_reason: string | null;
@@ -383,7 +383,7 @@ export interface DeviceRow {
   node: string;
   /** number of partitions */
   partitions: number;
-  /** domain:bus:device.function */
+  /** `domain:bus:device.function` */
   pci_address: string | null;
   /** generation of the link now */
   pcie_generation: number | null;
@@ -401,7 +401,7 @@ export interface DeviceRow {
   simulated: boolean;
   /** the source that it was read from */
   source: string;
-  /** fresh or stale */
+  /** `fresh` or `stale` */
   state: string;
   /** when it was read, seconds since the epoch */
   taken_at: number;
@@ -417,7 +417,7 @@ export interface DeviceRow {
   utilization_ratio: number | null;
   /** the vendor's unique id */
   uuid: string | null;
-  /** nvidia, amd, ascend or furiosa */
+  /** `nvidia`, `amd`, `ascend` or `furiosa` */
   vendor: string;
 }
 
@@ -504,7 +504,7 @@ export interface Gpu {
   driver_version: string | null;
   /** 0 to 100; null: not known */
   fan_speed_percent: number | null;
-  /** ok, warning, critical, lost or unknown */
+  /** `ok`, `warning`, `critical`, `lost` or `unknown` */
   health: string;
   /** as the vendor-neutral API names it */
   id: string;
@@ -534,7 +534,7 @@ export interface Gpu {
   utilization_memory_percent: number | null;
   /** the vendor's unique id */
   uuid: string | null;
-  /** nvidia, amd, ascend or furiosa */
+  /** `nvidia`, `amd`, `ascend` or `furiosa` */
   vendor: string;
 }
 
@@ -590,7 +590,7 @@ export interface GpuProcess {
   pid: number;
   /** null: in none, or not known */
   pod: string | null;
-  /** compute (also where it is both), graphics or unknown */
+  /** `compute` (also where it is both), `graphics` or `unknown` */
   process_type: string;
   /** it comes from simulated devices, in whole or in part */
   simulated: boolean;
@@ -649,7 +649,7 @@ export interface HealthReport {
   nodes: NodeRow[];
   /** all nodes, by their state */
   nodes_by_state: Record<string, number>;
-  /** nothing of all this */
+  /** no device, node or cluster that is meant is unwell */
   ok: boolean;
 }
 
@@ -670,7 +670,7 @@ export interface HistorySeries {
   scope: "cluster" | "device" | "fleet" | "model" | "namespace" | "pod" | "vendor";
   /** all of it or a part, by clusters as they are now */
   simulated: boolean;
-  /** ring: what this process saw by the minute */
+  /** `ring`: what this process saw by the minute */
   source: "prometheus" | "ring";
   /** of the first value, seconds since the epoch */
   start: number;
@@ -705,7 +705,7 @@ export interface IdlePod {
   pod: string;
   /** it comes from simulated devices, in whole or in part */
   simulated: boolean;
-  /** fresh or stale */
+  /** `fresh` or `stale` */
   state: string;
 }
 
@@ -856,7 +856,7 @@ export interface NodeRow {
   simulated: boolean;
   /** the sources that it was read from, by precedence */
   source: string | null;
-  /** fresh, stale, incompatible or unread */
+  /** `fresh`, `stale`, `incompatible` or `unread` */
   state: string;
   /** when it was read, seconds since the epoch */
   taken_at: number | null;
@@ -992,7 +992,7 @@ export interface Pod {
   namespace: string;
   /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … */
   owner_kind: string | null;
-  /** Name of that. */
+  /** Name of what it belongs to. */
   owner_name: string | null;
   /** Its uid. */
   uid: string;
@@ -1066,7 +1066,7 @@ export interface PodRow {
   simulated: boolean;
   /** the source that it was read from */
   source: string;
-  /** fresh or stale */
+  /** `fresh` or `stale` */
   state: string;
   /** when it was read, seconds since the epoch */
   taken_at: number;
@@ -1074,7 +1074,7 @@ export interface PodRow {
   unusual: string | null;
   /** 0 to 1; null: not known */
   utilization_ratio: number | null;
-  /** nvidia, amd, ascend or furiosa */
+  /** `nvidia`, `amd`, `ascend` or `furiosa` */
   vendor: string;
 }
 
@@ -1144,17 +1144,17 @@ export interface ProcessRow {
   source: string;
   /** by the node's clock, seconds since the epoch; null: not known */
   started_at: number | null;
-  /** fresh or stale */
+  /** `fresh` or `stale` */
   state: string;
   /** when it was read, seconds since the epoch */
   taken_at: number;
-  /** compute, graphics or both */
+  /** `compute`, `graphics` or `both` */
   type: string | null;
   /** whose it is on the node */
   user: string | null;
   /** 0 to 1; null: not known */
   utilization_ratio: number | null;
-  /** nvidia, amd, ascend or furiosa */
+  /** `nvidia`, `amd`, `ascend` or `furiosa` */
   vendor: string;
 }
 
@@ -1208,13 +1208,13 @@ export interface Refreshed {
 }
 
 export interface RemappedRows {
-  /** For errors that were corrected. */
+  /** Rows replaced for errors that were corrected. */
   correctable: number | null;
   /** A row could not be replaced: the board is worn out. */
   failed: boolean | null;
   /** Rows wait for a reset of the device to be replaced. */
   pending: boolean | null;
-  /** For errors that were not. */
+  /** Rows replaced for errors that were not corrected. */
   uncorrectable: number | null;
 }
 
@@ -1255,7 +1255,7 @@ export interface SourceView {
   errors: number;
   /** nodes that it should have heard of */
   expected: number;
-  /** agents, exec, annotations or prometheus */
+  /** `agents`, `exec`, `annotations` or `prometheus` */
   kind: string;
   /** why it is not up, in a short word */
   reason: string | null;
@@ -1285,7 +1285,7 @@ export interface Summary {
 }
 
 export interface SummaryRow {
-  /** null here and below: not grouped by it, or not known */
+  /** where rows are by cluster; null: they are not */
   cluster: string | null;
   /** containers that hold or use a device */
   containers: number;
@@ -1305,17 +1305,17 @@ export interface SummaryRow {
   devices_unhealthy: number;
   /** sum */
   energy_joules: number | null;
-  /** where rows are by health */
+  /** where rows are by health; null: they are not, or it is not known */
   health: string | null;
   /** null: none of its devices tells */
   memory_total_bytes: number | null;
   /** bytes, of the devices of which it is known; null: of none */
   memory_used_bytes: number | null;
-  /** where rows are by model */
+  /** where rows are by model; null: they are not, or it is not known */
   model: string | null;
-  /** where rows are by namespace */
+  /** where rows are by namespace; null: they are not, or it is not known */
   namespace: string | null;
-  /** where rows are by node */
+  /** where rows are by node; null: they are not, or it is not known */
   node: string | null;
   /** nodes of its devices */
   nodes: number;
@@ -1333,7 +1333,7 @@ export interface SummaryRow {
   temperature_max_celsius: number | null;
   /** mean, 0 to 1; null: not known */
   utilization_ratio: number | null;
-  /** where rows are by vendor */
+  /** where rows are by vendor; null: they are not, or it is not known */
   vendor: string | null;
 }
 
@@ -1358,11 +1358,11 @@ export interface Unattributed {
   device: string;
   /** What the owner is. */
   kind: OwnerKind;
-  /** Device memory that they hold. */
+  /** Device memory that the owner's processes hold. */
   memory_used_bytes: number | null;
   /** Which owner, within the kind. */
   name: string | null;
-  /** Processes of that owner. */
+  /** Processes of the owner. */
   processes: number;
   /** Why it is not put down to a pod. */
   reason: UnattributedReason;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isHarmless } from "./throttles";
+import { FAULTS, isHarmless } from "./throttles";
 
 test.each([
   ["gpu_idle", true],
@@ -8,4 +8,8 @@ test.each([
   ["sw_power_cap", false],
 ])("%s is harmless: %s", (reason, expected) => {
   expect(isHarmless(reason)).toBe(expected);
+});
+
+test("no fault is harmless", () => {
+  expect(FAULTS.filter(isHarmless)).toEqual([]);
 });

@@ -1,20 +1,12 @@
 // Nodes that have accelerators, or should.
 import type { NodeRow, NodeRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
-import { count } from "../app/units";
+import { celsius, count } from "../app/units";
+import { Value } from "../parts/absent";
 import { Badge } from "../parts/badge";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
 import { Health } from "../parts/health";
-import {
-  AgeCell,
-  ClusterCell,
-  Cut,
-  MemoryCell,
-  PowerCell,
-  TemperatureCell,
-  TextCell,
-  UseCell,
-} from "../parts/table/cells";
+import { AgeCell, ClusterCell, Cut, MemoryCell, PowerCell, TextCell, UseCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
 import { NODE_FIELDS } from "../parts/table/fields";
@@ -102,7 +94,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     priority: 2,
     align: "end",
     sort: "temperature_max_celsius",
-    cell: (row) => <TemperatureCell at={row.temperature_max_celsius} slowdown={null} />,
+    cell: (row) => <Value text={celsius(row.temperature_max_celsius)} />,
   },
   {
     key: "pods",

@@ -5,8 +5,9 @@ import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
 import { NoClusters } from "../parts/no-clusters";
 import { Empty, Loading, ProblemNote } from "../parts/states";
+import { HOT_CELSIUS } from "../parts/table/heat";
+import { FAULTS } from "../parts/throttles";
 import { View } from "../parts/view";
-import { THROTTLED_BY_FAULT } from "./overview/attention";
 import { AttentionPanel } from "./overview/attention-panel";
 import { ByCluster, ByModel, ByVendor } from "./overview/groups";
 import { HistoryPanel } from "./overview/history-panel";
@@ -28,11 +29,17 @@ export function OverviewView() {
     { sort: "-temperature_celsius", present: "temperature_celsius", limit: 50 },
     CALMLY,
   );
-  const throttled = useResource<DeviceRowPage>(
+  const untold = useResource<DeviceRowPage>(
     "/api/v1/devices",
-    { throttled: THROTTLED_BY_FAULT, limit: 10 },
+    {
+      absent: "temperature_slowdown_celsius",
+      temperature_celsius_min: HOT_CELSIUS,
+      sort: "-temperature_celsius",
+      limit: 10,
+    },
     CALMLY,
   );
+  const throttled = useResource<DeviceRowPage>("/api/v1/devices", { throttled: FAULTS, limit: 10 }, CALMLY);
   const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, CALMLY);
   const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
   const sums = summary.value ?? byCluster.data?.total ?? null;
@@ -43,7 +50,7 @@ export function OverviewView() {
         <NoClusters />
       </View>
     );
-  const answers = [health, hottest, throttled, unusual, idle];
+  const answers = [health, hottest, untold, throttled, unusual, idle];
   return (
     <View title="Overview">
       {byCluster.problem ? <ProblemNote problem={byCluster.problem} retry={byCluster.refetch} /> : null}
@@ -56,6 +63,7 @@ export function OverviewView() {
           known={{
             health: health.data,
             hottest: hottest.data,
+            untold: untold.data,
             throttled: throttled.data,
             unusual: unusual.data,
             idle: idle.data,

@@ -30,11 +30,20 @@ def answer_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, li
             continue
         component = components[name]
         found[name] = [
-            Field(field, type_words(of), of.get("description", ""))
+            Field(field, type_words(of), sentence(of.get("description", "")))
             for field, of in component.get("properties", {}).items()
         ]
         waiting += _referred(component)
     return [(name, fields) for name, fields in found.items() if fields]
+
+
+def sentence(text: str) -> str:
+    """Words about a field or a parameter, written as those about a snapshot are: with a full stop, and with a
+    capital unless they begin with `null`."""
+    if not text:
+        return text
+    begun = text if text.startswith("null") else text[0].upper() + text[1:]
+    return begun if begun.endswith((".", "…")) else f"{begun}."
 
 
 def type_words(schema: dict[str, Any]) -> str:

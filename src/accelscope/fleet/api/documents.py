@@ -9,7 +9,7 @@ from html import escape
 import msgspec
 
 from accelscope.fleet.api.answering import NO_FRAMES
-from accelscope.fleet.api.description import Field, answer_fields, problem_words, type_words
+from accelscope.fleet.api.description import Field, answer_fields, problem_words, sentence, type_words
 from accelscope.fleet.api.openapi import INTRODUCTION, TAGS, openapi
 from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.problem import ProblemKind
@@ -118,7 +118,8 @@ def _parameter_row(parameter: Parameter) -> str:
     where = "" if parameter.where == "query" else f" in the {parameter.where}"
     return (
         f"<tr><td><code>{escape(parameter.name)}</code>{needed}{where}</td>"
-        f"<td>{escape(type_words(parameter.kind.schema()))}</td><td>{_prose(parameter.description)}</td></tr>"
+        f"<td>{escape(type_words(parameter.kind.schema()))}</td>"
+        f"<td>{_prose(sentence(parameter.description))}</td></tr>"
     )
 
 

@@ -48,7 +48,9 @@ class GpuNode(Struct, frozen=True, kw_only=True):
 class GpuProcess(Struct, frozen=True, gc=False):
     pid: int
     gpu_index: int | None
-    process_type: Annotated[str, Meta(description="compute (also where it is both), graphics or unknown")]
+    process_type: Annotated[
+        str, Meta(description="`compute` (also where it is both), `graphics` or `unknown`")
+    ]
     sm_utilization: Percent
     memory_utilization: Percent
     encoder_utilization: Percent

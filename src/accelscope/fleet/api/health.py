@@ -22,7 +22,7 @@ _NODE_STATES = (INCOMPATIBLE, STALE, UNREAD)
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    ok: Annotated[bool, Meta(description="nothing of all this")]
+    ok: Annotated[bool, Meta(description="no device, node or cluster that is meant is unwell")]
     devices: Annotated[list[DeviceRow], Meta(description="lost, critical, then warning; `limit` at most")]
     devices_by_health: Annotated[dict[str, int], Meta(description="all devices, by their health")]
     nodes: Annotated[list[NodeRow], Meta(description="incompatible, stale, then unread; `limit` at most")]

@@ -43,7 +43,7 @@ class IdlePod(Struct, frozen=True, kw_only=True):
         ),
     ]
     memory_used_bytes: Annotated[int | None, Meta(description="that it still holds there; null: not known")]
-    state: Annotated[str, Meta(description="fresh or stale")]
+    state: Annotated[str, Meta(description="`fresh` or `stale`")]
     simulated: bool
     age_seconds: float | None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from accelscope.fleet.api.description import answer_fields, problem_words, type_words
+from accelscope.fleet.api.description import answer_fields, problem_words, sentence, type_words
 from accelscope.fleet.api.openapi import INTRODUCTION, TAGS
 from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.route import COMMON_PROBLEMS, Route
@@ -69,7 +69,7 @@ def _row(parameter: Parameter, names: Sequence[str]) -> str:
     default = f"; default {parameter.default:g}" if isinstance(parameter.default, int | float) else ""
     words = _cell(type_words(parameter.kind.schema()))
     shown = ", ".join(f"`{name}`" for name in names)
-    return f"| {shown}{where}{needed} | {words}{default} | {_cell(parameter.description)} |\n"
+    return f"| {shown}{where}{needed} | {words}{default} | {_cell(sentence(parameter.description))} |\n"
 
 
 def _cell(text: str) -> str:

@@ -75,6 +75,7 @@ class Followed(Generic[T]):
         self._path = collection.paths[0]
         self._retries = Retries(random)
         self._gone = 0  # in a row, with no event between them
+        self._logged: set[type[Exception]] = set()  # faults of ours: each kind once
         self.synced = asyncio.Event()  # set once there has been a whole list
         self.error: KubeError | None = None  # why items are not current; None: they are, but for some seconds
         self.succeeded_at: float | None = None  # seconds since the epoch
@@ -100,18 +101,21 @@ class Followed(Generic[T]):
             await self._task
 
     async def _run(self) -> None:
+        while True:
+            try:
+                await self._attempt()
+            except Exception as fault:  # noqa: BLE001 - whatever it is, it must not be the end of the task
+                await self._sleep(self._broke(fault))
+
+    async def _attempt(self) -> None:
+        """A round, and the pause after it."""
+        refused = False
         try:
-            while True:
-                refused = False
-                try:
-                    delay = await self._round()
-                except KubeError as error:
-                    delay = self._failed(error)
-                    refused = error.reason in REFUSED
-                await self._pause(delay, refused=refused)
-        except Exception as error:  # a fault of ours: what is held must not pass for current
-            self.error = KubeError(Reason.BAD_ANSWER, f"{self._path}: given up after {type(error).__name__}")
-            log.exception("a watch failed in a way that was not foreseen", extra=fields(path=self._path))
+            delay = await self._round()
+        except KubeError as error:
+            delay = self._failed(error)
+            refused = error.reason in REFUSED
+        await self._pause(delay, refused=refused)
 
     async def _round(self) -> float:
         """One attempt: how many seconds to wait before the next."""
@@ -223,6 +227,20 @@ class Followed(Generic[T]):
         if error.reason is Reason.NOT_FOUND or (doubtful and self._retries.failures >= _DOUBTFUL):
             self._store.resource_version = None
         return pause
+
+    def _broke(self, fault: Exception) -> float:
+        """A fault of ours: what is held must not pass for current, and is listed anew. How many seconds to
+        wait."""
+        if type(fault) not in self._logged:
+            self._logged.add(type(fault))
+            log.error(
+                "a watch failed in a way that was not foreseen", exc_info=fault, extra=fields(path=self._path)
+            )
+        text = f"{self._path}: failed in a way that was not foreseen: {type(fault).__name__}"
+        self.error = KubeError(Reason.BAD_ANSWER, text)
+        self.errors[str(Reason.BAD_ANSWER)] = self.errors.get(str(Reason.BAD_ANSWER), 0) + 1
+        self._store.resource_version = None
+        return self._retries.failed()
 
     async def _pause(self, seconds: float, *, refused: bool) -> None:
         """After a refusal, no longer than until there are other credentials."""

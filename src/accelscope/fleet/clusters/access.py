@@ -1,7 +1,7 @@
 """From how a cluster is reached, as its entry says, to the server; and the clusters that need no file."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from accelscope.config import ConfigError
@@ -53,13 +53,19 @@ def default_clusters(environ: Mapping[str, str], context: str | None = None) -> 
     token, authority = (str(_SERVICE_ACCOUNT / name) for name in ("token", "ca.crt"))
     endpoint = in_cluster(environ, token, authority)
     if endpoint is None:
-        looked = ", ".join(paths) or "KUBECONFIG"
         raise ConfigError(
-            f"no cluster: {looked} names no current context, and this is no pod; "
+            f"no cluster: {_without_context(paths)}, and this is no pod; "
             "give a clusters file, or set KUBECONFIG"
         )
     access = AddressAccess(url=endpoint.url, token_file=token, ca_file=authority)
     return (_everything("in-cluster", None, access),)
+
+
+def _without_context(paths: Sequence[str]) -> str:
+    there = [path for path in paths if Path(path).exists()]
+    if there:
+        return f"{', '.join(there)} names no current context"
+    return f"there is no file {', '.join(paths)}" if paths else "KUBECONFIG is not set"
 
 
 def _everything(cluster_id: str, name: str | None, access: Access) -> ClusterEntry:

@@ -43,7 +43,7 @@ class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
     ]
     simulated: Annotated[bool, Meta(description="all of it or a part, by clusters as they are now")] = False
     source: Annotated[
-        Literal["ring", "prometheus"], Meta(description="ring: what this process saw by the minute")
+        Literal["ring", "prometheus"], Meta(description="`ring`: what this process saw by the minute")
     ]
 
 

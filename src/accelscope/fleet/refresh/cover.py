@@ -31,15 +31,15 @@ class Cover:
             if any(device.vendor is Vendor.NVIDIA for device in saying.snapshot.devices):
                 patience = max(self._seconds, _INTERVALS_MISSED * (saying.snapshot.interval_seconds or 0.0))
                 self._until[saying.node] = saying.taken_at + patience
-                self(next(iter(self._until)))  # of one that has left nobody else asks: it is forgotten
+                self._forget(next(iter(self._until)))  # of one that has left nobody else asks
         elif isinstance(saying, NodeFailure) and saying.incompatible:
             self._until.pop(saying.node, None)
 
     def __call__(self, node: str) -> bool:
-        until = self._until.get(node)
-        if until is None:
-            return False
-        if self._clock() < until:
-            return True
-        del self._until[node]
-        return False
+        self._forget(node)
+        return node in self._until
+
+    def _forget(self, node: str) -> None:
+        """If its time is over."""
+        if node in self._until and self._clock() >= self._until[node]:
+            del self._until[node]

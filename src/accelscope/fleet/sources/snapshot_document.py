@@ -2,7 +2,8 @@
 
 The major of its schema must be ours. Within it a document of an older minor lacks fields, which take their
 defaults, and one of a newer minor has more: unknown fields are passed over, and so are words that an
-enumeration of ours does not have and numbers that cannot be, each at the smallest cost.
+enumeration of ours does not have and numbers that cannot be, each at the smallest cost. Devices and numbers
+that are left out are told in a remark.
 """
 
 import re
@@ -18,7 +19,7 @@ from accelscope.fleet.sources.light_model import light
 from accelscope.fleet.sources.plausible import is_plausible, left_out
 from accelscope.kube.errors import one_line
 from accelscope.model import Snapshot
-from accelscope.model.wire import SCHEMA_VERSION, STAND_INS
+from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, of_known_vendors
 
 # An integer with more digits than any count has: to read it alone takes long.
 _ABSURD = b"0" * 40
@@ -129,10 +130,12 @@ def _looked_at(document: bytes, error: Exception) -> Decoded:
 
 def _made_the_best_of(document: object) -> Decoded:
     rejected: set[str] = set()
+    document, remark = of_known_vendors(document)
     known = _known(Snapshot, document, "", rejected)
     if isinstance(known, _Unknown):
         raise BadDocument(f"out of range: {', '.join(sorted(rejected))}")
-    return Decoded(msgspec.convert(known, Snapshot), whole=False, remark=left_out(frozenset(rejected)))
+    remarks = [text for text in (remark, left_out(frozenset(rejected))) if text is not None]
+    return Decoded(msgspec.convert(known, Snapshot), whole=False, remark="; ".join(remarks) or None)
 
 
 def _check_size(of: Snapshot | _Members) -> None:

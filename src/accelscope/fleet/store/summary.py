@@ -34,9 +34,7 @@ _MOST_WHOLE = 2.0**62  # of a sum: what an answer can say
 
 
 class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
-    cluster: Annotated[
-        str | None, Meta(description="null here and below: not grouped by it, or not known")
-    ] = None
+    cluster: Annotated[str | None, Meta(description="where rows are by cluster; null: they are not")] = None
     vendor: str | None = None
     model: str | None = None
     namespace: str | None = None

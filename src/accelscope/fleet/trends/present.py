@@ -14,10 +14,7 @@ from accelscope.fleet.store.grouping import Groups, Values, grouped, runs
 from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.table import Table
 from accelscope.fleet.trends.usual import Mask
-
-# Of the words that drivers have for it, those that speak of heat or of the power supply: limits that people
-# set, or idleness, are not among them.
-_BY_FORCE = ("therm", "prochot", "brake", "hw_slowdown")
+from accelscope.model import FAULT_THROTTLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def _by_force(table: Table[Any]) -> Mask:
     """By code of the column."""
     return np.array(
         [
-            text is not None and any(word in text for word in _BY_FORCE)
+            text is not None and not FAULT_THROTTLES.isdisjoint(text.split(","))
             for text in table.texts("throttled").texts
         ]
     )

@@ -307,7 +307,8 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_throttled",
         "",
-        "1 if the device is slowed down for this reason; reasons its driver does not know have no series.",
+        "1 if the device's clocks are lower for this reason; some reasons (being idle, clocks that somebody "
+        "set) slow no work down, and those its driver does not know have no series.",
         ("reason",),
         lambda d: [((t.reason,), t.active) for t in d.throttles],
     ),

@@ -30,6 +30,7 @@ from accelscope.readers.nvidia import (
 )
 from accelscope.readers.nvidia.health import judged
 from accelscope.readers.nvidia.messages import unknown_field
+from accelscope.readers.pci import numa_node_of
 from accelscope.readers.tool import Tool, ToolOutput
 
 # Reasons to reject a whole line of the table of GPUs: one of them may stand in it.
@@ -83,6 +84,7 @@ class SmiSource:
         self._budget = options.tool_timeout_seconds
         self._deadline = 0.0
         self._clock = options.clock
+        self._sys = options.paths.sys
         self._fields: list[str] | None = None
         self._readings: dict[str, Reading] = {}
         # Processes as the XML has them, with their MIG instances, by device and pid.
@@ -169,6 +171,7 @@ class SmiSource:
         address = device.pci_address
         if address is None:
             return device
+        device = replace(device, numa_node=numa_node_of(f"{self._sys}/bus/pci/devices/{address}"))
         if device.uuid is not None:
             self._ids_by_address[address] = device.id
             return device

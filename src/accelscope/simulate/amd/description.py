@@ -5,7 +5,7 @@ from dataclasses import replace
 from accelscope.simulate.amd.cards import CARDS, Card
 from accelscope.simulate.amd.spec import AmdDeviceSpec, AmdSpec
 from accelscope.simulate.parts import read_devices, read_tool_cost
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, shown, unknown
 
 TOOLS = ("amd-smi", "rocm-smi")
 _COMPUTE = ("SPX", "DPX", "QPX", "CPX")
@@ -36,7 +36,7 @@ def _tools(section: Section) -> tuple[str, ...]:
     named = []
     for where, name in section.items("tools"):
         if name not in TOOLS:
-            raise DescriptionError(f"{where}: {name!r} is not known; allowed: {', '.join(TOOLS)}")
+            raise DescriptionError(f"{where}: {shown(name)} is not known; allowed: {', '.join(TOOLS)}")
         named.append(str(name))
     return tuple(named)
 
@@ -45,7 +45,7 @@ def _device(section: Section) -> AmdDeviceSpec:
     model = section.take("model")
     card = CARDS.get(str(model))
     if card is None:
-        raise section.error("model", f"{model!r} is not known; allowed: {', '.join(CARDS)}")
+        raise section.error("model", f"{unknown(model)}; allowed: {', '.join(CARDS)}")
     card = replace(card, market_name=section.text("name", card.market_name))
     limit = section.number(
         "power_limit_watts", card.power.default_watts, card.power.min_watts or 1, card.power.max_watts
@@ -67,5 +67,5 @@ def _partition(section: Section, key: str, card: Card, known: tuple[str, ...]) -
             raise section.error(key, f"{card.model} cannot be cut")
         return None
     if given is not None and given not in known:
-        raise section.error(key, f"{given!r} is not known; allowed: {', '.join(known)}")
+        raise section.error(key, f"{shown(given)} is not known; allowed: {', '.join(known)}")
     return str(given or known[0])

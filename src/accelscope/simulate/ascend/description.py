@@ -3,7 +3,7 @@
 from accelscope.simulate.ascend.models import MODELS
 from accelscope.simulate.ascend.spec import AscendSpec, ChipSpec
 from accelscope.simulate.parts import read_devices, read_tool_cost
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, shown, unknown
 
 _MAX_NPU_ID = 65535
 
@@ -36,7 +36,9 @@ def _npu_ids(section: Section) -> tuple[int, ...]:
     ids: list[int] = []
     for where, member in section.items("npu_ids"):
         if not isinstance(member, int) or isinstance(member, bool) or not 0 <= member <= _MAX_NPU_ID:
-            raise DescriptionError(f"{where}: expected a whole number up to {_MAX_NPU_ID}, got {member!r}")
+            raise DescriptionError(
+                f"{where}: expected a whole number up to {_MAX_NPU_ID}, got {shown(member)}"
+            )
         if member in ids:
             raise DescriptionError(f"{where}: {member} is the id of another NPU already")
         ids.append(member)
@@ -47,5 +49,5 @@ def _chip(section: Section) -> ChipSpec:
     name = section.take("model")
     model = MODELS.get(str(name))
     if model is None:
-        raise section.error("model", f"{name!r} is not known; allowed: {', '.join(MODELS)}")
+        raise section.error("model", f"{unknown(name)}; allowed: {', '.join(MODELS)}")
     return ChipSpec(model=model, ambient_celsius=section.number("ambient_celsius", 28.0, 0, 60))

@@ -12,7 +12,7 @@ from accelscope.simulate.description import load_node, read_yaml
 from accelscope.simulate.fleet.faults import read_trouble, trouble_document
 from accelscope.simulate.fleet.names import MOST_NODES
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, got, shown
 
 DESCRIPTION = "fleet.yaml"  # of a fleet's folder
 _ID = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
@@ -37,10 +37,13 @@ def load_fleet(path: Path | str) -> FleetSpec:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise DescriptionError(f"{path}: {error.strerror}") from None
+        raise DescriptionError(str(error.strerror), file=path) from None
     except UnicodeDecodeError:
-        raise DescriptionError(f"{path}: not a text in UTF-8") from None
-    return read_fleet(text, folder=path.parent)
+        raise DescriptionError("not a text in UTF-8", file=path) from None
+    try:
+        return read_fleet(text, folder=path.parent)
+    except DescriptionError as error:
+        raise error.in_file(path) from None
 
 
 def read_fleet(text: str, *, folder: Path | None = None) -> FleetSpec:
@@ -145,7 +148,7 @@ def _cluster(section: Section, folder: Path) -> ClusterSpec:
 def _group(section: Section, folder: Path) -> NodeGroup:
     kind: Any = section.take("node")
     if not isinstance(kind, str):
-        raise section.error("node", f"expected a ready-made node or a YAML file, got {kind!r}")
+        raise section.error("node", f"expected a ready-made node or a YAML file{got(kind)}")
     path = folder / kind
     kind = str(path.absolute()) if path.is_file() else kind
     spec = load_node(kind)
@@ -173,4 +176,4 @@ def _check(spec: FleetSpec) -> None:
 def _unique(where: str, names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise DescriptionError(f"{where}: {times} are called {name!r}; give each a name of its own")
+            raise DescriptionError(f"{where}: {times} are called {shown(name)}; give each a name of its own")

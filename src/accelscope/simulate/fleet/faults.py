@@ -11,7 +11,7 @@ from typing import Any
 from accelscope.simulate.description import read_fault, read_yaml
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog
 from accelscope.simulate.folder import write_text
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, got, unknown
 from accelscope.simulate.spec import NodeSpec
 
 DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)
@@ -170,24 +170,25 @@ Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name
 
 def read_trouble(section: Section, nodes: Nodes) -> Trouble:
     """With the keys of a description. Raises DescriptionError."""
-    cluster = str(section.take("cluster"))
-    if cluster not in nodes:
-        raise section.error("cluster", f"{cluster!r} is not known; allowed: {', '.join(nodes)}")
-    name, kind = section.take("node"), str(section.take("kind"))
+    where: object = section.take("cluster")
+    cluster = str(where)
+    if where is None or cluster not in nodes:
+        raise section.error("cluster", f"{unknown(where)}; allowed: {', '.join(nodes)}")
+    name, what = section.take("node"), section.take("kind")
+    kind = str(what)
     known = {*FleetFault, *DEVICE_FAULTS}
     if kind not in known:
-        raise section.error("kind", f"{kind!r} is not known; allowed: {', '.join(sorted(known))}")
+        raise section.error("kind", f"{unknown(what)}; allowed: {', '.join(sorted(known))}")
     if kind in tuple(FleetFault) and FleetFault(kind).of_cluster:
         if name is not None:
             raise section.error("node", f"{kind} is of the cluster's API server, not of a node")
         return _timed(section, Trouble(kind=kind, cluster=cluster, seconds=_seconds(section, kind)))
     spec = nodes[cluster].get(str(name))
     if spec is None:
-        raise section.error("node", f"{kind} needs a node of {cluster}; got {name!r}")
+        raise section.error("node", f"{kind} needs a node of {cluster}{got(name)}")
     if kind in DEVICE_FAULTS:
-        keys = ("vendor", "device", "code", "from", "until")
-        given = {"kind": kind, **{key: section.take(key) for key in keys}}
-        fault = read_fault(Section(given, section.path("fault")), spec.vendors)
+        given = section.part(("vendor", "device", "code", "from", "until"), kind=kind)
+        fault = read_fault(given, spec.vendors)
         times = {"begin": fault.begin, "until": fault.until}
         told = {"vendor": fault.vendor, "device": fault.device, "code": fault.code}
         return Trouble(kind=kind, cluster=cluster, node=str(name), **told, **times)  # type: ignore[arg-type]
@@ -251,10 +252,14 @@ def read_faults(folder: Path, nodes: Nodes) -> tuple[Trouble, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise DescriptionError(f"{FILE}: {error.strerror}") from None
+        raise DescriptionError(str(error.strerror), file=FILE) from None
     except UnicodeDecodeError:
-        raise DescriptionError(f"{FILE}: not a text in UTF-8") from None
-    root = Section({FILE: read_yaml(text) or []}, "")
+        raise DescriptionError("not a text in UTF-8", file=FILE) from None
+    try:
+        document = read_yaml(text)
+    except DescriptionError as error:
+        raise error.in_file(FILE) from None
+    root = Section({FILE: document or []}, "")
     return root.sections(FILE, lambda section: read_trouble(section, nodes))
 
 

@@ -28,6 +28,7 @@ from accelscope.simulate.fleet.agent_proxy import Metrics
 from accelscope.simulate.fleet.api_server import ClusterServer
 from accelscope.simulate.fleet.cluster import FleetCluster
 from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
+from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
 from accelscope.simulate.fleet.fleet_node import FleetNode
 from accelscope.simulate.fleet.frames import Variant
@@ -35,6 +36,7 @@ from accelscope.simulate.fleet.objects import AGENT_NAMESPACE, DRIVER_NAMESPACE
 from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
 from accelscope.simulate.folder import write_text
+from accelscope.simulate.kept_folder import KeptFolder
 from accelscope.simulate.section import DescriptionError
 
 HOST = "127.0.0.1"
@@ -58,6 +60,7 @@ class SimulatedFleet:
     ) -> None:
         self.spec = spec
         self.folder = Path(folder).absolute()
+        self._kept = KeptFolder(self.folder, "a simulated fleet", (DESCRIPTION, FAULTS))
         self._first_port = first_port
         self._metrics = metrics
         self._nodes = spec.nodes()
@@ -82,7 +85,10 @@ class SimulatedFleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve and keep moving inside of this."""
+        """Serve and keep moving inside of this. Raises DescriptionError for a folder that is not ours;
+        AlreadyMoving."""
+        self._kept.check_still()
+        self._kept.check_ours()
         runners, servers = [], []
         try:
             for number, cluster in enumerate(self.clusters.values()):
@@ -94,14 +100,15 @@ class SimulatedFleet:
                 port = 0 if self._first_port is None else self._first_port + number
                 await web.TCPSite(runner, HOST, port, backlog=1024).start()
                 self.urls[cluster.spec.id] = f"http://{HOST}:{runner.addresses[0][1]}"
-            self._write_files()
-            self.step()
-            stepping = asyncio.create_task(self._keep_stepping())
-            try:
-                yield
-            finally:
-                stepping.cancel()
-                await asyncio.wait([stepping])
+            with self._kept.moving():
+                self._write_files()
+                self.step()
+                stepping = asyncio.create_task(self._keep_stepping())
+                try:
+                    yield
+                finally:
+                    stepping.cancel()
+                    await asyncio.wait([stepping])
         finally:
             for runner in runners:
                 await runner.cleanup()

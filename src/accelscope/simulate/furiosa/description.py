@@ -3,7 +3,7 @@
 from accelscope.simulate.furiosa.models import MODELS, Family
 from accelscope.simulate.furiosa.spec import CardSpec, CtlVersion, FuriosaSpec, SmiVersion, Versions
 from accelscope.simulate.parts import read_devices, read_tool_cost
-from accelscope.simulate.section import Section
+from accelscope.simulate.section import Section, shown, unknown
 
 
 def read_section(section: Section) -> FuriosaSpec:
@@ -31,7 +31,7 @@ def read_cores(section: Section, spec: FuriosaSpec, devices: tuple[int, ...]) ->
     cores: list[int] = []
     for _, core in section.items("cores"):
         if not isinstance(core, int) or isinstance(core, bool) or not 0 <= core < most:
-            raise section.error("cores", f"there is no core {core!r}; allowed: 0 to {most - 1}")
+            raise section.error("cores", f"there is no core {shown(core)}; allowed: 0 to {most - 1}")
         cores.append(core)
     if cores and cores != list(range(cores[0], cores[-1] + 1)):
         raise section.error("cores", f"expected cores one after the other, got {cores}")
@@ -42,7 +42,7 @@ def _card(section: Section) -> CardSpec:
     name = section.take("model")
     model = MODELS.get(str(name))
     if model is None:
-        raise section.error("model", f"{name!r} is not known; allowed: {', '.join(MODELS)}")
+        raise section.error("model", f"{unknown(name)}; allowed: {', '.join(MODELS)}")
     return CardSpec(model=model, ambient_celsius=section.number("ambient_celsius", 27.0, 0, 60))
 
 

@@ -6,7 +6,7 @@ from accelscope.simulate.nvidia.cards import CARDS
 from accelscope.simulate.nvidia.mig import MigDevice, cut
 from accelscope.simulate.nvidia.spec import NvidiaDeviceSpec, NvidiaSpec
 from accelscope.simulate.parts import read_devices, read_tool_cost
-from accelscope.simulate.section import DescriptionError, Section
+from accelscope.simulate.section import DescriptionError, Section, shown, unknown
 
 
 def read_section(section: Section) -> NvidiaSpec:
@@ -32,7 +32,7 @@ def _device(section: Section) -> NvidiaDeviceSpec:
     model = section.take("model")
     card = CARDS.get(str(model))
     if card is None:
-        raise section.error("model", f"{model!r} is not known; allowed: {', '.join(CARDS)}")
+        raise section.error("model", f"{unknown(model)}; allowed: {', '.join(CARDS)}")
     card = replace(
         card,
         name=section.text("name", card.name),
@@ -45,7 +45,9 @@ def _device(section: Section) -> NvidiaDeviceSpec:
     down = []
     for where, link in section.items("links_down"):
         if not isinstance(link, int) or not 0 <= link < links:
-            raise DescriptionError(f"{where}: {card.model} has {links} links, numbered from 0; got {link!r}")
+            raise DescriptionError(
+                f"{where}: {card.model} has {links} links, numbered from 0; got {shown(link)}"
+            )
         down.append(link)
     return NvidiaDeviceSpec(
         card=card,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.section import DescriptionError, shown
 
 COMPUTE_SLICES = 7  # of every card that can be cut
 MEMORY_SLICES = 8
@@ -85,7 +85,7 @@ def cut(
         profile = next((p for p in profiles if p.name == profile_name), None)
         if profile is None:
             allowed = ", ".join(p.name for p in profiles) or "none, this model has no MIG"
-            raise DescriptionError(f"{where}: {profile_name!r} is not a profile; allowed: {allowed}")
+            raise DescriptionError(f"{where}: {shown(profile_name)} is not a profile; allowed: {allowed}")
         slices += profile.slices
         memory_slices += profile.memory_slices
         instance = next(i for i in range(profile.first_id, 16) if i not in used_ids)
@@ -109,7 +109,7 @@ def _compute_slices(name: str, profile: GpuProfile, where: str) -> int:
     match = _COMPUTE_PROFILE.fullmatch(name)
     if match is None or match[2] != profile.name:
         raise DescriptionError(
-            f"{where}: {name!r} is not a compute instance of {profile.name}; "
+            f"{where}: {shown(name)} is not a compute instance of {profile.name}; "
             f"allowed: {profile.name}, 1c.{profile.name} ..."
         )
     return int(match[1]) if match[1] else profile.slices

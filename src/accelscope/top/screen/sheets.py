@@ -40,7 +40,7 @@ HELP: tuple[tuple[str, str | None], ...] = (
     ("Words of the column state", None),
     ("LOST CRIT WARN", "the device's health as its driver tells it"),
     ("STALE", "it could not be read the last time; an agent shows no old value, a fleet its last"),
-    ("HOT", "less than 5 degrees below where it slows down by itself (from 90 where that is not told)"),
+    ("HOT", "5 degrees or less below where it slows down by itself (from 90 where that is not told)"),
     ("SLOW", "it is slowed down: by heat, by its power limit, by the board"),
     ("FULL", "95 % of its memory or more is in use"),
     ("IDLE", "a pod holds it and did nothing with it for half an hour or more"),

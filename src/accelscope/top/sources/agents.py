@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason, one_line
-from accelscope.model.wire import SchemaError, read_snapshot
+from accelscope.model.wire import SchemaError, of_known_vendors, read_snapshot
 from accelscope.top.sources.asking import Asker
 from accelscope.top.sources.from_snapshot import node_view
 from accelscope.top.sources.servers import is_fleet
@@ -81,8 +81,11 @@ class AgentPoller:
         received = time.monotonic()
         if answer.unchanged and heard is not None:
             return replace(heard, age_seconds=age, received=received)
-        snapshot = read_snapshot(answer.document)
+        known, remark = of_known_vendors(answer.document)
+        snapshot = read_snapshot(known)
         node = node_view(snapshot, key=self.url, source=self.url, age_seconds=age, document=answer.document)
+        if remark is not None:
+            node = replace(node, drivers_found=True, troubles=(*node.troubles, remark))
         return _Heard(node, answer.head.headers.get("etag"), age, received)
 
     def node(self) -> NodeView:

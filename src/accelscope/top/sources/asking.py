@@ -61,8 +61,11 @@ def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
     with suppress(ValueError):  # an Endpoint says what is wrong, without what may be a password in it
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""
-    if scheme not in ("http", "https") and _can_be_told(url):
-        raise EndpointError(f"{url}: not a URL; write http://HOST:PORT or https://HOST:PORT")
+    if _can_be_told(url):
+        if scheme not in ("http", "https") or not host:
+            raise EndpointError(f"{url}: not a URL; write http://HOST:PORT or https://HOST:PORT")
+        if not _has_good_port(url):
+            raise EndpointError(f"{url}: the port is not a whole number up to 65535")
     made = PlainEndpoint if scheme == "http" and not is_loopback(host) else Endpoint
     secure = scheme == "https"
     return made(
@@ -73,6 +76,14 @@ def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
         client_key=credentials.client_key if secure else None,
         skip_tls_verify=credentials.insecure and secure,
     )
+
+
+def _has_good_port(url: str) -> bool:
+    try:
+        urlsplit(url).port  # noqa: B018 - it is checked where it is read
+    except ValueError:
+        return False
+    return True
 
 
 def _can_be_told(url: str) -> bool:

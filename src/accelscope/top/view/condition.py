@@ -4,12 +4,10 @@ told by a colour alone."""
 from dataclasses import dataclass
 from enum import IntEnum
 
-from accelscope.model import HARMLESS_THROTTLES, HealthState
+from accelscope.model import HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS, HealthState
 from accelscope.top.view.shown import DeviceView
 from accelscope.top.view.text import reason_of, spoken
 
-HOT_MARGIN_CELSIUS = 5.0  # below the temperature at which the device slows down by itself
-HOT_CELSIUS = 90.0  # where the driver does not tell that temperature
 FULL_RATIO = 0.95
 IDLE_SECONDS = 1800.0  # as the fleet counts what is idle
 
@@ -39,7 +37,7 @@ _HEALTH = {
 def is_hot(temperature: float | None, slowdown: float | None) -> bool:
     if temperature is None:
         return False
-    return temperature >= (HOT_CELSIUS if slowdown is None else slowdown - HOT_MARGIN_CELSIUS)
+    return temperature >= (slowdown - HOT_MARGIN_CELSIUS if slowdown else HOT_CELSIUS)
 
 
 def is_full(used: int | None, total: int | None) -> bool:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
-from accelscope.top.view.condition import HOT_CELSIUS
 from accelscope.top.view.shown import ClusterSums, NodeSums, Sums
 from accelscope.top.view.table import Column, Line, Setting, Span, Tone
 from accelscope.top.view.text import celsius, duration, size_of, watts
@@ -85,9 +84,8 @@ def _memory(row: SumsRow, setting: Setting) -> Span:
 
 
 def _heat(row: SumsRow, setting: Setting) -> Span:
-    value = row.sums.temperature_max_celsius
-    hot = value is not None and value >= HOT_CELSIUS
-    return Span(celsius(value, setting.glyphs), Tone.BAD if hot else Tone.PLAIN)
+    """Without a tone: whether that is hot depends on where the device slows down, which sums do not tell."""
+    return Span(celsius(row.sums.temperature_max_celsius, setting.glyphs))
 
 
 def _age(row: SumsRow, setting: Setting) -> Span:

@@ -107,7 +107,7 @@ export function ratioOf(part: Maybe, whole: Maybe): number | null {
 
 export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
   if (at === null || at === undefined) return <Absent />;
-  const limit = slowdown === null || slowdown === undefined ? "" : `slows down at ${celsius(slowdown)}`;
+  const limit = slowdown ? `slows down at ${celsius(slowdown)}` : "hot; where it slows down is not told";
   const tone = heatOf(at, slowdown);
   if (tone !== "plain")
     return (
@@ -116,7 +116,7 @@ export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }
         <span class="unseen">, {limit}</span>
       </Badge>
     );
-  return <span title={limit || undefined}>{celsius(at)}</span>;
+  return <span title={slowdown ? limit : undefined}>{celsius(at)}</span>;
 }
 
 export function PowerCell({ drawn, limit }: { drawn: Maybe; limit?: Maybe }) {

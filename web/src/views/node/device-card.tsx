@@ -7,7 +7,7 @@ import { Absent, Value } from "../../parts/absent";
 import { Bar } from "../../parts/bar";
 import { Health } from "../../parts/health";
 import { Sparkline } from "../../parts/sparkline";
-import { DeviceNotes, NEARLY_FULL, ratioOf } from "../../parts/table/cells";
+import { DeviceNotes, NEARLY_FULL, ratioOf, TemperatureCell } from "../../parts/table/cells";
 import { heatOf } from "../../parts/table/heat";
 import { vendorName } from "../../parts/vendor";
 
@@ -88,7 +88,7 @@ export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: 
 function Temperature({ device }: { device: DeviceRow }) {
   const { temperature_celsius: at, temperature_slowdown_celsius: slowdown } = device;
   if (at === null) return <Absent />;
-  if (slowdown === null) return <>{celsius(at)}</>;
+  if (slowdown === null) return <TemperatureCell at={at} slowdown={slowdown} />;
   return (
     <Bar
       ratio={ratioOf(at, slowdown)}

@@ -6,26 +6,14 @@ import { linkTo } from "../../app/routes";
 import { celsius, duration, howMany } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
 import { heatOf } from "../../parts/table/heat";
+import { FAULTS } from "../../parts/throttles";
 import { stateOfCluster } from "../clusters/state";
-
-// Reasons for which a device is slowed by heat or by its power supply. Being idle, or a limit that somebody set, is none.
-export const THROTTLED_BY_FAULT = [
-  "hw_slowdown",
-  "hw_thermal_slowdown",
-  "sw_thermal_slowdown",
-  "hw_power_brake_slowdown",
-  "thermal_slowdown",
-  "hw_power_cap",
-  "prochot",
-  "socket_thermal",
-  "vr_thermal",
-  "hbm_thermal",
-] as const;
 
 export interface Known {
   health: HealthReport | null;
   throttled: { items: readonly DeviceRow[]; total: number } | null;
   hottest: { items: readonly DeviceRow[] } | null;
+  untold: { items: readonly DeviceRow[]; total: number } | null; // hot, and do not tell at which they slow down
   unusual: UnusualReport | null;
   idle: IdlePods | null;
 }
@@ -53,7 +41,7 @@ export function isHot({ temperature_celsius, temperature_slowdown_celsius }: Dev
   return heatOf(temperature_celsius, temperature_slowdown_celsius) !== "plain";
 }
 
-export function tallies({ health, throttled, hottest, unusual, idle }: Known): Tally[] {
+export function tallies({ health, throttled, hottest, untold, unusual, idle }: Known): Tally[] {
   const found: Tally[] = [];
   const add = (word: string, tone: Tone, count: number | undefined, href: string, of = "") => {
     if (count) found.push({ word: of ? `${word} ${of}${count === 1 ? "" : "s"}` : word, tone, count, href });
@@ -70,10 +58,10 @@ export function tallies({ health, throttled, hottest, unusual, idle }: Known): T
   add(
     "hot",
     "warning",
-    hottest?.items.filter(isHot).length,
+    hotByOwnLimit(hottest).length + (untold?.total ?? 0),
     linkTo("devices", {}, { sort: "-temperature_celsius" }),
   );
-  add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: THROTTLED_BY_FAULT }));
+  add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: FAULTS }));
   add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
   add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
   add("unread", "unknown", nodes.unread, linkTo("nodes", {}, { state: "unread" }), "node");
@@ -83,7 +71,7 @@ export function tallies({ health, throttled, hottest, unusual, idle }: Known): T
   return found;
 }
 
-export function attention({ health, throttled, hottest, unusual, idle }: Known): Item[] {
+export function attention({ health, throttled, hottest, untold, unusual, idle }: Known): Item[] {
   const items = new Map<string, Item>();
   const add = (some: readonly Item[]) => {
     for (const item of some.slice(0, OF_EACH_KIND)) {
@@ -102,7 +90,8 @@ export function attention({ health, throttled, hottest, unusual, idle }: Known):
   add((health?.clusters ?? []).map(ofCluster));
   add(nodes.filter((row) => row.state === "incompatible").map(ofNode));
   add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
-  add((hottest?.items ?? []).filter(isHot).map((row) => ofDevice(row, "hot", hotText(row))));
+  const hot = [...hotByOwnLimit(hottest), ...(untold?.items ?? [])];
+  add(hot.map((row) => ofDevice(row, "hot", hotText(row))));
   add(inState("warning"));
   const away = (health?.clusters ?? []).filter(({ reachable }) => reachable === false);
   const gone = (row: NodeRow) => row.state === "stale" && away.some(({ id }) => id === row.cluster);
@@ -116,8 +105,13 @@ export function attention({ health, throttled, hottest, unusual, idle }: Known):
   return [...items.values()];
 }
 
-function hotText({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): string {
-  return `${celsius(temperature_celsius)}, slows down at ${celsius(temperature_slowdown_celsius)}`;
+// Those that do not tell theirs are asked for by themselves: others may be hotter and yet well.
+function hotByOwnLimit(hottest: Known["hottest"]): DeviceRow[] {
+  return (hottest?.items ?? []).filter((row) => row.temperature_slowdown_celsius !== null && isHot(row));
+}
+
+function hotText({ temperature_celsius: at, temperature_slowdown_celsius: slowdown }: DeviceRow): string {
+  return slowdown ? `${celsius(at)}, slows down at ${celsius(slowdown)}` : celsius(at);
 }
 
 function idleText(devices: number, seconds: number): string {

@@ -38,7 +38,14 @@ const report = (more: Partial<HealthReport>) =>
     clusters: [],
     ...more,
   }) as unknown as HealthReport;
-const nothing: Known = { health: null, throttled: null, hottest: null, unusual: null, idle: null };
+const nothing: Known = {
+  health: null,
+  throttled: null,
+  hottest: null,
+  untold: null,
+  unusual: null,
+  idle: null,
+};
 
 describe("attention", () => {
   it("has nothing to say of a fleet that is well, or of which nothing is known yet", () => {
@@ -125,8 +132,24 @@ describe("attention", () => {
     ]);
     expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster out of reach"]);
   });
-  it("calls nothing hot of which the limit is not known", () => {
-    expect(isHot(device(1, { temperature_celsius: 99, temperature_slowdown_celsius: null }))).toBe(false);
+  it("finds what is hot without telling its limit, however many others are hotter", () => {
+    const hotter = device(1, { temperature_celsius: 104, temperature_slowdown_celsius: 110 });
+    const untold = device(2, { temperature_celsius: 91, temperature_slowdown_celsius: null });
+    const own = device(3, { temperature_celsius: 86 });
+    const known = {
+      ...nothing,
+      hottest: { items: [hotter, untold, own] },
+      untold: { items: [untold], total: 7 },
+    };
+    expect(attention(known).map(({ word, title, text }) => `${word} ${title}: ${text}`)).toEqual([
+      "hot n1 #3: 86 °C, slows down at 90 °C",
+      "hot n1 #2: 91 °C",
+    ]);
+    expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["8 hot"]);
+  });
+  it("calls hot what is near its limit, or above 90 °C where it tells none", () => {
+    expect(isHot(device(1, { temperature_celsius: 90, temperature_slowdown_celsius: null }))).toBe(true);
+    expect(isHot(device(1, { temperature_celsius: 89, temperature_slowdown_celsius: null }))).toBe(false);
     expect(isHot(device(1, { temperature_celsius: null }))).toBe(false);
     expect(isHot(device(1, { temperature_celsius: 85 }))).toBe(true);
     expect(isHot(device(1, { temperature_celsius: 84 }))).toBe(false);

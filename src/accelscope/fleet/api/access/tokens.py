@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from accelscope.config import ConfigError
 from accelscope.config.kind import Node, quoted
@@ -29,6 +30,7 @@ from accelscope.config.settingsfile import read_settings_file
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.api.access.caller import Caller, Scope
 from accelscope.fleet.clusters.entry import CLUSTER_ID
+from accelscope.fleet.clusters.section import read_sections
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,12 @@ LOOK_SECONDS = 1.0  # between two looks at the file
 _KEYS = ("name", "sha256", "scopes", "clusters", "expires")
 _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class _UnknownKeyError(ConfigError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"unknown key {quoted(key)}; allowed: {', '.join(_KEYS)}")
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,9 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         where = f"{path}:{line}: tokens[{number}]"
         try:
             token = _token(node)
+        except _UnknownKeyError as error:
+            section = next(islice(read_sections(path).sections("tokens"), number, None))
+            section.fail(error.key, f"unknown key; allowed: {', '.join(_KEYS)}")
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         if any(token.caller.name == other.caller.name for other in tokens):
@@ -148,7 +159,7 @@ def _token(node: Node) -> Token:
         raise ConfigError("must be a mapping with name and sha256")
     for key in node:
         if key not in _KEYS:
-            raise ConfigError(f"unknown key {quoted(key)}; allowed: {', '.join(_KEYS)}")
+            raise _UnknownKeyError(key)
     name, sha256 = node.get("name"), node.get("sha256")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("name must be letters, digits, - _ and . (at most 63)")
