@@ -13,19 +13,19 @@ import "./search-box.css";
 export function SearchBox() {
   const [text, setText] = useState("");
   const [open, setOpen] = useState(false);
-  const [chosen, setChosen] = useState(-1);
+  const [chosenKey, setChosenKey] = useState<string | null>(null); // stays while an answer that has it comes
   const box = useRef<HTMLElement>(null);
   const field = useRef<HTMLInputElement>(null);
   const list = useId();
   const { groups, of, problem } = useSearch(text);
   const results = groups.flatMap((group) => group.results);
+  const chosen = results.findIndex(({ key }) => key === chosenKey);
   const shown = open && text.trim() !== "" && of !== "";
-
-  useEffect(() => setChosen(-1), [of]);
 
   const leave = (href: string) => {
     setOpen(false);
     setText("");
+    setChosenKey(null);
     field.current?.blur();
     go(href);
   };
@@ -33,7 +33,7 @@ export function SearchBox() {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       setOpen(true);
-      setChosen(moved(chosen, event.key === "ArrowDown" ? 1 : -1, results.length));
+      setChosenKey(results[moved(chosen, event.key === "ArrowDown" ? 1 : -1, results.length)]?.key ?? null);
     } else if (event.key === "Enter" && text.trim() !== "") {
       event.preventDefault();
       leave(results[chosen]?.href ?? linkTo("devices", {}, { q: text.trim() }));
@@ -69,6 +69,7 @@ export function SearchBox() {
         value={text}
         onInput={(event) => {
           setText(event.currentTarget.value);
+          setChosenKey(null);
           setOpen(true);
         }}
         onFocus={() => setOpen(true)}
