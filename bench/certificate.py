@@ -26,6 +26,7 @@ def self_signed(folder: Path) -> SelfSigned:
         "-nodes",
     ]
     command += ["-days", "1", "-subj", "/CN=agent", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]  # which Python 3.13 insists on
     command += ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
     return SelfSigned(certificate, key, ssl.create_default_context(cafile=str(certificate)))

@@ -1,4 +1,7 @@
-"""Throw-away certificates, made by openssl: a CA, a server's for 127.0.0.1 and a client's."""
+"""Throw-away certificates, made by openssl: a CA, a server's for 127.0.0.1 and a client's.
+
+They say what they are for: from 3.13 on, Python's own contexts insist on it.
+"""
 
 import ssl
 import subprocess
@@ -24,7 +27,7 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
-    new_certificate(ca, ca_key, "AccelScope test CA", "-addext", "basicConstraints=critical,CA:TRUE")
+    new_certificate(ca, ca_key, "AccelScope test CA")
     made = Certificates(
         ca, folder / "server.pem", folder / "server.key", folder / "client.pem", folder / "client.key"
     )
@@ -35,8 +38,11 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def new_certificate(certificate: Path, key: Path, subject: str, *options: str, days: int = 1) -> None:
-    """Signed by itself, unless the options (of `openssl req`) name an authority."""
+    """Signed by itself and an authority, unless the options (of `openssl req`) name another."""
+    use = "digitalSignature" if "-CA" in options else "digitalSignature,keyCertSign,cRLSign"
+    authority = "FALSE" if "-CA" in options else "TRUE"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-days", str(days), "-subj", f"/CN={subject}"]
+    command += ["-addext", f"basicConstraints=critical,CA:{authority}", "-addext", f"keyUsage=critical,{use}"]
     command += ["-keyout", str(key), "-out", str(certificate), *options]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.certificates import new_certificate
 from tests.files import put
 from tests.waiting import wait_until
 
@@ -43,10 +44,7 @@ class Authority:
 
     def _make(self, name: str, options: list[str]) -> tuple[Path, Path]:
         certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        files = ["-keyout", str(key), "-out", str(certificate)]
-        command = ["openssl", "req", "-x509", *kind, "-subj", f"/CN={name}", *files, *options]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        new_certificate(certificate, key, name, *options, days=2)
         return certificate, key
 
 
