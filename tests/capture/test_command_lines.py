@@ -43,7 +43,7 @@ CASES = [
     ),
     (
         "npu-smi-proc-mem",
-        "Process id:9 Process name:/root/run me   Process memory(MB):48208\n",
+        "Process id:9 Process name:/opt/run me   Process memory(MB):48208\n",
         "Process id:9 Process name:run   Process memory(MB):48208\n",
     ),
     (
