@@ -1,5 +1,6 @@
 """A watch sees new content however it got there, and nothing else."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -68,3 +69,22 @@ def test_a_loop_of_links_is_as_good_as_no_file(tmp_path: Path) -> None:
     path.unlink()
     path.write_text("new")
     assert watch.changed()
+
+
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    watch = FileWatch(path)
+
+    def no_descriptor(_: Path) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("accelscope.filewatch.open_regular", no_descriptor)
+        path.write_text("new")
+        assert watch.changed()  # it is no longer what it was
+        assert not watch.changed()
+    assert watch.changed()
+    assert not watch.changed()

@@ -35,8 +35,9 @@ class FileWatch:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._signature = self._stat()
-        self._digest = self._read()
+        self._signature: _Signature | None = None
+        self._digest: int | None = None
+        self.changed()
 
     def changed(self) -> bool:
         """Whether the content differs from that at the last call (or at construction)."""
@@ -44,8 +45,9 @@ class FileWatch:
         if signature == self._signature:
             return False
         digest = self._read()
-        # The signature is kept as it was before the read: a write in between shows at the next call.
-        self._signature = signature
+        # The signature is kept as it was before the read: a write in between shows at the next call. None is
+        # kept of a file that could not be read: what hinders may be the want of a descriptor, and pass.
+        self._signature = None if digest is None else signature
         if digest == self._digest:
             return False
         self._digest = digest

@@ -166,3 +166,14 @@ def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
     wait_until(lambda: len(loop.snapshots) >= before + 3)
     told = [record for record in caplog.records if "changed settings" in record.message]
     assert len(told) == 1
+
+
+def test_the_loop_is_seen_to_move_while_it_waits_for_a_driver(started: Callable[..., Loop]) -> None:
+    hung = OneDevice(Vendor.NVIDIA)
+    hung.gate = threading.Event()
+    loop = started(hung, interval=2 * PATIENCE_SECONDS)
+    wait_until(hung.inside.is_set)
+    before = loop.collector.moved_at
+    wait_until(lambda: loop.collector.moved_at > before)
+    assert not loop.snapshots
+    hung.gate.set()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from queue import Queue
 
 import pytest
+from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
@@ -349,3 +350,59 @@ def test_the_bus_tells_of_devices_that_the_driver_does_not_name(opened: Callable
     run.reader.expected = 2
     state = run.one_pass().state
     assert (state.devices_seen, state.devices_expected) == (1, 2)
+
+
+def test_a_pass_without_a_thread_to_be_had_is_told_and_the_next_one_tries_again(
+    opened: Callable[..., Run],
+) -> None:
+    run = opened("0")
+    with no_threads():
+        result = run.one_pass()
+    assert result.state.found
+    assert not result.state.up
+    assert counts(result) == {"exhausted": 1}
+    assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH}
+
+
+@pytest.mark.parametrize("hung", ["", "1"])
+def test_a_call_given_up_without_a_thread_to_follow_it_leaves_nothing_that_looks_fresh(
+    opened: Callable[..., Run], hung: str
+) -> None:
+    run = opened("0", "1", "2")
+    run.one_pass()
+    run.reader.hang(hung)
+    with no_threads():
+        result = run.one_pass()
+    assert states(result)["nvidia:GPU-1"] == STALE
+    assert states(result)["nvidia:GPU-2"] == STALE
+    assert result.state.abandoned_calls == 1
+    run.reader.release(hung)
+    wait_until(lambda: set(states(run.one_pass()).values()) == {FRESH})
+
+
+def test_a_device_shown_anew_while_its_call_is_out_is_neither_lost_nor_a_success(
+    opened: Callable[..., Run],
+) -> None:
+    run = opened("0")
+    run.one_pass()
+    run.reader.hang("0")
+    run.one_pass()
+    run.reader.keys = []
+    before = run.one_pass().state.last_success
+    run.reader.keys = ["0"]
+    result = run.one_pass()
+    assert states(result) == {"nvidia:GPU-0": STALE}
+    assert "no answer" in (result.devices[0].health.reason or "")
+    assert not result.state.up
+    assert result.state.last_success == before
+    run.reader.release("0")
+    wait_until(lambda: states(run.one_pass()) == {"nvidia:GPU-0": FRESH})
+
+
+def test_a_device_that_answers_under_another_key_is_shown_once(opened: Callable[..., Run]) -> None:
+    run = opened("0", "1")
+    run.one_pass()
+    run.reader.hang("0")
+    run.one_pass()
+    run.reader.ids = {"1": "nvidia:GPU-0"}  # the indices moved while a call was out
+    assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}

@@ -367,6 +367,19 @@ def test_while_it_is_away_it_is_not_asked_at_every_request(lab: Lab) -> None:
     assert lab.api.reviews == 2
 
 
+def test_a_token_whose_review_failed_alone_is_still_let_in(lab: Lab) -> None:
+    lab.serve()
+    lab.api.users["anns.other.token"] = "ann"
+    assert (lab.status(ANN), lab.status("anns.other.token")) == (200, 200)
+    lab.now += 61
+    lab.api.trouble = refuse(429, "later", "Retry-After: 30")
+    assert lab.status(ANN) == 200
+    lab.api.trouble = None
+    assert lab.status("anns.other.token") == 200
+    wait_until(lambda: lab.counted["allowed"] == 3, "for the other's review")
+    assert lab.status(ANN) == 200  # it is asked about again after 30 s
+
+
 def test_a_revoked_token_is_noticed_as_soon_as_the_api_server_is_back(lab: Lab) -> None:
     lab.serve()
     assert lab.status(ANN) == 200

@@ -15,7 +15,7 @@ from accelscope.attribution.device_ids import (
     resolve,
     vendor_of,
 )
-from accelscope.model import Device, Partition, Vendor
+from accelscope.model import Device, Partition, Vendor, identity_of
 
 GPU_0 = "GPU-11111111-2222-3333-4444-555555555555"
 GPU_1 = "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
@@ -361,6 +361,11 @@ def test_an_index_is_good_until_an_identity_changes() -> None:
         (MIXED[0], replace(MIXED[1], partitions=(replace(part, device_name="new"),)), *MIXED[2:]),
     ):
         assert identities(changed) != index.identities
+
+
+def test_devices_that_do_not_answer_are_found_as_before() -> None:
+    """Else a pod that holds a part of one would hold nothing, and be idle since the next answer only."""
+    assert identities(map(identity_of, MIXED)) == DeviceIndex(MIXED).identities
 
 
 RESOURCES = ["nvidia.com/gpu", "amd.com/gpu", "huawei.com/Ascend910", "furiosa.ai/rngd", "x.org/y", None]

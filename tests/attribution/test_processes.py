@@ -60,6 +60,14 @@ def test_name_and_user_come_from_proc(node: Node) -> None:
     assert node.named(1, 2, 3) == [("python3", "alice"), ("weird ) name(", "root"), ("nobody-knows", "4242")]
 
 
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+@pytest.mark.parametrize("uid", ["0", "root"])
+def test_a_name_cannot_pass_for_another_line(node: Node, end: str, uid: str) -> None:
+    status = f"Name:\tx{end}Uid:{uid}\nUid:\t1000\t1000\t1000\t1000\n"
+    (node.add(1, "x") / "status").write_text(status, newline="")
+    assert [user for _, user in node.named(1)] == ["alice"]
+
+
 def test_the_place_comes_from_the_cgroup(node: Node) -> None:
     node.add(1, "train", cgroup=IN_POD)
     place = node.look_up(1)[1].place

@@ -239,13 +239,27 @@ def test_energy_by_power_where_the_device_has_no_counter() -> None:
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(1500.0)
 
 
-@pytest.mark.parametrize(("at", "joules"), [(600.0, 60_000.0), (601.0, 0.0), (-5.0, 0.0)])
-def test_power_tells_nothing_of_a_long_gap_nor_of_a_clock_that_was_set_back(at: float, joules: float) -> None:
+@pytest.mark.parametrize(("gap", "joules"), [(600.0, 60_000.0), (601.0, 0.0)])
+def test_power_tells_nothing_of_a_long_time_without_a_reading(gap: float, joules: float) -> None:
     ledger = Ledger()
-    for read_at in (0.0, at):
-        device = replace(GPU, power_watts=100.0, read_at=read_at)
-        ledger.enter({"nvidia:a": use_of(device)}, [], abs(read_at))
+    for at, stale in ((0.0, False), (gap / 2, True), (gap, False)):
+        device = replace(GPU, power_watts=None if stale else 100.0, read_at=0.0 if stale else at, stale=stale)
+        ledger.enter({"nvidia:a": use_of(device)}, [], at)
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(joules)
+
+
+def test_power_counts_also_where_collections_are_far_apart() -> None:
+    ledger = Ledger()
+    for at in (0.0, 3600.0, 7200.0):
+        ledger.enter({"nvidia:a": use_of(replace(GPU, power_watts=100.0, read_at=at))}, [], at)
+    assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(720_000.0)
+
+
+def test_energy_by_power_does_not_follow_a_clock_that_is_set() -> None:
+    ledger = Ledger()
+    for at, read_at in ((0.0, 1000.0), (10.0, 1500.0), (20.0, 400.0), (30.0, 400.0), (40.0, 410.0)):
+        ledger.enter({"nvidia:a": use_of(replace(GPU, power_watts=100.0, read_at=read_at))}, [], at)
+    assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(4000.0)
 
 
 def test_a_counter_that_is_silent_for_a_moment_adds_nothing_for_it() -> None:

@@ -7,7 +7,6 @@ import pytest
 from accelscope.config import (
     BOOLEAN,
     LABELS,
-    LIST,
     PATH,
     PATTERNS,
     PORT,
@@ -53,7 +52,7 @@ GOOD: list[tuple[Kind[Any], str, object]] = [
     (LABELS, "rack=7,zone=a", {"rack": "7", "zone": "a"}),
     (LABELS, " rack = 07 , note=a=b ,", {"rack": "07", "note": "a=b"}),
     (LABELS, "", {}),
-    (LIST, "a, b,,a", ("a", "b")),
+    (List(), "a, b,,a", ("a", "b")),
     (List(LEVEL), "Debug,info", ("debug", "info")),
     (PATTERNS, "accelerator_*,up", ("accelerator_*", "up")),
 ]
@@ -75,7 +74,7 @@ def test_what_it_writes_it_reads_back(kind: Kind[Any], text: str, value: object)
     [
         (LABELS, {"rack": "07", "on": "yes"}, {"rack": "07", "on": "yes"}),
         (LABELS, {}, {}),
-        (LIST, ["a", "b, c"], ("a", "b, c")),
+        (List(), ["a", "b, c"], ("a", "b, c")),
         (PATTERNS, [], ()),
     ],
 )
@@ -118,9 +117,9 @@ def test_refuses(kind: Kind[Any], text: str) -> None:
         (LABELS, ["a=1"]),
         (LABELS, {"a": ["1"]}),
         (LABELS, {"a": None}),
-        (LIST, {"a": "b"}),
-        (LIST, [["a"]]),
-        (LIST, [None]),
+        (List(), {"a": "b"}),
+        (List(), [["a"]]),
+        (List(), [None]),
     ],
 )
 def test_refuses_shapes_that_are_not_its_own(kind: Kind[Any], node: Node) -> None:

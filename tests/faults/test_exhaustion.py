@@ -1,4 +1,4 @@
-"""Without a descriptor, or room on the disk: each part says so, goes on, and leaves nothing behind."""
+"""Without a descriptor, a thread, or room on the disk: each part says so, goes on, leaves nothing behind."""
 
 import errno
 import os
@@ -11,15 +11,22 @@ from typing import NoReturn
 
 import pytest
 from tests.costless import costless
+from tests.no_threads import no_threads
 from tests.waiting import wait_until
 
 from accelscope.agent.runner import Deadlines, Runner
+from accelscope.attribution.claims import Claims
+from accelscope.attribution.device_ids import DeviceIndex
 from accelscope.attribution.holdings import Holdings
-from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
+from accelscope.attribution.options import AttributionOptions
+from accelscope.attribution.pod_resources import ClaimDevice, HeldPod, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
+from accelscope.deviceplugin.watch import Deadline
+from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import Reading, Vendor
-from accelscope.readers.contract import Paths, Survey
+from accelscope.readers.background import Background, Latest
+from accelscope.readers.contract import Paths, ReaderError, Survey
 from accelscope.readers.nvidia import nvml
 from accelscope.readers.nvidia.nvml import NvmlSource
 from accelscope.simulate import SimulatedNode
@@ -59,6 +66,48 @@ def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCap
     holdings.begin()
     assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
     assert holdings.state().up
+
+
+def test_the_kubelet_is_asked_as_soon_as_there_is_a_thread_to_ask_in() -> None:
+    class Answering(PodResourcesClient):
+        def list(self) -> tuple[HeldPod, ...]:
+            return (HeldPod("ns", "pod", ()),)
+
+    holdings = Holdings(Answering("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
+    with no_threads():
+        holdings.begin()
+        assert holdings.latest(0.0) == ()
+    assert (holdings.state().up, holdings.state().reason) == (False, "exhausted")
+    holdings.begin()
+    assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
+    assert holdings.state().up
+
+
+def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
+    claims = Claims(AttributionOptions(node="n1", api_server=Endpoint("http://127.0.0.1:1")))
+    claimed = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", None, ())
+    with no_threads():
+        assert claims.resolve(claimed, DeviceIndex([])).device is None
+    assert not claims.asked
+    claims.resolve(claimed, DeviceIndex([]))
+    assert claims.asked
+    claims.stop()
+
+
+def test_a_tool_is_run_as_soon_as_there_is_a_thread_to_run_it_in() -> None:
+    tool = Background(lambda: 1, 60.0, name="tool")
+    with no_threads():
+        assert tool.latest() == Latest(failures=("exhausted",))
+    wait_until(lambda: tool.latest().value == 1)
+    tool.close()
+
+
+def test_the_plugin_asks_a_driver_again_after_it_had_no_thread_for_it() -> None:
+    deadline = Deadline()
+    with no_threads(), pytest.raises(ReaderError, match="no thread") as raised:
+        deadline.call("k1", lambda: 1, 30.0)
+    assert (raised.value.reason, deadline.abandoned) == ("exhausted", 0)
+    assert deadline.call("k1", lambda: 1, 30.0) == 1
 
 
 def test_a_reader_without_a_descriptor_is_counted_and_no_fault_of_ours(

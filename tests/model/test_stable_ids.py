@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from accelscope.model import IDENTITY_FIELDS, Device, Vendor, device_id, pci_address
+from accelscope.model import Device, Partition, Vendor, device_id, identity_of, pci_address
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,11 @@ def test_pci_address(text: str, expected: str | None) -> None:
     assert pci_address(text) == expected
 
 
-def test_every_field_before_the_state_is_identity() -> None:
-    names = [field.name for field in fields(Device)]
-    assert list(IDENTITY_FIELDS) == names[: names.index("health")]
+def test_every_field_before_the_state_is_identity_and_nothing_else() -> None:
+    named = [field.name for field in fields(Device)]
+    identity = named[: named.index("health")]
+    values = {name: f"some {name}" for name in named if name != "partitions"}
+    part = Partition(id="gi0", uuid="MIG-1", profile="1g.10gb", gpu_instance_id=0, memory_total_bytes=10)
+    kept = identity_of(Device(**values, partitions=(part,)))  # type: ignore[arg-type]
+    assert {name for name in values if getattr(kept, name) == values[name]} == set(identity)
+    assert kept.partitions == (Partition(id="gi0", uuid="MIG-1", profile="1g.10gb", gpu_instance_id=0),)

@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 from tests.sinks.go_reader import CHIP, GoError, decode_chips
 from tests.sinks.snapshots import START, card, chip, snapshot
 
-from accelscope.model import Device, Health, HealthState, Vendor
+from accelscope.model import Device, Health, HealthState, Snapshot, Vendor
 from accelscope.sinks.dead_band import differ
-from accelscope.sinks.documents import (
-    Document,
-    devices,
-    devices_document,
-    fitted,
-    npu_document,
-    npu_metrics,
-)
+from accelscope.sinks.documents import Document, devices_document, fitted, npu_document
+
+
+def npu_metrics(taken: Snapshot) -> str:
+    """What is written to the Node."""
+    return fitted(npu_document(taken)).text
 
 
 def test_the_strict_reader_of_these_tests_is_strict() -> None:
@@ -80,7 +78,9 @@ def test_only_ascend_chips_are_there_in_the_order_of_their_numbers() -> None:
 
 def test_devices_of_every_vendor_with_the_models_names_and_units() -> None:
     gone = card(1, model=None, memory_total_bytes=None, health=Health(HealthState.LOST, "gone"))
-    document = json.loads(devices(snapshot(card(0, utilization_ratio=0.5, power_watts=300.04), gone)))
+    document = json.loads(
+        fitted(devices_document(snapshot(card(0, utilization_ratio=0.5, power_watts=300.04), gone))).text
+    )
     assert document == {
         "timestamp": "2026-01-02T03:04:05Z",
         "devices": [

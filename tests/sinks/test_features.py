@@ -1,6 +1,7 @@
 """Labels: which there are, and that Kubernetes takes them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sinks.snapshots import card, npu
 
-from accelscope.model import Device, Health, HealthState, Vendor
+from accelscope.model import Device, Health, HealthState, Vendor, identity_of
 from accelscope.sinks.domains import DOMAINS
-from accelscope.sinks.features import feature_labels
+from accelscope.sinks.features import Sizes, feature_labels
 from accelscope.sinks.label_value import label_value
 from accelscope.sinks.machine import Machine, read_machine
 from accelscope.sinks.versions import Version, version_of
@@ -138,6 +139,16 @@ def test_a_device_that_did_not_answer_still_counts_and_one_that_is_lost_does_not
     assert labels["nvidia.count"] == "2"
     assert labels["nvidia.memory"] == "81559"
     assert labels["nvidia.driver.version"] == "550.54.15"
+
+
+def test_a_driver_that_answers_nothing_leaves_the_size_of_memory_as_it_was() -> None:
+    sizes = Sizes()
+    first = sizes.filled_in([card(0), card(1)])
+    silent = [replace(identity_of(device), stale=True) for device in first]
+    for _ in range(2):
+        assert feature_labels(sizes.filled_in(silent), MACHINE) == feature_labels(first, MACHINE)
+    sizes.filled_in([])
+    assert sizes.filled_in(silent) == silent  # not of a device that has been away
 
 
 def test_without_devices_there_are_no_labels_and_without_npus_none_of_furiosas() -> None:

@@ -158,7 +158,7 @@ class Collector:
             now = self._monotonic()
             if now >= until:
                 return
-            self._changed.wait(min(until, self._earliest_deadline(until)) - now)
+            self._changed.wait(min(until, now + _LONGEST_WAIT, self._earliest_deadline(until)) - now)
             for runner in self._runners:
                 runner.abandon_overdue()
             self.moved_at = self._monotonic()

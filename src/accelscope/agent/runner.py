@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,6 +28,8 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _INCOMPLETE = ReaderError(
     "incomplete", "the driver's answer could not be read whole, and this device is not in it"
 )
+_LATE = ReaderError("deadline", "not asked: other devices used up the time of this pass")
+_NO_THREAD = ReaderError("exhausted", "the agent got no thread to ask the driver in")
 _NOT_SHOWN = DeviceLost("the driver no longer shows this device", reason="not_shown")
 
 
@@ -88,7 +91,7 @@ class Runner:
         self._token: object = None
         self._todo: deque[str] = deque()
         self._call: _Call | None = None
-        self._hung: set[str] = set()
+        self._hung: dict[str, _Slot] = {}  # keys of calls that are still out, with what was known then
         self._slots: dict[str, _Slot] = {}
         self._survey: Survey | None = None
         self._survey_error: ReaderError | None = None
@@ -106,9 +109,10 @@ class Runner:
         """Start a pass, unless one is under way or the survey has not come back. Holds `changed`."""
         if self._pass_started is not None or SURVEY in self._hung or self._stopped:
             return
-        if self._token is None:
-            self._replace_worker()
         self._pass_started = self._monotonic()
+        if self._token is None and not self._replace_worker():
+            self._take(SURVEY, _NO_THREAD)
+            return
         self._todo.append(SURVEY)
         self._changed.notify_all()
 
@@ -125,9 +129,10 @@ class Runner:
         call = self._call
         if call is None or self._monotonic() < call.deadline:
             return
-        self._hung.add(call.key)
+        self._hung[call.key] = self._slots.get(call.key, _Slot())
         self._call = None
-        self._replace_worker()
+        if not self._replace_worker():
+            self._give_up_waiting(_NO_THREAD)
         seconds = self.deadlines.device_seconds if call.key else self.deadlines.survey_seconds
         self._take(call.key, ReaderError("timeout", f"no answer from the driver within {seconds:g} s"))
 
@@ -138,13 +143,25 @@ class Runner:
         self._token = None
         self._changed.notify_all()
         if not self._hung and self._call is None:
-            threading.Thread(target=self._reader.close, name="close", daemon=True).start()
+            with suppress(RuntimeError):  # no thread to be had: the process ends without it
+                threading.Thread(target=self._reader.close, name="close", daemon=True).start()
 
-    def _replace_worker(self) -> None:
-        self._token = object()
-        threading.Thread(
-            target=self._work, args=(self._token,), name=f"reader-{self._reader.vendor}", daemon=True
-        ).start()
+    def _replace_worker(self) -> bool:
+        """False: there is no thread to be had, and nobody works until the next pass tries again."""
+        self._token = token = object()
+        name = f"reader-{self._reader.vendor}"
+        try:
+            threading.Thread(target=self._work, args=(token,), name=name, daemon=True).start()
+        except RuntimeError:
+            self._token = None
+            return False
+        return True
+
+    def _give_up_waiting(self, error: ReaderError) -> None:
+        """The devices that this pass has not asked yet, it will not."""
+        for waiting in self._todo:
+            self._take_device(waiting, error)
+        self._todo.clear()
 
     def _work(self, token: object) -> None:
         while True:
@@ -162,7 +179,7 @@ class Runner:
             outcome = self._ask(key)
             with self._changed:
                 if token is not self._token:  # abandoned meanwhile; now the device may be asked again
-                    self._hung.discard(key)
+                    self._hung.pop(key, None)
                     return
                 self._call = None
                 self._take(key, outcome)
@@ -197,17 +214,15 @@ class Runner:
             self._pass_started is not None
             and self._monotonic() - self._pass_started > self.deadlines.pass_seconds
         )
-        if overdue and self._todo:
-            for waiting in self._todo:
-                late = ReaderError("deadline", "not asked: other devices used up the time of this pass")
-                self._take_device(waiting, late)
-            self._todo.clear()
+        if overdue:
+            self._give_up_waiting(_LATE)
         if not self._todo:
             self._end_pass()
 
     def _take_survey(self, survey: Survey) -> None:
         self._survey, self._survey_error = survey, None
-        self._slots = {key: self._slots.get(key, _Slot()) for key in survey.keys}
+        # A key whose call is still out may have been away meanwhile: it stays what it was.
+        self._slots = {key: self._slots.get(key) or self._hung.get(key, _Slot()) for key in survey.keys}
         self._count_rejected(survey.rejected)
         self._tally.errors.update(survey.warnings)
         # Those that were not reached in the pass before come first, so that slow ones do not starve them.
@@ -248,12 +263,14 @@ class Runner:
         devices: list[Device] = []
         processes: list[Process] = []
         error = self._survey_error
-        for key, slot in () if error else self._slots.items():
+        slots = {} if error else self._slots
+        for slot in slots.values():
             if slot.error is None and slot.reading is not None:
                 devices.append(slot.reading.device)
                 processes += slot.reading.processes
-            elif slot.error is not None:
-                devices.append(self._stale(key, slot))
+        shown = {device.id for device in devices}
+        stale = (self._stale(key, slot) for key, slot in slots.items() if slot.error is not None)
+        devices += [device for device in stale if device.id not in shown]  # it may answer under another key
         shown = {device.id for device in devices}
         missing = [device for device in self._known.values() if device.id not in shown]
         # One that answers nothing any more, not even who it is, is one of those that are missing.

@@ -13,7 +13,7 @@ from accelscope.readers.registry import VENDORS
 from accelscope.sinks.annotation import AnnotationSink
 from accelscope.sinks.documents import NPU_METRICS, devices_annotation
 from accelscope.sinks.feature_file import FeatureFileSink
-from accelscope.sinks.features import feature_labels
+from accelscope.sinks.features import Sizes, feature_labels
 from accelscope.sinks.labels import Features, LabelsSink
 from accelscope.sinks.machine import read_machine
 from accelscope.sinks.sink import Pace, Sink
@@ -60,9 +60,10 @@ def _only_readers(settings: AgentSettings) -> tuple[str, ...] | None:
 def features(settings: AgentSettings) -> Features:
     """The machine is asked once: it does not become another."""
     machine = read_machine(settings.paths.sys)
+    sizes = Sizes()
 
     def labels(snapshot: Snapshot) -> Mapping[str, str]:
-        return feature_labels(snapshot.devices, machine, settings.feature_domains)
+        return feature_labels(sizes.filled_in(snapshot.devices), machine, settings.feature_domains)
 
     return labels
 

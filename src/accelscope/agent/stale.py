@@ -1,13 +1,16 @@
 """Devices that could not be read: shown with their identity only, because old values would pass for new."""
 
-from accelscope.model import IDENTITY_FIELDS, Device, Health, HealthState, Vendor, device_id
-from accelscope.readers.contract import ReaderError
+from dataclasses import replace
 
-_KEPT = (*IDENTITY_FIELDS, "read_at", "errors")  # errors are counted by the agent, not by what is gone
+from accelscope.model import Device, Health, HealthState, Vendor, device_id, identity_of
+from accelscope.readers.contract import ReaderError
 
 
 def _identity_only(device: Device, health: Health) -> Device:
-    return Device(**{name: getattr(device, name) for name in _KEPT}, stale=True, health=health)
+    # Errors are counted by the agent, not by what is gone.
+    return replace(
+        identity_of(device), read_at=device.read_at, errors=device.errors, stale=True, health=health
+    )
 
 
 def stale_device(device: Device, error: ReaderError) -> Device:

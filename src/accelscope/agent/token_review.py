@@ -174,8 +174,8 @@ class TokenReviewGuard:
             self._changed.notify_all()
         if renewal and self._away is not None:
             return Verdict.ADMITTED  # a review that is under way takes it back if need be
-        if review is None:
-            return self._refusal(None)
+        if review is None:  # it is not asked about again yet
+            return Verdict.ADMITTED if renewal else self._refusal(None)
         deferred = Deferred()
         review.waiting.append((deferred, proceed))
         return deferred

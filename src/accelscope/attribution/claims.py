@@ -32,7 +32,7 @@ class Claims:
         if self._slices is None:
             if not self._options.resource_slices or self._options.api_server is None:
                 return UNRESOLVED
-            self._slices = _Slices(
+            slices = _Slices(
                 watch_resource_slices(
                     client_of(self._options.api_server),
                     self._options.node,
@@ -40,7 +40,11 @@ class Claims:
                     key=lambda published: published.uid,
                 )
             )
-            self._slices.start()
+            try:
+                slices.start()
+            except RuntimeError:  # no thread to be had: the next collection tries again
+                return UNRESOLVED
+            self._slices = slices
         return device_for(device, self._slices.table(), index)
 
     @property

@@ -36,15 +36,14 @@ class Holdings:
         self._made = 0
         self._pods: tuple[HeldPod, ...] = ()
         self._answered_at: float | None = None
-        self._thread: threading.Thread | None = None
+        self._started = False
         self._internal_error = ""  # the last one that was logged
 
     def begin(self) -> None:
         """Ask, unless a call is still under way."""
         with self._changed:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pod-resources", daemon=True)
-                self._thread.start()
+            if not self._started and not self._start():
+                return
             if self._wanted == self._made:
                 self._wanted += 1
                 self._changed.notify_all()
@@ -60,6 +59,16 @@ class Holdings:
     def state(self) -> AttributionSourceState:
         with self._changed:
             return self._log.state()
+
+    def _start(self) -> bool:
+        """False: there is no thread to be had; the next collection tries again."""
+        try:
+            threading.Thread(target=self._run, name="pod-resources", daemon=True).start()
+        except RuntimeError as error:
+            self._log.failed("exhausted", f"the agent got no thread to ask in: {error}")
+            return False
+        self._started = True
+        return True
 
     def _run(self) -> None:
         while True:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from accelscope.attribution.usage import DeviceUse, UsageKey
 from accelscope.model import Device
 
-_LONGEST_GAP_SECONDS = 600.0  # between two readings of power: beyond it nobody knows what happened
+_LONGEST_GAP_SECONDS = 600.0  # without a reading of power: beyond it nobody knows what happened
 
 
 @dataclass(slots=True)
 class _Account:
     energy_joules: float | None  # the device's counter when it was last read
     read_at: float | None
+    entered_at: float  # that reading, by the clock that never jumps
     idle_joules: float = 0.0
     fresh: bool = True  # it was read in the collection before
 
@@ -42,7 +43,7 @@ class Ledger:
         self._active_at = {key: at for key, at in self._active_at.items() if key in held}
         self._accounts = {device: self._accounts[device] for device in uses if device in self._accounts}
         for use in uses.values():
-            self._enter_energy(use)
+            self._enter_energy(use, now)
             for key in use.holders:
                 if _is_active(use, key) or key not in self._active_at:
                     self._active_at[key] = now
@@ -74,7 +75,7 @@ class Ledger:
             return None
         return max(0.0, now - active_at)
 
-    def _enter_energy(self, use: DeviceUse) -> None:
+    def _enter_energy(self, use: DeviceUse, now: float) -> None:
         device = use.device
         shares = shares_of_use(use)
         if shares is not None and (device.id in self._accounts or _tells_of_energy(device)):
@@ -83,12 +84,12 @@ class Ledger:
         account = self._accounts.get(device.id)
         if account is None:
             if _tells_of_energy(device):
-                self._accounts[device.id] = _Account(device.energy_joules, device.read_at)
+                self._accounts[device.id] = _Account(device.energy_joules, device.read_at, now)
             return
         if device.stale:
             account.fresh = False
             return
-        added = _added(device, account)
+        added = _added(device, account, now)
         charged = 0.0
         if account.fresh:  # who used it while it could not be read is not known
             for key, share in (shares or {}).items():
@@ -97,14 +98,16 @@ class Ledger:
         account.idle_joules += max(0.0, added - charged)
         if device.energy_joules is not None:
             account.energy_joules = device.energy_joules
-        account.read_at, account.fresh = device.read_at, True
+        if device.read_at != account.read_at:
+            account.read_at, account.entered_at = device.read_at, now
+        account.fresh = True
 
 
 def _tells_of_energy(device: Device) -> bool:
     return device.energy_joules is not None or device.power_watts is not None
 
 
-def _added(device: Device, account: _Account) -> float:
+def _added(device: Device, account: _Account, now: float) -> float:
     """Joules since the reading before: by the device's own counter; where it has none, its power over the
     time between the readings."""
     if device.energy_joules is not None:
@@ -114,10 +117,10 @@ def _added(device: Device, account: _Account) -> float:
         return added if added >= 0 else device.energy_joules  # the driver was loaded anew and counts from 0
     if account.energy_joules is not None:
         return 0.0  # its counter is silent just now, and tells of this time when it is back
-    if device.power_watts is None or device.read_at is None or account.read_at is None:
+    if device.power_watts is None or device.read_at == account.read_at:
         return 0.0
-    seconds = device.read_at - account.read_at
-    return device.power_watts * seconds if 0 < seconds <= _LONGEST_GAP_SECONDS else 0.0
+    seconds = now - account.entered_at
+    return device.power_watts * seconds if account.fresh or seconds <= _LONGEST_GAP_SECONDS else 0.0
 
 
 def shares_of_use(use: DeviceUse) -> dict[UsageKey, float] | None:

@@ -231,7 +231,7 @@ class ProcessTable:
             self._users, self._users_read_from = {}, None
             return
         users: dict[int, str] = {}
-        for line in text.splitlines():
+        for line in text.split("\n"):
             cells = line.split(":")
             if len(cells) > 2 and cells[2].isdecimal():
                 users.setdefault(int(cells[2]), cells[0])
@@ -263,7 +263,7 @@ def _text(folder: int, file: str, limit: int) -> str:
 
 def _name_and_uid(status: str) -> tuple[str, int]:
     name = ""
-    for line in status.splitlines():
+    for line in status.split("\n"):  # the kernel escapes no other end of a line in a name
         key, _, value = line.partition(":")
         if key == "Name":
             name = value.strip()

@@ -5,7 +5,7 @@ Knows no other package but the file watch.
 
 from accelscope.config.declaration import ConfigError, setting
 from accelscope.config.kind import BadValue, Kind, Node
-from accelscope.config.lists import LABELS, LIST, PATTERNS, List
+from accelscope.config.lists import LABELS, PATTERNS, List
 from accelscope.config.loading import Loaded, add_arguments, load
 from accelscope.config.reference import reference
 from accelscope.config.reload import Change, Reloader
@@ -26,7 +26,6 @@ __all__ = [
     "BOOLEAN",
     "CONFIG_FILE",
     "LABELS",
-    "LIST",
     "PATH",
     "PATTERNS",
     "PORT",

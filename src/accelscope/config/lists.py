@@ -107,5 +107,4 @@ def _items(text: str) -> list[str]:
 
 
 LABELS = Labels()
-LIST = List()
 PATTERNS = Patterns()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -68,7 +69,12 @@ class Deadline:
                     self._running.discard(key)
 
         thread = threading.Thread(target=work, name=f"driver-{key or 'survey'}", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            with self._lock:
+                self._running.discard(key)
+            raise ReaderError("exhausted", "the plugin got no thread to ask the driver in") from None
         thread.join(seconds)
         if not answers:
             raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s")
@@ -167,4 +173,5 @@ class DriverWatch:
 
     def close(self) -> None:
         """The driver is let go of in a thread of its own, because that too may hang."""
-        threading.Thread(target=self._reader.close, name="close", daemon=True).start()
+        with suppress(RuntimeError):  # no thread to be had: the process ends without it
+            threading.Thread(target=self._reader.close, name="close", daemon=True).start()

@@ -10,7 +10,6 @@ from accelscope.model.device import (
     HARMLESS_THROTTLES,
     HOT_CELSIUS,
     HOT_MARGIN_CELSIUS,
-    IDENTITY_FIELDS,
     Clock,
     Core,
     Device,
@@ -27,6 +26,7 @@ from accelscope.model.device import (
     Throttle,
     Vendor,
     device_id,
+    identity_of,
     pci_address,
 )
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
@@ -52,7 +52,6 @@ __all__ = [
     "HARMLESS_THROTTLES",
     "HOT_CELSIUS",
     "HOT_MARGIN_CELSIUS",
-    "IDENTITY_FIELDS",
     "Absence",
     "AbsenceReason",
     "AgentState",
@@ -94,5 +93,6 @@ __all__ = [
     "Vendor",
     "counted",
     "device_id",
+    "identity_of",
     "pci_address",
 ]

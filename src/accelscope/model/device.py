@@ -269,7 +269,7 @@ class Device:
 
 
 # What stays true of a device that does not answer: the fields of Device under "identity".
-IDENTITY_FIELDS = (
+_IDENTITY = (
     "vendor",
     "id",
     "index",
@@ -287,6 +287,23 @@ IDENTITY_FIELDS = (
     "chip_id",
     "physical_id",
 )
+_PARTITION_IDENTITY = (
+    "id",
+    "uuid",
+    "index",
+    "device_name",
+    "profile",
+    "gpu_instance_id",
+    "compute_instance_id",
+)
+
+
+def identity_of(device: Device) -> Device:
+    """Who it is, and which parts it has, which pods hold by name. No values: old ones would pass for new."""
+    parts = tuple(
+        Partition(**{name: getattr(part, name) for name in _PARTITION_IDENTITY}) for part in device.partitions
+    )
+    return Device(**{name: getattr(device, name) for name in _IDENTITY}, partitions=parts)
 
 
 def device_id(

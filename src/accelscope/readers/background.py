@@ -53,8 +53,7 @@ class Background(Generic[T]):
             self._run_once()
         with self._lock:
             if self._thread is None and self._period > 0 and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._start()
             failures, self._failures = tuple(self._failures), []
             if self._taken_at is None:
                 return Latest(failures=failures)
@@ -65,6 +64,15 @@ class Background(Generic[T]):
     def close(self) -> None:
         """Does not wait for a run that is under way."""
         self._stop.set()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread to be had: whoever asks next tries again
+            self._failures.append("exhausted")
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
         while not self._stop.is_set():

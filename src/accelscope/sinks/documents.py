@@ -54,16 +54,6 @@ def devices_annotation(readers: Iterable[str] | None) -> str:
     return DEVICES if readers is None else f"{DEVICES}.{'-'.join(sorted(readers))}"
 
 
-def npu_metrics(snapshot: Snapshot) -> str:
-    """The annotation `k8s-monitor.io/npu-metrics`."""
-    return fitted(npu_document(snapshot)).text
-
-
-def devices(snapshot: Snapshot) -> str:
-    """The annotation `accelscope.io/devices`."""
-    return fitted(devices_document(snapshot)).text
-
-
 def npu_document(snapshot: Snapshot) -> Document:
     """Chips as npu-smi would list them: one that it no longer shows is not there; one that could not be read
     this time is, with an unknown health and without numbers, since old ones would pass for new."""

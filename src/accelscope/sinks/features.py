@@ -6,7 +6,7 @@ firmware, the label is left out, and with the last device all of a vendor's go.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from accelscope.model import Device, HealthState, Vendor
@@ -58,6 +58,22 @@ def feature_labels(
             if value is not None:
                 found[f"{domain}/{name}"] = value
     return dict(sorted(found.items()))
+
+
+class Sizes:
+    """Remembers how large each device's memory is, for a time in which it does not answer: what pods select
+    nodes by must not come and go with a slow driver."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int | None] = {}
+
+    def filled_in(self, devices: Iterable[Device]) -> list[Device]:
+        filled = [
+            replace(device, memory_total_bytes=self._known.get(device.id)) if device.stale else device
+            for device in devices
+        ]
+        self._known = {device.id: device.memory_total_bytes for device in filled}
+        return filled
 
 
 def _agreed_facts(devices: Sequence[Device]) -> _Facts:

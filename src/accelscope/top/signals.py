@@ -101,7 +101,7 @@ def _started(pid: int) -> float:
 
 
 def _uid(pid: int) -> int:
-    for line in (PROC / str(pid) / "status").read_text(errors="replace").splitlines():
+    for line in (PROC / str(pid) / "status").read_bytes().decode(errors="replace").split("\n"):
         name, _, value = line.partition(":")
         if name == "Uid":
             return int(value.split()[0])

@@ -1,11 +1,9 @@
 """What every vendor's devices have in common when an agent looks at them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from accelscope.model import IDENTITY_FIELDS, Device, Health, HealthState, Process
+from accelscope.model import Device, Health, HealthState, Process, identity_of
 from accelscope.simulate.fleet.names import Names
-
-_KEPT = (*IDENTITY_FIELDS, "errors")  # of a device that cannot be read
 
 LOST = Health(HealthState.LOST, "lost: the driver says that the device is lost")
 NOT_SHOWN = Health(HealthState.LOST, "not_shown: the driver no longer shows this device")
@@ -48,4 +46,4 @@ class Seen:
 
 def unanswered(device: Device, health: Health) -> Device:
     """A device that could not be read: its identity only, because old values would pass for new."""
-    return Device(**{name: getattr(device, name) for name in _KEPT}, stale=True, health=health)
+    return replace(identity_of(device), errors=device.errors, stale=True, health=health)
