@@ -10,7 +10,7 @@ from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
-from accelscope.model import Device, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
+from accelscope.model import Device, EccCount, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
 from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 
 DEADLINES = Deadlines(survey_seconds=2, device_seconds=2, pass_seconds=50)
@@ -42,6 +42,7 @@ class ScriptedReader:
         self.ids: dict[str, str] = {}
         self.closed = threading.Event()
         self.seconds = 0.0
+        self.memory_errors = 0
         self.complete = True
         self.expected = 0
 
@@ -58,6 +59,8 @@ class ScriptedReader:
             id=id_,
             index=int(key),
             power_watts=100.0,
+            read_at=self.clock(),
+            ecc=(EccCount("uncorrected", False, self.memory_errors),),
             errors=(ErrorCount("xid", "79", 1, 5.0),),
         )
         return Reading(device, (Process(pid=1, device=id_),), (Rejection("x", "unreadable"),))
@@ -156,6 +159,13 @@ def test_a_pass_brings_devices_processes_and_counts(opened: Callable[..., Run]) 
     assert result.state.found
     assert (result.state.devices_seen, result.state.devices_expected) == (2, 2)
     assert [(c.reason, c.count) for c in result.state.rejected] == [("unreadable", 2)]
+
+
+def test_memory_errors_have_a_date_as_soon_as_they_grow(opened: Callable[..., Run]) -> None:
+    run = opened("0")
+    run.one_pass()
+    run.reader.memory_errors = 3
+    assert run.one_pass().devices[0].ecc == (EccCount("uncorrected", False, 3, last_seen=100.0),)
 
 
 def test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns(opened: Callable[..., Run]) -> None:

@@ -217,11 +217,12 @@ def test_figures_of_processes_add_up_column_by_column() -> None:
 
 def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:
     use = use_of(
-        Device(vendor=Vendor.NVIDIA, id="nvidia:a"), [on_gpu(owner, memory_bytes=7) for owner in OWNERS[6:]]
+        Device(vendor=Vendor.NVIDIA, id="nvidia:a"),
+        [on_gpu(owner, memory_bytes=7, use=0.25) for owner in OWNERS[6:]],
     )
-    assert [(u.kind, u.name, u.reason, u.processes, u.memory_used_bytes) for u in use.unattributed()] == [
-        (owner.kind, owner.name, owner.reason, 1, 7) for owner in OWNERS[6:]
-    ]
+    found = use.unattributed()
+    assert [(u.kind, u.name, u.reason) for u in found] == [(o.kind, o.name, o.reason) for o in OWNERS[6:]]
+    assert {(u.processes, u.memory_used_bytes, u.utilization_ratio) for u in found} == {(1, 7, 0.25)}
 
 
 def test_a_pod_of_which_only_the_uid_is_known_has_no_name() -> None:

@@ -381,6 +381,7 @@ FULL = replace(
             reason=UnattributedReason.NOT_IN_A_POD,
             processes=1,
             memory_used_bytes=1,
+            utilization_ratio=0.5,
         ),
     ),
     balances=(

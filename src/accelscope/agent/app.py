@@ -148,6 +148,12 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
         )
     if settings.token_review and settings.tls_certificate is None:
         log.warning("tokens that the API server takes travel here unencrypted: set --tls-certificate")
+    for server, unchecked in (
+        ("API server", settings.kube_insecure_skip_tls_verify),
+        ("kubelet", settings.kubelet_insecure_skip_tls_verify),
+    ):
+        if unchecked:
+            log.warning("the %s's certificate is not checked, as asked: whoever answers gets our token", server)
     name = asked.wait()
     log.info("%s: stopping", name)
     start_no_more_tools()

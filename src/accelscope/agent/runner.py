@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from accelscope.agent.error_dates import ErrorDates
 from accelscope.agent.stale import lost_device, stale_device, unidentified_device
 from accelscope.model import Device, Process, ReaderState, Reading, Rejection, counted, device_id
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
@@ -96,6 +97,7 @@ class Runner:
         self._survey: Survey | None = None
         self._survey_error: ReaderError | None = None
         self._known: dict[str, Device] = {}
+        self._error_dates: dict[str, ErrorDates] = {}  # of those that are known
         self._ended: Result | None = None  # what was known when the last pass ended
         self._tally = _Tally()
         self._pass_started: float | None = None
@@ -232,13 +234,19 @@ class Runner:
     def _take_device(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
         slot = self._slots.setdefault(key, _Slot())
         if isinstance(outcome, Reading):
-            slot.reading, slot.error = outcome, None
+            slot.reading, slot.error = self._remembered(outcome), None
             self._count_rejected(outcome.rejected)
-            if len(self._known) < _MOST_KNOWN_DEVICES or outcome.device.id in self._known:
-                self._known[outcome.device.id] = outcome.device
         elif isinstance(outcome, ReaderError):
             slot.error = outcome
             self._tally.errors[outcome.reason] += 1
+
+    def _remembered(self, reading: Reading) -> Reading:
+        id_ = reading.device.id
+        if len(self._known) >= _MOST_KNOWN_DEVICES and id_ not in self._known:
+            return reading
+        dated = self._error_dates.setdefault(id_, ErrorDates()).dated(reading.device)
+        self._known[id_] = dated
+        return reading if dated is reading.device else replace(reading, device=dated)
 
     def _count_rejected(self, rejected: tuple[Rejection, ...]) -> None:
         self._tally.rejected.update(r.reason for r in rejected)

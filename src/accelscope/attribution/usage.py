@@ -175,6 +175,7 @@ class DeviceUse:
                 reason=reason,
                 processes=measured.processes,
                 memory_used_bytes=measured.memory_bytes,
+                utilization_ratio=measured.utilization,
             )
             for (kind, name, reason), measured in self.others.items()
         ]

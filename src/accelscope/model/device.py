@@ -97,6 +97,7 @@ class EccCount:
     lifetime: bool  # True: over the life of the board; False: since the driver was loaded
     count: int
     block: str | None = None  # None: the device's total; else a part of it (dram, sram, l2, gfx, umc ...)
+    last_seen: float | None = None  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)

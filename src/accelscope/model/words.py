@@ -314,8 +314,9 @@ WORDS: Mapping[type[Any], Words] = {
             "lifetime": "True: over the life of the board; false: since the driver was loaded.",
             "count": "How many.",
             "block": "Part of the device: `dram`, `sram`, `l2`, `gfx`, `umc` …",
+            "last_seen": "When the count last grew, in seconds since the epoch.",
         },
-        {"block": "of the device's total"},
+        {"block": "of the device's total", "last_seen": "it has not grown since the agent started"},
     ),
     RemappedRows: Words(
         "Memory rows that were replaced by spare ones.",
@@ -496,8 +497,9 @@ WORDS: Mapping[type[Any], Words] = {
             "name": "Which owner, within the kind.",
             "processes": "Processes of the owner.",
             "memory_used_bytes": "Device memory that the owner's processes hold.",
+            "utilization_ratio": "The use of the owner's processes together.",
         },
-        {"name": "of `none` and `unknown`"},
+        {"name": "of `none` and `unknown`", "utilization_ratio": "the driver does not tell it by process"},
     ),
     DeviceBalance: Words(
         "What makes the parts of one device add up: memory of pods + unattributed - surplus = used; energy "

@@ -120,6 +120,7 @@ class Unattributed:
     name: str | None = None
     processes: int = 0
     memory_used_bytes: int | None = None
+    utilization_ratio: float | None = None  # of its processes together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,14 @@ def _over_links(d: Device, value: Callable[[Link], float | None]) -> list[tuple[
     return [((kind,), total) for kind, total in totals.items()]
 
 
+def _ecc_last_seen(d: Device) -> list[tuple[tuple[str, ...], float]]:
+    latest: dict[str, float] = {}
+    for count in d.ecc:
+        if count.last_seen is not None:
+            latest[count.severity] = max(count.last_seen, latest.get(count.severity, 0.0))
+    return [((severity,), at) for severity, at in latest.items()]
+
+
 def _link_errors(d: Device) -> list[tuple[tuple[str, ...], float]]:
     totals: dict[tuple[str, ...], float] = {}
     for link in d.links:
@@ -449,6 +457,14 @@ DEVICES: tuple[Family, ...] = (
         "Memory errors over the life of the board, by part of the device.",
         ("severity", "block"),
         lambda d: [((e.severity, e.block), e.count) for e in d.ecc if e.lifetime and e.block is not None],
+    ),
+    device.series(
+        "accelerator_ecc_error_last_seen_timestamp_seconds",
+        "seconds",
+        "When a memory error of this severity was last seen, in seconds since the epoch. Of errors before the "
+        "agent's start nobody knows.",
+        ("severity",),
+        _ecc_last_seen,
     ),
     device.series(
         "accelerator_remapped_rows_total",

@@ -102,6 +102,13 @@ UNATTRIBUTED: tuple[Family, ...] = (
         lambda u: u.memory_used_bytes,
     ),
     unattributed(
+        "accelerator_unattributed_utilization_ratio",
+        "ratio",
+        "Measured: shares of the driver's last sample period in which processes ran on the device that are no "
+        "pod's, added up, by owner, and why.",
+        lambda u: u.utilization_ratio,
+    ),
+    unattributed(
         "accelerator_unattributed_processes",
         "",
         "Measured: processes on the device that are no pod's, by owner, and why.",

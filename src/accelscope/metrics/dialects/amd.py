@@ -137,9 +137,10 @@ MISSING = (
     Missing("pcie_bidirectional_bandwidth", "the driver's own short window is not read"),
     Missing(
         "gpu_vcn_busy_instantaneous, gpu_jpeg_busy_instantaneous, gpu_mma_activity, gpu_vcn_activity, "
-        "gpu_jpeg_activity, gpu_process_cu_occupancy",
-        "engines by die and compute units by process are not read; the three activities are deprecated",
+        "gpu_jpeg_activity",
+        "engines by die are not read; the three activities are deprecated",
     ),
+    Missing("gpu_process_cu_occupancy", "`accelerator_process_utilization_ratio` has it, as a share"),
     Missing(
         "gpu_xgmi_nbr_0_*, gpu_xgmi_nbr_1_*, gpu_xgmi_nbr_*_tx_thrput",
         "event counters that only the vendor's library has",

@@ -6,7 +6,8 @@ from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_r
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.model import Vendor
 
-_CARD_POWER = "rms"  # what the exporter calls the power of the whole card
+_CARD_POWER = {"warboy": "PCI Total RMS PWR"}  # what the driver calls the power of the whole card
+_LATER_CARD_POWER = "rms"  # and the exporter that came with RNGD
 
 LABELS = Labels(
     others=(
@@ -21,7 +22,8 @@ LABELS = Labels(
 
 def _powers(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
     """The card, and the rails that have a power of their own."""
-    card = ((_CARD_POWER,), millionths(view.device.power_watts))
+    label = _CARD_POWER.get(architecture(view), _LATER_CARD_POWER)
+    card = ((label,), millionths(view.device.power_watts))
     rails = [((rail.name,), millionths(rail.watts)) for rail in view.device.rails]
     return [card, *(rail for rail in rails if rail[0] != card[0])]
 
@@ -55,7 +57,7 @@ def dialect() -> Dialect:
                     ),
                     gauges(
                         "furiosa_npu_hw_power",
-                        "Power of the card (label rms) and of its rails, in microwatts.",
+                        "Power of the card and of its rails, in microwatts.",
                         ("label",),
                         _powers,
                     ),
@@ -76,7 +78,8 @@ def dialect() -> Dialect:
         ),
         notes=(
             "Units are those of the driver: thousandths of a degree, microwatts, millivolts, milliamperes.",
-            "`label` is the driver's name of the sensor, rail or error counter; `rms` is the card's power.",
+            "`label` is the driver's name of the sensor, rail or error counter. The card's power is `PCI Total "
+            "RMS PWR` on Warboy and `rms` on RNGD.",
             "`core` is the range of all cores: `0-1` on Warboy, `0-7` on RNGD.",
             "Cannot be on together with `furiosa-2025`, which has the same names in other units.",
         ),

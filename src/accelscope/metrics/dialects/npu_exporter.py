@@ -126,11 +126,14 @@ MISSING = (
     Missing(
         "npu_chip_info_hccs_statistic_info_*, npu_chip_info_hccs_bandwidth_info_*, "
         "npu_chip_info_pcie_rx_*_bw, npu_chip_info_pcie_tx_*_bw",
-        "only the vendor's library has them, npu-smi does not",
+        "counters of the chip's links are not read",
     ),
     Missing(
-        "npu_chip_info_overall_utilization, npu_chip_info_product_type",
-        "not among what is read of a chip",
+        "npu_chip_info_overall_utilization",
+        "read only where it stands in for a use of the AI cores that is not told",
+    ),
+    Missing(
+        "npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not among what is read of a chip"
     ),
     Missing(
         "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory",

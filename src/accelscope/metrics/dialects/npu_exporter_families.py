@@ -151,11 +151,6 @@ CHIP_FAMILIES = (
         "Temperature of the high-bandwidth memory, in degrees Celsius.",
         _hbm_temperature,
     ),
-    gauge(
-        "npu_chip_info_hbm_ecc_enable_flag",
-        "1 if error correction of the high-bandwidth memory is on.",
-        lambda v: v.device.ecc_enabled if _has_hbm(v.device) else None,
-    ),
     _hbm_errors("single_bit_error_cnt", "Errors of one bit since the start.", "corrected", lifetime=False),
     _hbm_errors("double_bit_error_cnt", "Errors of two bits since the start.", "uncorrected", lifetime=False),
     _hbm_errors("total_single_bit_error_cnt", "Errors of one bit over all time.", "corrected", lifetime=True),

@@ -160,6 +160,7 @@ class DeviceUse:
                 reason=UnattributedReason.NOT_IN_A_POD,
                 processes=sums.processes,
                 memory_used_bytes=sums.memory_bytes,
+                utilization_ratio=sums.utilization,
             )
         if self.rest is not None:
             yield Unattributed(

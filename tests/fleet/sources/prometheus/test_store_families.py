@@ -48,13 +48,15 @@ READ = {
     *questions.WORKLOAD_DETAILS,
     *(families.NODE_INFO, families.BUILD_INFO, families.STARTED, families.COLLECTED),
 }
-# Sums over links do not tell the links apart; the rest is about the agent and not about its devices.
+# Sums over links do not tell the links apart, nor does the latest of several dates whose it is; the rest is
+# about the agent and not about its devices.
 NOT_READ = {
     "accelerator_link_capacity_bytes_per_second",
     "accelerator_link_transmit_bytes_total",
     "accelerator_link_receive_bytes_total",
     "accelerator_link_errors_total",
     "accelerator_faulty_link_errors_total",
+    "accelerator_ecc_error_last_seen_timestamp_seconds",
     "accelerator_unknown_allocation_info",
     "accelscope_reader_errors_total",
     "accelscope_reader_rejected_values_total",
@@ -317,6 +319,25 @@ def test_a_device_comes_back_from_its_page(field: str) -> None:
         ({"__name__": "accelerator_ecc_errors_total", "device": "x", "severity": "corrected"}, 1e300),
         ({"__name__": "accelerator_process_memory_bytes", "device": FULL.id, "pid": "one"}, 1.0),
         ({"__name__": "accelerator_pod_processes", "device": FULL.id, "pod": "p"}, 1.0),
+        ({"__name__": "accelerator_throttled", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_sensor_temperature_celsius", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_rail_volts", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_clock_hertz", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_link_up", "device": FULL.id, "link": "1"}, 1.0),
+        ({"__name__": "accelerator_ecc_errors_total", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_ecc_block_errors_total", "device": FULL.id, "severity": "corrected"}, 9.0),
+        ({"__name__": "accelerator_retired_pages_total", "device": FULL.id}, 1.0),
+        ({"__name__": "accelerator_errors_total", "device": FULL.id, "code": "31"}, 1.0),
+        ({"__name__": "accelerator_errors_total", "device": FULL.id, "kind": "xid"}, 1.0),
+        (
+            {
+                "__name__": "accelerator_error_last_seen_timestamp_seconds",
+                "device": FULL.id,
+                "kind": "xid",
+                "code": "79",
+            },
+            1.0,
+        ),
         ({"__name__": "accelscope_reader_up", "vendor": "quantum"}, 1.0),
         ({"__name__": "accelerator_unattributed_processes", "device": FULL.id, "reason": "magic"}, 1.0),
         ({"__name__": "something_else"}, 1.0),
@@ -329,6 +350,7 @@ def test_what_tells_nothing_of_use_costs_itself(labels: dict[str, str], value: f
     series.add(labels, value)
     for one in page(SNAPSHOT):
         series.add({name: text for name, text in one.labels.items() if text}, one.value)
+    series.add(labels, value)
     target = Target(key=("", ""), node="n1", scraped_at=100.0)
     found = series.snapshot("n1", target, None)
     expected = read_back(replace(SNAPSHOT, interval_seconds=None))

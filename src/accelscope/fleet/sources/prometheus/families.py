@@ -26,9 +26,15 @@ ENGINES = {
 _SEVERITIES = {"corrected": "correctable", "uncorrected": "uncorrectable"}
 
 
-def _ecc(*, lifetime: bool) -> Take:
-    texts = {"severity": "severity", "block": "block"}
-    return member_of("ecc", "count", texts=texts, convert=as_whole, lifetime=lifetime)
+def _ecc(*, lifetime: bool, of_block: bool = False) -> Take:
+    return member_of(
+        "ecc",
+        "count",
+        texts={"severity": "severity", "block": "block"},
+        may_lack=() if of_block else ("block",),
+        convert=as_whole,
+        lifetime=lifetime,
+    )
 
 
 def _per_core(name: str, unit: type = float) -> Take:
@@ -64,8 +70,8 @@ DEVICE_ROWS: Mapping[str, Take] = {
     "accelerator_pcie_link_width": part_of("pcie", "width", as_whole),
     "accelerator_ecc_errors_total": _ecc(lifetime=False),
     "accelerator_ecc_lifetime_errors_total": _ecc(lifetime=True),
-    "accelerator_ecc_block_errors_total": _ecc(lifetime=False),
-    "accelerator_ecc_lifetime_block_errors_total": _ecc(lifetime=True),
+    "accelerator_ecc_block_errors_total": _ecc(lifetime=False, of_block=True),
+    "accelerator_ecc_lifetime_block_errors_total": _ecc(lifetime=True, of_block=True),
     "accelerator_errors_total": _error("count", counted=True),
 }
 
@@ -179,6 +185,7 @@ READERS: Mapping[str, Take] = {
 
 UNATTRIBUTED: Mapping[str, Take] = {
     "accelerator_unattributed_memory_used_bytes": whole("memory_used_bytes"),
+    "accelerator_unattributed_utilization_ratio": number("utilization_ratio"),
     "accelerator_unattributed_processes": whole("processes"),
 }
 

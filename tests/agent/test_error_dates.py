@@ -1,0 +1,51 @@
+"""Errors that a driver only counts have a date as soon as a count grows."""
+
+import pytest
+
+from accelscope.agent.error_dates import ErrorDates
+from accelscope.model import Device, EccCount, ErrorCount, Vendor
+
+
+def device(at: float, ecc: int = 0, errors: int = 0, told: float | None = None) -> Device:
+    return Device(
+        vendor=Vendor.AMD,
+        id="amd:x",
+        read_at=at,
+        ecc=(EccCount("uncorrected", False, ecc), EccCount("uncorrected", False, 0, "umc")),
+        retired_pages=(EccCount("uncorrected", True, ecc),),
+        errors=(ErrorCount("pcie", "nak_sent", errors, told),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([7, 7, 7], [None, None, None]),  # of those before the first reading nobody knows
+        ([0, 0, 1, 1], [None, None, 2.0, 2.0]),
+        ([0, 1, 1, 5], [None, 1.0, 1.0, 3.0]),
+        ([5, 2], [None, 1.0]),  # the driver was loaded anew, and these came since
+        ([5, 0, 0], [None, None, None]),
+    ],
+)
+def test_a_count_that_grew_dates_its_errors(counts: list[int], expected: list[float | None]) -> None:
+    dates = ErrorDates()
+    shown = [dates.dated(device(float(at), count, count)) for at, count in enumerate(counts)]
+    assert [each.ecc[0].last_seen for each in shown] == expected
+    assert [each.retired_pages[0].last_seen for each in shown] == expected
+    assert [each.errors[0].last_seen for each in shown] == expected
+    assert {each.ecc[1].last_seen for each in shown} == {None}
+
+
+def test_a_date_that_the_reader_was_told_stays() -> None:
+    dates = ErrorDates()
+    dates.dated(device(1.0, errors=1, told=0.5))
+    assert dates.dated(device(2.0, errors=2, told=1.5)).errors[0].last_seen == 1.5
+
+
+def test_a_source_that_is_silent_for_a_moment_takes_no_date_away() -> None:
+    dates = ErrorDates()
+    for at, count in ((1.0, 0), (2.0, 3)):
+        dates.dated(device(at, count))
+    silent = Device(vendor=Vendor.AMD, id="amd:x", read_at=3.0)
+    assert dates.dated(silent) is silent
+    assert dates.dated(device(4.0, 3)).ecc[0].last_seen == 2.0
