@@ -13,11 +13,14 @@ from tests.fleet_process import FleetProcess, simulated_clusters
 from tests.top.stub_agent import StubAgent, stored, stub_agent
 from tests.waiting import wait_until
 
+from accelscope.agent import runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.kube.endpoint import EndpointError
-from accelscope.model import HealthState
+from accelscope.model import Device, HealthState, Reading, Vendor
+from accelscope.readers.contract import ReaderOptions, Survey
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.top.once import page
+from accelscope.top.screen.feed import Feed
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.asking import Credentials, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
@@ -30,6 +33,7 @@ from accelscope.top.view.table import Setting
 from accelscope.top.view.text import ASCII
 
 NOTHING = Credentials()
+HOUR = 3600.0
 
 
 @pytest.fixture
@@ -40,16 +44,20 @@ def simulated(tmp_path: Path, native_cache: Path) -> SimulatedNode:
 
 
 @contextmanager
-def started(source: Source) -> Iterator[Source]:
+def started(source: Source, interval_seconds: float = 0.2) -> Iterator[Source]:
+    source.hurry(interval_seconds)
     source.start()
-    source.hurry(0.2)
     try:
         yield source
     finally:
         source.stop()
-        asking = [thread for thread in threading.enumerate() if thread.name.startswith("agent ")]
-        for thread in asking:
-            thread.join()  # they let go of their connections
+        _await_agents()
+
+
+def _await_agents() -> None:
+    asking = [thread for thread in threading.enumerate() if thread.name.startswith("agent ")]
+    for thread in asking:
+        thread.join()  # they let go of their connections
 
 
 def until(source: Source, condition: Callable[[View], bool], question: Question | None = None) -> View:
@@ -90,6 +98,37 @@ def test_local_node_and_agent_on_it_tell_the_same(simulated: SimulatedNode, tmp_
         (p.pid, p.name, p.user, p.memory_bytes) for p in there.processes
     }
     assert {p.owner_kind for p in here.processes} >= {"pod", "slurm_job", "container", "systemd_unit"}
+
+
+class LearningReader:
+    """Gets to know one more of its three devices at each pass, as one does whose tool is slow."""
+
+    vendor = Vendor.ASCEND
+    known = 0
+
+    def survey(self) -> Survey:
+        self.known = min(self.known + 1, 3)
+        return Survey("fake", tuple(map(str, range(self.known))), expected=3)
+
+    def read(self, key: str) -> Reading:
+        return Reading(Device(vendor=self.vendor, id=f"ascend:{key}", index=int(key)))
+
+    def close(self) -> None:
+        pass
+
+
+def test_one_look_at_this_node_waits_until_its_reader_knows_its_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def opened(vendor: Vendor, options: ReaderOptions) -> LearningReader:
+        return LearningReader()
+
+    monkeypatch.setattr(runners, "open_reader", opened)
+    with started(LocalSource(AgentSettings(readers=("ascend",)), {}), 10.0) as source:
+        source.settle()
+        view = source.read(Question())
+    assert [device.index for device in view.nodes[0].devices] == [0, 1, 2]
+    assert alerts(view, Setting(ASCII, view.at)) == []
 
 
 def test_agent_with_tls_and_token_is_read_and_nobody_without_them(
@@ -142,6 +181,34 @@ def test_agent_that_falls_silent_stays_with_its_last_values_and_their_age() -> N
 
 def _age(view: View) -> float:
     return view.nodes[0].age_seconds or 0.0
+
+
+def test_agents_are_asked_when_a_reading_is_wanted_now_however_slow_the_pace() -> None:
+    seen: list[View] = []
+
+    def shown_now(condition: Callable[[NodeView], bool]) -> bool:
+        feed.now()
+        return bool(seen) and condition(seen[-1].nodes[0])
+
+    with stub_agent(stored("nvidia-mig")) as stub:
+        source = agents(stub)
+        source.hurry(HOUR)
+        feed = Feed(source, Question(), HOUR, lambda view, _: seen.append(view))
+        feed.start()
+        try:
+            wait_until(lambda: shown_now(lambda node: node.read), "the first reading")
+            stub.status, stub.body = 503, b"it is going down"
+            wait_until(lambda: shown_now(lambda node: node.error is not None), "it is read by hand")
+        finally:
+            feed.stop()
+            _await_agents()
+
+
+def test_a_faster_pace_of_agents_counts_at_once() -> None:
+    with stub_agent(stored("nvidia-mig")) as stub, started(agents(stub), HOUR) as source:
+        until(source, lambda view: view.nodes[0].read)
+        source.hurry(0.05)
+        wait_until(lambda: len(stub.seen) >= 3, "it is read at the new pace")
 
 
 def test_known_snapshot_is_not_sent_again() -> None:

@@ -74,5 +74,8 @@ class StillSource:
     def hurry(self, interval_seconds: float) -> None:
         self.intervals.append(interval_seconds)
 
+    def refresh(self) -> None:
+        pass
+
     def stop(self) -> None:
         pass

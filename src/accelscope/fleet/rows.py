@@ -72,6 +72,10 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     memory_free_bytes: Bytes = None
     temperature_celsius: float | None = None
     temperature_slowdown_celsius: float | None = None
+    temperature_margin_celsius: Annotated[
+        float | None,
+        _described("°C left until the device slows itself down, negative beyond that; null: not known"),
+    ] = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
     energy_joules: float | None = None

@@ -47,6 +47,25 @@ def test_devices_are_filtered_by_every_field_of_a_row(query: str, expected: list
     run(body())
 
 
+def test_what_is_near_its_own_limit_is_found_however_many_others_are_hotter() -> None:
+    hotter = [
+        nvidia(n, temperature_celsius=92.0, temperature_slowdown_celsius=110.0) for n in range(100, 150)
+    ]
+    near = nvidia(150, temperature_celsius=84.0, temperature_slowdown_celsius=87.0)
+
+    async def body() -> None:
+        async with serving() as client:
+            client.store.take("berlin", report(snapshot("gamma", (*hotter, near))))
+            page = await client.get("/api/v1/devices?temperature_margin_celsius_max=5")
+            assert (ids(page), page["total"]) == (["nvidia:GPU-150"], 1)
+            [row] = page["items"]
+            assert row["temperature_margin_celsius"] == 3.0
+            untold = await client.get("/api/v1/devices?absent=temperature_margin_celsius&node=gamma")
+            assert untold["total"] == 0
+
+    run(body())
+
+
 def test_rows_are_sorted_both_ways_and_what_is_absent_comes_last() -> None:
     async def body() -> None:
         async with serving() as client:

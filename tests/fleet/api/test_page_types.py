@@ -8,6 +8,7 @@ from tests.repository import REPOSITORY
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.fleet.api.typescript import types
+from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
 from accelscope.model import FAULT_THROTTLES, HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS
 
 
@@ -47,3 +48,9 @@ def test_the_page_knows_the_same_throttles(name: str, words: frozenset[str]) -> 
 )
 def test_the_page_calls_the_same_hot(name: str, celsius: int) -> None:
     assert f"const {name} = {celsius};" in (PARTS / "table" / "heat.ts").read_text()
+
+
+@pytest.mark.parametrize(("name", "minutes"), [("HOUR", ROW_MINUTES), ("DAY", SUMMARY_MINUTES)])
+def test_the_page_knows_how_much_of_the_past_a_fleet_keeps(name: str, minutes: int) -> None:
+    text = (REPOSITORY / "web" / "src" / "charts" / "history.ts").read_text()
+    assert f"const {name} = {minutes * 60};" in text

@@ -74,6 +74,23 @@ def device_row(shown: Device) -> Any:
         ({"health": Health(HealthState.CRITICAL, "row remap failed")}, "health_reason", "row remap failed"),
         ({"memory_total_bytes": 85899345920}, "memory_total_bytes", 85899345920),
         ({"utilization_ratio": 0.0}, "utilization_ratio", 0.0),
+        (
+            {"temperature_celsius": 84.1, "temperature_slowdown_celsius": 89.3},
+            "temperature_margin_celsius",
+            5.2,
+        ),
+        (
+            {"temperature_celsius": 95.0, "temperature_slowdown_celsius": 90.0},
+            "temperature_margin_celsius",
+            -5.0,
+        ),
+        (
+            {"temperature_celsius": 95.0, "temperature_slowdown_celsius": 0.0},
+            "temperature_margin_celsius",
+            None,
+        ),
+        ({"temperature_celsius": 95.0}, "temperature_margin_celsius", None),
+        ({"temperature_slowdown_celsius": 90.0}, "temperature_margin_celsius", None),
         ({}, "utilization_ratio", None),
     ],
 )

@@ -407,6 +407,8 @@ export interface DeviceRow {
   taken_at: number;
   /** °C; null: not known */
   temperature_celsius: number | null;
+  /** °C left until the device slows itself down, negative beyond that; null: not known */
+  temperature_margin_celsius: number | null;
   /** °C at which the device slows itself down; null: not known */
   temperature_slowdown_celsius: number | null;
   /** reasons that slow it down, separated by commas; being idle is none */
@@ -426,6 +428,8 @@ export interface EccCount {
   block: string | null;
   /** How many. */
   count: number;
+  /** When the count last grew, in seconds since the epoch. */
+  last_seen: number | null;
   /** True: over the life of the board; false: since the driver was loaded. */
   lifetime: boolean;
   /** `corrected`, `uncorrected` or `deferred`. */
@@ -471,7 +475,7 @@ export type EventKind = "cluster_back" | "cluster_left" | "cluster_unreachable" 
 export interface Events {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** number of the oldest event that is still held, of any cluster */
+  /** from this number on none is missing; of older ones, not all are held */
   first: number;
   /** grows with every change of what the fleet knows */
   generation: number;
@@ -1366,6 +1370,8 @@ export interface Unattributed {
   processes: number;
   /** Why it is not put down to a pod. */
   reason: UnattributedReason;
+  /** The use of the owner's processes together. */
+  utilization_ratio: number | null;
 }
 
 export type UnattributedReason = "cgroup_hidden" | "no_permission" | "no_pod_source" | "no_process" | "not_in_a_pod" | "pod_unknown" | "process_gone";

@@ -13,7 +13,25 @@ export function isSpan(text: string | null): text is Span {
 }
 
 const MINUTE = 60;
-export const HOUR = 3600; // what a fleet keeps itself; more of the past needs a store
+export const HOUR = 3600;
+const DAY = 86400;
+
+export type Scope = HistorySeries["scope"];
+
+// What a fleet keeps itself; more of the past needs a store.
+const KEPT: Record<Scope, number> = {
+  fleet: DAY,
+  cluster: DAY,
+  vendor: DAY,
+  model: DAY,
+  namespace: DAY,
+  device: HOUR,
+  pod: HOUR,
+};
+
+export function needsStore(scope: Scope, span: Span): boolean {
+  return SPANS[span] > KEPT[scope];
+}
 
 // of: scope, and what belongs to it (key, cluster, node, namespace).
 export function useHistory(of: Parameters | null, spanSeconds: number): Resource<HistorySeries> {

@@ -1,6 +1,6 @@
 // How much of the past is shown. It is in the address, so that it can be sent on.
 import { go, search, withParameter } from "../app/location";
-import { HOUR, isSpan, SPANS, type Span } from "./history";
+import { isSpan, needsStore, type Scope, SPANS, type Span } from "./history";
 import "./span-buttons.css";
 
 const USUAL: Span = "1 h";
@@ -11,19 +11,19 @@ export function chosenSpan(): Span {
   return isSpan(asked) ? asked : USUAL;
 }
 
-// kept: whether what is shown is from the fleet's own memory, which ends after an hour.
-export function SpanButtons({ kept }: { kept: boolean }) {
+// kept: whether what is shown is from the fleet's own memory.
+export function SpanButtons({ scope, kept }: { scope: Scope; kept: boolean }) {
   const chosen = chosenSpan();
   return (
     <fieldset class="spans">
       <legend class="unseen">Time that is shown</legend>
-      {kept && SPANS[chosen] > HOUR ? <span class="spans-hint">{NEEDS_STORE}</span> : null}
+      {kept && needsStore(scope, chosen) ? <span class="spans-hint">{NEEDS_STORE}</span> : null}
       {(Object.keys(SPANS) as Span[]).map((one) => (
         <button
           key={one}
           type="button"
           aria-pressed={one === chosen}
-          title={SPANS[one] > HOUR ? NEEDS_STORE : undefined}
+          title={needsStore(scope, one) ? NEEDS_STORE : undefined}
           onClick={() => go(withParameter("span", one === USUAL ? [] : [one]), { replace: true })}
         >
           {one}

@@ -2,6 +2,7 @@
 import type { Event, EventKind, Severity } from "../api/types";
 import { linkTo } from "../app/routes";
 import { clock } from "../app/units";
+import { asWord, wordsOf } from "./filters/words";
 import type { Tone } from "./health";
 
 export const KINDS: Record<EventKind, string> = {
@@ -89,6 +90,15 @@ export function timeOfEvent(at: number, now: Date): string {
 
 export const FILTERS = ["severity", "kind", "cluster", "node", "device", "namespace", "pod"] as const;
 export type Filters = Partial<Record<(typeof FILTERS)[number], readonly string[]>>;
+
+export function filtersOf(address: URLSearchParams): Filters {
+  return Object.fromEntries(FILTERS.map((name) => [name, wordsOf(address, name)]));
+}
+
+// As the API and an address have them.
+export function questionOf(filters: Filters): Filters {
+  return Object.fromEntries(FILTERS.map((name) => [name, (filters[name] ?? []).map(asWord)]));
+}
 
 export function meant(event: Event, filters: Filters): boolean {
   return FILTERS.every((name) => {

@@ -3,10 +3,12 @@ import type { Event } from "../api/types";
 import { sinceThen } from "./age";
 import { filled } from "./bar";
 import {
+  filtersOf,
   joined,
   kindName,
   meant,
   placeOfEvent,
+  questionOf,
   shortId,
   textBesidePlace,
   timeOfEvent,
@@ -114,6 +116,19 @@ describe("events", () => {
     expect(toneOfEvent(event({ kind: "node_back", severity: "info" }))).toBe("ok");
     expect(toneOfEvent(event({ kind: "device_new", severity: "info" }))).toBe("unknown");
     expect(kindName("later_kind")).toBe("later kind");
+  });
+  it("are asked for by an address in the API's words, with commas too", () => {
+    const filters = filtersOf(
+      new URLSearchParams("severity=critical,warning&kind=node_stale&node=a\\,b&span=6 h"),
+    );
+    expect(filters).toMatchObject({ severity: ["critical", "warning"], kind: ["node_stale"], node: ["a,b"] });
+    expect(meant(event({ severity: "warning", node: "a,b" }), filters)).toBe(true);
+    expect(meant(event({ severity: "info", node: "a,b" }), filters)).toBe(false);
+    expect(questionOf(filters)).toMatchObject({
+      severity: ["critical", "warning"],
+      node: ["a\\,b"],
+      pod: [],
+    });
   });
   it("are meant when they match every filter", () => {
     const lost = event({ kind: "device_lost", node: "n" });

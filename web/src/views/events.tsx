@@ -5,7 +5,7 @@ import { count } from "../app/units";
 import { useResource } from "../live/resource";
 import { recentEvents, resume, shownEvents } from "../live/stream";
 import { EventList } from "../parts/event-list";
-import { FILTERS, type Filters, joined, meant } from "../parts/events";
+import { FILTERS, type Filters, filtersOf, joined, meant, questionOf } from "../parts/events";
 import { narrow } from "../parts/narrow";
 import { Panel } from "../parts/panel";
 import { Answer, Empty, Loading } from "../parts/states";
@@ -20,7 +20,7 @@ export function EventsView() {
   const narrowed = FILTERS.some((name) => (filters[name]?.length ?? 0) > 0);
   const asked = useResource<Events>(
     "/api/v1/events",
-    { ...filters, limit: SHOWN },
+    { ...questionOf(filters), limit: SHOWN },
     { concerns: () => false, keepWhileAsking: true },
   );
   const clusters = useResource<Clusters>("/api/v1/clusters", {}, { concerns: () => false });
@@ -72,10 +72,6 @@ export function EventsView() {
       </Panel>
     </View>
   );
-}
-
-function filtersOf(parameters: URLSearchParams): Filters {
-  return Object.fromEntries(FILTERS.map((name) => [name, parameters.getAll(name)]));
 }
 
 // While paused nothing is added to what is shown, but counted.

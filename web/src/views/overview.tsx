@@ -5,7 +5,7 @@ import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
 import { NoClusters } from "../parts/no-clusters";
 import { Empty, Loading, ProblemNote } from "../parts/states";
-import { HOT_CELSIUS } from "../parts/table/heat";
+import { HOT, HOT_UNTOLD } from "../parts/table/heat";
 import { FAULTS } from "../parts/throttles";
 import { View } from "../parts/view";
 import { AttentionPanel } from "./overview/attention-panel";
@@ -26,19 +26,11 @@ export function OverviewView() {
   const health = useResource<HealthReport>("/api/v1/health", { limit: 20 }, CALMLY);
   const hottest = useResource<DeviceRowPage>(
     "/api/v1/devices",
-    { sort: "-temperature_celsius", present: "temperature_celsius", limit: 50 },
+    { sort: "-temperature_celsius", present: "temperature_celsius", limit: 10 },
     CALMLY,
   );
-  const untold = useResource<DeviceRowPage>(
-    "/api/v1/devices",
-    {
-      absent: "temperature_slowdown_celsius",
-      temperature_celsius_min: HOT_CELSIUS,
-      sort: "-temperature_celsius",
-      limit: 10,
-    },
-    CALMLY,
-  );
+  const hot = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT, limit: 10 }, CALMLY);
+  const hotUntold = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT_UNTOLD, limit: 10 }, CALMLY);
   const throttled = useResource<DeviceRowPage>("/api/v1/devices", { throttled: FAULTS, limit: 10 }, CALMLY);
   const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, CALMLY);
   const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
@@ -50,7 +42,7 @@ export function OverviewView() {
         <NoClusters />
       </View>
     );
-  const answers = [health, hottest, untold, throttled, unusual, idle];
+  const answers = [health, hottest, hot, hotUntold, throttled, unusual, idle];
   return (
     <View title="Overview">
       {byCluster.problem ? <ProblemNote problem={byCluster.problem} retry={byCluster.refetch} /> : null}
@@ -62,8 +54,8 @@ export function OverviewView() {
         <AttentionPanel
           known={{
             health: health.data,
-            hottest: hottest.data,
-            untold: untold.data,
+            hot: hot.data,
+            hotUntold: hotUntold.data,
             throttled: throttled.data,
             unusual: unusual.data,
             idle: idle.data,

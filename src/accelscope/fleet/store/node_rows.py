@@ -164,6 +164,7 @@ def _device_row(
         memory_free_bytes=device.memory_free_bytes,
         temperature_celsius=device.temperature_celsius,
         temperature_slowdown_celsius=device.temperature_slowdown_celsius,
+        temperature_margin_celsius=_temperature_margin(device),
         power_watts=device.power_watts,
         power_limit_watts=device.power_limit_watts,
         energy_joules=device.energy_joules,
@@ -183,6 +184,12 @@ def _device_row(
         idle_seconds=min(idle) if held and len(idle) == len(held) else None,
         namespaces=_listed({usage.namespace for usage in usages}),
     )
+
+
+def _temperature_margin(device: Device) -> float | None:
+    """A device that says 0 does not tell at which it slows down."""
+    at, slowdown = device.temperature_celsius, device.temperature_slowdown_celsius
+    return round(slowdown - at, 3) if slowdown and at is not None else None
 
 
 def _ecc_uncorrected(device: Device) -> int | None:

@@ -22,6 +22,7 @@ class Feed:
         self._question = question
         self._interval = interval_seconds
         self._due = 0.0
+        self._refresh = False
         self._paused = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -44,7 +45,7 @@ class Feed:
 
     def now(self) -> None:
         with self._changed:
-            self._due = 0.0
+            self._due, self._refresh = 0.0, True
             self._changed.notify_all()
 
     def pace(self, interval_seconds: float, *, paused: bool) -> None:
@@ -63,7 +64,10 @@ class Feed:
                 if self._stopped:
                     return
                 question = self._question
+                refresh, self._refresh = self._refresh, False
                 self._due = time.monotonic() + self._interval
+            if refresh:
+                self._source.refresh()
             view = look(self._source, question)
             if not self._stopped:
                 self._publish(view, question)

@@ -19,6 +19,7 @@ ANSWER_LIMIT = 64 << 20  # bytes; a snapshot of 64 devices and 5,000 processes h
 _AGE_HEADER = "x-accelscope-age"
 _MOST_SECONDS = 1e10  # of an age: three centuries
 _FIRST_SECONDS = 1.0  # that a view waits for agents that have not answered yet
+_PAUSE_SECONDS = 0.05  # between two questions to one that is slower than the interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +33,58 @@ class _Heard:
 
 
 class AgentPoller:
-    """One agent. `settled` is set when the first attempt has ended."""
+    """One agent. `settled` is set when the first attempt, or the one that was asked for, has ended."""
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
         self.url = endpoint.url
         self.settled = threading.Event()
-        self.interval_seconds = 2.0
         self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
         self._lock = threading.Lock()
         self._heard: _Heard | None = None
         self._error: str | None = None
-        self._wake = threading.Event()
+        self._changed = threading.Condition()
+        self._interval = 2.0
+        self._wanted = False
         self._stopping = False
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"agent {self.url}", daemon=True).start()
 
+    def pace(self, interval_seconds: float) -> None:
+        with self._changed:
+            self._interval = interval_seconds
+            self._changed.notify_all()
+
+    def refresh(self) -> None:
+        with self._changed:
+            self._wanted = True
+            self.settled.clear()
+            self._changed.notify_all()
+
     def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
 
     def _run(self) -> None:
         while not self._stopping:
             began = time.monotonic()
             self.ask()
-            self.settled.set()
-            self._wake.wait(max(0.05, began + self.interval_seconds - time.monotonic()))
+            self._rest(began)
         self._asker.close()
+
+    def _rest(self, began: float) -> None:
+        """Until the interval is over, which may change meanwhile, or somebody wants an answer now."""
+        with self._changed:
+            if not self._wanted:  # else this answer is from before the wish
+                self.settled.set()
+            ended = time.monotonic()
+            while not self._stopping and not self._wanted:
+                due = max(began + self._interval, ended + _PAUSE_SECONDS)
+                if (left := due - time.monotonic()) <= 0:
+                    break
+                self._changed.wait(left)
+            self._wanted = False
 
     def ask(self) -> None:
         heard, error = self._heard, None
@@ -126,7 +152,11 @@ class AgentsSource:
 
     def hurry(self, interval_seconds: float) -> None:
         for poller in self._pollers:
-            poller.interval_seconds = interval_seconds
+            poller.pace(interval_seconds)
+
+    def refresh(self) -> None:
+        for poller in self._pollers:
+            poller.refresh()
 
     def stop(self) -> None:
         for poller in self._pollers:

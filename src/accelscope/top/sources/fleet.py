@@ -74,6 +74,9 @@ class FleetSource:
     def hurry(self, interval_seconds: float) -> None:
         pass
 
+    def refresh(self) -> None:
+        pass  # it is asked at every reading
+
     def stop(self) -> None:
         self._asker.close()
 

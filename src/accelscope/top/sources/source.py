@@ -35,6 +35,9 @@ class Source(Protocol):
     def hurry(self, interval_seconds: float) -> None:
         """How often `read` will be called."""
 
+    def refresh(self) -> None:
+        """The next `read` is to tell what is so now: what was known before is not enough."""
+
     def stop(self) -> None: ...
 
 

@@ -42,6 +42,7 @@ export const DEVICE_FIELDS = fieldsOf<DeviceRow>({
   state: true,
   taken_at: true,
   temperature_celsius: true,
+  temperature_margin_celsius: true,
   temperature_slowdown_celsius: true,
   throttled: true,
   unusual: true,

@@ -1,7 +1,18 @@
 // How grave a temperature is, by that at which the device slows itself down, as the model and the alerts have it.
 
 const HOT_MARGIN_CELSIUS = 5;
-export const HOT_CELSIUS = 90; // where the device does not tell at which it slows down
+const HOT_CELSIUS = 90; // where the device does not tell at which it slows down
+
+// Devices that are hot, as the API is asked for them, the gravest first: by their own limit, and those that tell none.
+export const HOT = {
+  temperature_margin_celsius_max: String(HOT_MARGIN_CELSIUS),
+  sort: "temperature_margin_celsius",
+};
+export const HOT_UNTOLD = {
+  absent: "temperature_margin_celsius",
+  temperature_celsius_min: String(HOT_CELSIUS),
+  sort: "-temperature_celsius",
+};
 
 type Maybe = number | null | undefined;
 

@@ -33,7 +33,7 @@ export function LiveCharts({ detail }: { detail: DeviceDetail }) {
     empty: reasons.has(field) ? `Not known: ${words(reasons.get(field) ?? "")}` : undefined,
   });
   return (
-    <Panel title="Live" aside={<SpanButtons kept={past.data?.source === "ring"} />}>
+    <Panel title="Live" aside={<SpanButtons scope="device" kept={past.data?.source === "ring"} />}>
       {past.problem && past.problem.status !== 404 ? (
         <ProblemNote problem={past.problem} retry={past.refetch} />
       ) : null}

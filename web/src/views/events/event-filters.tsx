@@ -2,6 +2,7 @@
 import type { Severity } from "../../api/types";
 import { go, withParameter } from "../../app/location";
 import { FILTERS, type Filters, KINDS, kindName, SEVERITIES } from "../../parts/events";
+import { asWord } from "../../parts/filters/words";
 import { HealthIcon, type Tone } from "../../parts/health";
 import "./event-filters.css";
 
@@ -9,7 +10,7 @@ const TONES: Record<Severity, Tone> = { critical: "critical", warning: "warning"
 const CHIPS = ["node", "device", "namespace", "pod"] as const; // only by links from elsewhere
 
 function choose(name: string, values: readonly string[]): void {
-  go(withParameter(name, values), { replace: true });
+  go(withParameter(name, values.map(asWord)), { replace: true });
 }
 
 export function EventFilters({ filters, clusters }: { filters: Filters; clusters: readonly string[] }) {

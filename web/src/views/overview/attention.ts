@@ -5,15 +5,21 @@ import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualRe
 import { linkTo } from "../../app/routes";
 import { celsius, duration, howMany } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
-import { heatOf } from "../../parts/table/heat";
+import { HOT, HOT_UNTOLD } from "../../parts/table/heat";
 import { FAULTS } from "../../parts/throttles";
 import { stateOfCluster } from "../clusters/state";
 
+// Some of them, and how many there are.
+interface Found {
+  items: readonly DeviceRow[];
+  total: number;
+}
+
 export interface Known {
   health: HealthReport | null;
-  throttled: { items: readonly DeviceRow[]; total: number } | null;
-  hottest: { items: readonly DeviceRow[] } | null;
-  untold: { items: readonly DeviceRow[]; total: number } | null; // hot, and do not tell at which they slow down
+  throttled: Found | null;
+  hot: Found | null; // near that at which they slow down, or above it
+  hotUntold: Found | null; // do not tell at which they slow down
   unusual: UnusualReport | null;
   idle: IdlePods | null;
 }
@@ -37,11 +43,7 @@ export interface Tally {
 
 const OF_EACH_KIND = 5;
 
-export function isHot({ temperature_celsius, temperature_slowdown_celsius }: DeviceRow): boolean {
-  return heatOf(temperature_celsius, temperature_slowdown_celsius) !== "plain";
-}
-
-export function tallies({ health, throttled, hottest, untold, unusual, idle }: Known): Tally[] {
+export function tallies({ health, throttled, hot, hotUntold, unusual, idle }: Known): Tally[] {
   const found: Tally[] = [];
   const add = (word: string, tone: Tone, count: number | undefined, href: string, of = "") => {
     if (count) found.push({ word: of ? `${word} ${of}${count === 1 ? "" : "s"}` : word, tone, count, href });
@@ -55,12 +57,8 @@ export function tallies({ health, throttled, hottest, untold, unusual, idle }: K
     add(text, "critical", clusters.length, linkTo("clusters"));
   }
   add("incompatible", "critical", nodes.incompatible, linkTo("nodes", {}, { state: "incompatible" }), "node");
-  add(
-    "hot",
-    "warning",
-    hotByOwnLimit(hottest).length + (untold?.total ?? 0),
-    linkTo("devices", {}, { sort: "-temperature_celsius" }),
-  );
+  add("hot", "warning", hot?.total, linkTo("devices", {}, HOT));
+  add("hot, limit not known", "warning", hotUntold?.total, linkTo("devices", {}, HOT_UNTOLD));
   add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: FAULTS }));
   add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
   add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
@@ -71,7 +69,7 @@ export function tallies({ health, throttled, hottest, untold, unusual, idle }: K
   return found;
 }
 
-export function attention({ health, throttled, hottest, untold, unusual, idle }: Known): Item[] {
+export function attention({ health, throttled, hot, hotUntold, unusual, idle }: Known): Item[] {
   const items = new Map<string, Item>();
   const add = (some: readonly Item[]) => {
     for (const item of some.slice(0, OF_EACH_KIND)) {
@@ -90,8 +88,8 @@ export function attention({ health, throttled, hottest, untold, unusual, idle }:
   add((health?.clusters ?? []).map(ofCluster));
   add(nodes.filter((row) => row.state === "incompatible").map(ofNode));
   add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
-  const hot = [...hotByOwnLimit(hottest), ...(untold?.items ?? [])];
-  add(hot.map((row) => ofDevice(row, "hot", hotText(row))));
+  const allHot = [...(hot?.items ?? []), ...(hotUntold?.items ?? [])];
+  add(allHot.map((row) => ofDevice(row, "hot", hotText(row))));
   add(inState("warning"));
   const away = (health?.clusters ?? []).filter(({ reachable }) => reachable === false);
   const gone = (row: NodeRow) => row.state === "stale" && away.some(({ id }) => id === row.cluster);
@@ -103,11 +101,6 @@ export function attention({ health, throttled, hottest, untold, unusual, idle }:
     (idle?.items ?? []).map((row) => ofPod(row, "idle", "unknown", idleText(row.devices, row.idle_seconds))),
   );
   return [...items.values()];
-}
-
-// Those that do not tell theirs are asked for by themselves: others may be hotter and yet well.
-function hotByOwnLimit(hottest: Known["hottest"]): DeviceRow[] {
-  return (hottest?.items ?? []).filter((row) => row.temperature_slowdown_celsius !== null && isHot(row));
 }
 
 function hotText({ temperature_celsius: at, temperature_slowdown_celsius: slowdown }: DeviceRow): string {

@@ -1,18 +1,18 @@
 // The past of the fleet or of a cluster: use, memory, power, by the minute.
 import type { Parameters } from "../../api/client";
 import type { HistorySeries } from "../../api/types";
-import { SPANS, useHistory } from "../../charts/history";
+import { type Scope, SPANS, useHistory } from "../../charts/history";
 import { chosenSpan, SpanButtons } from "../../charts/span-buttons";
 import { TimeChart } from "../../charts/time-chart";
 import { Panel } from "../../parts/panel";
 import { Answer, Loading } from "../../parts/states";
 import "./history-panel.css";
 
-export function HistoryPanel({ of }: { of: Parameters }) {
+export function HistoryPanel({ of }: { of: Parameters & { scope: Scope } }) {
   const span = SPANS[chosenSpan()];
   const history = useHistory(of, span);
   return (
-    <Panel title="History" aside={<SpanButtons kept={history.data?.source === "ring"} />}>
+    <Panel title="History" aside={<SpanButtons scope={of.scope} kept={history.data?.source === "ring"} />}>
       <div class="history">
         <Answer of={history} loading={<Loading rows={5} />}>
           {(series) => <Charts series={series} span={span} />}

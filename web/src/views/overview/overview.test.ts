@@ -9,7 +9,7 @@ import type {
   SummaryRow,
 } from "../../api/types";
 import { stateOfCluster, stateOfSource } from "../clusters/state";
-import { attention, isHot, type Known, tallies } from "./attention";
+import { attention, type Known, tallies } from "./attention";
 import { allocatedRatio, healthParts, memoryRatio } from "./sums";
 
 const device = (index: number, more: Partial<DeviceRow>) =>
@@ -41,8 +41,8 @@ const report = (more: Partial<HealthReport>) =>
 const nothing: Known = {
   health: null,
   throttled: null,
-  hottest: null,
-  untold: null,
+  hot: null,
+  hotUntold: null,
   unusual: null,
   idle: null,
 };
@@ -54,7 +54,7 @@ describe("attention", () => {
     const well = {
       ...nothing,
       health: report({ devices_by_health: { ok: 8, lost: 0 } }),
-      hottest: { items: [device(1, {})] },
+      hot: { items: [], total: 0 },
     };
     expect(attention(well)).toEqual([]);
     expect(tallies(well)).toEqual([]);
@@ -86,7 +86,11 @@ describe("attention", () => {
   });
   it("names a device once, with all that is wrong with it", () => {
     const hot = device(5, { temperature_celsius: 91, throttled: "hw_thermal_slowdown" });
-    const items = attention({ ...nothing, throttled: { items: [hot], total: 1 }, hottest: { items: [hot] } });
+    const items = attention({
+      ...nothing,
+      throttled: { items: [hot], total: 1 },
+      hot: { items: [hot], total: 1 },
+    });
     expect(items).toHaveLength(1);
     expect(items[0]).toMatchObject({
       word: "throttled",
@@ -132,27 +136,26 @@ describe("attention", () => {
     ]);
     expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster out of reach"]);
   });
-  it("finds what is hot without telling its limit, however many others are hotter", () => {
-    const hotter = device(1, { temperature_celsius: 104, temperature_slowdown_celsius: 110 });
+  it("counts all that is hot, more than it is shown, and leads to just those", () => {
+    const near = device(3, { temperature_celsius: 86 });
     const untold = device(2, { temperature_celsius: 91, temperature_slowdown_celsius: null });
-    const own = device(3, { temperature_celsius: 86 });
     const known = {
       ...nothing,
-      hottest: { items: [hotter, untold, own] },
-      untold: { items: [untold], total: 7 },
+      hot: { items: [near], total: 120 },
+      hotUntold: { items: [untold], total: 7 },
     };
     expect(attention(known).map(({ word, title, text }) => `${word} ${title}: ${text}`)).toEqual([
       "hot n1 #3: 86 °C, slows down at 90 °C",
       "hot n1 #2: 91 °C",
     ]);
-    expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["8 hot"]);
-  });
-  it("calls hot what is near its limit, or above 90 °C where it tells none", () => {
-    expect(isHot(device(1, { temperature_celsius: 90, temperature_slowdown_celsius: null }))).toBe(true);
-    expect(isHot(device(1, { temperature_celsius: 89, temperature_slowdown_celsius: null }))).toBe(false);
-    expect(isHot(device(1, { temperature_celsius: null }))).toBe(false);
-    expect(isHot(device(1, { temperature_celsius: 85 }))).toBe(true);
-    expect(isHot(device(1, { temperature_celsius: 84 }))).toBe(false);
+    expect(tallies(known).map(({ count, word, href }) => [count, word, href])).toEqual([
+      [120, "hot", "/devices?temperature_margin_celsius_max=5&sort=temperature_margin_celsius"],
+      [
+        7,
+        "hot, limit not known",
+        "/devices?absent=temperature_margin_celsius&temperature_celsius_min=90&sort=-temperature_celsius",
+      ],
+    ]);
   });
 });
 
