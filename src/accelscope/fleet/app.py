@@ -19,11 +19,10 @@ from accelscope.certificate_files import CertificateError, CertificateFiles
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
-from accelscope.fleet.api.access.review import TokenReviews
+from accelscope.fleet.api.access.listed_reviews import ListedReviews
 from accelscope.fleet.api.app import make_app
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.listening import Listener, listen
-from accelscope.fleet.api_server import Session
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
 from accelscope.fleet.history import History
 from accelscope.fleet.metrics import FleetView, render
@@ -88,16 +87,17 @@ class FleetProcess:
             each_list=self._each_list,
         )
         self._past = StoredPast(loop_share=self.engine.loop_share)
-        self._filled = False
+        self._recorded = asyncio.Event()  # the first minute
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(
             requests=Rate(per_second=settings.requests_per_second, burst=settings.requests_burst),
             streams=settings.streams,
         )
-        self._reviewer = _reviewer(settings, clusters)
+        vouching = settings.token_review_cluster
+        self._reviews = ListedReviews(vouching, clusters.load()) if vouching else None
         self._access = AccessControl(
             tokens=TokensFile(settings.tokens_file) if settings.tokens_file is not None else None,
-            reviews=TokenReviews(self._reviewer) if self._reviewer is not None else None,
+            reviews=self._reviews,
             local=is_loopback(settings.listen_host),
         )
         check_exposure(
@@ -109,8 +109,6 @@ class FleetProcess:
     async def run(self, asked_to_end: asyncio.Event) -> None:
         """Serve until then. Raises ConfigError where the port cannot be had."""
         async with AsyncExitStack() as stack:
-            if self._reviewer is not None:
-                stack.push_async_callback(self._reviewer.close)
             if self._state is not None:
                 self._history.load(self._state)
                 stack.push_async_callback(self._history.save, self._state)
@@ -119,7 +117,9 @@ class FleetProcess:
             stack.push_async_callback(listener.close)
             self._say_where(listener)
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.engine.run()), group.create_task(self._keep_up())]
+                tasks = [
+                    group.create_task(each) for each in (self.engine.run(), self._keep_up(), self._fill_up())
+                ]
                 await asked_to_end.wait()
                 log.info("stopping")
                 for task in tasks:
@@ -175,15 +175,24 @@ class FleetProcess:
 
     async def _each_list(self, entries: Sequence[ClusterEntry]) -> None:
         await self._past.declare(entries)
+        if self._reviews is not None:
+            await self._reviews.declare(entries)
 
     async def _each_minute(self, now: float) -> None:
         await self._history.record(self.store, now)
-        if not self._filled:
-            self._filled = True
-            await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
+        self._recorded.set()
         await self._trends.update(self.store)
         if self._state is not None and int(now // 60) % _SAVED_EVERY_MINUTES == 0:
             await self._history.save(self._state)
+
+    async def _fill_up(self) -> None:
+        """Once, with what stores remember of devices: beside the minutes, which no store may hold up."""
+        await self._recorded.wait()
+        now = time.time()
+        try:
+            await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
+        except Exception:  # the process outlives a fault of ours
+            log.exception("the last hour could not be filled up in a way that was not foreseen")
 
     async def _keep_up(self) -> None:
         """With files that others change."""
@@ -224,17 +233,6 @@ def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> Cluste
     if settings.clusters_file is not None:
         return ClustersFile(settings.clusters_file, environ)
     return _Fixed(default_clusters(environ, settings.kube_context or None))
-
-
-def _reviewer(settings: FleetSettings, clusters: ClusterList) -> Session | None:
-    """Raises ConfigError."""
-    wanted = settings.token_review_cluster
-    if not wanted:
-        return None
-    for entry in clusters.load():
-        if entry.id == wanted and entry.access is not None:
-            return Session(entry.access)
-    raise ConfigError(f"--token-review-cluster: no cluster of the list has the id {wanted} and an API server")
 
 
 def _state_file(folder: str | None) -> Path | None:

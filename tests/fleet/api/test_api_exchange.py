@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.allowance import Rate
 from accelscope.fleet.api import answering
-from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.fleet.api.limits import DEFAULT_LIMITS, ApiLimits
 from accelscope.fleet.api.sending import Ready, send
 
 
@@ -121,6 +121,23 @@ def test_requests_beyond_what_is_taken_at_once_are_told_to_come_back() -> None:
         async with serving(limits=limits) as client:
             status, headers, _ = await client.ask("/api/v1/version")
             assert (status, headers["Retry-After"]) == (503, "1")
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [replace(DEFAULT_LIMITS, concurrent_requests=0), replace(DEFAULT_LIMITS, unsent_bytes=0)],
+    ids=["requests", "answers"],
+)
+def test_a_server_that_is_busy_still_tells_that_it_lives(limits: ApiLimits) -> None:
+    """Whoever asks would end it otherwise."""
+
+    async def body() -> None:
+        async with serving(limits=limits) as client:
+            assert (await client.ask("/api/v1/version"))[0] == 503
+            assert await client.get("/healthz") == {"status": "ok"}
+            assert await client.get("/readyz") == {"status": "ready"}
 
     run(body())
 

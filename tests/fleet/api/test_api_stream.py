@@ -146,6 +146,37 @@ def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_token(tmp_path: Pa
     run(body())
 
 
+def test_a_reader_who_is_told_of_nothing_hears_that_the_stream_lives() -> None:
+    limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.3)
+
+    async def body() -> None:
+        async with serving(limits=limits) as client, opened(client, "?cluster=paris") as answer:
+            assert (await message(answer)).event == "hello"
+            heard = asyncio.ensure_future(answer.content.readline())
+            async with asyncio.timeout(10):
+                while not heard.done():
+                    well(client)  # of another cluster, and more often than the stream may be silent
+                    await asyncio.sleep(0.02)
+            assert heard.result() == b": still here\n"
+
+    run(body())
+
+
+def test_the_number_of_a_change_covers_no_event_that_waits_behind_it() -> None:
+    async def body() -> None:
+        async with serving() as client, opened(client) as answer:
+            assert (await message(answer)).event == "hello"
+            well(client)
+            sick(client)  # before the reader takes the first
+            change, event = await message(answer), await message(answer)
+            assert (change.event, event.event) == ("change", "event")
+            headers = {"Last-Event-ID": change.id}
+            async with client.session.get(f"{client.base}/api/v1/stream", headers=headers) as again:
+                assert (await message(again)).data == event.data
+
+    run(body())
+
+
 def test_streams_are_bounded() -> None:
     limits = replace(DEFAULT_LIMITS, streams=2, streams_of_caller=1)
 

@@ -149,6 +149,57 @@ def test_made_up_tokens_are_reviewed_at_a_pace() -> None:
     run(body())
 
 
+def test_known_tokens_are_renewed_however_many_made_up_ones_come() -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviews = TokenReviews(cluster, rate=Rate(per_second=0.001, burst=1), clock=clock)
+        assert await reviews.caller("t-ann") is not None
+        clock.now += 100
+        with pytest.raises(Problem):
+            await reviews.caller("made-up")
+        assert await reviews.caller("t-ann") is not None
+        assert cluster.asked == ["t-ann", "t-ann"]
+        clock.now += 301  # not known any more
+        with pytest.raises(Problem):
+            await reviews.caller("t-ann")
+
+    run(body())
+
+
+def test_a_token_that_was_let_in_works_from_an_address_that_shows_bad_ones() -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        access = AccessControl(
+            reviews=TokenReviews(cluster, clock=clock),
+            failed_logins=Rate(per_second=0.001, burst=2),
+            clock=clock,
+        )
+
+        async def status(token: str) -> int:
+            try:
+                await access.admit({"Authorization": f"Bearer {token}"}, "192.0.2.1")
+            except Problem as problem:
+                return problem.kind.status
+            return 200
+
+        assert await status("t-ann") == 200
+        assert [await status(token) for token in ("expired", "expired", "expired", "\udcff")] == [
+            401,
+            401,
+            429,
+            429,
+        ]
+        assert await status("t-ann") == 200
+        clock.now += 100  # its verdict is no longer fresh
+        assert await status("t-ann") == 200
+        assert await status("t-bob") == 429  # never seen before
+        del cluster.users["t-ann"]
+        clock.now += 100
+        assert [await status("t-ann"), await status("t-ann")] == [401, 429]
+
+    run(body())
+
+
 def test_the_door_asks_the_cluster_for_what_the_file_does_not_know() -> None:
     async def body() -> None:
         access = AccessControl(reviews=TokenReviews(Cluster()))

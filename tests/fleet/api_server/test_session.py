@@ -403,14 +403,20 @@ def serving(certificates: Certificates, *, ask_clients: bool = False) -> ssl.SSL
     return context
 
 
-def test_a_certificate_must_be_of_the_ca_that_is_named(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_certificate_must_be_of_the_ca_that_is_named(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def go() -> None:
         async with served(answer_ok, serving(certificates)) as server:
             url = server.url
             async with session_at(AddressAccess(url=url, ca_file=str(certificates.ca))) as session:
                 assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
+            assert not caplog.records
             async with session_at(AddressAccess(url=url, insecure_skip_tls_verify=True)) as session:
-                assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
+                for _ in range(2):
+                    assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
+            assert [record.levelname for record in caplog.records] == ["WARNING"]
+            assert "certificate is not checked" in caplog.text
             for access, told in (
                 (AddressAccess(url=url), "the system's authorities"),
                 (AddressAccess(url=url, ca_file=str(certificates.client)), str(certificates.client)),

@@ -13,9 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from tests.files import put
-from tests.fleet.api_server.served import status
+from tests.fleet.api_server.served import Handler, served, status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, answering, node
 from tests.ports import free_port
@@ -23,6 +24,7 @@ from tests.ports import free_port
 from accelscope.cli import extras
 from accelscope.cli.main import main
 from accelscope.fleet.api.access import TokensFile
+from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 DOCUMENT = json.loads(
     (Path(__file__).parents[2] / "agent" / "snapshots" / "1.1" / "nvidia-sick.json").read_text()
@@ -215,6 +217,57 @@ def test_with_tokens_nobody_reads_without_one(tmp_path: Path, capsys: pytest.Cap
             said = await running.ended()
             assert running.process.returncode == 0
             assert token not in said
+
+    run(go(), 90)
+
+
+def vouching_for(token: str) -> Handler:
+    """An API server that knows one user, who may read."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == TOKEN_REVIEWS:
+            known = (await request.json())["spec"]["token"] == token
+            user = {"authenticated": True, "user": {"username": "ann"}} if known else {}
+            return web.json_response({"kind": "TokenReview", "status": user})
+        if request.path == ACCESS_REVIEWS:
+            return web.json_response({"kind": "SubjectAccessReview", "status": {"allowed": True}})
+        return status(404, "not found")
+
+    return answer
+
+
+def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) -> None:
+    listed = clusters_file(tmp_path, own="http://127.0.0.1:9")
+
+    def list_as(**urls: str) -> None:
+        (tmp_path / "next").mkdir(exist_ok=True)
+        put(listed, clusters_file(tmp_path / "next", **urls).read_text())
+
+    async def go() -> None:
+        async with served(vouching_for("t-first")) as first, served(vouching_for("t-second")) as second:
+            list_as(own=first.url)
+            options = ("--clusters-file", str(listed), "--token-review-cluster", "own")
+            async with fleet(*options) as running:
+
+                async def statuses() -> list[int]:
+                    shown = [{"Authorization": f"Bearer {token}"} for token in ("t-first", "t-second")]
+                    return [(await running.get("/api/v1/nodes", headers=headers))[0] for headers in shown]
+
+                await running.until_ready()
+                assert await statuses() == [200, 401]
+                list_as(own=second.url)
+                await running.until_said("tokens are reviewed as the new list says")
+                assert await statuses() == [401, 200]
+                list_as(another=second.url)
+                await running.until_said("no API server is listed any more")
+                assert await statuses() == [503, 503]
+                running.said = ""
+                list_as(own=second.url)
+                await running.until_said("tokens are reviewed as the new list says")
+                assert await statuses() == [401, 200]
+                running.process.send_signal(signal.SIGTERM)
+                assert "Traceback" not in await running.ended()
+                assert running.process.returncode == 0
 
     run(go(), 90)
 

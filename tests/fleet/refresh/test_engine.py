@@ -27,6 +27,7 @@ from accelscope.fleet.clusters import (
     ExecEntry,
     PrometheusEntry,
 )
+from accelscope.fleet.store.events import EventKind
 
 DOCUMENT = json.loads(
     (Path(__file__).parents[2] / "agent" / "snapshots" / "1.1" / "nvidia-sick.json").read_text()
@@ -254,6 +255,8 @@ def test_a_cluster_that_is_said_to_have_no_accelerators_is_not_asked() -> None:
         ({"labels": {"nvidia.com/gpu.present": "false"}}, False),
         ({"labels": {"accelerator/huawei-npu": ""}}, True),
         ({"labels": {"feature.node.kubernetes.io/pci-1200_1ed2.present": "true"}}, True),
+        ({"labels": {"feature.node.kubernetes.io/amd-gpu": "true"}}, True),
+        ({"labels": {"feature.node.kubernetes.io/pci-0380_1002.present": "true"}}, True),
         ({"labels": {"feature.node.kubernetes.io/pci-0300_1a03.present": "true"}}, False),
         (
             {
@@ -308,12 +311,19 @@ def test_a_changed_list_restarts_what_changed_and_nothing_else(caplog: pytest.Lo
                 clusters.put(berlin, everything("paris", access_to(one)))
                 await running.until(lambda: len(running.nodes(cluster="paris", state="fresh")) == 2)
                 assert len(running.nodes()) == 4
+                assert EventKind.CLUSTER_LEFT not in [event.kind for event in running.store.events.after(0)]
 
                 clusters.put(paris)
                 await running.until(lambda: list(running.store.clusters) == ["paris"])
                 await running.until(lambda: len(running.nodes(state="fresh")) == 3)
                 assert not running.nodes(cluster="berlin")
                 assert running.engine.reloads == {"applied": 4, "rejected": 1}
+                left = [
+                    event.cluster
+                    for event in running.store.events.after(0)
+                    if event.kind is EventKind.CLUSTER_LEFT
+                ]
+                assert left == ["berlin"]
 
     run(go())
     assert sum("the new list of clusters is bad" in record.getMessage() for record in caplog.records) == 1

@@ -21,9 +21,7 @@ from accelscope.fleet.sources.pace import LoopShare
 from accelscope.kube.paths import all_nodes
 from accelscope.model import HealthState, Snapshot, Vendor
 from accelscope.model.snapshot import AgentState
-from accelscope.sinks.documents import devices as devices_text
-from accelscope.sinks.documents import npu_metrics as npu_text
-from accelscope.sinks.documents import timestamp
+from accelscope.sinks.documents import devices_document, fitted, npu_document, timestamp
 
 NPU, NEUTRAL = "k8s-monitor.io/npu-metrics", "accelscope.io/devices"
 CHIP = {
@@ -181,10 +179,10 @@ def test_our_own_sink_s_documents_are_read_back() -> None:
     snapshot = Snapshot(
         node="n", taken_at=1_700_000_000.0, agent=AgentState(version="1", started_at=0.0), devices=chips
     )
-    read_back = npu_metrics(npu_text(snapshot))
+    read_back = npu_metrics(fitted(npu_document(snapshot)).text)
     assert read_back.written_at == snapshot.taken_at
     assert read_back.devices == chips
-    [neutral] = neutral_devices(devices_text(snapshot)).devices
+    [neutral] = neutral_devices(fitted(devices_document(snapshot)).text).devices
     assert (neutral.id, neutral.utilization_ratio) == (chips[0].id, 0.73)
     assert neutral.memory_total_bytes == chips[0].memory_total_bytes
 

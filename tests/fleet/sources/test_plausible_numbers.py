@@ -131,6 +131,15 @@ def test_a_reading_of_no_possible_time_is_none() -> None:
     assert failure.reason == "bad_answer"
 
 
+def test_what_is_of_no_possible_kind_is_a_failure_of_its_node() -> None:
+    nameless: Any = Sensor(None, 40.0)  # type: ignore[arg-type]
+    device = Device(vendor=Vendor.NVIDIA, id="nvidia:a", sensors=(nameless,))
+    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    assert isinstance(failure, NodeFailure)
+    assert failure.reason == "bad_answer"
+    assert "name" in failure.text
+
+
 def many(member: str, count: int) -> dict[str, list[dict[str, Any]]]:
     one: dict[str, Any] = {
         "devices": DEVICE,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.fleet_store import FORGET_AFTER_SECONDS, FleetStore
 from accelscope.model import (
     AgentState,
     Device,
@@ -102,7 +102,7 @@ def report(
     return NodeReport(node=node, source=source, taken_at=taken_at, snapshot=shown)
 
 
-def store_of(*clusters: str, clock: Clock) -> FleetStore:
-    store = FleetStore(clock=clock)
+def store_of(*clusters: str, clock: Clock, forget_after_seconds: float = FORGET_AFTER_SECONDS) -> FleetStore:
+    store = FleetStore(clock=clock, forget_after_seconds=forget_after_seconds)
     store.declare([ClusterView(id=cluster, reachable=True) for cluster in clusters])
     return store

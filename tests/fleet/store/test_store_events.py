@@ -1,6 +1,7 @@
 """What is told of changes: events, and what subscribers hear."""
 
 import asyncio
+from collections import Counter
 from typing import Any, Literal
 
 import pytest
@@ -117,6 +118,33 @@ def test_the_log_is_bounded_and_its_numbers_grow() -> None:
     assert [event.id for event in log.after(4)] == [5]
     assert [event.id for event in log.after(99)] == []
     assert (log.first_id, log.last_id, len(log)) == (3, 5, 3)
+
+
+def test_a_storm_in_one_cluster_pushes_out_its_own_events_only() -> None:
+    log = EventLog(limit=10)
+
+    def happen(cluster: str, times: int) -> None:
+        for _ in range(times):
+            log.add(EventKind.NODE_BACK, Severity.INFO, "", at=0.0, cluster=cluster)
+
+    happen("oslo", 2)
+    happen("berlin", 50)
+    happen("rome", 1)
+    assert [(event.id, event.cluster) for event in log.after(0)] == [
+        (1, "oslo"),
+        (2, "oslo"),
+        *((number, "berlin") for number in range(46, 53)),
+        (53, "rome"),
+    ]
+    assert [event.id for event in log.after(50)] == [51, 52, 53]
+    assert (log.first_id, log.last_id, len(log)) == (46, 53, 10)  # 3 to 45 are missing
+    happen("rome", 50)
+    assert Counter(event.cluster for event in log.after(0)) == {"oslo": 2, "berlin": 4, "rome": 4}
+    for number in range(40):
+        happen(f"c{number}", 1)
+    assert len(log) == 10
+    assert [event.id for event in log.after(0)] == sorted(event.id for event in log.after(0))
+    assert log.after(0)[-1].id == log.last_id
 
 
 @pytest.mark.parametrize("kind", ["device", "pod"])

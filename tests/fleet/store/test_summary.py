@@ -64,12 +64,15 @@ Key = tuple[str | None, ...]
 DeviceKey = tuple[str, str, str]
 
 
-def plainly(store: FleetStore, group_by: Sequence[str]) -> dict[Key, dict[str, Any]]:
-    """The same, one device after the other."""
+def plainly(
+    store: FleetStore, group_by: Sequence[str], spaces: Sequence[str] | None = None
+) -> dict[Key, dict[str, Any]]:
+    """The same, one device after the other; of some namespaces, what is theirs."""
     devices = {(row.cluster, row.node, row.id): row for row in store.devices.rows(store.devices.positions())}
     pods_of: dict[DeviceKey, list[PodRow]] = defaultdict(list)
     for pod in store.pods.rows(store.pods.positions()):
-        pods_of[pod.cluster, pod.node, pod.device].append(pod)
+        if spaces is None or pod.namespace in spaces:
+            pods_of[pod.cluster, pod.node, pod.device].append(pod)
     items: dict[Key, list[tuple[DeviceRow, list[PodRow]]]] = defaultdict(list)
     by_namespace = "namespace" in group_by
     if not group_by:
@@ -81,20 +84,22 @@ def plainly(store: FleetStore, group_by: Sequence[str]) -> dict[Key, dict[str, A
                 shares[pod.namespace].append(pod)
         else:
             shares[None] = pods_of[key]
+        if spaces is not None and not pods_of[key]:
+            continue
         for namespace, pods in shares.items():
             group = tuple(namespace if f == "namespace" else getattr(row, f) for f in group_by)
             items[group].append((row, pods))
-    return {group: _sums(found, by_namespace) for group, found in items.items()}
+    return {group: _sums(found, by_namespace or spaces is not None) for group, found in items.items()}
 
 
-def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> dict[str, Any]:
+def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> dict[str, Any]:
     def total(values: Iterable[float | None]) -> float | None:
         """Of devices of which none tells: nothing."""
         told = [value for value in values if value is not None]
         return sum(told) if told or not items else None
 
     def own(of_device: Callable[[DeviceRow], Any], of_pod: Callable[[PodRow], Any]) -> list[Any]:
-        if not by_namespace:
+        if not of_namespaces:
             return [of_device(row) for row, _ in items]
         shares = [[v for pod in pods if (v := of_pod(pod)) is not None] for _, pods in items]
         return [sum(share) if share else None for share in shares]
@@ -126,10 +131,15 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], by_namespace: bool) -> di
 
 
 @settings(max_examples=80)
-@given(fleets(), st.lists(st.sampled_from(GROUP_FIELDS), unique=True, max_size=3))
-def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str]) -> None:
-    wanted = plainly(store, group_by)
-    rows = summarize(store, (), group_by)
+@given(
+    fleets(),
+    st.lists(st.sampled_from(GROUP_FIELDS), unique=True, max_size=3),
+    st.none() | st.sampled_from([["red"], ["red", "blue"], ["green"]]),
+)
+def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str], spaces: list[str] | None) -> None:
+    wanted = plainly(store, group_by, spaces)
+    where = () if spaces is None else (Condition("namespace", "in", spaces),)
+    rows = summarize(store, where, group_by)
     found = {tuple(getattr(row, field) for field in group_by): row for row in rows}
     assert list(found) == sorted(wanted, key=lambda key: [(text is None, text or "") for text in key])
     for key, sums in wanted.items():
@@ -194,6 +204,22 @@ def test_a_shared_device_counts_in_each_namespace_with_its_own_part(store: Fleet
     assert {name: row.devices_idle for name, row in rows.items()} == {"red": 1, "blue": 0}
     [whole] = summarize(store)
     assert (whole.devices, whole.devices_allocated, whole.devices_idle, whole.pods) == (3, 1, 0, 2)
+
+
+def test_of_several_namespaces_a_device_that_they_share_counts_once_with_what_is_theirs() -> None:
+    store = store_of("berlin", clock=(clock := Clock()))
+    shared = device("shared", power_watts=300.0)
+    usages = [
+        usage(pod, shared, utilization_ratio=ratio, memory_used_bytes=GIB, processes=1)
+        for pod, ratio in (("red/x", 0.25), ("blue/y", 0.5), ("green/z", 0.125))
+    ]
+    store.take("berlin", report("n1", snapshot([shared], usages=usages), clock.now))
+    both = [Condition("namespace", "in", ["red", "blue"])]
+    for group_by in ((), ("cluster",)):
+        [row] = summarize(store, both, group_by)
+        assert (row.devices, row.power_watts, row.pods) == (1, 300.0, 2)
+        assert (row.utilization_ratio, row.memory_used_bytes, row.processes) == (0.75, 2 * GIB, 2)
+    assert [row.devices for row in summarize(store, both, ("namespace",))] == [1, 1]
 
 
 def test_how_long_is_idle_can_be_said(store: FleetStore) -> None:

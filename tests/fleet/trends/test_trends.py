@@ -44,9 +44,10 @@ class Minute:
 @dataclass
 class Watched:
     clock: Clock = field(default_factory=lambda: Clock(START))
+    forget_after_seconds: float = 900.0
 
     def __post_init__(self) -> None:
-        self.store = store_of("a", clock=self.clock)
+        self.store = store_of("a", clock=self.clock, forget_after_seconds=self.forget_after_seconds)
         self.history = History()
         self.trends = Trends(self.history)
 
@@ -328,6 +329,19 @@ def test_nothing_changes_while_nothing_is_read() -> None:
     watched.see([Minute(stale=True)] * 12)
     assert watched.device is not None
     assert watched.ended == []
+
+
+def test_what_was_unusual_ends_with_the_last_that_is_known_of_its_past() -> None:
+    watched = Watched(forget_after_seconds=3 * 3600.0).see([Minute()] * 35).see([Minute(heat=85.0)] * 3)
+    watched.see([Minute(stale=True)] * 59)
+    assert watched.device is not None
+    watched.see([Minute(stale=True)] * 2)
+    assert watched.device is None  # its row is still there
+    assert len(watched.ended) == 1
+    assert watched.trends.unusual == {"device": 0, "pod": 0}
+    watched.see([Minute()] * 3)
+    assert watched.device is None
+    assert len(watched.began) == len(watched.ended) == 1
 
 
 def test_history_that_was_kept_over_a_restart_is_a_habit(tmp_path: Path) -> None:

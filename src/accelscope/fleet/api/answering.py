@@ -75,7 +75,9 @@ class Answering:
 
     async def _exchange(self, request: web.Request, route: Route) -> web.StreamResponse:
         if route.stream is None:
-            return await self._bounded(request, route.path, lambda: self._ready(request, route))
+            return await self._bounded(
+                request, route.path, lambda: self._ready(request, route), probe=route.probe
+            )
         response = await self._streamed(request, route)
         self.traffic.count(route.path, response.status)
         return response
@@ -90,10 +92,19 @@ class Answering:
         return await self._bounded(request, counted_as, made)
 
     async def _bounded(
-        self, request: web.Request, counted_as: str, make: Callable[[], Awaitable[Ready]]
+        self,
+        request: web.Request,
+        counted_as: str,
+        make: Callable[[], Awaitable[Ready]],
+        *,
+        probe: bool = False,
     ) -> web.StreamResponse:
+        """A probe is always answered: a server that is busy is not to be ended for it."""
         began = time.perf_counter()
-        response = await self._if_not_busy(request, make)
+        if probe:
+            response = await self._send(request, await make())
+        else:
+            response = await self._if_not_busy(request, make)
         self.traffic.count(counted_as, response.status)
         self.traffic.spend(counted_as, time.perf_counter() - began)
         return response
@@ -107,7 +118,7 @@ class Answering:
             )
         self.traffic.active += 1
         try:
-            return await self._send(request, await make())
+            return await self._send_if_room(request, await make())
         finally:
             self.traffic.active -= 1
 
@@ -184,13 +195,19 @@ class Answering:
             headers["Content-Encoding"] = body.encoding
         return Ready(route.status, headers, body)
 
-    async def _send(self, request: web.Request, ready: Ready) -> web.StreamResponse:
-        """Here rather than left to the server, so that a reader who takes nothing is dropped in time."""
+    async def _send_if_room(self, request: web.Request, ready: Ready) -> web.StreamResponse:
         size = ready.body.size
         if self.traffic.unsent_bytes + size > self._limits.unsent_bytes:
             problem = later(ProblemKind.BUSY, "too many answers wait for their readers", 1.0)
             return problem_response(problem, request)
         self.traffic.unsent_bytes += size
+        try:
+            return await self._send(request, ready)
+        finally:
+            self.traffic.unsent_bytes -= size
+
+    async def _send(self, request: web.Request, ready: Ready) -> web.StreamResponse:
+        """Here rather than left to the server, so that a reader who takes nothing is dropped in time."""
         try:
             async with asyncio.timeout(self._limits.send_seconds):
                 return await send(request, ready)
@@ -198,8 +215,6 @@ class Answering:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=ready.status)  # for the count; nobody gets it
-        finally:
-            self.traffic.unsent_bytes -= size
 
 
 def problem_response(problem: Problem, request: web.BaseRequest) -> web.Response:

@@ -13,7 +13,9 @@ from accelscope.fleet.store.events import Event, EventKind, Severity
 
 class Events(Struct, frozen=True, kw_only=True):
     items: Annotated[list[Event], Meta(description="oldest first")]
-    first: Annotated[int, Meta(description="number of the oldest event that is still held, of any cluster")]
+    first: Annotated[
+        int, Meta(description="from this number on none is missing; of older ones, not all are held")
+    ]
     last: Annotated[int, Meta(description="number of the newest; 0: none yet")]
     next: Annotated[int, Meta(description="`after` of the next question")]
     generation: Generation

@@ -77,6 +77,7 @@ class Route:
     all_clusters: bool = False  # not for tokens that are limited to some
     media_type: str = JSON
     status: int = 200
+    probe: bool = False  # answered also by a server that is too busy for anything else
     cached: bool = False  # has an ETag: the answer changes with the store's generation only
     content_security_policy: str | None = None  # of a page; what is no page needs none but the strictest
 
@@ -86,4 +87,6 @@ class Route:
         kinds = {*COMMON_PROBLEMS, *self.problems}
         if self.scope is None:
             kinds -= _OF_THE_DOOR
+        if self.probe:
+            kinds -= {ProblemKind.BUSY}
         return tuple(sorted(kinds, key=lambda kind: (kind.status, kind.uri)))

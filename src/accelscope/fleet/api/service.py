@@ -56,6 +56,7 @@ ROUTES = (
         answer=Alive,
         handle=healthz,
         scope=None,
+        probe=True,
     ),
     Route(
         path="/readyz",
@@ -64,6 +65,7 @@ ROUTES = (
         answer=Alive,
         handle=readyz,
         scope=None,
+        probe=True,
         problems=(ProblemKind.NOT_READY,),
     ),
     Route(

@@ -100,24 +100,29 @@ class Streams:
                 "X-Accel-Buffering": "no",
             }
         )
-        log = call.fleet.store.events
         first = [b"retry: 3000\n\n", *self._missed(call), self._hello(call)]
-        checked_at = time.monotonic()
+        heartbeat_seconds = self._limits.heartbeat_seconds
+        checked_at = written_at = time.monotonic()
         # Whoever went away, or takes nothing for too long, ends the stream: there is nobody to tell.
         with suppress(ConnectionError, TimeoutError):
             await response.prepare(call.request)
             await self._write(response, b"".join(first))
             while True:
-                message = b": still here\n\n"
+                message = b""
+                silent_until = written_at + heartbeat_seconds
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._limits.heartbeat_seconds):
+                    async with asyncio.timeout(silent_until - time.monotonic()):
                         change = await anext(subscription, None)
                         if change is None:
                             break
-                        message = self._message(call, change, log.last_id)
+                        message = self._message(call, change)
+                # Changes that this reader is not told of are no sign of life.
+                if not message and time.monotonic() >= silent_until:
+                    message = b": still here\n\n"
                 if message:
                     await self._write(response, message)
-                if time.monotonic() >= checked_at + self._limits.heartbeat_seconds:
+                    written_at = time.monotonic()
+                if time.monotonic() >= checked_at + heartbeat_seconds:
                     checked_at = time.monotonic()
                     if not await _still_admitted(call):
                         break
@@ -153,17 +158,17 @@ class Streams:
     def _event(self, event: Event) -> bytes:
         return self._entry("event", event, event.id)
 
-    def _message(self, call: Call, change: Change, last_id: int) -> bytes:
+    def _message(self, call: Call, change: Change) -> bytes:
         if self._made_of is not change:
             self._made_of = change
             self._made = {}
         key = (call.caller.view, call.values["cluster"])
         message = self._made.get(key)
         if message is None:
-            message = self._made[key] = self._make(call, change, last_id)
+            message = self._made[key] = self._make(call, change)
         return message
 
-    def _make(self, call: Call, change: Change, last_id: int) -> bytes:
+    def _make(self, call: Call, change: Change) -> bytes:
         if change.resync:
             return self._resync(call)
         parts = [self._event(event) for event in change.events if _is_meant(call, event.cluster)]
@@ -178,7 +183,7 @@ class Streams:
                 nodes_changed=len(nodes),
                 summary=_sum(call),
             )
-            parts.append(self._entry("change", changed, change.events[-1].id if change.events else last_id))
+            parts.append(self._entry("change", changed, change.last_event))
         return b"".join(parts)
 
     def _entry(self, name: str, content: object, last_id: int) -> bytes:

@@ -58,7 +58,7 @@ ROUTES = (
         description=(
             "Filters are those of /api/v1/devices. What is absent stays out of sums and averages; sums of "
             "nothing are 0, averages of nothing null, and so is a sum over devices of which none tells. By "
-            "namespace, a device that two share counts in both."
+            "namespace, a device that two share counts in both; in a sum over several, once."
         ),
         tag="fleet",
         answer=Summary,

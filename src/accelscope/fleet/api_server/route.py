@@ -2,6 +2,7 @@
 are rotated."""
 
 import asyncio
+import logging
 import os
 import ssl
 import time
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from accelscope.config import ConfigError
+from accelscope.config.log import fields
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.api_server.credentials import Credentials, CredentialSource
 from accelscope.fleet.api_server.proxy import environment_proxy
@@ -16,6 +18,8 @@ from accelscope.fleet.api_server.trust import Trust
 from accelscope.fleet.clusters.access import resolve
 from accelscope.fleet.clusters.entry import Access, KubeconfigAccess
 from accelscope.kube.errors import KubeError, Reason
+
+log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0  # between looks at the files
 
@@ -106,6 +110,11 @@ class _Resolved:
         except ConfigError as error:
             raise KubeError(Reason.UNREACHABLE, str(error)) from None
         self.secure = self._server.url.startswith("https://")
+        if self.secure and self._server.skip_tls_verify:
+            log.warning(
+                "a server's certificate is not checked, as asked: whoever answers gets our token",
+                extra=fields(url=self._server.url),
+            )
         self.credentials = CredentialSource(identity, environ)
         self.trust = Trust(self._server, identity)
 

@@ -9,10 +9,11 @@ from accelscope.fleet.api_server.objects import NodeObject
 _LABEL = re.compile(
     r"nvidia\.com/gpu\.(?:present|product|count)"
     r"|(?:beta\.)?amd\.com/gpu\..+"
+    r"|feature\.node\.kubernetes\.io/amd-v?gpu"
     r"|accelerator/huawei-npu"
     r"|accelscope\.io/(?:nvidia|amd|ascend|furiosa)\.count"
     r"|(?:beta\.)?furiosa\.ai/npu\.(?:count|product|family)"
-    r"|feature\.node\.kubernetes\.io/pci-(?:10de|1ed2|12[0-9a-f]{2}_(?:1002|19e5|1ed2)|03[0-9a-f]{2}_10de)\.present",
+    r"|feature\.node\.kubernetes\.io/pci-(?:10de|1ed2|12[0-9a-f]{2}_(?:1002|19e5|1ed2)|03[0-9a-f]{2}_(?:1002|10de))\.present",
     re.ASCII,
 )
 _NO = frozenset({"false", "0"})

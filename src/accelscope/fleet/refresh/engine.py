@@ -142,9 +142,8 @@ class Engine:
     def _take_up(self, entries: Sequence[ClusterEntry], before: Mapping[str, ClusterEntry]) -> None:
         """What was read of another cluster under the same id is not this one's."""
         self._entries = tuple(entries)
-        same = [e for e in entries if e.id not in before or _same_cluster(e, before[e.id])]
-        self._store.declare([declared(entry) for entry in same])
-        self._store.declare([declared(entry) for entry in entries])
+        others = [e.id for e in entries if e.id in before and not _same_cluster(e, before[e.id])]
+        self._store.declare([declared(entry) for entry in entries], others=others)
         for entry in entries:
             if entry.id not in self._tasks:
                 self._begin(entry)

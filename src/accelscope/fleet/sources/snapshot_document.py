@@ -99,7 +99,10 @@ def checked(snapshot: Snapshot) -> Decoded:
     try:
         msgspec.convert(snapshot, _Light, from_attributes=True)
     except msgspec.ValidationError:
-        return _made_the_best_of(msgspec.to_builtins(snapshot))
+        try:
+            return _made_the_best_of(msgspec.to_builtins(snapshot))
+        except msgspec.ValidationError as why:
+            raise BadDocument(one_line(str(why))) from None
     return Decoded(snapshot, whole=True)
 
 

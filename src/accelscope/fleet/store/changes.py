@@ -15,6 +15,7 @@ class Change:
     """`resync`: the reader was too slow and missed some; it should ask for everything anew."""
 
     generation: int
+    last_event: int  # number of the log's last entry when this was published
     nodes: tuple[tuple[str, str], ...] = ()  # cluster and name
     clusters: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
@@ -33,7 +34,7 @@ class Subscription:
     def put(self, change: Change) -> None:
         if len(self._waiting) >= _WAITING_LIMIT:
             self._waiting.clear()
-            change = Change(generation=change.generation, resync=True)
+            change = Change(generation=change.generation, last_event=change.last_event, resync=True)
         self._waiting.append(change)
         self._arrived.set()
 
@@ -74,12 +75,16 @@ class Changes:
     def cluster(self, cluster: str) -> None:
         self._clusters[cluster] = None
 
-    def publish(self, generation: int, events: tuple[Event, ...]) -> None:
-        """`events`: those since the last time."""
+    def publish(self, generation: int, events: tuple[Event, ...], last_event: int) -> None:
+        """`events`: those since the last time; `last_event`: the number that the log has come to."""
         if not (self._nodes or self._clusters or events):
             return
         change = Change(
-            generation=generation, nodes=tuple(self._nodes), clusters=tuple(self._clusters), events=events
+            generation=generation,
+            last_event=last_event,
+            nodes=tuple(self._nodes),
+            clusters=tuple(self._clusters),
+            events=events,
         )
         self._nodes, self._clusters = {}, {}
         for subscription in list(self._subscriptions):

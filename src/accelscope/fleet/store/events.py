@@ -2,7 +2,7 @@
 
 from collections import deque
 from enum import StrEnum
-from itertools import islice
+from itertools import takewhile
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -48,9 +48,15 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class EventLog:
+    """When it is full, the cluster that has most in it loses its oldest: a storm in one must not push out
+    what happened in the others."""
+
     def __init__(self, limit: int = EVENTS_LIMIT) -> None:
-        self._events: deque[Event] = deque(maxlen=limit)
+        self._limit = limit
+        self._events: dict[int, Event] = {}  # by id, the newest last
+        self._ids: dict[str, deque[int]] = {}  # of each cluster, the newest last
         self._last = 0
+        self._last_dropped = 0
 
     def __len__(self) -> int:
         return len(self._events)
@@ -62,8 +68,8 @@ class EventLog:
 
     @property
     def first_id(self) -> int:
-        """Of the oldest that is still held; those before it are gone."""
-        return self._last - len(self._events) + 1
+        """From here on none is missing; of those before it, some are gone."""
+        return self._last_dropped + 1
 
     def add(
         self,
@@ -79,22 +85,30 @@ class EventLog:
         pod: str | None = None,
     ) -> None:
         self._last += 1
-        self._events.append(
-            Event(
-                id=self._last,
-                at=at,
-                kind=kind,
-                severity=severity,
-                cluster=cluster,
-                node=node,
-                device=device,
-                namespace=namespace,
-                pod=pod,
-                text=text,
-            )
+        self._events[self._last] = Event(
+            id=self._last,
+            at=at,
+            kind=kind,
+            severity=severity,
+            cluster=cluster,
+            node=node,
+            device=device,
+            namespace=namespace,
+            pod=pod,
+            text=text,
         )
+        self._ids.setdefault(cluster, deque()).append(self._last)
+        if len(self._events) > self._limit:
+            self._drop_one()
 
     def after(self, id_: int) -> list[Event]:
-        """Those with a greater number, oldest first."""
-        known = max(0, id_ - self.first_id + 1)
-        return list(islice(self._events, known, None))
+        """Those with a greater number that are still held, oldest first."""
+        newest_first = takewhile(lambda event: event.id > id_, reversed(self._events.values()))
+        return list(newest_first)[::-1]
+
+    def _drop_one(self) -> None:
+        most = max(self._ids.values(), key=len)
+        dropped = self._events.pop(most.popleft())
+        if not most:
+            del self._ids[dropped.cluster]
+        self._last_dropped = max(self._last_dropped, dropped.id)

@@ -6,7 +6,7 @@ put to the tables. All of it happens in one event loop, and nothing here waits.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -95,13 +95,16 @@ class FleetStore:
             for id_, cluster in self._clusters.items()
         }
 
-    def declare(self, clusters: Sequence[ClusterView]) -> None:
+    def declare(self, clusters: Sequence[ClusterView], *, others: Collection[str] = ()) -> None:
         """The whole list. A cluster that is in it already keeps what is known of it, and takes over what a
-        file says: its name, and what it is."""
+        file says: its name, and what it is. `others`: ids under which another cluster was known until now."""
         before = self._clusters
         self._clusters = {}
         for view in clusters:
             known = before.pop(view.id, None)
+            if known is not None and view.id in others:
+                self._leave(view.id, known)
+                known = None
             if known is None:
                 self._finish_leaving(view.id)
                 self._clusters[view.id] = _Cluster(view)
@@ -111,6 +114,7 @@ class FleetStore:
             self._touch_cluster(view.id)
         for id_, cluster in before.items():
             self._leave(id_, cluster)
+            self._happenings.cluster_left(id_, self._clock())
 
     def _redeclare(self, cluster: _Cluster, view: ClusterView) -> None:
         if view.simulated != cluster.view.simulated:
@@ -123,7 +127,6 @@ class FleetStore:
         """Its rows are out of sight at once, and are cleared away with the next ticks."""
         self._tables.hide(id_)
         self._leaving.extend(cluster.nodes.values())
-        self._happenings.cluster_left(id_, self._clock())
         self._touch_cluster(id_)
 
     def _finish_leaving(self, id_: str) -> None:
@@ -247,8 +250,9 @@ class FleetStore:
             self._clear(self._leaving.popleft())
         settling = self._tables.settle()
         if abs(now - self._published_at) >= _PUBLISHED_EVERY_SECONDS:
-            self._changes.publish(self.generation, tuple(self.events.after(self._published_event)))
-            self._published_at, self._published_event = now, self.events.last_id
+            news, last = tuple(self.events.after(self._published_event)), self.events.last_id
+            self._changes.publish(self.generation, news, last)
+            self._published_at, self._published_event = now, last
         return more or settling or bool(self._leaving)
 
     def subscribe(self) -> Subscription:

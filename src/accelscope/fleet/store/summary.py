@@ -7,7 +7,7 @@ none tells is null.
 
 By namespace, a device that pods of two namespaces hold or use counts in both. Utilisation, used memory,
 energy, processes, and what is allocated and idle are the namespace's own there; the other values are those of
-the whole devices.
+the whole devices. Of some namespaces together it counts once, with what is theirs on it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """What is a device's, or a namespace's on a device: one row for each of `Groups.of`."""
+    """What is a device's, or some namespaces' on a device: one row for each of `Groups.of`."""
 
     allocated: npt.NDArray[np.bool_]
     idle: npt.NDArray[np.bool_]
@@ -110,7 +110,7 @@ def _summaries(
             if field not in GROUP_FIELDS:
                 raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
         if of_pods or _NAMESPACE in group_by:
-            found.append(_by_namespace(store, pods, linked, group_by, idle_after_seconds))
+            found.append(_of_namespaces(store, pods, linked, group_by, idle_after_seconds))
             continue
         if whole is None:
             whole = _Subject(store, devices, _own_of_devices(store, devices, idle_after_seconds), pods)
@@ -122,14 +122,18 @@ def _summaries(
     return found
 
 
-def _by_namespace(
+def _of_namespaces(
     store: FleetStore, pods: Positions, linked: Positions, group_by: Sequence[str], idle_after_seconds: float
 ) -> list[SummaryRow]:
-    spaces = store.pods.column(_NAMESPACE, pods)
-    end, most = len(store.devices.whole_column("id")), len(store.pods.texts(_NAMESPACE))
-    items, (devices, item_spaces) = grouped((linked, spaces), (max(end, 1), most), len(pods))
-    devices = devices.astype(np.intp)
-    groups, keys = grouped(*_keys(store, devices, item_spaces, group_by), len(devices))
+    """Items are devices, and by namespace each of its devices."""
+    columns: list[npt.NDArray[Any]] = [linked]
+    sizes = [max(len(store.devices.whole_column("id")), 1)]
+    if _NAMESPACE in group_by:
+        columns.append(store.pods.column(_NAMESPACE, pods))
+        sizes.append(len(store.pods.texts(_NAMESPACE)))
+    items, (held, *spaces) = grouped(columns, sizes, len(pods))
+    devices = held.astype(np.intp)
+    groups, keys = grouped(*_keys(store, devices, spaces[0] if spaces else None, group_by), len(devices))
     own = _own_of_namespaces(store.pods, pods, items, idle_after_seconds)
     subject = _Subject(store, devices, own, pods)
     pod_groups = Groups(groups.of[items.of], groups.count)

@@ -24,6 +24,7 @@ class Marks(Generic[W]):
         self._limit = limit
         self._lives = np.zeros(0, np.int64)  # by slot, when it was last looked at
         self._reasons: dict[int, dict[int, str]] = {}  # by slot and place of the oddity
+        self._marked: dict[int, Key | None] = {}  # by slot: whose the reasons are, also when it has lost it
         self._ended: set[Key] = set()
         self.unnamed = 0
 
@@ -33,14 +34,16 @@ class Marks(Generic[W]):
 
     def begin(self) -> Slots:
         """Of a minute. Slots that were given to others since the last one: what was known of them is
-        forgotten."""
+        forgotten. So is what was said of those whose slot was taken back."""
         before, self._lives = self._lives, self._rings.lives.copy()
         others = np.flatnonzero(before != self._lives[: len(before)])
+        free = [slot for slot in self._reasons if self._rings.keys[slot] is None]
         for _, watch in self._watches:
             watch.reach(len(self._lives))
             watch.reset(others)
-        for slot in self._reasons.keys() & set(others.tolist()):
-            del self._reasons[slot]
+            watch.reset(np.array(free, np.intp))
+        for slot in self._reasons.keys() & {*others.tolist(), *free}:
+            self._forget(slot)
         return others
 
     def judge(self, here: slice, window: W) -> None:
@@ -48,6 +51,7 @@ class Marks(Generic[W]):
             began, ended = watch.step(here, oddity.find(window, watch.held(here)))
             for slot in began.tolist():
                 self._reasons.setdefault(slot, {})[place] = oddity.text(watch, slot)
+                self._marked[slot] = self._rings.keys[slot]
             for slot in ended.tolist():
                 self._end(slot, place)
 
@@ -55,10 +59,13 @@ class Marks(Generic[W]):
         reasons = self._reasons[slot]
         del reasons[place]
         if not reasons:
-            del self._reasons[slot]
-            key = self._rings.keys[slot]
-            if key is not None:
-                self._ended.add(key)
+            self._forget(slot)
+
+    def _forget(self, slot: int) -> None:
+        del self._reasons[slot]
+        key = self._marked.pop(slot)
+        if key is not None:
+            self._ended.add(key)
 
     def texts(self) -> Mapping[Key, str | None]:
         """All that are odd, and those that were until now, with None."""

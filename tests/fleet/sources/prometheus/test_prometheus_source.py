@@ -20,6 +20,8 @@ from accelscope.fleet.clusters import PrometheusEntry
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.prometheus import PrometheusSource
+from accelscope.fleet.sources.prometheus.node_series import NodeSeries
+from accelscope.fleet.sources.prometheus.target import Target
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
 NOW = TAKEN_AT + 5  # by the store's clock
@@ -404,6 +406,31 @@ def test_nodes_fail_where_the_store_fails_after_it_named_them() -> None:
     assert (outcome.up, outcome.expected, outcome.answered) == (False, 3, 0)
     assert outcome.reason == "server_error"
     assert [type(saying) for saying in sayings] == [NodeFailure] * 3
+
+
+def test_a_node_that_nothing_can_be_made_of_costs_the_others_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = NodeSeries.snapshot
+
+    def faulty(series: NodeSeries, name: str, target: Target, interval: float | None) -> Snapshot:
+        if name == "n1":
+            raise TypeError("not foreseen")
+        return whole(series, name, target, interval)
+
+    monkeypatch.setattr(NodeSeries, "snapshot", faulty)
+
+    async def read() -> None:
+        store = StubStore([agent(node(f"n{number}", "a")) for number in range(3)], NOW)
+        async with reading(store.answer) as cluster:
+            for _ in range(2):
+                outcome, sayings = await cluster.refresh()
+                assert (outcome.up, outcome.expected, outcome.answered) == (True, 3, 2)
+                [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
+                assert (failure.node, failure.reason) == ("n1", "internal")
+
+    run(read())
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 def test_token_and_tenant_are_sent_and_not_told(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """The past from stores: on one grid for all, added up over clusters, and never made up where one fails."""
 
+import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 from urllib.parse import parse_qs
 
 import pytest
@@ -10,6 +13,7 @@ from aiohttp import web
 from tests.fleet.api_server.served import Handler, served
 from tests.fleet.loop import run
 
+import accelscope.fleet.sources.prometheus.past as past_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history import HistorySeries, Scope
 from accelscope.fleet.history.series import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
@@ -140,6 +144,90 @@ async def no_answer() -> web.StreamResponse:
     return web.Response(status=500)
 
 
+async def hang(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("scope", "key"), [("cluster", "oslo"), ("fleet", None)], ids=["its own", "a sum with it"]
+)
+def test_a_store_that_hangs_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: Scope, key: str | None
+) -> None:
+    """Not even to have one of its connections, and again only after a while."""
+    monkeypatch.setattr(past_module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(past_module, "_ALONE_SECONDS", 3600.0)
+
+    async def read() -> None:
+        async with served(hang) as place, served(store(10.0)) as other:
+            past = StoredPast(loop_share=LoopShare())
+            slow = PrometheusEntry(url=place.url, timeout_seconds=3600.0)
+            quick = PrometheusEntry(url=other.url)
+            await past.declare(
+                [ClusterEntry(id="oslo", prometheus=slow), ClusterEntry(id="berlin", prometheus=quick)]
+            )
+            try:
+                answers = await asyncio.gather(*(asked(past, scope, key) for _ in range(30)))
+                assert answers == [None] * 30
+                seen = len(place.asked)
+                assert await asked(past, scope, key) is None
+                assert len(place.asked) == seen
+                assert await asked(past, "cluster", "berlin") is not None
+            finally:
+                await past.close()
+
+    run(read())
+    [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.__dict__["fields"]["cluster"] == "oslo"
+
+
+def test_a_store_that_failed_is_tried_again_by_one_for_all(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "accelscope.fleet")
+    now = 1000.0
+    monkeypatch.setattr(past_module, "time", SimpleNamespace(monotonic=lambda: now))
+    well = False
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        return await (store(10.0)(request) if well else no_answer())
+
+    async def read() -> None:
+        nonlocal now, well
+        async with past_of(berlin=handler) as past:
+            assert await asked(past, "cluster", "berlin") is None
+            now += 31
+            assert await asked(past, "cluster", "berlin") is None
+            well = True
+            assert await asked(past, "cluster", "berlin") is None
+            now += 31
+            tried = await asyncio.gather(*(asked(past, "cluster", "berlin") for _ in range(3)))
+            assert [series is None for series in tried] == [False, True, True]
+            assert await asked(past, "cluster", "berlin") is not None
+
+    run(read())
+    said = [record.getMessage() for record in caplog.records if record.name == past_module.__name__]
+    assert said == ["a store could not be asked for the past", "a store tells the past again"]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_question_that_a_store_refuses_is_not_the_next_ones(status: int) -> None:
+    async def read() -> None:
+        long = store(10.0)
+
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            form = parse_qs((await request.read()).decode())
+            many = float(form["end"][0]) - float(form["start"][0]) > 3600
+            return web.Response(status=status) if many else await long(request)
+
+        async with past_of(berlin=handler) as past:
+            assert await past.series("cluster", "berlin", since=START - 86400, until=START) is None
+            assert await asked(past, "cluster", "berlin") is not None
+
+    run(read())
+
+
 @pytest.mark.parametrize("scope", ["fleet", "vendor", "model", "namespace"])
 def test_sums_are_over_all_clusters(scope: Scope) -> None:
     async def read() -> HistorySeries | None:
@@ -189,3 +277,22 @@ def test_devices_of_all_clusters_that_answer() -> None:
     }
     assert all(series.fields.keys() == set(DEVICE_FIELDS) for series in found)
     assert found[0].fields["power_watts"] == [10.0, None, 10.0]
+
+
+def test_devices_of_a_store_that_hangs_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_module, "_DEVICES_SECONDS", 0.5)
+
+    async def read() -> list[HistorySeries]:
+        async with served(hang) as slow, served(store(10.0)) as quick:
+            past = StoredPast(loop_share=LoopShare())
+            entries = {
+                "oslo": PrometheusEntry(url=slow.url, timeout_seconds=3600.0),
+                "berlin": PrometheusEntry(url=quick.url),
+            }
+            await past.declare([ClusterEntry(id=id_, prometheus=entry) for id_, entry in entries.items()])
+            try:
+                return await past.devices(START, START + 120)
+            finally:
+                await past.close()
+
+    assert {series.cluster for series in run(read())} == {"berlin"}

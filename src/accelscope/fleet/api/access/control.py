@@ -3,12 +3,12 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from accelscope.allowance import Allowances, Rate
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.fleet.api.access.caller import EVERYBODY, Caller
-from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.access.tokens import TokensFile
 from accelscope.fleet.api.limits import FAILED_LOGINS
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
@@ -31,6 +31,20 @@ def check_exposure(*, host: str, guarded: bool, insecure_no_auth: bool) -> None:
     )
 
 
+class Reviews(Protocol):
+    """What a cluster vouches for."""
+
+    async def caller(self, token: str) -> Caller | None:
+        """Raises Problem where the cluster cannot be asked."""
+        ...
+
+    def knows(self, token: str) -> bool:
+        """Whether it was let in lately."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class AccessControl:
     """`local` is for a server without tokens on a loopback address: a web page that has the user's browser
     ask it under a name of its own (DNS rebinding) is turned away."""
@@ -39,7 +53,7 @@ class AccessControl:
         self,
         *,
         tokens: TokensFile | None = None,
-        reviews: TokenReviews | None = None,
+        reviews: Reviews | None = None,
         local: bool = False,
         failed_logins: Rate = FAILED_LOGINS,
         clock: Callable[[], float] = time.monotonic,
@@ -69,9 +83,11 @@ class AccessControl:
         caller = self._tokens.caller(token) if self._tokens is not None else None
         if caller is not None:
             return caller
-        # Only those whose token is not known are slowed down: a good one works from behind any proxy.
+        # Only those whose token is not known are slowed down: one that was let in works from behind any
+        # proxy, whatever else comes from there.
+        known = self._reviews is not None and self._reviews.knows(token)
         now = self._clock()
-        if wait := self._failed.wait(peer, now):
+        if not known and (wait := self._failed.wait(peer, now)):
             raise later(ProblemKind.TOO_MANY_REQUESTS, "too many unknown tokens come from this address", wait)
         if self._reviews is not None:
             caller = await self._reviews.caller(token)

@@ -40,7 +40,7 @@ REFUSED_SECONDS = 10.0
 GRACE_SECONDS = 300.0  # since the last good review, while none can be had
 VERDICTS_LIMIT = 1024
 
-_RATE = Rate(per_second=10.0, burst=20)  # of tokens not seen before
+_RATE = Rate(per_second=10.0, burst=20)  # of tokens that are not known
 _PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
 _ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
@@ -91,20 +91,26 @@ class TokenReviews:
         server cannot be asked."""
         if _BEARER_TOKEN.fullmatch(token) is None:
             return None
-        key = hashlib.blake2b(token.encode(), key=self._secret, digest_size=16).digest()
-        now = self._clock()
+        key = self._key(token)
         known = self._known.get(key)
-        if known is not None and now < known.fresh_until:
+        if known is not None and self._clock() < known.fresh_until:
             return known.caller
         try:
-            return await self._reviewed(key, token, now)
+            return await self._reviewed(key, token)
         except KubeError:
-            if known is not None and _admitted(known.caller) and self._clock() < known.usable_until:
+            if known is not None and self._has_grace(known):
                 return known.caller
             wait = max(1.0, self._paused_until - self._clock())
             raise later(
                 ProblemKind.CANNOT_REVIEW, "the cluster that knows the tokens cannot be asked", wait
             ) from None
+
+    def knows(self, token: str) -> bool:
+        """Let in so lately that it would be now, even if the API server could not be asked."""
+        if _BEARER_TOKEN.fullmatch(token) is None:
+            return False
+        known = self._known.get(self._key(token))
+        return known is not None and self._has_grace(known)
 
     async def close(self) -> None:
         pending = list(self._pending.values())
@@ -112,13 +118,21 @@ class TokenReviews:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _reviewed(self, key: bytes, token: str, now: float) -> Caller | None:
+    def _key(self, token: str) -> bytes:
+        return hashlib.blake2b(token.encode(), key=self._secret, digest_size=16).digest()
+
+    def _has_grace(self, verdict: _Verdict) -> bool:
+        return _admitted(verdict.caller) and self._clock() < verdict.usable_until
+
+    async def _reviewed(self, key: bytes, token: str) -> Caller | None:
         """One review a token, however many requests wait for it; one that goes away stops nobody's."""
         task = self._pending.get(key)
         if task is None:
+            now = self._clock()
             if now < self._paused_until:
                 raise KubeError(self._away or Reason.UNREACHABLE, "asked a moment ago")
-            if wait := self._pace.take("", now):
+            # Known ones are renewed beside the pace, which made-up ones may have used up.
+            if not self.knows(token) and (wait := self._pace.take("", now)):
                 raise later(ProblemKind.BUSY, "too many unknown tokens wait for their review", wait)
             task = asyncio.ensure_future(self._review(key, token))
             self._pending[key] = task

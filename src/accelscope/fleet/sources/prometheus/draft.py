@@ -1,6 +1,6 @@
 """A device, a partition, a pod's use of a device or a process, put together from series as they come."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,16 +94,20 @@ def member_of(
     name: str,
     *,
     texts: Mapping[str, str] | None = None,
+    may_lack: Collection[str] = (),
     index: str | None = None,
     convert: Callable[[float], Any] = float,
     **fixed: Any,
 ) -> Take:
     """A field of one of several things alike. `texts` are labels by the field that tells them apart, `index`
-    a label that numbers them."""
+    a label that numbers them. A series that lacks one of them is of nothing, but for those in `may_lack`."""
     told = tuple((texts or {}).items())
+    needed = tuple(field_name for field_name, _ in told if field_name not in may_lack)
 
     def take(draft: Draft, labels: Labels, value: float) -> None:
         identity: dict[str, Any] = {field_name: text(labels, label) for field_name, label in told}
+        if any(identity[field_name] is None for field_name in needed):
+            return
         if index is not None:
             written = labels.get(index, "")
             if not (written.isascii() and written.isdigit() and len(written) < 10):

@@ -1,6 +1,7 @@
 """Objects of the model from the labels of series and what else was gathered of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from accelscope.fleet.sources.prometheus.draft import Draft, Labels, text
@@ -41,7 +42,7 @@ _FACTS = (
     "compute_partition",
     "memory_partition",
 )
-_LISTS: Mapping[str, Callable[..., Any]] = {
+_LISTS: Mapping[str, type[Any]] = {
     "cores": Core,
     "sensors": Sensor,
     "rails": Rail,
@@ -53,7 +54,12 @@ _LISTS: Mapping[str, Callable[..., Any]] = {
     "retired_pages": EccCount,
     "errors": ErrorCount,
 }
-_PARTS: Mapping[str, Callable[..., Any]] = {"pcie": Pcie, "remapped_rows": RemappedRows}
+_PARTS: Mapping[str, type[Any]] = {"pcie": Pcie, "remapped_rows": RemappedRows}
+# What there must be of a member of a list. A store may have kept only some of the families that tell of it.
+_NEEDED = {
+    name: frozenset(field.name for field in fields(made) if field.default is MISSING)
+    for name, made in _LISTS.items()
+}
 
 
 def device_of(id_: str, facts: Labels, draft: Draft, partitions: Iterable[Partition]) -> Device | None:
@@ -66,7 +72,11 @@ def device_of(id_: str, facts: Labels, draft: Draft, partitions: Iterable[Partit
     state = member(HealthState, values.pop("health", None)) or HealthState.UNKNOWN
     for name, made in _LISTS.items():
         if (members := draft.lists.get(name)) is not None:
-            values[name] = tuple(made(**parts) for _, parts in sorted(members.items(), key=_key))
+            values[name] = tuple(
+                made(**parts)
+                for _, parts in sorted(members.items(), key=_key)
+                if _NEEDED[name] <= parts.keys()
+            )
     for name, made in _PARTS.items():
         if (parts := draft.parts.get(name)) is not None:
             values[name] = made(**parts)

@@ -1,7 +1,10 @@
 """The past as stores remember it, further back than this process does."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from math import ceil, floor
 
 import msgspec
@@ -13,7 +16,7 @@ from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.prometheus.history_queries import DEVICE_FIELDS, HistoryQueries
 from accelscope.fleet.sources.prometheus.store import PromqlStore, decoded_runs, finite
 from accelscope.fleet.sources.prometheus.target import Target, TargetKey, find_targets, target_key
-from accelscope.kube.errors import KubeError
+from accelscope.kube.errors import KubeError, Reason
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +25,11 @@ Values = list[float | None]
 _MOST_POINTS = 1440  # of a series
 _MOST_TARGETS = 1000  # whose devices' past is asked for: each device has 240 values an hour
 _TARGETS_AT_ONCE = 50
+# For all that one answer needs of a store, the wait for a connection included: somebody waits for a chart.
+_ANSWER_SECONDS = 10.0
+_DEVICES_SECONDS = 60.0  # for all devices of a cluster
+_ALONE_SECONDS = 30.0  # for which a store that failed is not asked
+_REFUSED = (400, 422)  # not understood, or more samples than the store is willing to load
 _ACROSS_CLUSTERS = ("fleet", "vendor", "model", "namespace")
 
 
@@ -50,8 +58,43 @@ class Grid:
         return laid
 
 
+class _Standing:
+    """Whether a store is worth asking. One that failed is left alone for a while; then the first who asks
+    finds out for all. The log hears of what changed."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._failed = False
+        self._refused = False
+        self._next_try = 0.0  # monotonic
+
+    @property
+    def left_alone(self) -> bool:
+        return self._failed and time.monotonic() < self._next_try
+
+    def asked(self) -> None:
+        self._next_try = time.monotonic() + _ALONE_SECONDS
+
+    def answered(self) -> None:
+        if self._failed:
+            log.info("a store tells the past again", extra=fields(cluster=self._cluster))
+        self._failed = False
+
+    def failed(self, error: KubeError) -> None:
+        said = fields(cluster=self._cluster, reason=error.reason.value, error=error.text)
+        if error.reason is Reason.TOO_LARGE or error.status in _REFUSED:  # of this question, not of the next
+            if not self._refused:
+                log.warning("a store refuses a question about the past", extra=said)
+            self._refused = True
+            return
+        if not self._failed:
+            log.warning("a store could not be asked for the past", extra=said)
+        self._failed = True
+        self._next_try = time.monotonic() + _ALONE_SECONDS
+
+
 class ClusterPast:
-    """Of one cluster. Everything raises KubeError."""
+    """Of one cluster."""
 
     def __init__(self, cluster: str, entry: PrometheusEntry, *, loop_share: LoopShare) -> None:
         self.cluster = cluster
@@ -59,15 +102,36 @@ class ClusterPast:
         self._store = PromqlStore(entry)
         self._queries = HistoryQueries(self._store.matchers)
         self._loop_share = loop_share
+        self._standing = _Standing(cluster)
+
+    @property
+    def left_alone(self) -> bool:
+        """Its store failed a short while ago."""
+        return self._standing.left_alone
 
     async def fields(
         self, scope: Scope, key: str | None, node: str | None, namespace: str | None, grid: Grid
-    ) -> dict[str, Values]:
+    ) -> dict[str, Values] | None:
+        """None: its store does not tell, or not soon."""
+        if self.left_alone:
+            return None
+        self._standing.asked()
         queries = self._queries.of(scope, key, node, namespace)
-        return {field: await self._one(query, grid) for field, query in queries.items()}
+        try:
+            async with _within(_ANSWER_SECONDS):
+                found = {field: await self._one(query, grid) for field, query in queries.items()}
+        except KubeError as error:
+            self._standing.failed(error)
+            return None
+        self._standing.answered()
+        return found
 
     async def devices(self, grid: Grid) -> list[HistorySeries]:
-        """All; none, where there are too many nodes to ask for each device of theirs."""
+        """All; none, where there are too many nodes to ask for each device of theirs. Raises KubeError."""
+        async with _within(_DEVICES_SECONDS):
+            return await self._all_devices(grid)
+
+    async def _all_devices(self, grid: Grid) -> list[HistorySeries]:
         found = await find_targets(self._store, self._loop_share)
         if len(found.targets) > _MOST_TARGETS:
             return []
@@ -151,13 +215,11 @@ class StoredPast:
     ) -> HistorySeries | None:
         grid = Grid(since, until)
         pasts = self._asked(scope, key if scope == "cluster" else cluster)
-        if not pasts or not grid.points:
+        if not pasts or not grid.points or any(past.left_alone for past in pasts):
             return None
-        try:
-            parts = [await past.fields(scope, key, node, namespace, grid) for past in pasts]
-        except KubeError as error:
-            said = fields(scope=scope, reason=error.reason.value, error=error.text)
-            log.warning("a store could not be asked for the past", extra=said)
+        asked = (past.fields(scope, key, node, namespace, grid) for past in pasts)
+        parts = [part for part in await asyncio.gather(*asked) if part is not None]
+        if len(parts) < len(pasts):
             return None
         found = parts[0] if scope in ("device", "pod") else _added(parts)
         if all(value is None for values in found.values() for value in values):
@@ -191,6 +253,16 @@ class StoredPast:
             return [] if self._without else list(self._pasts.values())
         past = self._pasts.get(cluster or "")
         return [] if past is None else [past]
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    """Raises KubeError where it takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise KubeError(Reason.TIMEOUT, f"the store has not told all of it within {seconds:g} s") from None
 
 
 def _added(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:

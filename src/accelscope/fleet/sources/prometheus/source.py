@@ -4,12 +4,21 @@ Nodes that a store does not tell of any more are not gone: their last reading ag
 nodes, for all of them about the same moment, and only where an agent has made a new page since.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accelscope.config.log import fields
 from accelscope.fleet.clusters import PrometheusEntry
-from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.report import (
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    SourceKind,
+    SourceOutcome,
+    Take,
+)
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
 from accelscope.fleet.sources.prometheus.questions import questions
@@ -26,6 +35,8 @@ from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round
 from accelscope.fleet.sources.several_agents import Heard, together
 from accelscope.kube.errors import KubeError, Reason, one_line
+
+log = logging.getLogger(__name__)
 
 # Of as many agents, all families are read; of more, what rows and sums are made of.
 DETAILED_TARGETS = 500
@@ -85,6 +96,7 @@ class PrometheusSource:
         self._ages = Ages()
         self._told: dict[str, _Told] = {}  # by node, the last that was reported
         self._missing: dict[str, float] = {}  # by node, since when, monotonic
+        self._not_foreseen: set[str] = set()  # nodes whose series nothing could be made of, as the log says
         self._seen_nodes = False
         self._seen_devices = False
         self._batch_nodes = _FIRST_BATCH
@@ -225,20 +237,36 @@ class PrometheusSource:
             this.say(NodeFailure(node=node.name, source=self.kind, reason="partial", text=text))
             return
         self._seen_devices = self._seen_devices or has_devices
-        agents = [
-            Heard(
-                snapshot=series[target.key].snapshot(node.name, target, self._ages.interval_seconds(target)),
-                taken_at=moment.here - (moment.there - self._ages.taken_at(target)),
-            )
-            for target in node.targets
-        ]
-        heard = agents[0] if len(agents) == 1 else together(agents)
-        saying = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
+        saying = self._saying(node, series, moment)
         this.say(saying)
         # What came with a warning may lack something, and what could not be taken is not known: it is asked
         # for again.
         again = bool(warnings) or isinstance(saying, NodeFailure)
         self._told[node.name] = _Told(() if again else node.reading, time.monotonic())
+
+    def _saying(
+        self, node: _Node, series: Mapping[TargetKey, NodeSeries], moment: _Moment
+    ) -> NodeReport | NodeFailure:
+        try:
+            agents = [self._heard(node, target, series[target.key], moment) for target in node.targets]
+            heard = agents[0] if len(agents) == 1 else together(agents)
+            saying = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
+        except Exception:  # a fault of ours costs this node, and not the round of the others
+            if node.name not in self._not_foreseen:
+                self._not_foreseen.add(node.name)
+                log.exception(
+                    "the series of a node failed in a way that was not foreseen", extra=fields(node=node.name)
+                )
+            text = "the log of the fleet says more"
+            return NodeFailure(node=node.name, source=self.kind, reason="internal", text=text)
+        self._not_foreseen.discard(node.name)
+        return saying
+
+    def _heard(self, node: _Node, target: Target, series: NodeSeries, moment: _Moment) -> Heard:
+        return Heard(
+            snapshot=series.snapshot(node.name, target, self._ages.interval_seconds(target)),
+            taken_at=moment.here - (moment.there - self._ages.taken_at(target)),
+        )
 
 
 def _by_node(targets: Iterable[Target]) -> dict[str, _Node]:
