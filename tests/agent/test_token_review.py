@@ -617,6 +617,7 @@ class TestTheAgent:
             "tokenReview": True,
             "kubeApiUrl": lab.api.server.url,
             "kubeTokenFile": str(lab.own_token),
+            "kubeInsecureSkipTlsVerify": True,
             "podSource": "off",
             "podResourcesSocket": "",
         }
@@ -631,6 +632,8 @@ class TestTheAgent:
             assert [status(path, ANN) for path in ("/metrics", "/", "/snapshot")] == [200, 200, 403]
             assert status("/metrics", STRANGER) == 401
             assert agent.get("/healthz").status == 200
+            assert agent.log().count("the API server's certificate is not checked, as asked") == 1
+            assert "kubelet's certificate" not in agent.log()
 
             def page() -> list[str]:
                 return agent.get("/metrics", authorization=f"Bearer {ANN}").body.decode().splitlines()

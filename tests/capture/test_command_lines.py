@@ -2,6 +2,7 @@
 
 import pytest
 
+from accelscope.attribution.mountinfo import place_in_mounts
 from accelscope.capture.command_lines import without_command_lines
 from accelscope.capture.mounts import container_mounts
 
@@ -11,6 +12,13 @@ CASES = [
         "<process_name>/home/alice/venv/bin/python3 train.py --token hunter2</process_name>",
         "<process_name>python3</process_name>",
     ),
+    (
+        "nvidia-smi-xml",
+        "<process_name>/bin/bash -c train < key && a</b\n--token hunter2</process_name><used_memory>1 MiB"
+        "</used_memory><process_name>/bin/b <x></process_name>",
+        "<process_name>bash</process_name><used_memory>1 MiB</used_memory><process_name>b</process_name>",
+    ),
+    ("nvidia-smi-xml", "<process_name>/bin/a --token hunter2", "<process_name>a"),
     (
         "nvidia-smi-compute-apps",
         "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
@@ -63,6 +71,11 @@ def test_command_lines_are_cut(source: str, text: str, expected: str) -> None:
     assert without_command_lines(source, text) == expected
 
 
+def test_names_that_never_end_cost_little() -> None:
+    text = "<process_name>/bin/a <b" * 100_000
+    assert without_command_lines("nvidia-smi-xml", text).endswith("<process_name>a")
+
+
 @pytest.mark.parametrize(("source", "_", "expected"), CASES)
 def test_what_is_cut_stays_so(source: str, _: str, expected: str) -> None:
     assert without_command_lines(source, expected) == expected
@@ -71,12 +84,25 @@ def test_what_is_cut_stays_so(source: str, _: str, expected: str) -> None:
 def test_mounts_that_tell_a_container_are_left() -> None:
     kept = (
         "602 601 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
-        "603 601 259:2 /var/lib/kubelet/pods/1/etc-hosts /etc/hosts rw - ext4 /dev/sda rw\n"
-        "604 601 259:2 /var/lib/kubelet/pods/1/containers/a/2 /dev/termination-log rw - ext4 /dev/sda rw\n"
-        "605 601 0:30 /docker/containers/3/hostname /etc/hostname rw - ext4 /dev/sda rw\n"
+        "603 601 259:2 /var/lib/kubelet/pods/1/etc-hosts /etc/hosts rw - ext4 - -\n"
+        "604 601 259:2 /var/lib/kubelet/pods/1/containers/a/2 /dev/termination-log rw - ext4 - -\n"
+        "605 601 0:30 /docker/containers/3/hostname /etc/hostname rw - ext4 - -\n"
     )
     dropped = (
         "601 550 0:95 / / rw - overlay overlay rw,lowerdir=/var/lib/x\n"
         "606 601 0:40 / /data rw - nfs4 filer.corp:/projects/secret rw,addr=10.1.2.3\n"
     )
     assert container_mounts(dropped + kept) == kept
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["nfs4 filer01.acme.internal:/export rw,addr=10.1.2.3", "ext4 /dev/mapper/gpu--node--7--vg-root rw"],
+)
+def test_a_mount_tells_its_container_without_servers_and_volumes(end: str) -> None:
+    pod = "00000000-1111-2222-3333-444444444444"
+    text = f"603 601 259:2 /var/lib/kubelet/pods/{pod}/etc-hosts /etc/hosts rw shared:1 - {end}\n"
+    kept = container_mounts(text)
+    assert kept.endswith(f"shared:1 - {end.partition(' ')[0]} - -\n")
+    assert place_in_mounts(kept) == place_in_mounts(text)
+    assert place_in_mounts(kept).pod_uid == pod

@@ -6,6 +6,7 @@ import os
 import tarfile
 from pathlib import Path
 
+import pytest
 from tests import programs
 
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
@@ -118,6 +119,19 @@ def test_trees_are_one_text(tmp_path: Path) -> None:
         "=== /sys/class/drm/card0/device/hwmon/hwmon3/temp1_input\n36000\n"
         "=== /sys/class/drm/card0/device/vendor\n0x1002\n"
     )
+
+
+def test_a_file_that_comes_a_page_at_a_time_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    pages = "".join(f"0x{n:08x} : 0x00001000 : R\n" for n in range(300))
+    (tmp_path / "sys/card0").mkdir(parents=True)
+    (tmp_path / "sys/card0/bad_pages").write_text(pages)
+    whole = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, most: whole(descriptor, min(most, 4096)))
+    [one] = gather([plan(trees=(Tree("t", "sys", ("card*",), ("bad_pages",)),))], given)
+    assert one.text == f"=== /sys/card0/bad_pages\n{pages}"
 
 
 def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ HEALTH = {
         "memory rows wait for a GPU reset to be remapped": "spare rows",
         "uncorrected memory errors since the driver was loaded": "Jobs may have failed",
         "slowed down by hardware: heat or power supply": "fans",
+        "slowed down by the driver: heat": "fans",
+        "the driver asks to recover the IMEX domain": "nvidia-imex",
+        "the driver answers 4 of 4 questions with an error": "--gpu-reset",
     },
     Vendor.AMD: {
         "3 bad pages of memory could not be retired: the board needs replacing": "board replaced",

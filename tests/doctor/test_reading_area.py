@@ -1,4 +1,4 @@
-"""One pass through a reader, held against what else is known of the node."""
+"""Passes through a reader, held against what else is known of the node."""
 
 import threading
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from accelscope.agent.once import MOST_PASSES
 from accelscope.doctor import reading
 from accelscope.doctor.check import Check
 from accelscope.doctor.examination import run
@@ -75,7 +76,7 @@ Examine = Callable[..., list[Finding]]
 
 @pytest.fixture
 def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
-    """Findings of one pass; advice is the reason itself."""
+    """Findings of the check; advice is the reason itself."""
 
     def examined(reader: FakeReader, hardware: Hardware | None = None, **settings: str) -> list[Finding]:
         def opened(vendor: Vendor, options: ReaderOptions) -> FakeReader:
@@ -266,6 +267,48 @@ def test_a_fault_of_the_reader_is_a_line(examine: Examine) -> None:
     assert finding.advice == "for internal"
 
 
-def test_the_time_of_the_check_is_longer_than_a_pass_can_last(node: "NodeFolder") -> None:
+class LearningReader(FakeReader):
+    """Gets to know one more device at each pass, as one does whose tool is slow."""
+
+    known = 0
+
+    def survey(self) -> Survey:
+        self.known = min(self.known + 1, len(self.answers))
+        return Survey("fake", tuple(map(str, range(self.known))), expected=len(self.answers))
+
+
+def test_a_reader_that_needs_several_passes_to_know_its_devices_gets_them(examine: Examine) -> None:
+    found = examine(LearningReader(Reading(device(0)), Reading(device(1))), HELD)
+    assert named(found, "count").found == "reader 2, PCI 2, device files 2"
+    assert all(finding.severity == "ok" for finding in found), found
+
+
+def test_no_pass_follows_one_that_brought_nothing_new(examine: Examine) -> None:
+    class Counting(FakeReader):
+        surveys = 0
+
+        def survey(self) -> Survey:
+            self.surveys += 1
+            return Survey("fake", ("0",), expected=2)
+
+    reader = Counting(Reading(device(0)))
+    assert named(examine(reader, HELD), "count").severity == "error"
+    assert reader.surveys == 2
+
+
+def test_a_lost_device_is_not_asked_twice(examine: Examine) -> None:
+    class Counting(FakeReader):
+        surveys = 0
+
+        def survey(self) -> Survey:
+            self.surveys += 1
+            return super().survey()
+
+    reader = Counting(Reading(device(0)), DeviceLost("GPU is lost"))
+    assert named(examine(reader, HELD), "device 1").severity == "error"
+    assert reader.surveys == 1
+
+
+def test_the_time_of_the_check_is_longer_than_its_passes_can_last(node: "NodeFolder") -> None:
     subject: Subject = node.subject({"reader_timeout": "10s", "device_timeout": "2s"})
-    assert reading.seconds(subject.settings) > 22
+    assert reading.seconds(subject.settings) > MOST_PASSES * 22

@@ -153,7 +153,9 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
         ("kubelet", settings.kubelet_insecure_skip_tls_verify),
     ):
         if unchecked:
-            log.warning("the %s's certificate is not checked, as asked: whoever answers gets our token", server)
+            log.warning(
+                "the %s's certificate is not checked, as asked: whoever answers gets our token", server
+            )
     name = asked.wait()
     log.info("%s: stopping", name)
     start_no_more_tools()

@@ -2,38 +2,63 @@
 
 import threading
 import time
+from collections.abc import Iterable, Sequence
 
 from accelscope import __version__
 from accelscope.agent.runner import Result, Runner
 from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
-from accelscope.model import AgentState, Snapshot
+from accelscope.model import AgentState, Device, HealthState, ReaderState, Snapshot
 
-_MOST_PASSES = 20
+MOST_PASSES = 20
 
 
 def read_once(settings: AgentSettings, node: str) -> Snapshot:
-    """A snapshot of devices and readers. A reader that needs several passes to get to know all of its devices
-    gets them, as long as each brings more."""
+    """A snapshot of devices and readers."""
     changed = threading.Condition()
-    runners = make_runners(settings, changed)
-    with changed:
-        results = [_read(runners, changed)]
-        while len(results) < _MOST_PASSES and _may_bring_more(results):
-            results.append(_read(runners, changed))
-        for runner in runners:
-            runner.stop()
+    results = read_and_stop(make_runners(settings, changed), changed)
     now = time.time()
     return Snapshot(
         node=node,
         taken_at=now,
         agent=AgentState(version=__version__, started_at=now),
-        readers=tuple(result.state for result in results[-1]),
-        devices=tuple(device for result in results[-1] for device in result.devices),
+        readers=tuple(result.state for result in results),
+        devices=tuple(device for result in results for device in result.devices),
     )
 
 
-def _read(runners: list[Runner], changed: threading.Condition) -> list[Result]:
+def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
+    """What they know after as many passes as bring more."""
+    passes = Passes()
+    with changed:
+        results = _pass(runners, changed)
+        while passes.may_bring_more(
+            (result.state for result in results), (device for result in results for device in result.devices)
+        ):
+            results = _pass(runners, changed)
+        for runner in runners:
+            runner.stop()
+    return results
+
+
+class Passes:
+    """A reader that needs several passes to get to know all of its devices gets them, as long as each brings
+    more."""
+
+    def __init__(self) -> None:
+        self._known: list[int] = []  # after each pass
+
+    def may_bring_more(self, states: Iterable[ReaderState], devices: Iterable[Device]) -> bool:
+        """Whether one more is worth it after the one that brought these. Of a lost device it would tell the
+        same."""
+        before = self._known[-1] if self._known else -1
+        known = sum(not device.stale or device.health.state is HealthState.LOST for device in devices)
+        self._known.append(known)
+        expected = sum(state.devices_expected for state in states)
+        return before < known < expected and len(self._known) < MOST_PASSES
+
+
+def _pass(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
     for runner in runners:
         runner.begin()
     while any(runner.busy for runner in runners):
@@ -41,11 +66,3 @@ def _read(runners: list[Runner], changed: threading.Condition) -> list[Result]:
         for runner in runners:
             runner.abandon_overdue()
     return [runner.result() for runner in runners]
-
-
-def _may_bring_more(passes: list[list[Result]]) -> bool:
-    last = [result.state for result in passes[-1]]
-    if all(state.devices_seen >= state.devices_expected for state in last):
-        return False
-    seen = [sum(result.state.devices_seen for result in results) for results in passes]
-    return len(seen) == 1 or seen[-1] > seen[-2]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from accelscope.readers.nvidia.programs import command_name, program_name
 
-_XML = re.compile(r"(<process_name>)([^<]*)(</process_name>)")
+# nvidia-smi does not escape what is in it; an output that was cut off may end in it.
+_XML = re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)")
 _JSON_KEYS = r"cmd|cmdline|command|command_line|process_name"
 _JSON = re.compile(rf'("(?:{_JSON_KEYS})"\s*:\s*")((?:[^"\\]|\\.)*)(")', re.IGNORECASE)
 _JSON_NAME = re.compile(r'("name"\s*:\s*")((?:[^"\\]|\\.)*)(")')

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 _NAME = (
-    r"(?:[\w. ]{0,24}serial(?:[ _]?(?:number|no\.?))?|s/n|(?:device[_ ])?sn|unique[ _]id|[vn]?die[ _]id"
-    r"|soc_u?id|[\w.]{0,16}fabric_guid)"
+    r"(?:[\w. ]{0,24}serial(?:[ _]?(?:number|no\.?))?|s/n|(?:device[_ ])?sn|unique[ _]id|[dnv]?die[ _]id"
+    r"|soc_u?id|[\w.]{0,16}fabric_guid|(?:gpu[_ ])?pdi)"
 )
 _IN_XML = re.compile(rf"<({_NAME})>\s*([^<>\s][^<>]*?)\s*</", re.IGNORECASE)
 _IN_JSON = re.compile(rf'"{_NAME}:?"\s*:\s*"?([^",{{}}\[\]\n]+)', re.IGNORECASE)

@@ -3,15 +3,14 @@
 A read of a sick device's file may never come back, so the reading is done by a thread that is left behind.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelscope.capture.plan import Tree
+from accelscope.readers.files import read_whole
 
-_FILE_BYTES = 64 * 1024
 _MOST_FILES = 20_000
 
 
@@ -95,10 +94,6 @@ def _entry(path: Path, name: str, *, listed: bool) -> str:
 
 def _content(path: Path) -> bytes | OSError:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(descriptor, _FILE_BYTES)
-        finally:
-            os.close(descriptor)
+        return read_whole(str(path))
     except OSError as error:
         return error

@@ -1,4 +1,4 @@
-"""One real pass through a vendor's reader, as the agent makes it, held against what else is known."""
+"""Real passes through a vendor's reader, as the agent makes them, held against what else is known."""
 
 import threading
 from collections import Counter
@@ -6,6 +6,7 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
+from accelscope.agent.once import MOST_PASSES, read_and_stop
 from accelscope.agent.runner import Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.processes import ProcessTable
@@ -27,8 +28,9 @@ _CURABLE = (AbsenceReason.NO_PERMISSION, AbsenceReason.TIMEOUT, AbsenceReason.DR
 
 
 def seconds(settings: AgentSettings) -> float:
-    """Longer than a pass can last in which everything hangs: the runner gives up by itself."""
-    return 2 * settings.reader_timeout + settings.device_timeout + 5
+    """Longer than passes can last in which everything is as slow as it may be: the runner gives up by itself
+    what hangs, and no pass follows one that brought nothing new."""
+    return MOST_PASSES * (2 * settings.reader_timeout + settings.device_timeout) + 5
 
 
 def reading(
@@ -38,7 +40,7 @@ def reading(
     results: MutableMapping[Vendor, Result] | None = None,
 ) -> Iterator[Finding]:
     hardware = examination.hardware(subject)
-    result = one_pass(examination, subject)
+    result = read_vendor(examination, subject)
     if results is not None:
         results[examination.vendor] = result
     state = result.state
@@ -81,18 +83,12 @@ def reading(
     yield of_processes(subject, result.processes)
 
 
-def one_pass(examination: VendorExamination, subject: Subject) -> Result:
+def read_vendor(examination: VendorExamination, subject: Subject) -> Result:
     settings = subject.settings
     changed = threading.Condition()
     reader = open_reader(examination.vendor, settings.reader_options)
     runner = Runner(reader, deadlines=settings.deadlines, changed=changed, expected=settings.expected_devices)
-    with changed:
-        runner.begin()
-        while runner.busy:
-            changed.wait(0.05)  # short, because the runner's deadlines are its own
-            runner.abandon_overdue()
-        result = runner.result()
-        runner.stop()
+    [result] = read_and_stop([runner], changed)
     return result
 
 

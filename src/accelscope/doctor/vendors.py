@@ -53,14 +53,14 @@ def examination_of(vendor: Vendor) -> VendorExamination:
 
 
 def vendor_area(vendor: Vendor, results: MutableMapping[Vendor, Result] | None = None) -> Area:
-    """What its pass brings is left in `results`."""
+    """What its reader brings is left in `results`."""
     from accelscope.doctor import reading  # noqa: PLC0415 - it knows what a vendor's examination is
 
     examination = examination_of(vendor)
-    one_pass = Check(
+    read = Check(
         "reading",
         partial(reading.reading, examination, results=results),
         reading.seconds,
         "The reader did not even give up by itself: this is a fault in AccelScope, please report it.",
     )
-    return Area(vendor.value, (*examination.checks, one_pass))
+    return Area(vendor.value, (*examination.checks, read))

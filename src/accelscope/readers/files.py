@@ -2,7 +2,8 @@
 
 import os
 
-_MOST_BYTES = 65536  # a page is what the kernel shows of most; lists of bad memory are longer
+_MOST_BYTES = 65536  # more than what the kernel shows of any in one read
+_MOST_LIST_BYTES = 1 << 20
 
 
 def read_text(path: str) -> str:
@@ -10,6 +11,21 @@ def read_text(path: str) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, _MOST_BYTES).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+def read_whole(path: str) -> bytes:
+    """A list that may be longer than a page, of which the kernel gives no more at each read. Raises OSError
+    and may hang, as `read_text`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _MOST_BYTES)
+        more = content
+        while more and len(content) < _MOST_LIST_BYTES:
+            more = os.read(descriptor, _MOST_BYTES)
+            content += more
+        return content
     finally:
         os.close(descriptor)
 

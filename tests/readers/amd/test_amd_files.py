@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 from tests.readers.amd.amd_tree import lay_out_gpu, write
+from tests.readers.test_throttle_words import AMD as THROTTLES
 
-from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
+from accelscope.model import (
+    FAULT_THROTTLES,
+    AbsenceReason,
+    Device,
+    Health,
+    HealthState,
+    ProcessType,
+    Throttle,
+    Vendor,
+)
 from accelscope.readers import files
 from accelscope.readers.amd import gpu, hwmon
 from accelscope.readers.amd.file_errors import reason_of
+from accelscope.readers.amd.health import health_of
 from accelscope.readers.amd.reader import AmdReader
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
 
@@ -279,6 +290,17 @@ def test_bad_pages(tmp_path: Path, letters: str, state: HealthState) -> None:
     assert device.health.state is state
 
 
+def test_bad_pages_beyond_the_first_read_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this file the kernel gives at most a page at each read, in whole lines."""
+    whole = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, most: whole(descriptor, min(most, 4088)))
+    pages = "".join(f"0x{n:08x} : 0x00001000 : {'R' if n < 299 else 'F'}\n" for n in range(300))
+    lay_out_gpu(tmp_path, {**WELL, **RAS, "ras/gpu_vram_bad_pages": pages})
+    device = only_device(tmp_path)
+    assert [pages.count for pages in device.retired_pages] == [300]
+    assert device.health.state is HealthState.CRITICAL
+
+
 @pytest.mark.parametrize(
     ("celsius", "state"),
     [(99, HealthState.OK), (100, HealthState.WARNING), (105, HealthState.CRITICAL)],
@@ -286,6 +308,18 @@ def test_bad_pages(tmp_path: Path, letters: str, state: HealthState) -> None:
 def test_heat(tmp_path: Path, celsius: int, state: HealthState) -> None:
     lay_out_gpu(tmp_path, {**WELL, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
     assert only_device(tmp_path).health.state is state
+
+
+@pytest.mark.parametrize("reason", THROTTLES)
+def test_what_the_alert_calls_throttled_is_a_warning(reason: str) -> None:
+    device = Device(
+        vendor=Vendor.AMD, id="amd:1", throttles=tuple(Throttle(one, one == reason) for one in THROTTLES)
+    )
+    health = health_of(device, now=0.0)
+    if reason in FAULT_THROTTLES:
+        assert health == Health(HealthState.WARNING, f"slowed down by heat or its supply: {reason}")
+    else:
+        assert health == Health(HealthState.OK)
 
 
 def die(root: Path, number: int, watts: int, **told: str) -> None:

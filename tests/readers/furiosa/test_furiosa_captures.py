@@ -173,7 +173,7 @@ EXPECTED: dict[str, Expected] = {
     "furiosa-smi-status_2024.2_4rngd.txt": Expected(
         "furiosa-smi-status", [state(index, used=0.0, held=False) | ALIVE for index in range(4)]
     ),
-    # Cores that nobody holds have no utilisation, though the document says 0.
+    # Cores that nobody holds: the document says 0 of them, where tables of that time have `-`.
     "furiosa-smi-status_2026.1.1_idle.json": Expected(
         "furiosa-smi-status",
         [

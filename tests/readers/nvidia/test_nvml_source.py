@@ -1,6 +1,7 @@
 """The NVML source over a library and a driver that change under it."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,13 @@ import pytest
 
 from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
 from accelscope.readers.nvidia.nvml import NvmlSource
-from accelscope.readers.nvidia.nvml_binding import FUNCTION_NOT_FOUND, load_binding, unload
+from accelscope.readers.nvidia.nvml_binding import (
+    FUNCTION_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    load_binding,
+    unload,
+)
 from accelscope.readers.nvidia.nvml_device import NvmlDevice
 from accelscope.readers.nvidia.reader import NvidiaReader
 from accelscope.simulate import SimulatedNode, load_node, read_node
@@ -22,6 +29,7 @@ nvidia:
   devices:
     - {model: h100-80gb, mig: [3g.40gb, 3g.40gb]}
 """
+UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 WHOLE = MIG.replace(", mig: [3g.40gb, 3g.40gb]", "")
 
 
@@ -130,6 +138,66 @@ def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_
     assert [absence.field for absence in device.absent if absence.field.startswith("memory")] == [
         "memory_reserved_bytes"
     ]
+    binding.nvmlShutdown()
+    unload(binding)
+
+
+def error(binding: Any, code: int) -> Callable[..., Any]:
+    """A function of NVML that answers so whatever it is asked."""
+
+    def raised(*_: Any) -> Any:
+        raise binding.NVMLError(code)
+
+    return raised
+
+
+VITAL = {
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetMemoryInfo",
+}
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "reason"),
+    [
+        (dict.fromkeys(VITAL, UNKNOWN), "critical", "the driver answers 4 of 4 questions with an error"),
+        (
+            dict.fromkeys(VITAL, NOT_SUPPORTED) | {"nvmlDeviceGetPowerUsage": UNKNOWN},
+            "critical",
+            "the driver answers 1 of 4 questions with an error",
+        ),
+        (dict.fromkeys(VITAL - {"nvmlDeviceGetTemperature"}, UNKNOWN), "ok", None),
+        (dict.fromkeys(VITAL, NOT_SUPPORTED), "ok", None),
+        (dict.fromkeys(VITAL, NO_PERMISSION), "ok", None),
+    ],
+)
+def test_a_gpu_whose_driver_fails_at_all_that_matters_is_critical(
+    tmp_path: Path, answers: dict[str, int], state: str, reason: str | None
+) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    for function, code in answers.items():
+        setattr(binding, function, error(binding, code))
+    binding.nvmlInit()
+    health = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device.health
+    assert (health.state, health.reason) == (state, reason)
+    binding.nvmlShutdown()
+    unload(binding)
+
+
+def test_a_gpu_of_which_nothing_at_all_can_be_read_is_critical(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    for function in dir(binding):
+        if function.startswith(("nvmlDevice", "nvmlGpm")) and function != "nvmlDeviceGetHandleByIndex":
+            setattr(binding, function, error(binding, UNKNOWN))
+    binding.nvmlInit()
+    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
+    assert (device.health.state, device.health.vendor_word) == ("critical", "Unknown Error")
     binding.nvmlShutdown()
     unload(binding)
 

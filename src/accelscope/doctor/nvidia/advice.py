@@ -79,6 +79,12 @@ _BY_WORD = (
         f"Jobs may have failed. Once the node is drained, {_RESET}; if they go on, replace the board.",
     ),
     ("XID", f"{_KERNEL_LOG} has it with its process; NVIDIA's list of XIDs says what each number means."),
+    ("questions with an error", f"See {_KERNEL_LOG}; drain the GPU, then {_RESET}, or reboot the node."),
+    (
+        "IMEX",
+        "End the jobs of its NVLink domain, then restart nvidia-imex on the domain's nodes: "
+        "`nvidia-imex-ctl -N` shows them, `systemctl restart nvidia-imex`.",
+    ),
     ("reboot", "Drain the node and reboot it."),
     ("drain peer-to-peer", "Let the jobs that use NVLink between GPUs end, then run doctor again."),
     ("reset of the bus", "Drain the node and reboot it."),

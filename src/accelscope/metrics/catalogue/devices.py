@@ -461,7 +461,7 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_ecc_error_last_seen_timestamp_seconds",
         "seconds",
-        "When a memory error of this severity was last seen, in seconds since the epoch. Of errors before the "
+        "When a memory error of this severity was last seen, in seconds since the epoch. Of those before the "
         "agent's start nobody knows.",
         ("severity",),
         _ecc_last_seen,

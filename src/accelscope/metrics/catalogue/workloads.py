@@ -104,8 +104,8 @@ UNATTRIBUTED: tuple[Family, ...] = (
     unattributed(
         "accelerator_unattributed_utilization_ratio",
         "ratio",
-        "Measured: shares of the driver's last sample period in which processes ran on the device that are no "
-        "pod's, added up, by owner, and why.",
+        "Measured: shares of the driver's last sample period in which processes that are no pod's ran on the "
+        "device, added up, by owner, and why.",
         lambda u: u.utilization_ratio,
     ),
     unattributed(

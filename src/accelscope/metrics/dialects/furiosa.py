@@ -78,8 +78,8 @@ def dialect() -> Dialect:
         ),
         notes=(
             "Units are those of the driver: thousandths of a degree, microwatts, millivolts, milliamperes.",
-            "`label` is the driver's name of the sensor, rail or error counter. The card's power is `PCI Total "
-            "RMS PWR` on Warboy and `rms` on RNGD.",
+            "`label` is the driver's name of the sensor, rail or error counter. The card's power is "
+            "`PCI Total RMS PWR` on Warboy and `rms` on RNGD.",
             "`core` is the range of all cores: `0-1` on Warboy, `0-7` on RNGD.",
             "Cannot be on together with `furiosa-2025`, which has the same names in other units.",
         ),

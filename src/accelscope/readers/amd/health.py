@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 
-from accelscope.model import Device, Health, HealthState
+from accelscope.model import FAULT_THROTTLES, Device, Health, HealthState
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.amd.ras import BadPages
 
 ERROR_IS_RECENT_SECONDS = 600.0
-
-# Slowing down because of heat or a failing supply; that a GPU is held at its power limit is its usual life.
-_HARDWARE_THROTTLES = frozenset({"prochot", "socket_thermal", "vr_thermal", "hbm_thermal"})
 
 SUSPENDED = Health(
     HealthState.OK, "asleep to save power: it is not woken to be read", vendor_word="suspended"
@@ -59,7 +56,7 @@ def _troubles(device: Device, bad_pages: BadPages | None, now: float, *, refused
         )
     if any(count.severity == "uncorrected" and count.block is None and count.count for count in device.ecc):
         yield Health(HealthState.WARNING, "uncorrectable errors since the driver was loaded")
-    slowed = sorted(t.reason for t in device.throttles if t.active and t.reason in _HARDWARE_THROTTLES)
+    slowed = sorted(t.reason for t in device.throttles if t.active and t.reason in FAULT_THROTTLES)
     if slowed:
         yield Health(HealthState.WARNING, f"slowed down by heat or its supply: {', '.join(slowed)}")
     limit = device.temperature_slowdown_celsius

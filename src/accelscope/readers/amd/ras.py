@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from accelscope.model import ErrorCount
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.file_errors import reason_of
-from accelscope.readers.files import entries, read_text
+from accelscope.readers.files import entries, read_text, read_whole
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
 _LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)
@@ -76,7 +76,7 @@ class ErrorCounters:
 
     def _read_bad_pages(self, draft: Draft) -> BadPages | None:
         try:
-            text = read_text(f"{self.folder}/ras/{_BAD_PAGES}")
+            text = read_whole(f"{self.folder}/ras/{_BAD_PAGES}").decode(errors="replace")
         except OSError:
             return None  # not every driver shows them, and not to everybody
         states = [match[1].upper() for match in map(_BAD_PAGE.fullmatch, text.splitlines()) if match]

@@ -30,6 +30,7 @@ from accelscope.model import (
 )
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.nvidia import cells
+from accelscope.readers.nvidia.health import answers_with_errors, asks_for_recovery
 from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 
 # Of these, one absence stands for all when no member is there and all give the same reason: a GeForce has no
@@ -145,11 +146,9 @@ class Draft:
         read_well = sum(place not in _NAMES for place in self.values)
         errors = measured.count(AbsenceReason.DRIVER_ERROR)
         if errors > (len(measured) + read_well) / 2:
-            reason = f"the driver answers {errors} of {len(measured) + read_well} questions with an error"
-            return Health(HealthState.CRITICAL, reason, "Unknown Error")
+            return answers_with_errors(errors, len(measured) + read_well)
         if self.recovery_action is not None:
-            reason = f"the driver asks for a recovery action: {self.recovery_action}"
-            return Health(HealthState.CRITICAL, reason, self.recovery_action)
+            return asks_for_recovery(self.recovery_action)
         return UNKNOWN_HEALTH
 
     def _members(self, group: str) -> Iterator[tuple[str, Any]]:

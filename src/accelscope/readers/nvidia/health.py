@@ -3,18 +3,34 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from accelscope.model import Device, EccCount, ErrorCount, Health, HealthState, RemappedRows, Throttle
+from accelscope.model import (
+    FAULT_THROTTLES,
+    Absence,
+    AbsenceReason,
+    Device,
+    EccCount,
+    ErrorCount,
+    Health,
+    HealthState,
+    RemappedRows,
+    Throttle,
+)
 from accelscope.model.health import UNKNOWN_HEALTH
 
 # XIDs that speak of the hardware, not of a program's own fault (NVIDIA's XID catalogue).
 HARDWARE_XIDS = frozenset({"48", "62", "63", "64", "74", "79", "92", "94", "95", "119", "120", "140", "154"})
 XID_IS_RECENT_SECONDS = 600.0
 
-_RECOVERY_ACTIONS = {
+# What every GPU tells one way or another: of a driver that fails at all of these nothing good is known.
+_VITAL = frozenset({"utilization_ratio", "temperature_celsius", "power_watts", "memory_total_bytes"})
+
+_NO_RECOVERY = 0
+_RECOVERY_ACTIONS = {  # nvmlDeviceGpuRecoveryAction_t
     1: "the driver asks for a reset of the GPU",
     2: "the driver asks for a reboot of the node",
     3: "the driver asks to drain peer-to-peer work",
     4: "the driver asks to drain the GPU and reset it",
+    5: "the driver asks to recover the IMEX domain",
     6: "the driver asks for a reset of the bus",
     7: "the driver asks for a reboot of the system",
 }
@@ -28,10 +44,25 @@ def health_of(
     errors: Iterable[ErrorCount],
     throttles: Iterable[Throttle],
     recovery_action: int | None,
+    absent: Iterable[Absence] = (),
 ) -> Health:
     """The worst that holds. A GPU that answered and shows none of it is OK."""
+    vital = [absence.reason for absence in absent if absence.field in _VITAL]
+    failed = vital.count(AbsenceReason.DRIVER_ERROR)
+    if failed and len(vital) == len(_VITAL):
+        return answers_with_errors(failed, len(vital))
     found = _troubles(now, remapped, ecc, errors, throttles, recovery_action=recovery_action)
     return next(found, Health(HealthState.OK))
+
+
+def answers_with_errors(errors: int, questions: int) -> Health:
+    reason = f"the driver answers {errors} of {questions} questions with an error"
+    return Health(HealthState.CRITICAL, reason, "Unknown Error")
+
+
+def asks_for_recovery(action: str) -> Health:
+    """In the driver's own word."""
+    return Health(HealthState.CRITICAL, f"the driver asks for a recovery action: {action}", action)
 
 
 def judged(device: Device, now: float) -> Device:
@@ -63,6 +94,8 @@ def _troubles(
         yield Health(HealthState.CRITICAL, "a memory row could not be remapped: the board needs replacing")
     if recovery_action in _RECOVERY_ACTIONS:
         yield Health(HealthState.CRITICAL, _RECOVERY_ACTIONS[recovery_action])
+    elif recovery_action is not None and recovery_action != _NO_RECOVERY:
+        yield asks_for_recovery(str(recovery_action))
     recent = sorted(
         e.code
         for e in errors
@@ -77,5 +110,8 @@ def _troubles(
         yield Health(HealthState.WARNING, "memory rows wait for a GPU reset to be remapped")
     if any(e.severity == "uncorrected" and not e.lifetime and e.block is None and e.count for e in ecc):
         yield Health(HealthState.WARNING, "uncorrected memory errors since the driver was loaded")
-    if any(t.active and t.reason in {"hw_thermal_slowdown", "hw_power_brake_slowdown"} for t in throttles):
+    slowed = {throttle.reason for throttle in throttles if throttle.active} & FAULT_THROTTLES
+    if slowed == {"sw_thermal_slowdown"}:
+        yield Health(HealthState.WARNING, "slowed down by the driver: heat")
+    elif slowed:
         yield Health(HealthState.WARNING, "slowed down by hardware: heat or power supply")

@@ -120,8 +120,9 @@ class NvmlDevice:
                 errors=errors,
                 throttles=throttles,
                 recovery_action=None if recovery is None else int(recovery),
+                absent=ask.absent(),  # late: by now everything was asked for
             ),
-            absent=ask.absent(),  # last: by now everything was asked for
+            absent=ask.absent(),
         )
         return Reading(device, processes)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from accelscope import __version__
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.once import Passes
 from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
@@ -59,11 +60,17 @@ class LocalSource:
 
     def settle(self) -> None:
         self._attributor.wait_for_first_lists(_LISTS_SECONDS)
-        self._collector.collect()
+        passes = Passes()
+        snapshot = self._collector.collect()
+        while passes.may_bring_more(snapshot.readers, snapshot.devices):
+            snapshot = self._collector.collect()
         time.sleep(_APART_SECONDS)
 
     def hurry(self, interval_seconds: float) -> None:
         self._collector.pace = Pace(max(interval_seconds, 1.0))
+
+    def refresh(self) -> None:
+        pass  # every reading is a collection
 
     def stop(self) -> None:
         self._collector.stop()

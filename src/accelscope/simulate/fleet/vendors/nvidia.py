@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelscope.model import (
+    FAULT_THROTTLES,
     Absence,
     AbsenceReason,
     Clock,
@@ -278,7 +279,7 @@ def _health(reading: GpuReading, throttles: Iterable[Throttle], look: Look) -> H
         return Health(HealthState.WARNING, "memory rows wait for a GPU reset to be remapped")
     if reading.ecc is not None and reading.ecc.volatile_uncorrected:
         return Health(HealthState.WARNING, "uncorrected memory errors since the driver was loaded")
-    if any(throttle.active and throttle.reason == "hw_thermal_slowdown" for throttle in throttles):
+    if any(throttle.active and throttle.reason in FAULT_THROTTLES for throttle in throttles):
         return Health(HealthState.WARNING, "slowed down by hardware: heat or power supply")
     return Health(HealthState.OK)
 
