@@ -156,7 +156,7 @@ def test_a_store_that_hangs_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: Scope, key: str | None
 ) -> None:
     """Not even to have one of its connections, and again only after a while."""
-    monkeypatch.setattr(past_module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(past_module, "_ANSWER_SECONDS", 4.0)  # in which the other store answers for sure
     monkeypatch.setattr(past_module, "_ALONE_SECONDS", 3600.0)
 
     async def read() -> None:
@@ -168,8 +168,8 @@ def test_a_store_that_hangs_is_not_waited_for(
                 [ClusterEntry(id="oslo", prometheus=slow), ClusterEntry(id="berlin", prometheus=quick)]
             )
             try:
-                answers = await asyncio.gather(*(asked(past, scope, key) for _ in range(30)))
-                assert answers == [None] * 30
+                answers = await asyncio.gather(*(asked(past, scope, key) for _ in range(9)))  # connections: 8
+                assert answers == [None] * 9
                 seen = len(place.asked)
                 assert await asked(past, scope, key) is None
                 assert len(place.asked) == seen
@@ -280,7 +280,7 @@ def test_devices_of_all_clusters_that_answer() -> None:
 
 
 def test_devices_of_a_store_that_hangs_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_module, "_DEVICES_SECONDS", 0.5)
+    monkeypatch.setattr(past_module, "_DEVICES_SECONDS", 4.0)
 
     async def read() -> list[HistorySeries]:
         async with served(hang) as slow, served(store(10.0)) as quick:
