@@ -19,7 +19,7 @@ from accelscope.model import Device, HealthState, Snapshot
 _BUSY = 4
 _BUSY_REFUSED = 3  # of those, in which there may be no room; who never made room would need longer
 _GROWTH_BYTES = 32 << 20
-_PEAK_BYTES = 64 << 20  # beyond what it took before: a tool may print 16 MiB, for a moment held three times
+_PEAK_BYTES = 64 << 20  # beyond what it took before: a tool that floods took 33 MiB as a rule, 48 once
 _MOST_THREADS = 24
 _MOST_FILES = 340  # with as many clients as are let in
 # Who a device is, and what the agent itself knows of it: all that is shown of one that cannot be read.

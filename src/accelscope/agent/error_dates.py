@@ -35,7 +35,9 @@ class ErrorDates:
         return replace(device, ecc=ecc, retired_pages=pages, errors=errors)
 
     def _dated(self, error: T, key: Hashable, read_at: float | None) -> T:
-        seen = self._seen.setdefault(key, _Seen(error.count))
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = _Seen(error.count)
         # Below what it was: the driver was loaded anew, and these came since.
         if error.count != seen.count and error.count > 0:
             seen.last_seen = read_at
