@@ -54,6 +54,15 @@ PATHS = {
         f"{POD}/docker-{ID}.scope/system.slice/slurmstepd.scope/job_71/step_0",
         Place(UID, ID, slurm_job="71", unit="slurmstepd.scope"),
     ),
+    "docker in a pod": (
+        f"{POD}/cri-containerd-{OUTER}.scope/docker/{ID}",
+        Place(UID, ID, outer_ids=(OUTER,)),
+    ),
+    "monitor in a pod": (
+        f"{POD}/cri-containerd-{OUTER}.scope/libpod-conmon-{ID}.scope",
+        Place(UID, outer_ids=(OUTER,)),
+    ),
+    "twice the same": (f"{POD}/crio-{ID}.scope/libpod-{ID}", IN_POD),
     "another namespace": (f"/../../{SLICE}/docker-{ID}.scope", IN_POD),
     "deleted": (f"/kubepods/pod{UID} (deleted)", Place(UID)),
     "deleted container": (f"/kubepods/pod{UID}/{ID} (deleted)", IN_POD),
@@ -228,8 +237,9 @@ def test_what_is_told_stands_in_the_text(text: str) -> None:
     written = text.lower().replace("_", "-")
     for field in fields(place):
         told = getattr(place, field.name)
-        if told is not None and field.name != "hidden":
-            assert str(told).lower().replace("_", "-") in written
+        for one in told if isinstance(told, tuple) else (told,):
+            if one is not None and field.name != "hidden":
+                assert str(one).lower().replace("_", "-") in written
     if place.hidden:
         assert place == Place(hidden=True)
 

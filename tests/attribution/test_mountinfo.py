@@ -41,6 +41,10 @@ def cgroup(root: str, kind: str = "cgroup2") -> str:
 CASES = {
     "cgroup v2": ([OVERLAY, cgroup(f"/../../{SLICE}/docker-{ID}.scope")], Place(UID, ID)),
     "cgroup v1": ([cgroup(f"/kubepods/pod{UID}/{ID}", "cgroup")], Place(UID, ID)),
+    "docker in a pod": (
+        [cgroup(f"/kubepods/pod{UID}/{ID[::-1]}/docker/{ID}")],
+        Place(UID, ID, outer_ids=(ID[::-1],)),
+    ),
     "a static pod": ([cgroup(f"/kubepods/pod{HASH}/{ID}")], Place(HASH, ID)),
     "the one with a pod wins": (
         [cgroup(f"/docker/{LAYER}"), cgroup(f"/kubepods/pod{UID}/{ID}")],

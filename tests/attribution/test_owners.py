@@ -50,6 +50,9 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
         (Place(pod_uid="uid-1", container_name="side"), in_pod(ONE, "side")),
         (Place(pod_uid="uid-1", container_id="c1", container_name="side"), in_pod(ONE, "main", "c1")),
         (Place(pod_uid="uid-1", container_id="new"), in_pod(ONE, None, "new")),
+        # A container in a container of the pod.
+        (Place(pod_uid="uid-1", container_id="new", outer_ids=("c2",)), in_pod(ONE, "side", "new")),
+        (Place(pod_uid="uid-1", outer_ids=("c9", "c2")), in_pod(ONE, "side")),
         (Place(pod_uid="uid-1"), in_pod(ONE, None)),
         # The kubelet has not told the id yet; there is one container only.
         (Place(pod_uid="uid-2", container_id="new"), in_pod(STATIC, "etcd", "new")),

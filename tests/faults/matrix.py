@@ -59,7 +59,7 @@ class Fault:
     probed: bool = True  # False: the agent itself ends
     lost: bool = False  # True: what is stale is known to be gone, and does not merely keep silent
     untouched: bool = False  # True: what is damaged leaves a device of which nothing is missing
-    answer_seconds: float = 2.0  # for `/healthz` and `/metrics` all the while, also on a busy machine
+    answer_seconds: float = 2.0  # for `/healthz` and `/metrics` all the while
     refused_seconds: float = 0.0  # for so long, from the first time on, who comes new may be told 503
     needs_root: bool = False
     shown_by: tuple[str, ...] = ()  # tests that look closer: path::name

@@ -15,8 +15,9 @@ from tests.waiting import wait_until
 
 from accelscope.model import Device, HealthState, Snapshot
 
-# Times and collections are those of an idle machine: a busy one may take several times as long.
-_BUSY = 4
+# Times and collections are those of an idle machine: a busy one may take many times as long, who is blocked
+# takes longer still. What was measured is printed after the tests.
+_BUSY = 10
 _BUSY_REFUSED = 3  # of those, in which there may be no room; who never made room would need longer
 _GROWTH_BYTES = 32 << 20
 _PEAK_BYTES = 64 << 20  # beyond what it took before: a tool that floods took 33 MiB as a rule, 48 once
@@ -85,7 +86,7 @@ def _check_measured(fault: Fault, measured: Measured) -> None:
     else:
         assert measured.seconds <= _BUSY * fault.seconds
     if measured.slowest_answer_seconds is not None:
-        assert measured.slowest_answer_seconds <= fault.answer_seconds
+        assert measured.slowest_answer_seconds <= _BUSY * fault.answer_seconds
 
 
 def _look_while_broken(fault: Fault, scene: Scene, healthy: Snapshot, page: str, peak_bytes: int) -> Snapshot:

@@ -1,28 +1,20 @@
-"""When errors were last seen that a driver only counts: a count that grew between two readings dates them.
-
-Of errors before the first reading nobody knows when they were. Readers that are told the time keep theirs.
-"""
+"""When errors were last seen that a driver only counts. Readers that know the time say it themselves."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from accelscope.model import Device, EccCount, ErrorCount
+from accelscope.readers.growth import Growth
 
 T = TypeVar("T", EccCount, ErrorCount)
-
-
-@dataclass(slots=True)
-class _Seen:
-    count: int
-    last_seen: float | None = None
 
 
 class ErrorDates:
     """Of one device."""
 
     def __init__(self) -> None:
-        self._seen: dict[Hashable, _Seen] = {}
+        self._growth = Growth()
 
     def dated(self, device: Device) -> Device:
         """The same object while no error has a date that the reader did not give."""
@@ -34,14 +26,8 @@ class ErrorDates:
             return device
         return replace(device, ecc=ecc, retired_pages=pages, errors=errors)
 
-    def _dated(self, error: T, key: Hashable, read_at: float | None) -> T:
-        seen = self._seen.get(key)
-        if seen is None:
-            seen = self._seen[key] = _Seen(error.count)
-        # Below what it was: the driver was loaded anew, and these came since.
-        if error.count != seen.count and error.count > 0:
-            seen.last_seen = read_at
-        seen.count = error.count
-        if error.last_seen is not None or seen.last_seen is None:
+    def _dated(self, error: T, counter: Hashable, read_at: float | None) -> T:
+        grew_at = self._growth.last(counter, error.count, read_at)
+        if error.last_seen is not None or grew_at is None:
             return error
-        return replace(error, last_seen=seen.last_seen)
+        return replace(error, last_seen=grew_at)

@@ -204,7 +204,7 @@ class Attributor:
         nothing = Measured(memory_bytes=0, utilization=0.0) if use.all_processes_are_seen else None
         for key in use.keys:
             held = use.holders.get(key, [])
-            measured = use.pods.get(key) or (nothing if use.measured(key) is None else None)
+            measured = use.pods.get(key) or (None if use.measured(key) else nothing)
             first_of_pod = (key.namespace, key.pod) not in shared
             shared.add((key.namespace, key.pod))
             yield PodUsage(

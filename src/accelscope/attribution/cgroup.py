@@ -44,6 +44,7 @@ class Place:
     unit: str | None = None  # of systemd: sshd.service
     uid: int | None = None  # of the user whose slice it is in
     hidden: bool = False  # the file says nothing: another cgroup namespace. It does not mean "on the host"
+    outer_ids: tuple[str, ...] = ()  # of containers in the pod that the container runs in
 
     @property
     def in_container(self) -> bool:
@@ -62,6 +63,7 @@ class ContainerPath:
     pod_uid: str | None
     container_id: str | None
     end: int  # where in the path that is said
+    outer_ids: tuple[str, ...] = ()  # of containers in the pod that the container runs in
 
     @property
     def rank(self) -> int:
@@ -81,19 +83,21 @@ def container_path(path: str) -> ContainerPath:
     pod = _last(_POD, path) if "pod" in path else None
     after = pod.end() if pod else 0
     uid = normal_uid(pod[1]) if pod else None
-    found = _last(_CONTAINER, path, after)
-    if found is None:
+    containers = list(_CONTAINER.finditer(path, after))
+    if not containers:
         return ContainerPath(uid, None, after)
+    found = containers[-1]
     # The container's monitor bears the container's id, but lives outside of it.
     segment = path[path.rfind("/", 0, found.start()) + 1 : found.start()]
     rest, _, _ = path[found.end() :].partition("/")
     monitor = "conmon" in segment or "conmon" in rest
-    return ContainerPath(uid, None if monitor else found[0], found.end())
+    outer = dict.fromkeys(match[0] for match in containers if match[0] != found[0]) if pod else ()
+    return ContainerPath(uid, None if monitor else found[0], found.end(), tuple(outer))
 
 
-def _last(pattern: re.Pattern[str], text: str, position: int = 0) -> re.Match[str] | None:
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     last = None
-    for match in pattern.finditer(text, position):
+    for match in pattern.finditer(text):
         last = match
     return last
 
@@ -152,7 +156,7 @@ def _place(paths: list[str]) -> Place:
     job = _first(_slurm_job, paths)
     uid = _first(_user, (best_path, *paths))
     hidden = not best.rank and all(_NOTHING_BUT_UP.fullmatch(path) for path in paths)
-    return Place(best.pod_uid, best.container_id, None, job, unit, uid, hidden)
+    return Place(best.pod_uid, best.container_id, None, job, unit, uid, hidden, best.outer_ids)
 
 
 def _first(told: Callable[[str], T | None], paths: Iterable[str]) -> T | None:

@@ -1,25 +1,35 @@
 """What adds up over time: energy of pods and of idle devices, and since when a pod has done nothing.
 
-In every collection, what is added to the pods' energy and to the idle energy of a device is what the device
-itself used since the collection before.
+Whenever a device tells what it used, that is added to the pods' energy and to its idle energy, by who used it
+since it last told. A counter may move more seldom than collections are made.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from accelscope.attribution.usage import DeviceUse, UsageKey
-from accelscope.model import Device
+from accelscope.model import AbsenceReason, Device
 
-_LONGEST_GAP_SECONDS = 600.0  # without a reading of power: beyond it nobody knows what happened
+# Without a reading of power: beyond it nobody knows what happened. Without its counter, a device is believed
+# to have lost it.
+_LONGEST_GAP_SECONDS = 600.0
 
 
 @dataclass(slots=True)
 class _Account:
     energy_joules: float | None  # the device's counter when it was last read
     read_at: float | None
-    entered_at: float  # that reading, by the clock that never jumps
+    # By the clock that never jumps:
+    entered_at: float  # that reading
+    counted_at: float  # when there was a counter
+    seen_at: float  # the last collection that could read it
+    settled_at: float  # when its energy was last charged
     idle_joules: float = 0.0
     fresh: bool = True  # it was read in the collection before
+    carrier: str | None = None  # the device at which the power of its board is counted, if that is another
+    # Since its energy was last charged:
+    shares: dict[UsageKey, float] = field(default_factory=dict)  # of its use, on average over that time
+    power_joules: float = 0.0  # what its power comes to
 
 
 class Ledger:
@@ -42,8 +52,10 @@ class Ledger:
         held = {key for use in uses.values() for key in use.holders}
         self._active_at = {key: at for key, at in self._active_at.items() if key in held}
         self._accounts = {device: self._accounts[device] for device in uses if device in self._accounts}
+        for account in self._accounts.values():  # what is due from a pod that is gone becomes idle energy
+            account.shares = {key: share for key, share in account.shares.items() if key in self._energy}
+        self._enter_energy(uses, now)
         for use in uses.values():
-            self._enter_energy(use, now)
             for key in use.holders:
                 if _is_active(use, key) or key not in self._active_at:
                     self._active_at[key] = now
@@ -75,48 +87,120 @@ class Ledger:
             return None
         return max(0.0, now - active_at)
 
-    def _enter_energy(self, use: DeviceUse, now: float) -> None:
+    def _enter_energy(self, uses: Mapping[str, DeviceUse], now: float) -> None:
+        devices = [use.device for use in uses.values()]
+        entered = [use.device for use in uses.values() if self._enter_use(use, devices, now)]
+        for device in entered:
+            self._charge(device, self._accounts[device.id], now)
+
+    def _enter_use(self, use: DeviceUse, devices: Iterable[Device], now: float) -> bool:
+        """Whether there is something to charge."""
         device = use.device
         shares = shares_of_use(use)
-        if shares is not None and (device.id in self._accounts or _tells_of_energy(device)):
+        carrier = _carrier(device, devices)
+        tells = _tells_of_energy(device) or carrier is not None
+        if shares is not None and (device.id in self._accounts or tells):
             for key in use.keys:
                 self._energy.setdefault(key, 0.0)
         account = self._accounts.get(device.id)
         if account is None:
-            if _tells_of_energy(device):
-                self._accounts[device.id] = _Account(device.energy_joules, device.read_at, now)
-            return
+            if tells:
+                self._accounts[device.id] = _Account(
+                    device.energy_joules,
+                    device.read_at,
+                    entered_at=now,
+                    counted_at=now,
+                    seen_at=now,
+                    settled_at=now,
+                    carrier=carrier,
+                )
+            return False
         if device.stale:
             account.fresh = False
-            return
-        added = _added(device, account, now)
-        charged = 0.0
-        if account.fresh:  # who used it while it could not be read is not known
-            for key, share in (shares or {}).items():
-                self._energy[key] += added * share
-                charged += added * share
-        account.idle_joules += max(0.0, added - charged)
-        if device.energy_joules is not None:
-            account.energy_joules = device.energy_joules
+            return False
+        account.carrier = carrier
+        # Who used it while it could not be read is not known.
+        _average(account, (shares or {}) if account.fresh else {}, now)
+        return True
+
+    def _charge(self, device: Device, account: _Account, now: float) -> None:
+        if account.carrier is not None:
+            account.energy_joules = None
+        else:
+            account.power_joules += _by_power(device, account, now)
+            added = _added(device, account, now)
+            if added is not None:
+                board = [account, *(other for other in self._accounts.values() if other.carrier == device.id)]
+                for each in board:
+                    self._settle(each, added / len(board), now)
+            if device.energy_joules is not None:
+                account.energy_joules, account.counted_at = device.energy_joules, now
         if device.read_at != account.read_at:
             account.read_at, account.entered_at = device.read_at, now
-        account.fresh = True
+        account.seen_at, account.fresh = now, True
+
+    def _settle(self, account: _Account, added: float, now: float) -> None:
+        """Charge what the device used since this was last done."""
+        charged = 0.0
+        for key, share in account.shares.items():
+            self._energy[key] += added * share
+            charged += added * share
+        account.idle_joules += max(0.0, added - charged)
+        account.shares, account.power_joules, account.settled_at = {}, 0.0, now
 
 
 def _tells_of_energy(device: Device) -> bool:
-    return device.energy_joules is not None or device.power_watts is not None
+    return not device.stale and (device.energy_joules is not None or device.power_watts is not None)
 
 
-def _added(device: Device, account: _Account, now: float) -> float:
-    """Joules since the reading before: by the device's own counter; where it has none, its power over the
-    time between the readings."""
-    if device.energy_joules is not None:
-        if account.energy_joules is None:
-            return 0.0
-        added = device.energy_joules - account.energy_joules
-        return added if added >= 0 else device.energy_joules  # the driver was loaded anew and counts from 0
-    if account.energy_joules is not None:
-        return 0.0  # its counter is silent just now, and tells of this time when it is back
+def _carrier(device: Device, devices: Iterable[Device]) -> str | None:
+    """Of dies that share a module or a board, one shows the power of all. Its id, for the others."""
+    is_shared = any(
+        absence.reason is AbsenceReason.SHARED and absence.field in ("power_watts", "energy_joules")
+        for absence in device.absent
+    )
+    if not is_shared or _tells_of_energy(device):
+        return None
+    told = [other.id for other in devices if _tells_of_energy(other) and _share_a_board(device, other)]
+    return told[0] if len(told) == 1 else None
+
+
+def _share_a_board(one: Device, other: Device) -> bool:
+    if one.vendor is not other.vendor:
+        return False
+    if one.board_id is not None and other.board_id is not None:
+        return one.board_id == other.board_id
+    return one.serial is not None and one.serial == other.serial
+
+
+def _average(account: _Account, shares: Mapping[UsageKey, float], now: float) -> None:
+    """Let the shares that are kept be the average with these, which are of the time since the collection
+    before."""
+    seconds = now - account.settled_at
+    latest = (now - account.seen_at) / seconds if seconds else 1.0
+    for key in {**account.shares, **shares}:
+        before = account.shares.get(key, 0.0)
+        account.shares[key] = before + (shares.get(key, 0.0) - before) * latest
+
+
+def _added(device: Device, account: _Account, now: float) -> float | None:
+    """Joules since it last told: by the device's own counter; where it has none, or lost it, its power over
+    the time between the readings. None: it does not tell now."""
+    if account.energy_joules is None:
+        return account.power_joules if device.read_at != account.read_at else None
+    if device.energy_joules is None:
+        # It is silent just now, and tells of this time when it is back, if it ever is.
+        if device.power_watts is None or now - account.counted_at <= _LONGEST_GAP_SECONDS:
+            return None
+        account.energy_joules = None
+        return account.power_joules
+    added = device.energy_joules - account.energy_joules
+    if added < 0:
+        return device.energy_joules  # the driver was loaded anew and counts from 0
+    return added if added else None  # it has not moved yet
+
+
+def _by_power(device: Device, account: _Account, now: float) -> float:
     if device.power_watts is None or device.read_at == account.read_at:
         return 0.0
     seconds = now - account.entered_at
@@ -156,13 +240,14 @@ def shares_of_use(use: DeviceUse) -> dict[UsageKey, float] | None:
 
 def _is_active(use: DeviceUse, key: UsageKey) -> bool | None:
     """Whether the container does anything with what it holds; None: nobody can tell."""
-    measured = use.measured(key)
-    if measured is not None and (did := measured.did_something) is not None:
-        return did
+    seen = use.measured(key)
+    told = [did for measured in seen if (did := measured.did_something) is not None]
+    if told:
+        return any(told)
     busy = use.device.utilization_ratio
-    if measured is not None and use.tells_of_processes:
+    if seen and use.tells_of_processes:
         return False  # the driver has samples of those that ran, and of this one it has none
-    if measured is not None or use.hidden_user == key:
+    if seen or use.hidden_user == key:
         return None if busy is None else busy > 0
     # No process of it is seen: it may be one that nobody could name, or of a driver that shows none.
     may_be_hidden = use.has_unknown_users or not (use.pods or use.others)

@@ -52,7 +52,8 @@ class _Told:
 
     def place(self) -> Place:
         if self.cgroup.pod_uid is not None:
-            return self._named(Place(self.cgroup.pod_uid, self.cgroup.container_id))
+            told = self.cgroup
+            return self._named(Place(told.pod_uid, told.container_id, outer_ids=told.outer_ids))
         if self.pod_uid is not None:
             # Without the pod in its path, an id may be that of the container which is the node.
             beside = _SIBLING.fullmatch(self.cgroup_path) is not None

@@ -79,10 +79,11 @@ def _pod(place: Place, pods: PodTable) -> KubePod | None:
 
 
 def _container(place: Place, pod: KubePod) -> str | None:
-    """By its id; the name that the mounts tell where there is no id. A pod with a single container needs
-    neither: the kubelet may not have published the id yet."""
+    """By its id, or that of the container of the pod that it runs in (docker in docker); the name that the
+    mounts tell where there is no id. A pod with a single container needs neither: the kubelet may not have
+    published the id yet."""
     for container in pod.containers:
-        if container.id is not None and container.id == place.container_id:
+        if container.id is not None and container.id in (place.container_id, *place.outer_ids):
             return container.name
     if place.container_name is not None:
         return place.container_name

@@ -127,16 +127,11 @@ class DeviceUse:
     def keys(self) -> list[UsageKey]:
         return sorted({*self.pods, *self.holders})
 
-    def measured(self, key: UsageKey) -> Measured | None:
-        """Of what a container holds. It may hold the device and be seen on a part of it, or the other way
-        round where the driver does not tell on which part a process runs."""
-        exact = self.pods.get(key)
-        if exact is not None:
-            return exact
-        for other, measured in self.pods.items():
-            if other._replace(partition=key.partition) == key and "" in (other.partition, key.partition):
-                return measured
-        return None
+    def measured(self, key: UsageKey) -> list[Measured]:
+        """All that may be of what a container holds. It may hold the device and be seen on parts of it, or
+        the other way round where the driver does not tell on which part a process runs; and of a process of
+        its pod it may not be known in which container it is."""
+        return [measured for other, measured in self.pods.items() if _may_be(other, key)]
 
     @property
     def sole_holder(self) -> UsageKey | None:
@@ -205,6 +200,14 @@ class DeviceUse:
             return None
         counted = (m.memory_bytes or 0 for m in (*self.pods.values(), *self.others.values()))
         return used - sum(counted)
+
+
+def _may_be(seen: UsageKey, held: UsageKey) -> bool:
+    return (
+        (seen.namespace, seen.pod) == (held.namespace, held.pod)
+        and seen.container in (held.container, "")
+        and (seen.partition == held.partition or "" in (seen.partition, held.partition))
+    )
 
 
 def uses(

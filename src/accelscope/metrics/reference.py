@@ -37,7 +37,9 @@ keeps its identity (`accelerator_info`, `accelerator_up` 0, `accelerator_health`
 Families of devices, partitions, pods and processes are different families, so `sum()` over any of them is
 right. The node's static labels (`LABELS`), `node` and the labels of the Node object that `NODE_LABELS` names
 stand on `accelerator_info` only; join them where needed:
-`accelerator_power_watts * on (device) group_left (model, node) accelerator_info`.
+`accelerator_power_watts * on (cluster, job, instance, device) group_left (model, node) accelerator_info`.
+`device` alone will not do: a device that tells neither UUID nor serial is called by its PCI address, which
+other nodes have too. `cluster` may be missing.
 
 Numbers about pods are of three kinds, and their meaning begins with the kind: *measured* (from processes),
 *allocated* (from the kubelet) and *apportioned* (from shares, or a device's energy split by use). What is no

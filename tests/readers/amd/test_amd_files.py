@@ -13,6 +13,7 @@ from accelscope.model import (
     FAULT_THROTTLES,
     AbsenceReason,
     Device,
+    ErrorCount,
     Health,
     HealthState,
     ProcessType,
@@ -276,6 +277,55 @@ def test_errors_by_block_and_when_they_last_grew(tmp_path: Path) -> None:
     assert reader.read(key).device.health.state is HealthState.WARNING
     write(device, {"ras/umc_err_count": "ue: 0\nce: 0"})
     assert reader.read(key).device.health.state is HealthState.OK
+
+
+@pytest.mark.parametrize("silence", ["Query currently inaccessible\n", None], ids=["a sentence", "an error"])
+def test_a_sum_of_errors_does_not_fall_while_the_gpu_is_reset(tmp_path: Path, silence: str | None) -> None:
+    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+
+    def sums() -> dict[str, int]:
+        return {e.severity: e.count for e in reader.read(key).device.ecc if e.block is None}
+
+    before = sums()
+    assert before == {"corrected": 4, "uncorrected": 0}
+    file = device / "ras/umc_err_count"
+    if silence is None:
+        file.unlink()
+        file.mkdir()
+    else:
+        file.write_text(silence)
+    broken = reader.read(key).device
+    assert {(e.severity, e.block) for e in broken.ecc} == {("corrected", "gfx"), ("uncorrected", "gfx")}
+    assert {"ecc.corrected", "ecc.uncorrected", "ecc.uncorrected.umc"} <= {a.field for a in broken.absent}
+    if silence is None:
+        file.rmdir()
+    write(device, RAS)
+    assert sums() == before
+
+
+def test_a_block_that_never_answered_does_not_cost_the_sum(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+    (device / "ras/sdma_err_count").mkdir()
+    reader = reader_of(tmp_path)
+    [key] = reader.survey().keys
+    for _ in range(2):
+        sums = {e.severity: e.count for e in reader.read(key).device.ecc if e.block is None}
+        assert sums == {"corrected": 4, "uncorrected": 0}
+
+
+def test_errors_that_came_while_the_driver_was_loaded_anew_have_a_date(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**WELL, "ras/umc_err_count": "ue: 5\nce: 0"})
+    clock = Clock()
+    reader = reader_of(tmp_path, clock)
+    [key] = reader.survey().keys
+    assert reader.read(key).device.errors == (ErrorCount("ras", "umc.ue", 5),)
+    clock.now = 2000.0
+    write(device, {"ras/umc_err_count": "ue: 1\nce: 0"})
+    again = reader.read(key).device
+    assert again.errors == (ErrorCount("ras", "umc.ue", 1, 2000.0),)
+    assert again.health.state is HealthState.CRITICAL
 
 
 @pytest.mark.parametrize(

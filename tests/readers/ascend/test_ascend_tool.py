@@ -1,15 +1,22 @@
 """The Ascend reader on tools of a test's own: who is who, what is asked once, and what waits for whom."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.waiting import wait_until
 
+from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.model import Vendor
+from accelscope.parsing.parsed import Parsed
+from accelscope.readers.ascend import parse_info
+from accelscope.readers.ascend.enumeration import Enumeration
 from accelscope.readers.ascend.errors import ErrorLog
-from accelscope.readers.ascend.smi import environment
-from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.readers.ascend.smi import Answer, NpuSmi, environment
+from accelscope.readers.contract import Paths, ReaderError, ReaderOptions
 
 if TYPE_CHECKING:
     from tests.readers.watched import Watch
@@ -28,20 +35,43 @@ TABLE = """\
 +====+
 """
 MAP = "NPU ID  Chip ID  Chip Logic ID  Chip Name\n2  0  0  Ascend 910X\n5  0  1  Ascend 910X\n"
+PHYSICAL_MAP = (
+    "NPU ID  Chip ID  Chip Logic ID  Chip Phy-ID  Chip Name\n"
+    "2  0  0  0  Ascend 910X\n"
+    "5  0  1  3  Ascend 910X\n"
+)
 REFUSED = "This device does not support querying that."
+IN_USE = "dcmi model initialized failed, because the device is used. ret is -8020"
+DIE = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000$5\\n"'
+LIST = "printf 'NPU ID : 2\\nNPU ID : 5\\n'"
 
 
-def script(table: str = TABLE, *, board: str = f"echo '{REFUSED}'", other: str = f"echo '{REFUSED}'") -> str:
+def first_says(text: str, times: int) -> str:
+    """Instead of the answer, to the first so many runs with these arguments."""
+    return f"""if [ $(grep -cxFe "$*" "$0.log") -le {times} ]; then echo '{text}'; exit 1; fi; """
+
+
+def shows(text: str) -> str:
+    return f"cat <<'END'\n{text}END"
+
+
+def script(
+    table: str = TABLE,
+    *,
+    numbers: str = shows(MAP),
+    listed: str = LIST,
+    board: str = f"echo '{REFUSED}'",
+    other: str = f"echo '{REFUSED}'",
+) -> str:
     return f"""\
 echo "$*" >> "$0.log"
 case "$*" in
   info) cat <<'END'
 {table}END
   ;;
-  "info -m") cat <<'END'
-{MAP}END
+  "info -m") {numbers}
   ;;
-  "info -l") printf 'NPU ID : 2\\nNPU ID : 5\\n' ;;
+  "info -l") {listed} ;;
   "info -t board"*) {board} ;;
   *) {other} ;;
 esac"""
@@ -64,10 +94,9 @@ def wait_for(arguments: str, tmp_path: Path) -> None:
         ),
         ('printf "NPU ID : $5\\nSerial Number : S$5\\n"', ["ascend:S2-0", "ascend:S5-0"]),
         (f"echo '{REFUSED}'", ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
-        ("exit 1", ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
         ('printf "NPU ID : $5\\nSerial Number : NA\\n"', ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
     ],
-    ids=["die", "serial number", "refused", "failed", "nothing told"],
+    ids=["die", "serial number", "refused", "nothing told"],
 )
 def test_a_chip_is_known_by_the_most_stable_fact(watch_script: "Watch", board: str, ids: list[str]) -> None:
     watched = watch_script(script(board=board))
@@ -100,10 +129,106 @@ def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
     assert [d.uuid for d in watched.devices()] == ["0000000A-00000002", "0000000A-00000005"]
 
 
-def test_a_tool_that_always_fails_costs_the_better_id(watch_script: "Watch") -> None:
-    watched = watch_script(script(board="kill -9 $$"))
+@pytest.mark.parametrize("board", ["kill -9 $$", "exit 1", f"echo '{IN_USE}'"])
+def test_a_tool_that_always_fails_costs_the_better_id(watch_script: "Watch", board: str) -> None:
+    watched = watch_script(script(board=board))
     assert [len(watched.devices()) for _ in range(3)] == [0, 0, 2]
     assert watched.devices()[0].id == "ascend:0000:c1:00.0"
+
+
+def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", tmp_path: Path) -> None:
+    for name in ("davinci0", "davinci3", "davinci_manager", "devmm_svm", "hisi_hdc"):
+        (tmp_path / "dev").mkdir(exist_ok=True)
+        (tmp_path / "dev" / name).touch()
+    watched = watch_script(
+        script(
+            numbers=first_says(IN_USE, 1) + shows(PHYSICAL_MAP),
+            listed=first_says(IN_USE, 1) + LIST,
+            board=first_says(IN_USE, 2) + DIE,
+        )
+    )
+    assert [len(watched.devices()) for _ in range(2)] == [0, 0]
+    result = watched.read()
+    assert [(d.uuid, d.index, d.physical_id) for d in result.devices] == [
+        ("0000000A-00000002", 0, 0),
+        ("0000000A-00000005", 1, 3),
+    ]
+    part = open_vendor(Vendor.ASCEND, Roots(dev=tmp_path / "dev"))
+    units = [part.units(device, "huawei.com/Ascend910", 0) for device in result.devices]
+    assert [unit.id for own in units for unit in own] == ["Ascend910-0", "Ascend910-3"]
+    assert {c.reason: c.count for c in result.state.errors}["driver_in_use"] >= 6
+
+
+def test_a_board_that_was_in_use_is_asked_as_often_as_others(watch_script: "Watch") -> None:
+    """A refusal for good of what is asked of the chip is no attempt at what is asked of its board."""
+    board = f"if [ $# = 7 ]; then echo '{REFUSED}'; exit 1; fi; "
+    board += first_says(IN_USE, 2) + 'printf "NPU ID : $5\\nSerial Number : S$5\\n"'
+    watched = watch_script(script(board=board))
+    assert [d.id for d in watched.until(lambda result: bool(result.devices)).devices] == [
+        "ascend:S2-0",
+        "ascend:S5-0",
+    ]
+
+
+def test_numbers_are_asked_for_until_the_driver_tells_them(watch_script: "Watch", tmp_path: Path) -> None:
+    watched = watch_script(script(numbers=first_says(IN_USE, 5) + shows(MAP), board=DIE))
+    indexes = [[d.index for d in watched.devices()] for _ in range(8)]
+    assert indexes == [[None, None]] * 5 + [[0, 1]] * 3
+    assert asked(tmp_path).count("info -m") == 6
+    assert asked(tmp_path).count("info -l") == 1
+
+
+@pytest.mark.parametrize("text", [REFUSED, "command or option is not found.", "Operation not permitted."])
+def test_numbers_that_are_refused_for_good_are_not_asked_for_again(
+    watch_script: "Watch", tmp_path: Path, text: str
+) -> None:
+    watched = watch_script(script(numbers=f"echo '{text}'", board=DIE))
+    for _ in range(3):
+        watched.read()
+    assert asked(tmp_path).count("info -m") == 1
+
+
+@pytest.mark.parametrize("row", ["", "5  0  NA  Ascend 910X\n"], ids=["no row", "no number"])
+def test_a_chip_that_the_map_does_not_number_is_asked_for_again(
+    watch_script: "Watch", tmp_path: Path, row: str
+) -> None:
+    lacking = MAP[: MAP.index("5  0")] + row
+    whole = tmp_path / "whole"
+    numbers = f"[ -e {whole} ] || {{ printf '{lacking.encode('unicode_escape').decode()}'; exit; }}\n"
+    watched = watch_script(script(numbers=numbers + shows(MAP), board=DIE))
+    assert [[d.index for d in watched.devices()] for _ in range(2)] == [[0, None]] * 2
+    assert asked(tmp_path).count("info -m") == 2
+    whole.touch()
+    assert [[d.index for d in watched.devices()] for _ in range(2)] == [[0, 1]] * 2
+    assert asked(tmp_path).count("info -m") == 3
+
+
+def test_a_list_of_npus_that_was_refused_is_asked_for_again(watch_script: "Watch", tmp_path: Path) -> None:
+    longer = LIST.replace("NPU ID : 5", "NPU ID : 5\\nNPU ID : 7")
+    watched = watch_script(script(listed=first_says(IN_USE, 1) + longer, board=DIE))
+    assert [watched.read().state.devices_expected for _ in range(3)] == [2, 3, 3]
+    assert asked(tmp_path).count("info -l") == 2
+    assert asked(tmp_path).count("info -m") == 1
+
+
+def test_numbers_that_never_come_do_not_keep_chips_from_being_known() -> None:
+    """A run that hangs takes more time than a survey has for such questions."""
+    now = 0.0
+
+    class Smi:
+        def ask(self, arguments: list[str], parse: Callable[[str], Parsed]) -> Answer:
+            nonlocal now
+            if arguments == ["-m"]:
+                now += 10.0
+                raise ReaderError("tool_timeout", "it hangs")
+            text = f"NPU ID : {arguments[3]}\nChip ID : 0\nVDie ID : 0000000A 0000000{arguments[3]}\n"
+            return Answer(parse(text), text, 0)
+
+    enumeration = Enumeration(cast("NpuSmi", Smi()), 1.0, monotonic=lambda: now)
+    devices = parse_info.parse(TABLE).devices
+    for _ in range(5):
+        enumeration.learn(devices)
+    assert all(enumeration.who(device) for device in devices)
 
 
 def test_who_chips_are_is_asked_once(watch_script: "Watch", tmp_path: Path) -> None:
@@ -167,7 +292,7 @@ def test_half_a_line_is_not_read(watch_script: "Watch") -> None:
     """The last row ends as a row does, but there its output breaks off."""
     end = TABLE.index("65536 |", TABLE.index("0000:C2")) + len("65536 |")
     watched = watch_script(f"printf '%s' '{TABLE[:end]}'")
-    assert [d.board_id for d in watched.devices()] == [2]
+    assert [d.board_id for d in watched.until(lambda result: bool(result.devices)).devices] == [2]
 
 
 def test_what_was_told_of_a_chip_is_not_told_of_another_that_got_its_number(

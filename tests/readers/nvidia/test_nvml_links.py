@@ -85,6 +85,12 @@ def test_a_card_that_knows_the_fields_needs_no_call_per_link() -> None:
     assert first.transmit_bytes_total == 5 * 1024
 
 
+def test_a_card_may_have_more_links_than_those_of_today() -> None:
+    links = opened(Card(36))
+    links.wanted_fields()
+    assert len(links.read(answers([1] * 36))) == 36
+
+
 def test_an_older_card_is_asked_link_by_link() -> None:
     links = opened(Card(2))
     links.wanted_fields()

@@ -1,13 +1,14 @@
 """The NVML source over a library and a driver that change under it."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.model import AbsenceReason
+from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderError, ReaderOptions
 from accelscope.readers.nvidia.nvml import NvmlSource
 from accelscope.readers.nvidia.nvml_binding import (
     FUNCTION_NOT_FOUND,
@@ -188,18 +189,147 @@ def test_a_gpu_whose_driver_fails_at_all_that_matters_is_critical(
     unload(binding)
 
 
-def test_a_gpu_of_which_nothing_at_all_can_be_read_is_critical(tmp_path: Path) -> None:
-    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+Opened = tuple[Any, Callable[[], NvmlDevice]]  # the binding, and how to open the GPU
+
+
+@pytest.fixture
+def h100(tmp_path: Path) -> Iterator[Opened]:
+    node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
     node.build()
     binding = load_binding(paths_of(node).nvml_library)
-    for function in dir(binding):
-        if function.startswith(("nvmlDevice", "nvmlGpm")) and function != "nvmlDeviceGetHandleByIndex":
-            setattr(binding, function, error(binding, UNKNOWN))
     binding.nvmlInit()
-    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
-    assert (device.health.state, device.health.vendor_word) == ("critical", "Unknown Error")
+    yield binding, lambda: NvmlDevice(binding, 0, "590", paths_of(node).sys)
     binding.nvmlShutdown()
     unload(binding)
+
+
+def fails_at_everything(binding: Any, patch: pytest.MonkeyPatch) -> None:
+    for function in dir(binding):
+        if function.startswith(("nvmlDevice", "nvmlGpm")) and function != "nvmlDeviceGetHandleByIndex":
+            patch.setattr(binding, function, error(binding, UNKNOWN))
+
+
+def test_a_gpu_of_which_nothing_at_all_can_be_read_is_critical(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, opened = h100
+    gpu = opened()
+    well = gpu.read(1.0, ()).device
+    fails_at_everything(binding, monkeypatch)
+    device = gpu.read(2.0, ()).device
+    assert (device.health.state, device.health.vendor_word) == ("critical", "Unknown Error")
+    assert (device.id, device.model, device.serial) == (well.id, well.model, well.serial)
+
+
+def test_a_gpu_in_trouble_from_the_start_gets_no_id_that_it_would_not_keep(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, opened = h100
+    with monkeypatch.context() as patch:
+        fails_at_everything(binding, patch)
+        with pytest.raises(ReaderError, match="GPU 0 does not tell its uuid") as raised:
+            opened()
+        assert raised.value.reason == "driver_error"
+    assert opened().id.startswith("nvidia:GPU-")
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND])
+def test_a_gpu_that_has_no_uuid_is_known_by_what_it_has(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    binding, opened = h100
+    for function in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial"):
+        monkeypatch.setattr(binding, function, error(binding, code))
+    device = opened().read(1.0, ()).device
+    assert device.id == f"nvidia:{device.pci_address}"
+
+
+def test_what_does_not_change_is_asked_for_until_there_is_an_answer(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, opened = h100
+    known = {
+        "nvmlDeviceGetName": "model",
+        "nvmlDeviceGetPowerManagementDefaultLimit": "power_limit_default_watts",
+        "nvmlDeviceGetNvLinkState": "links",
+        "nvmlGpmQueryDeviceSupport": "activity",
+    }
+    with monkeypatch.context() as patch:
+        for function in known:
+            patch.setattr(binding, function, error(binding, UNKNOWN))
+        gpu = opened()
+        sick = gpu.read(1.0, ()).device
+    assert set(known.values()) <= {a.field for a in sick.absent if a.reason is AbsenceReason.DRIVER_ERROR}
+    assert (sick.model, sick.power_limit_default_watts, sick.links) == (None, None, ())
+    gpu.read(2.0, ())
+    well = gpu.read(3.0, ()).device
+    assert (well.model, well.power_limit_default_watts) == ("NVIDIA H100 80GB HBM3", 700.0)
+    assert len(well.links) == 18
+    assert well.sm_active_ratio is not None
+    assert not set(known.values()) & {a.field for a in well.absent}
+
+
+def test_what_a_card_does_not_have_is_told_in_every_reading(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, opened = h100
+    functions = {"nvmlDeviceGetSerial": "serial", "nvmlDeviceGetVbiosVersion": "firmware_version"}
+    for function in functions:
+        monkeypatch.setattr(binding, function, error(binding, NOT_SUPPORTED))
+    gpu = opened()
+    for at in (1.0, 2.0, 3.0):
+        absent = [a for a in gpu.read(at, ()).device.absent if a.field in functions.values()]
+        assert sorted(a.field for a in absent) == sorted(functions.values())
+        assert {a.reason for a in absent} == {AbsenceReason.NOT_SUPPORTED}
+
+
+def test_the_rates_of_pcie_come_from_nvml_where_gpm_gives_nothing(
+    h100: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, opened = h100
+    first = opened().read(1.0, ()).device
+    assert first.pcie is not None
+    assert first.pcie.transmit_bytes_per_second is None  # of the first sample of GPM
+    waiting = {a.field for a in first.absent if a.reason is AbsenceReason.NO_SAMPLE}
+    assert {"pcie.transmit_bytes_per_second", "pcie.receive_bytes_per_second"} <= waiting
+    monkeypatch.setattr(binding, "nvmlGpmSampleGet", error(binding, NO_PERMISSION))
+    refused = opened().read(1.0, ()).device
+    assert refused.pcie is not None
+    assert refused.pcie.transmit_bytes_per_second is not None
+    assert refused.pcie.receive_bytes_per_second is not None
+
+
+def test_the_rates_of_pcie_are_there_for_a_gpu_that_is_cut_up(tmp_path: Path) -> None:
+    cut = SimulatedNode(read_node(MIG), tmp_path / "node")
+    cut.build()
+    source = NvmlSource(paths_of(cut))
+    [key] = source.survey().keys
+    pcie = source.read(key).device.pcie
+    assert pcie is not None
+    assert pcie.transmit_bytes_per_second is not None
+    assert pcie.receive_bytes_per_second is not None
+    source.close()
+
+
+def test_a_lost_gpu_does_not_silence_the_events_of_the_others(tmp_path: Path) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    source = NvmlSource(paths_of(node))
+    first, second, *_ = source.survey().keys
+    for key in (first, second):
+        source.read(key)
+    lost = Fault(kind=FaultKind.LOST, device=0)
+    node.set_faults([lost])
+    node.write(1.0)
+    source.survey()
+    with pytest.raises(DeviceLost):
+        source.read(first)
+    source.read(second)
+    node.set_faults([lost, Fault(kind=FaultKind.XID, device=1, code=48)])
+    node.write(2.0)
+    source.survey()
+    assert [(e.code, e.count) for e in source.read(second).device.errors] == [("48", 1)]
+    source.close()
 
 
 @pytest.mark.parametrize(("told", "expected"), [("7\n", 7), ("-1\n", None)])

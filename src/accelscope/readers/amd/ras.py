@@ -3,10 +3,11 @@
 import re
 from dataclasses import dataclass, field
 
-from accelscope.model import ErrorCount
+from accelscope.model import AbsenceReason, ErrorCount
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.file_errors import reason_of
 from accelscope.readers.files import entries, read_text, read_whole
+from accelscope.readers.growth import Growth
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
 _LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)
@@ -26,17 +27,19 @@ class BadPages:
 
 @dataclass(slots=True)
 class ErrorCounters:
-    """Of one GPU. The driver shows only sums: when one grew is noted here."""
+    """Of one GPU."""
 
     folder: str  # of the device
     _files: tuple[str, ...] | None = None
-    _before: dict[tuple[str, str], int] = field(default_factory=dict)
-    _grew_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    _known: set[tuple[str, str]] = field(default_factory=set)  # what was counted at least once
+    _growth: Growth = field(default_factory=Growth)
     bad_pages: BadPages | None = None
 
     def take(self, draft: Draft, now: float) -> tuple[ErrorCount, ...]:
         """Counts by block and in all into the draft; those that are not 0 with the time they last grew."""
         counts = self._counts(draft)
+        silent = self._known - counts.keys()
+        self._known.update(counts)
         if not counts:
             return ()
         totals: dict[str, int] = {}
@@ -44,14 +47,16 @@ class ErrorCounters:
             severity = _SEVERITIES[kind]
             totals[severity] = totals.get(severity, 0) + count
             draft.put(f"ecc.{severity}.{block}", count)
-            if count > self._before.get((block, kind), count):
-                self._grew_at[block, kind] = now
         for severity, count in totals.items():
-            draft.put(f"ecc.{severity}", count)
-        self._before.update(counts)
+            if any(_SEVERITIES[kind] == severity for _, kind in silent):
+                # A sum without what a block has counted would fall, and rise again without an error.
+                draft.miss(f"ecc.{severity}", AbsenceReason.NO_SAMPLE)
+            else:
+                draft.put(f"ecc.{severity}", count)
         self.bad_pages = self._read_bad_pages(draft)
+        grew_at = {key: self._growth.last(key, count, now) for key, count in counts.items()}
         return tuple(
-            ErrorCount("ras", f"{block}.{kind}", count, self._grew_at.get((block, kind)))
+            ErrorCount("ras", f"{block}.{kind}", count, grew_at[block, kind])
             for (block, kind), count in counts.items()
             if count
         )
@@ -68,10 +73,11 @@ class ErrorCounters:
             except OSError as error:
                 draft.miss(f"ecc.uncorrected.{match[1]}", reason_of(error))
                 continue
-            for line in text.splitlines():
-                told = _LINE.fullmatch(line)
-                if told is not None:
-                    counts[match[1], told[1].lower()] = int(told[2])
+            lines = [told for told in map(_LINE.fullmatch, text.splitlines()) if told is not None]
+            for told in lines:
+                counts[match[1], told[1].lower()] = int(told[2])
+            if not lines:  # while it resets the GPU, the driver has a sentence for each of these files
+                draft.miss(f"ecc.uncorrected.{match[1]}", AbsenceReason.NO_SAMPLE)
         return counts
 
     def _read_bad_pages(self, draft: Draft) -> BadPages | None:

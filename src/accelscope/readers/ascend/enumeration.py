@@ -2,6 +2,9 @@
 
 An id must not change once it was given, so a chip is shown only when it is known who it is. Each costs a run
 of the tool; those that do not fit into the time of one survey follow in the next.
+
+A driver that is in use or not ready refuses now and answers later. Who a chip is can wait for that only so
+long; its numbers, on which no id depends, are asked for until they are told, one run a survey.
 """
 
 import time
@@ -9,14 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from accelscope.model import Device
-from accelscope.readers.ascend import parse_board, parse_map
+from accelscope.readers.ascend import parse_board, parse_list, parse_map
 from accelscope.readers.ascend.identity import chip_device_id
 from accelscope.readers.ascend.parse_info import Chip, chip_of
-from accelscope.readers.ascend.parse_list import boards_in
 from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
 from accelscope.readers.contract import ReaderError
 
 _MOST_ATTEMPTS = 3  # a chip whose tool fails so often is known by its bus address
+_FINAL = frozenset({"not_supported", "unknown_option", "no_permission"})  # asked again, it says the same
 
 Place = tuple[int, int | None, str | None]  # NPU, chip and bus address: while these stay, so does the chip
 
@@ -44,21 +47,35 @@ class Enumeration:
     budget_seconds: float
     monotonic: Callable[[], float] = time.monotonic
     listed_chips: int = 0  # that the driver counts, whether or not they have a row
-    _numbered: frozenset[Place] = frozenset()  # the places of which numbers were asked
+    _shown: frozenset[Place] = frozenset()  # at the last survey
+    _lacks_numbers: bool = False
+    _lacks_list: bool = False
     _numbers: dict[Chip, Numbers] = field(default_factory=dict)
     _known: dict[Place, Who] = field(default_factory=dict)
-    _attempts: dict[Place | None, int] = field(default_factory=dict)
+    _attempts: dict[Place | None, int] = field(default_factory=dict)  # None: at the list
 
     def learn(self, devices: Iterable[Device]) -> list[str]:
         """Ask about those that are new. Gives the reasons of what went wrong, to be counted."""
         shown = dict.fromkeys(place_of(device) for device in devices)
         until = self.monotonic() + self.budget_seconds
         warnings: list[str] = []
-        if frozenset(shown) != self._numbered:
-            warnings += self._ask_numbers(frozenset(shown))
+        are_others = frozenset(shown) != self._shown
+        if are_others:
+            self._shown = frozenset(shown)
+            self._lacks_numbers = self._lacks_list = True
+            self._attempts.pop(None, None)
+            warnings += self._ask_numbers()
+            if self.monotonic() < until:
+                warnings += self._ask_list()
         for place in shown:
             if place not in self._known and self.monotonic() < until:
                 warnings += self._ask_who(place, [self._known[p].id for p in shown if p in self._known])
+        # Last, since a run that hangs each time would leave no time to ask who chips are.
+        if not are_others and self.monotonic() < until:
+            if self._lacks_numbers:
+                warnings += self._ask_numbers()
+            elif self._lacks_list:
+                warnings += self._ask_list()
         return warnings
 
     def who(self, device: Device) -> Who | None:
@@ -68,25 +85,30 @@ class Enumeration:
     def numbers(self, device: Device) -> Numbers:
         return self._numbers.get(place_of(device)[:2], _NO_NUMBERS)
 
-    def _ask_numbers(self, shown: frozenset[Place]) -> list[str]:
+    def _ask_numbers(self) -> list[str]:
         try:
             mapped = self.smi.ask(["-m"], parse_map.parse).parsed.devices
-            listed = boards_in(self.smi.text(["-l"]))
         except ReaderError as error:
-            if not self._may_try_again(None, error):
-                self._numbered = shown
+            self._lacks_numbers = error.reason not in _FINAL
             return [error.reason]
-        self._numbered = shown
-        self._attempts.pop(None, None)
         # Where the table has no chips, the map has one, number 0, of each NPU.
-        by_chip = {(device.board_id, device.chip_id): device for device in mapped}
+        by_chip = {(d.board_id, d.chip_id): Numbers(d.index, d.physical_id) for d in mapped}
         self._numbers = {
-            (board, chip): Numbers(told.index, told.physical_id)
-            for board, chip, _ in shown
-            if (told := by_chip.get((board, 0 if chip is None else chip))) is not None
+            (board, chip): by_chip.get((board, 0 if chip is None else chip), _NO_NUMBERS)
+            for board, chip, _ in self._shown
         }
+        self._lacks_numbers = _NO_NUMBERS in self._numbers.values()
+        return []
+
+    def _ask_list(self) -> list[str]:
+        try:
+            listed = parse_list.boards_in(self.smi.ask(["-l"], parse_list.parse).text)
+        except ReaderError as error:
+            self._lacks_list = self._may_try_again(None, error)
+            return [error.reason]
+        self._lacks_list = False
         self.listed_chips = sum(listed.values())
-        return ["npu_without_row"] if listed.keys() - {board for board, _, _ in shown} else []
+        return ["npu_without_row"] if listed.keys() - {board for board, _, _ in self._shown} else []
 
     def _ask_who(self, place: Place, taken: Sequence[str]) -> list[str]:
         board, chip, address = place
@@ -112,9 +134,11 @@ class Enumeration:
         return warnings
 
     def _may_try_again(self, place: Place | None, error: ReaderError) -> bool:
-        """What the driver refuses it refuses again; a run that failed may succeed another time."""
+        """What is refused for good is no attempt: the same survey may ask something else of the place."""
+        if error.reason in _FINAL:
+            return False
         self._attempts[place] = self._attempts.get(place, 0) + 1
-        return error.reason.startswith("tool_") and self._attempts[place] < _MOST_ATTEMPTS
+        return self._attempts[place] < _MOST_ATTEMPTS
 
 
 def place_of(device: Device) -> Place:

@@ -1,9 +1,17 @@
 """`npu-smi info -l`: the NPUs that the driver counts, also those of which it has nothing more to say."""
 
-from accelscope.readers.ascend import cells
+from accelscope.parsing.parsed import Parsed
+from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.key_values import key_value
 
+TOOL = "npu-smi info -l"
+
 _MOST_BOARDS = 4096
+
+
+def parse(text: str) -> Parsed:
+    """Whether this is such a list. It tells of no chip what a device could be made of."""
+    return Parsed(error=None if boards_in(text) else messages.no_reading(text, TOOL))
 
 
 def boards_in(text: str) -> dict[int, int]:

@@ -65,10 +65,6 @@ class NpuSmi:
             raise ReaderError(error.reason, f"npu-smi: {error.text}")
         return Answer(parsed, text, output.exit_code)
 
-    def text(self, arguments: Sequence[str]) -> str:
-        """The same, for what is not read by a parser of its own."""
-        return _whole_lines(self._run(arguments).text)
-
     def _run(self, arguments: Sequence[str]) -> ToolOutput:
         its_turn = self._turn.acquire(timeout=self._patience)
         try:

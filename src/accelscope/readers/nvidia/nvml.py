@@ -73,7 +73,8 @@ class NvmlSource:
             now, nvml = self._clock(), self._nvml
             try:
                 device = self._devices.get(key) or self._open(key)
-                return device.read(now, self._xids.counts(device.identity["id"]))
+                self._xids.watch(device.handle, device.id)
+                return device.read(now, self._xids.counts(device.id))
             except nvml.NVMLError as error:
                 self._devices.pop(key, None)
                 if error.value in (GPU_IS_LOST, RESET_REQUIRED):
@@ -90,7 +91,7 @@ class NvmlSource:
 
     def _open(self, key: str) -> NvmlDevice:
         device = NvmlDevice(self._nvml, _index(key), self._driver_version, self._paths.sys)
-        self._xids.watch(device.handle, device.identity["id"])
+        self._xids.opened_anew(device.handle)
         self._devices[key] = device
         return device
 

@@ -11,6 +11,8 @@ from accelscope.readers.nvidia.nvml_binding import absence
 # What a card does not have it will not have a second later: not asking again saves half the driver calls.
 ASK_AGAIN_SECONDS = 300.0
 _LASTING = frozenset({AbsenceReason.NOT_SUPPORTED, AbsenceReason.NOT_KNOWN, AbsenceReason.DEPRECATED})
+# What a driver in trouble answers now, and perhaps not the next time.
+PASSING = frozenset({AbsenceReason.DRIVER_ERROR, AbsenceReason.TIMEOUT, AbsenceReason.NO_SAMPLE})
 
 
 class Ask:
@@ -19,6 +21,7 @@ class Ask:
     def __init__(self, binding: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._nvml = binding
         self._monotonic = monotonic
+        self._once: dict[str, Any] = {}
         self._lasting: dict[str, tuple[AbsenceReason, float]] = {}
         self._absent: dict[str, AbsenceReason] = {}
         self._now = 0.0
@@ -42,6 +45,18 @@ class Ask:
         except (UnicodeDecodeError, ValueError):  # the binding could not make a value of the answer
             self._absent[field] = AbsenceReason.UNREADABLE
         return None
+
+    def once(self, field: str, function: str, *arguments: Any) -> Any:
+        """The same for what does not change: asked until there is an answer."""
+        if field not in self._once:
+            answer = self(field, function, *arguments)
+            if answer is None:
+                return None
+            self._once[field] = answer
+        return self._once[field]
+
+    def why_not(self, field: str) -> AbsenceReason | None:
+        return self._absent.get(field)
 
     def refuse(self, field: str, code: int) -> None:
         """Note an absence that came as a return code inside an answer."""

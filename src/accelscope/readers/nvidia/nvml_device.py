@@ -18,8 +18,9 @@ from accelscope.model import (
     device_id,
     pci_address,
 )
+from accelscope.readers.contract import ReaderError
 from accelscope.readers.nvidia.health import health_of
-from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_ask import PASSING, Ask
 from accelscope.readers.nvidia.nvml_binding import text_of
 from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
 from accelscope.readers.nvidia.nvml_links import Links
@@ -48,22 +49,26 @@ _SLOWDOWN, _SHUTDOWN = 1, 0  # temperature thresholds of nvml.h
 
 
 class NvmlDevice:
-    """Keeps what does not change between readings: the handle, the identity, the absences that last."""
+    """Keeps what does not change between readings: the handle, the identity, the absences that last.
+
+    Raises ReaderError where the driver does not even say which GPU it is, and may do so later."""
 
     def __init__(self, binding: Any, index: int, driver_version: str | None, sys: Path) -> None:
         self._nvml = binding
         self._index = index
+        self._driver_version = driver_version
+        self._sys = sys
         self._was_mig: bool | None = None
+        self._numa_nodes: dict[str, int | None] = {}  # by PCI address
         self._ask = Ask(binding)
         self._ask.begin()
         self.handle = self._ask_handle()
-        self.identity = self._identify(driver_version, sys)
-        self._fixed = self._fixed_values()
+        self.id = self._identify()
         self._links = Links(self.handle, self._ask)
         self._memory_errors = MemoryErrors(self.handle, self._ask)
         self._mig = MigInstances(binding, self.handle, self._ask)
         self._processes = ProcessLister(binding, self.handle, self._ask)
-        self._gpm: Gpm | None = Gpm(binding, self.handle) if self._has_gpm() else None
+        self._gpm: Gpm | None = None
 
     def read(self, now: float, errors: tuple[ErrorCount, ...]) -> Reading:
         ask = self._ask
@@ -78,9 +83,10 @@ class NvmlDevice:
         throttles = self._throttles()
         activity = self._activity(mig=bool(mig))
         values: dict[str, Any] = {
-            **self._fixed,
+            **self._identity(),
+            **self._fixed_values(),
             **self._utilization(),
-            **{field: activity[field] for field in ACTIVITY.values() if field in activity},
+            **{field: activity[field] for field in ACTIVITY.values() if activity and field in activity},
             **self._memory(),
             **self._power(),
         }
@@ -90,10 +96,10 @@ class NvmlDevice:
             for p in partitions
             if p.gpu_instance_id is not None and p.compute_instance_id is not None
         }
-        processes = self._processes.read(self.identity["id"], self._index, by_instance)
+        processes = self._processes.read(self.id, self._index, by_instance)
         device = Device(
             vendor=Vendor.NVIDIA,
-            **self.identity,
+            id=self.id,
             **values,
             read_at=now,
             performance_state=_known(
@@ -129,31 +135,53 @@ class NvmlDevice:
     def _ask_handle(self) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
 
-    def _identify(self, driver_version: str | None, sys: Path) -> dict[str, Any]:
-        ask, handle = self._ask, self.handle
-        uuid = ask("uuid", "nvmlDeviceGetUUID", handle)
+    def _identify(self) -> str:
+        """Under an id that it has only while its driver is in trouble it would be another device later."""
+        known = self._identity()
+        for field in ("uuid", "serial", "pci_address"):
+            if known[field] is not None:
+                break
+            why_not = self._ask.why_not(field)
+            if why_not in PASSING:
+                raise ReaderError(str(why_not), f"GPU {self._index} does not tell its {field}: {why_not}")
+        return device_id(
+            Vendor.NVIDIA,
+            uuid=known["uuid"],
+            serial=known["serial"],
+            pci=known["pci_address"],
+            index=self._index,
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        ask, handle = self._ask.once, self.handle
         pci = ask("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
         address = None if pci is None else pci_address(text_of(pci.busId))
-        serial = ask("serial", "nvmlDeviceGetSerial", handle)
         minor = ask("device_name", "nvmlDeviceGetMinorNumber", handle)
         architecture = ask("architecture", "nvmlDeviceGetArchitecture", handle)
         return {
-            "id": device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=address, index=self._index),
             "index": self._index,
             "model": ask("model", "nvmlDeviceGetName", handle),
             "architecture": _ARCHITECTURES.get(architecture),
-            "uuid": uuid,
-            "serial": serial,
+            "uuid": ask("uuid", "nvmlDeviceGetUUID", handle),
+            "serial": ask("serial", "nvmlDeviceGetSerial", handle),
             "pci_address": address,
-            # NVML's own is that of a GPU which is a NUMA node itself, not the one that it is attached to.
-            "numa_node": None if address is None else numa_node_of(f"{sys}/bus/pci/devices/{address}"),
+            "numa_node": self._numa_node(address),
             "device_name": None if minor is None else f"nvidia{minor}",
-            "driver_version": driver_version,
+            "driver_version": self._driver_version,
             "firmware_version": ask("firmware_version", "nvmlDeviceGetVbiosVersion", handle),
         }
 
+    def _numa_node(self, address: str | None) -> int | None:
+        """Of the kernel: NVML's own is that of a GPU which is a NUMA node itself, not the one that it is
+        attached to."""
+        if address is None:
+            return None
+        if address not in self._numa_nodes:
+            self._numa_nodes[address] = numa_node_of(f"{self._sys}/bus/pci/devices/{address}")
+        return self._numa_nodes[address]
+
     def _fixed_values(self) -> dict[str, Any]:
-        ask, handle = self._ask, self.handle
+        ask, handle = self._ask.once, self.handle
         limits = ask("power_limit_min_watts", "nvmlDeviceGetPowerManagementLimitConstraints", handle)
         default = ask("power_limit_default_watts", "nvmlDeviceGetPowerManagementDefaultLimit", handle)
         return {
@@ -167,10 +195,6 @@ class NvmlDevice:
                 "temperature_shutdown_celsius", "nvmlDeviceGetTemperatureThreshold", handle, _SHUTDOWN
             ),
         }
-
-    def _has_gpm(self) -> bool:
-        support = self._ask("activity", "nvmlGpmQueryDeviceSupport", self.handle)
-        return support is not None and bool(support.isSupportedDevice)
 
     def _field_values(self) -> dict[tuple[int, int], float]:
         """All values that NVML gives by number, in one call: (number, scope) -> value."""
@@ -206,17 +230,23 @@ class NvmlDevice:
             values[field] = None if answer is None else answer[0] / 100
         return values
 
-    def _activity(self, *, mig: bool) -> dict[str, float]:
-        if self._gpm is None or mig:
+    def _activity(self, *, mig: bool) -> dict[str, float] | None:
+        """Empty: there is nothing to compare the first sample with. None: GPM gives nothing of this GPU."""
+        support = self._ask.once("activity", "nvmlGpmQueryDeviceSupport", self.handle)
+        if support is None:
+            return None
+        if mig or not support.isSupportedDevice:
             self._ask.miss("activity", AbsenceReason.NOT_SUPPORTED)
-            return {}
+            return None
+        if self._gpm is None:
+            self._gpm = Gpm(self._nvml, self.handle)
         try:
             values = self._gpm.read()
         except self._nvml.NVMLError as error:
             self._ask.refuse("activity", error.value)
-            return {}
+            return None
         for field in ACTIVITY.values():
-            if field not in values:  # the first sample has nothing to compare with
+            if field not in values:
                 self._ask.miss(field, AbsenceReason.NO_SAMPLE)
         return values
 
@@ -285,12 +315,13 @@ class NvmlDevice:
             if supported & bit
         )
 
-    def _pcie(self, activity: dict[str, float]) -> Pcie:
+    def _pcie(self, activity: dict[str, float] | None) -> Pcie:
         ask, handle = self._ask, self.handle
-        rates = {field: activity[field] for field in PCIE.values() if field in activity}
-        if self._gpm is None:  # each of these calls watches the bus for 20 ms; GPM gives the same for free
-            for direction, counter in (("transmit", 0), ("receive", 1)):
-                field = f"{direction}_bytes_per_second"
+        rates = dict(activity or {})
+        for field, counter in zip(PCIE.values(), (0, 1), strict=True):
+            if activity is not None and not activity:
+                ask.miss(f"pcie.{field}", AbsenceReason.NO_SAMPLE)
+            elif field not in rates:  # each of these calls watches the bus for 20 ms; GPM gives it for free
                 kib = ask(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
                 if kib is not None:
                     rates[field] = kib * 1024

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from accelscope.model import Link, LinkErrors, pci_address
-from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_ask import PASSING, Ask
 from accelscope.readers.nvidia.nvml_binding import text_of
 
 # Field numbers of nvml.h; the scope is the link. All of them come with the device's one batched call.
@@ -16,7 +16,7 @@ _ERROR_FIELDS = {161: "dl_replay", 162: "dl_recovery", 163: "dl_crc"}
 _SPEED_MBPS = 90  # of the device's links, without a scope
 # Cards before Hopper know these counters only, each with a call of its own.
 _ERROR_COUNTERS = {0: "dl_replay", 1: "dl_recovery", 2: "crc_flit", 3: "crc_data"}
-_MOST_LINKS = 18
+_MOST_LINKS = 36  # that a newer nvml.h knows; a driver that knows fewer says so
 _ACTIVE = 1
 _KIB = 1024
 
@@ -32,7 +32,7 @@ class Links:
     def wanted_fields(self) -> list[tuple[int, int]]:
         """(field number, scope) of what `read` takes from the batched call."""
         if self._count is None:
-            self._count = self._count_links()
+            self._count = self._count_links()  # None again: for now it cannot be known
         if not self._count:
             return []
         per_link = (_STATE, _TRANSMIT_KIB, _RECEIVE_KIB, *_ERROR_FIELDS)
@@ -41,12 +41,15 @@ class Links:
     def read(self, fields: Mapping[tuple[int, int], float]) -> tuple[Link, ...]:
         return tuple(self._link(index, fields) for index in range(self._count or 0))
 
-    def _count_links(self) -> int:
+    def _count_links(self) -> int | None:
         """How many links the card has does not change while its driver is loaded."""
         for index in range(_MOST_LINKS):
             if self._state(index) is None:
-                self._ask.forget(f"links.{index}")  # the end of the list, not a missing value
-                return index
+                why_not = self._ask.forget(f"links.{index}")
+                if why_not in PASSING:
+                    self._ask.miss("links", why_not)
+                    return None
+                return index  # the end of the list
         return _MOST_LINKS
 
     def _state(self, index: int) -> int | None:

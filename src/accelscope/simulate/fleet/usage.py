@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from accelscope.model import (
+    AbsenceReason,
     Allocation,
     Device,
     DeviceBalance,
@@ -210,6 +211,7 @@ class Ledger:
         energy: dict[Place, float] = {}
         active_at: dict[Place, float] = {}
         devices: dict[str, tuple[float, float | None, float]] = {}
+        used = _used([use.device for use in uses.values()], self.devices, at)
         for use in uses.values():
             device, shares = use.device, use.shares()
             before = self.devices.get(device.id)
@@ -223,9 +225,9 @@ class Ledger:
                     continue
                 known = self.active_at.get(place, at)
                 active_at[place] = min(known, told.get(use.uids[place] or "", known))
-            if device.energy_joules is None and device.power_watts is None:
+            if device.id not in used:
                 continue
-            added, idle = _added(device, before, at), 0.0 if before is None else before[2]
+            added, idle = used[device.id], 0.0 if before is None else before[2]
             if shares is not None:
                 for place in use.places:
                     energy[place] = self.energy.get(place, 0.0) + added * shares.get(place, 0.0)
@@ -244,6 +246,34 @@ class Ledger:
             {place(known): at for known, at in self.active_at.items()},
             {device.replace(before, after): account for device, account in self.devices.items()},
         )
+
+
+def _used(
+    devices: list[Device], before: Mapping[str, tuple[float, float | None, float]], at: float
+) -> dict[str, float]:
+    """Joules of each device since the instant before. Dies that share a board, of which one shows the power
+    of all, have an equal part each."""
+    used: dict[str, float] = {}
+    shown = [
+        device for device in devices if not (device.energy_joules is None and device.power_watts is None)
+    ]
+    for device in shown:
+        board = [device, *(other for other in devices if _leaves_power_to(other, device))]
+        added = _added(device, before.get(device.id), at) / len(board)
+        used.update((each.id, added) for each in board)
+    return used
+
+
+def _leaves_power_to(device: Device, other: Device) -> bool:
+    shared = any(
+        absence.reason is AbsenceReason.SHARED and absence.field == "power_watts" for absence in device.absent
+    )
+    of_board = (device.vendor, device.board_id, None if device.board_id is not None else device.serial)
+    return shared and of_board == (
+        other.vendor,
+        other.board_id,
+        None if other.board_id is not None else other.serial,
+    )
 
 
 def _added(device: Device, before: tuple[float, float | None, float] | None, at: float) -> float:

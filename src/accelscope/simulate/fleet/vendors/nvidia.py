@@ -194,17 +194,15 @@ def _throttles(reading: GpuReading) -> tuple[Throttle, ...]:
 
 
 def _pcie(reading: GpuReading) -> Pcie:
-    """Of cards that measure their activity traffic is a part of that, and the simulated library has none."""
     card = reading.gpu.card
-    measures = not card.gpm
     return Pcie(
         generation=reading.pcie_generation,
         max_generation=card.pcie_generation,
         width=card.pcie_width,
         max_width=card.pcie_width,
         replays_total=reading.pcie_replays,
-        transmit_bytes_per_second=reading.pcie_transmit_kb_per_second * 1024 if measures else None,
-        receive_bytes_per_second=reading.pcie_receive_kb_per_second * 1024 if measures else None,
+        transmit_bytes_per_second=reading.pcie_transmit_kb_per_second * 1024,
+        receive_bytes_per_second=reading.pcie_receive_kb_per_second * 1024,
     )
 
 
@@ -327,6 +325,8 @@ def _absent(reading: GpuReading) -> Iterator[Absence]:
 
 def _absent_fields(reading: GpuReading, card: Card) -> Iterator[str]:
     partitioned = reading.gpu.partitioned
+    if reading.gpu.serial is None:
+        yield "serial"
     if not card.mig_profiles:
         yield "mig_enabled"
     if not card.row_remapping:

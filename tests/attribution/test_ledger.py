@@ -1,0 +1,360 @@
+"""Whose the energy is where the device tells of it now and then, and who is at work."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelscope.attribution.cgroup import place_of
+from accelscope.attribution.ledger import Ledger
+from accelscope.attribution.owners import PodTable, owner_of
+from accelscope.attribution.processes import HostProcess
+from accelscope.attribution.usage import DeviceUse, UsageKey, uses
+from accelscope.kube.pods import KubePod, PodContainer
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    Allocation,
+    AllocationSource,
+    Device,
+    Owner,
+    OwnerKind,
+    Process,
+    Vendor,
+)
+
+GPU = Device(vendor=Vendor.AMD, id="amd:a", utilization_ratio=1.0)
+WATTS = 700.0
+
+
+def owner(pod: str, container: str | None = "main", uid: str | None = None) -> Owner:
+    return Owner(
+        kind=OwnerKind.POD, namespace="ns", pod=pod, container=container, pod_uid=pod if uid is None else uid
+    )
+
+
+def runs(of: Owner, use: float | None = 1.0, part: str | None = None) -> Process:
+    return Process(pid=1, device=GPU.id, partition=part, owner=of, utilization_ratio=use)
+
+
+def holds(pod: str, container: str = "main", part: str | None = None) -> Allocation:
+    return Allocation(
+        namespace="ns",
+        pod=pod,
+        container=container,
+        source=AllocationSource.KUBELET,
+        device_id="x",
+        device=GPU.id,
+        partition=part,
+    )
+
+
+def key(pod: str, container: str = "main", part: str = "") -> UsageKey:
+    return UsageKey(GPU.id, part, "ns", pod, container)
+
+
+class Node:
+    """A GPU at 700 W whose counter is told when the test says so."""
+
+    def __init__(self, *pods: str) -> None:
+        self.ledger = Ledger()
+        self.pods: Collection[str] = pods  # that exist, whether they are seen or not
+
+    def at(
+        self,
+        now: float,
+        counter: float | None,
+        *running: Process,
+        watts: float | None = WATTS,
+        stale: bool = False,
+    ) -> None:
+        device = replace(GPU, energy_joules=counter, power_watts=watts, read_at=now)
+        if stale:
+            device = Device(vendor=GPU.vendor, id=GPU.id, stale=True)
+        found = uses([device], running, [])
+        self.ledger.enter(found, [("ns", pod) for pod in self.pods], now)
+
+    def energy(self, pod: str) -> float | None:
+        return self.ledger.energy_joules(key(pod))
+
+    @property
+    def idle(self) -> float:
+        joules = self.ledger.idle_energy_joules(GPU.id)
+        assert joules is not None
+        return joules
+
+
+def test_a_counter_that_moves_once_a_minute_is_split_by_the_use_of_that_minute() -> None:
+    node = Node("a", "b")
+    for now in range(0, 60, 10):
+        node.at(now, 0.0, runs(owner("a")))
+    node.at(60, 60 * WATTS, runs(owner("b")))
+    assert node.energy("a") == pytest.approx(50 * WATTS)
+    assert node.energy("b") == pytest.approx(10 * WATTS)
+    assert node.idle == pytest.approx(0.0)
+    for now in range(70, 130, 10):
+        node.at(now, 60 * WATTS if now < 120 else 120 * WATTS, runs(owner("b"), 0.5))
+    assert node.energy("a") == pytest.approx(50 * WATTS)
+    assert node.energy("b") == pytest.approx(40 * WATTS)
+    assert node.idle == pytest.approx(30 * WATTS)
+
+
+def test_the_part_of_a_pod_that_ended_before_the_counter_moved_is_idle_energy() -> None:
+    node = Node("a", "b")
+    for now in range(0, 60, 10):
+        node.at(now, 0.0, runs(owner("a")))
+    node.pods = ("b",)
+    node.at(60, 60 * WATTS, runs(owner("b")))
+    assert node.energy("a") is None
+    assert node.energy("b") == pytest.approx(10 * WATTS)
+    assert node.idle == pytest.approx(50 * WATTS)
+
+
+def test_a_pod_does_not_pay_for_the_one_that_had_its_name() -> None:
+    node = Node("a")
+    for now in range(0, 60, 10):
+        node.at(now, 0.0, runs(owner("a", uid="first")))
+    node.at(60, 60 * WATTS, runs(owner("a", uid="second")))
+    assert node.energy("a") == pytest.approx(10 * WATTS)
+    assert node.idle == pytest.approx(50 * WATTS)
+
+
+def test_a_counter_that_comes_back_is_split_by_the_use_while_it_was_silent() -> None:
+    node = Node("x", "y")
+    node.at(0, 0.0, runs(owner("x")))
+    for now in range(10, 400, 10):
+        node.at(now, None, runs(owner("x")))
+    node.at(400, 400 * WATTS + 50, runs(owner("y")))
+    assert node.energy("x") == pytest.approx(390 / 400 * (400 * WATTS + 50))
+    assert node.energy("y") == pytest.approx(10 / 400 * (400 * WATTS + 50))
+    assert node.idle == pytest.approx(0.0)
+
+
+def test_a_counter_that_stays_away_is_replaced_by_power_and_its_gap_counts_once() -> None:
+    node = Node("x", "y")
+    node.at(0, 0.0, runs(owner("x")))
+    for now in range(10, 601, 10):
+        node.at(now, None, runs(owner("x")))
+    assert node.energy("x") == 0.0  # it may come back, and knows better
+    node.at(610, None, runs(owner("x")))
+    assert node.energy("x") == pytest.approx(610 * WATTS)
+    for now in range(620, 3600, 10):
+        node.at(now, None, runs(owner("x")))
+    assert node.energy("x") == pytest.approx(3590 * WATTS)
+    node.at(3600, 3600 * WATTS, runs(owner("y")))
+    node.at(3610, 3610 * WATTS, runs(owner("y")))
+    assert node.energy("x") == pytest.approx(3590 * WATTS)
+    assert node.energy("y") == pytest.approx(20 * WATTS)
+    assert node.idle == pytest.approx(0.0)
+
+
+def test_a_silent_counter_is_waited_for_where_there_is_no_power_either() -> None:
+    node = Node("x", "y")
+    node.at(0, 0.0, runs(owner("x")), watts=None)
+    for now in range(10, 3600, 10):
+        node.at(now, None, runs(owner("x")), watts=None)
+    node.at(3600, 7200.0, runs(owner("y")), watts=None)
+    assert node.energy("x") == pytest.approx(7180.0)
+    assert node.energy("y") == pytest.approx(20.0)
+
+
+def test_the_time_in_which_a_device_was_not_read_is_nobodys() -> None:
+    node = Node("a")
+    node.at(0, 0.0, runs(owner("a")))
+    for now in (10, 20, 30):
+        node.at(now, None, stale=True)
+    node.at(40, 0.0, runs(owner("a")))
+    node.at(50, 0.0, runs(owner("a")))
+    node.at(60, 60 * WATTS, runs(owner("a")))
+    assert node.energy("a") == pytest.approx(20 * WATTS)
+    assert node.idle == pytest.approx(40 * WATTS)
+
+
+def test_what_is_kept_until_the_counter_moves_is_no_more_than_the_pods_there_are() -> None:
+    node = Node()
+    for number in range(1000):
+        node.at(number * 10.0, 5.0, runs(owner(f"job-{number}")))
+    [account] = node.ledger._accounts.values()
+    assert list(account.shares) == [key("job-999")]
+
+
+STEP = st.tuples(
+    st.floats(0.1, 100.0),  # seconds since the step before
+    st.sampled_from(("moves", "moves", "stands", "silent", "stale", "loaded anew")),
+    st.floats(0, 1e6),  # joules
+    st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.floats(0, 1)), max_size=3),
+)
+
+
+@given(st.lists(STEP, min_size=1, max_size=30))
+def test_pods_and_idle_energy_add_up_to_what_the_counter_tells(
+    steps: list[tuple[float, str, float, list[tuple[str, float | None]]]],
+) -> None:
+    node = Node("a", "b", "c")
+    node.at(0, 0.0)
+    now, counter, told = 0.0, 0.0, 0.0
+    for seconds, what, joules, running in steps:
+        now += seconds
+        if what == "moves":
+            told += joules
+            counter += joules
+        elif what == "loaded anew" and joules < counter:
+            told += joules
+            counter = joules
+        shown = None if what in ("silent", "stale") else counter
+        # Without power, so that the counter is all there is.
+        processes = [runs(owner(pod), use) for pod, use in running]
+        node.at(now, shown, *processes, watts=None, stale=what == "stale")
+        of_pods = sum(node.energy(pod) or 0.0 for pod in "abc")
+        assert of_pods + node.idle == pytest.approx(told, rel=1e-9, abs=1e-6)
+
+
+def idle_seconds(ledger: Ledger, use: DeviceUse, of: UsageKey, now: float) -> float | None:
+    ledger.enter({use.device.id: use}, [], now)
+    return ledger.idle_seconds(use, of, now)
+
+
+def seen(running: list[Process], granted: list[Allocation]) -> DeviceUse:
+    return uses([GPU], running, granted)[GPU.id]
+
+
+@pytest.mark.parametrize("use", [(0.0, 1.0), (1.0, 0.0), (None, 1.0)])
+def test_who_holds_all_parts_of_a_device_is_at_work_when_it_is_on_any(
+    use: tuple[float | None, float],
+) -> None:
+    running = [runs(owner("a"), use[0], "part-0"), runs(owner("a"), use[1], "part-1")]
+    ledger, whole = Ledger(), seen(running, [holds("a")])
+    assert idle_seconds(ledger, whole, key("a"), 0) == 0
+    assert idle_seconds(ledger, whole, key("a"), 3600) == 0
+    still = seen([replace(process, utilization_ratio=0.0) for process in running], [holds("a")])
+    assert idle_seconds(ledger, still, key("a"), 3630) == 30
+
+
+def test_who_holds_one_part_is_idle_while_it_works_on_another() -> None:
+    running = [runs(owner("a"), 0.0, "part-0"), runs(owner("a"), 1.0, "part-1")]
+    ledger = Ledger()
+    for now in (0.0, 60.0):
+        use = seen(running, [holds("a", part="part-0"), holds("a", part="part-1")])
+        ledger.enter({GPU.id: use}, [], now)
+    assert ledger.idle_seconds(use, key("a", part="part-0"), 60) == 60
+    assert ledger.idle_seconds(use, key("a", part="part-1"), 60) == 0
+
+
+def test_a_pod_whose_container_is_not_told_is_at_work() -> None:
+    """Until the kubelet has told the id of a container that has just started, say."""
+    ledger = Ledger()
+    for now in (0.0, 3600.0):
+        use = seen([runs(owner("a", container=None))], [holds("a", "dind"), holds("b")])
+        ledger.enter({GPU.id: use}, [], now)
+    assert ledger.idle_seconds(use, key("a", "dind"), 3600) == 0
+    assert ledger.idle_seconds(use, key("b"), 3600) == 3600
+
+
+def test_a_container_in_a_container_of_a_pod_is_the_pods_and_at_work() -> None:
+    uid, outer, inner = "0a1b2c3d-0000-4000-8000-000000000001", "c" * 64, "d" * 64
+    pod = KubePod(
+        uid=uid,
+        namespace="ns",
+        name="a",
+        containers=(PodContainer("dind", outer), PodContainer("prepare", "e" * 64)),
+    )
+    path = f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{outer}.scope"
+    place = place_of(f"0::{path}/docker/{inner}\n")
+    host = HostProcess(start_ticks=1, name="x", user="root", place=place, problem=None)
+    of = owner_of(host, PodTable.of({uid: pod}, up=True))
+    assert (of.pod, of.container) == ("a", "dind")
+    ledger = Ledger()
+    for now in (0.0, 3600.0):
+        use = seen([runs(of)], [holds("a", "dind")])
+        ledger.enter({GPU.id: use}, [], now)
+    assert ledger.idle_seconds(use, key("a", "dind"), 3600) == 0
+
+
+SHARED = (Absence("power_watts", AbsenceReason.SHARED), Absence("energy_joules", AbsenceReason.SHARED))
+X, Y = (UsageKey(die, "", "ns", pod, "main") for die, pod in (("amd:0", "x"), ("amd:1", "y")))
+
+
+def dies(*, first: str | None, second: str | None) -> tuple[Device, Device]:
+    """Of a module: the power of both is shown at the first."""
+    return (
+        Device(vendor=Vendor.AMD, id="amd:0", serial=first, power_watts=500.0),
+        Device(vendor=Vendor.AMD, id="amd:1", serial=second, absent=SHARED),
+    )
+
+
+def a_minute(devices: tuple[Device, ...], x: float, y: float) -> Ledger:
+    ledger = Ledger()
+    running = [
+        Process(pid=1, device="amd:0", owner=owner("x"), utilization_ratio=x),
+        Process(pid=2, device="amd:1", owner=owner("y"), utilization_ratio=y),
+    ]
+    for now in range(0, 70, 10):
+        found = uses([replace(device, read_at=float(now)) for device in devices], running, [])
+        ledger.enter(found, [("ns", "x"), ("ns", "y")], now)
+    return ledger
+
+
+def balance(ledger: Ledger) -> list[float | None]:
+    of_pods = [ledger.energy_joules(X), ledger.energy_joules(Y)]
+    return [*of_pods, ledger.idle_energy_joules("amd:0"), ledger.idle_energy_joules("amd:1")]
+
+
+def test_energy_of_a_module_is_of_its_dies_in_equal_parts() -> None:
+    module = dies(first="S1", second="S1")
+    assert balance(a_minute(module, 1.0, 1.0)) == pytest.approx([15_000, 15_000, 0, 0])
+    assert balance(a_minute(module, 0.0, 1.0)) == pytest.approx([0, 15_000, 15_000, 0])
+    assert balance(a_minute(module[::-1], 0.5, 0.0)) == pytest.approx([7500, 0, 7500, 15_000])
+
+
+def test_chips_of_a_board_are_known_by_its_number_first() -> None:
+    one, other = dies(first="S1", second="S1")
+    of_one_board = replace(one, board_id=3, serial="S1"), replace(other, board_id=3, serial="S2")
+    assert balance(a_minute(of_one_board, 1.0, 1.0)) == pytest.approx([15_000, 15_000, 0, 0])
+    of_two = replace(one, board_id=3), replace(other, board_id=4)
+    assert balance(a_minute(of_two, 1.0, 1.0)) == [pytest.approx(30_000), None, 0.0, None]
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, None), ("S1", "S2"), ("S1", None)])
+def test_dies_of_which_nobody_knows_that_they_are_one_module_are_left(
+    first: str | None, second: str | None
+) -> None:
+    assert balance(a_minute(dies(first=first, second=second), 1.0, 1.0)) == [
+        pytest.approx(30_000),
+        None,
+        0.0,
+        None,
+    ]
+
+
+def test_a_die_that_is_silent_for_a_while_keeps_its_part() -> None:
+    one, other = dies(first="S1", second="S1")
+    ledger = Ledger()
+    for now, stale in ((0, False), (10, False), (20, True), (30, True), (40, False)):
+        silent = Device(vendor=Vendor.AMD, id="amd:1", serial="S1", stale=True)
+        second = silent if stale else replace(other, read_at=float(now))
+        running = [
+            Process(pid=1, device="amd:0", owner=owner("x"), utilization_ratio=1.0),
+            Process(pid=2, device="amd:1", owner=owner("y"), utilization_ratio=1.0),
+        ]
+        ledger.enter(uses([replace(one, read_at=float(now)), second], running, []), [], now)
+    x, y, idle_x, idle_y = balance(ledger)
+    assert [x, idle_x] == pytest.approx([10_000, 0.0])
+    assert y is not None
+    assert idle_y is not None
+    assert y + idle_y == pytest.approx(10_000)
+
+
+def test_power_that_moves_to_the_other_die_counts_once() -> None:
+    one, other = dies(first="S1", second="S1")
+    ledger = Ledger()
+    for now in range(0, 100, 10):
+        counter = 500.0 * now
+        shown, dark = (one, other) if now < 40 or now > 60 else (other, one)
+        module = (
+            replace(shown, power_watts=500.0, energy_joules=counter, absent=(), read_at=float(now)),
+            replace(dark, power_watts=None, energy_joules=None, absent=SHARED, read_at=float(now)),
+        )
+        ledger.enter(uses(module, [], []), [], now)
+    assert sum(joules or 0.0 for joules in balance(ledger)) == pytest.approx(45_000)
