@@ -74,7 +74,7 @@ def history(looks: str, rule: HealthRule | None = None) -> str:
         pytest.param("gbb-", "HHHU", id="of any kind: three are"),
         pytest.param("gbb---", "HHHUU.", id="bad, then gone"),
         pytest.param("gxxxxbx", "HHHHHHU", id="one bad look vouches for nothing"),
-        pytest.param("gbbbgxg", "HHHUUUH", id="a driver that cannot be asked takes back nothing good either"),
+        pytest.param("gbbbgxgg", "HHHUUUUH", id="nor are good ones in a row around a driver that is silent"),
         pytest.param("gxxxx", "HHHHH", id="a driver that cannot be asked leaves things as they were"),
         pytest.param("gxxxxxgg", "HHHHHUUH", id="for so long"),
         pytest.param("giiii", "HHHHH", id="a damaged answer says nothing about who is missing"),
@@ -102,6 +102,13 @@ def test_each_fall_takes_longer_to_be_trusted_again() -> None:
             wait += 1
         waits.append(wait)
     assert waits == [2, 4, 8, 16]
+
+
+def test_a_driver_that_was_silent_is_trusted_no_sooner_than_others() -> None:
+    rule = HealthRule(bad=3, good=2, unanswered=5)
+    looks = "g" * 20 + "xxxxx" + "gg" + "g" * 20 + "xxxxx" + "gggg"
+    expected = "H" * 20 + "HHHHU" + "UH" + "H" * 20 + "HHHHU" + "UUUH"
+    assert history(looks, rule) == expected
 
 
 def test_falls_long_ago_are_forgiven() -> None:
@@ -183,9 +190,10 @@ def test_one_that_fails_does_not_cost_the_others() -> None:
 def test_a_call_that_hangs_is_left_behind_and_not_made_again() -> None:
     hung = threading.Event()
     driver = Driver(k1=device(name="a"))
-    watching = watch(driver, seconds=0.1)
+    watching = watch(driver)
     watching.look()
     driver.devices["k1"] = hung
+    watching._device_seconds = 0.1
     try:
         assert watching.look().failed["a"].reason == "timeout"
         assert "has not come back" in str(watching.look().failed["a"])

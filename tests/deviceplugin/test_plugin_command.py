@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.deviceplugin.fake_kubelet import FakeKubelet
-from tests.waiting import wait_until
+from tests.processes import signal_another_thread
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.deviceplugin.endpoint import EndpointError, check_folder
 
@@ -114,7 +115,11 @@ def test_settings_and_help_need_no_extra() -> None:
     assert done.stdout == "False\n"
 
 
-def test_the_command_serves_until_it_is_told_to_end(kubelet: FakeKubelet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reached", ["the process", "a thread"])
+def test_the_command_serves_until_it_is_told_to_end(
+    kubelet: FakeKubelet, tmp_path: Path, reached: str
+) -> None:
+    """Whichever of its threads the signal reaches."""
     (tmp_path / "sys/class/npu_mgmt/npu0_mgmt").mkdir(parents=True)
     for name, text in {"device_uuid": "U0", "alive": "1", "busname": "0000:01:00.0"}.items():
         (tmp_path / "sys/class/npu_mgmt/npu0_mgmt" / name).write_text(f"{text}\n")
@@ -133,8 +138,11 @@ def test_the_command_serves_until_it_is_told_to_end(kubelet: FakeKubelet, tmp_pa
     process = subprocess.Popen([*COMMAND, *flags], stderr=subprocess.PIPE, text=True, env=CLEAN)
     try:
         wait_until(lambda: kubelet.health("beta.furiosa.ai/npu") == {"U0": "Healthy"}, "a card")
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        if reached == "the process":
+            process.send_signal(signal.SIGTERM)
+        else:
+            signal_another_thread(process.pid, signal.SIGTERM)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.offers import Policy, make_offers
 from accelscope.deviceplugin.roots import Roots
 from accelscope.deviceplugin.vendors import open_vendor
-from accelscope.model import Device, Vendor
+from accelscope.model import Device, Partition, Vendor
 
 
 def card(index: int, uuid: str) -> Device:
@@ -63,3 +64,41 @@ def test_what_is_disabled_elsewhere_is_offered_here(tmp_path: Path) -> None:
 
 def test_cards_with_one_uuid_are_told_apart_by_their_place(tmp_path: Path) -> None:
     assert offered(tmp_path, 0, uuid="U") == ["0000:00:00.0", "0000:01:00.0"]
+
+
+def gpu(uuid: str | None, partitions: int) -> Device:
+    return Device(
+        vendor=Vendor.AMD,
+        id=f"amd:{uuid or '0000:83:00.0'}",
+        index=0,
+        uuid=uuid,
+        pci_address="0000:83:00.0",
+        partitions=tuple(Partition(id=f"amd:{uuid}/{number}", index=number) for number in range(partitions)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("uuid", "partitions", "unit"),
+    [
+        ("0x9d2f7a1c0b3e4455", 0, "0000:83:00.0"),
+        ("0x9d2f7a1c0b3e4455", 8, "0x9d2f7a1c0b3e4455"),
+        (None, 8, "0000:83:00.0"),
+    ],
+)
+def test_the_id_of_an_amd_gpu(tmp_path: Path, uuid: str | None, partitions: int, unit: str) -> None:
+    part = open_vendor(Vendor.AMD, Roots(dev=tmp_path))
+    assert [each.id for each in part.units(gpu(uuid, partitions), "amd.com/gpu", 0)] == [unit]
+
+
+def test_attribution_takes_an_amd_gpu_that_is_cut_for_all_of_it(tmp_path: Path) -> None:
+    cut = gpu("0x9d2f7a1c0b3e4455", 8)
+    [unit] = open_vendor(Vendor.AMD, Roots(dev=tmp_path)).units(cut, "amd.com/gpu", 0)
+    assert resolve(unit.id, "amd.com/gpu", DeviceIndex([cut])) == Resolved(cut.id, partition=None)
+
+
+def test_the_id_of_an_amd_gpu_that_is_cut_stays_while_its_partitions_are_not_told(tmp_path: Path) -> None:
+    """A second id would be a second GPU to the kubelet, free to be given away."""
+    part = open_vendor(Vendor.AMD, Roots(dev=tmp_path))
+    cut, asleep = gpu("0x9d2f7a1c0b3e4455", 8), gpu("0x9d2f7a1c0b3e4455", 0)
+    units = [part.units(each, "amd.com/gpu", 0) for each in (cut, asleep)]
+    assert units[0] == units[1]

@@ -1,8 +1,6 @@
 """The agent as a process: settings, readers, loop, server, signals."""
 
 import logging
-import os
-import signal
 import socket
 import threading
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
+from accelscope.end_signals import EndSignals
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
@@ -132,7 +131,7 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
     agent = Agent(loaded, arguments, environ)
-    asked = _Signals()
+    asked = EndSignals()
     agent.start()
     host, port = agent.server.address[:2]
     log.info(
@@ -161,24 +160,6 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     start_no_more_tools()
     agent.stop()
     return 0
-
-
-class _Signals:
-    """Waits for a signal to end. The interpreter's own C handler writes the signal's number to the pipe,
-    whichever thread it reached: a Python handler would have to wait until the main thread runs."""
-
-    def __init__(self) -> None:
-        self._read, write = os.pipe()
-        os.set_blocking(write, False)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
-
-    def wait(self) -> str:
-        while True:
-            number = os.read(self._read, 1)[0]
-            if number in (signal.SIGTERM, signal.SIGINT):
-                return signal.Signals(number).name
 
 
 def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") -> "tuple[Sink[Any], ...]":

@@ -1,7 +1,6 @@
 """The device plugin as a process: settings, driver, offers, kubelet, server, signals."""
 
 import logging
-import signal
 import socket
 import threading
 import time
@@ -27,6 +26,7 @@ from accelscope.deviceplugin.tally import Tally
 from accelscope.deviceplugin.vendors import open_vendor
 from accelscope.deviceplugin.vendors.steady import SteadyPart
 from accelscope.deviceplugin.watch import DriverWatch, Look
+from accelscope.end_signals import EndSignals
 from accelscope.model import Vendor
 from accelscope.readers.contract import ReaderError
 from accelscope.readers.registry import open_reader
@@ -275,9 +275,7 @@ def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
     plugin = Plugin(loaded, arguments, environ)
-    asked: threading.Event = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.set())
+    asked = EndSignals()
     plugin.start()
     log.info(
         "accelscope device-plugin %s looks for devices of %s",
@@ -285,8 +283,8 @@ def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ
         settings.vendor,
         extra=fields(port=plugin.server.address[1], folder=settings.plugin_dir),
     )
-    asked.wait()
-    log.info("stopping; containers keep their devices")
+    name = asked.wait()
+    log.info("%s: stopping; containers keep their devices", name)
     start_no_more_tools()
     plugin.stop()
     return 0

@@ -5,7 +5,8 @@ nothing, and a device that keeps falling must stand longer each time before it i
 
 A driver that answers without saying how a device is leaves it as it was. So does a driver that cannot be
 asked at all, but only for so long: nobody vouches for the device then. Only a good look makes up for those
-that were not: bad ones count together, whatever was wrong at each of them.
+that were not: bad ones count together, whatever was wrong at each of them. Good ones count only in a row,
+which a driver that cannot be asked ends as well.
 """
 
 from collections import deque
@@ -73,12 +74,13 @@ class _Record:
         if good:
             self.good += 1
             self.bad = self.unanswered = self.gone = 0
-        elif verdict is Verdict.UNANSWERED:
-            self.unanswered += 1
         else:
             self.good = 0
-            self.bad += verdict in _BAD_VERDICTS
-            self.gone = self.gone + 1 if verdict is Verdict.GONE else 0
+            if verdict is Verdict.UNANSWERED:
+                self.unanswered += 1
+            else:
+                self.bad += verdict in _BAD_VERDICTS
+                self.gone = self.gone + 1 if verdict is Verdict.GONE else 0
         if self.gone >= rule.bad:
             self._fall(now)
             self.listed = False

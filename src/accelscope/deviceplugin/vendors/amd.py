@@ -16,6 +16,7 @@ _CDI_KIND = "amd.com/gpu"
 class AmdPart:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
+        self._cut: set[str] = set()  # by Device.id
 
     def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         return "amd.com/gpu"
@@ -24,10 +25,15 @@ class AmdPart:
         return True
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
-        """A GPU that is cut into partitions is handed out with all of them."""
+        """A GPU that is cut into partitions is handed out with all of them, and goes by its uuid: AMD's own
+        plugin calls the first of them by the GPU's address. It stays so while its partitions are not told,
+        as of one that is asleep: a second id would be a second GPU to the kubelet."""
         if device.pci_address is None or self._has_lost_its_files(device):
             return ()
-        return (Unit(device.pci_address),)
+        if device.partitions:
+            self._cut.add(device.id)
+        uuid = device.uuid if device.id in self._cut else None
+        return (Unit(uuid or device.pci_address),)
 
     def cdi_name(self, device: Device) -> str | None:
         """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
