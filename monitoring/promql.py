@@ -77,6 +77,7 @@ def checked(expression: str, recorded: Collection[str] = ()) -> str:
 # One agent's series are matched by their target; the same agent may be scraped by two jobs.
 OF_TARGET = "on (cluster, job, instance)"
 OF_DEVICE = "on (cluster, job, instance, device)"
+A_DEVICE = "cluster, job, instance, vendor, device"  # to group by, of what its pods share
 
 
 _REMEMBERED = "1d"  # how long a gap in scraping may be after which a series is still known

@@ -10,8 +10,8 @@ from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import CLUSTER, cell, label, to
 from monitoring.promql import with_node
 
-_TO_NODE = to(NODE, "Node", node=label("node"))
-_NODE_CELL = {"node": to(NODE, "Node", node=cell("Node"))}
+_TO_NODE = to(NODE, "Node", cluster=label("cluster"), node=label("node"))
+_NODE_CELL = {"node": to(NODE, "Node", cluster=cell("Cluster"), node=cell("Node"))}
 _FAILING = '(accelscope_reader_found{cluster=~"$cluster"} - accelscope_reader_up{cluster=~"$cluster"} == 1)'
 
 

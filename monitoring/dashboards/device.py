@@ -7,7 +7,7 @@ from monitoring.dashboards.device_series import HERE, POD, by, of
 from monitoring.dashboards.frame import DEVICE, WORKLOADS, Section, made
 from monitoring.dashboards.panels import BAD, WARN, Query, amount, lines, number, states
 from monitoring.dashboards.tables import Column, rows
-from monitoring.dashboards.variables import CLUSTER, cell, instances, one, to
+from monitoring.dashboards.variables import ONE_CLUSTER, SAME_CLUSTER, cell, instances, one, to
 from monitoring.dashboards.vocabulary import (
     FULL,
     HEALTH_STATES,
@@ -17,7 +17,7 @@ from monitoring.dashboards.vocabulary import (
     health_number,
 )
 
-_NODE = 'cluster=~"$cluster", node="$node"'
+_NODE = 'cluster="$cluster", node="$node"'
 _FACTS = {
     "vendor": "Vendor",
     "model": "Model",
@@ -183,7 +183,7 @@ def users() -> Section:
                     "s",
                     levels=((3600, WARN),),
                 ),
-                links={"pod": to(WORKLOADS, "Pods", namespace=cell("Namespace"))},
+                links={"pod": to(WORKLOADS, "Pods", cluster=SAME_CLUSTER, namespace=cell("Namespace"))},
                 width=12,
             ),
             rows(
@@ -217,8 +217,8 @@ def build() -> Dashboard:
         "Device",
         "One device: everything that its driver tells, and who is on it.",
         [
-            CLUSTER,
-            one("node", "Node", "accelscope_node_info", 'cluster=~"$cluster"'),
+            ONE_CLUSTER,
+            one("node", "Node", "accelscope_node_info", 'cluster="$cluster"'),
             one("device", "Device", "accelerator_info", _NODE),
             instances(_NODE),
         ],

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-HERE = 'cluster=~"$cluster", instance=~"$instance", device="$device"'
+HERE = 'cluster="$cluster", instance=~"$instance", device="$device"'
 POD = {"namespace": "Namespace", "pod": "Pod", "container": "Container"}
 
 

@@ -14,6 +14,7 @@ from monitoring.dashboards.fleet_series import (
     MEMORY,
     MEMORY_USED,
     NAMESPACE_HELD,
+    NAMESPACE_IDLE,
     POWER,
     UNWELL,
     USE,
@@ -77,7 +78,7 @@ def now() -> Section:
             ),
             number(
                 "Held and idle",
-                "Devices with which the pods of a namespace that hold them have done nothing for an hour.",
+                "Devices with which none of the pods that hold them has done anything for an hour.",
                 "short",
                 f"sum({IDLE})",
                 levels=((1, WARN),),
@@ -171,9 +172,10 @@ def owners() -> Section:
             ),
             lines(
                 "Held and idle, by namespace",
-                "Devices with which the namespace's pods that hold them have done nothing for an hour.",
+                "Devices with which the namespace's pods that hold them have done nothing for an hour. "
+                "A shared device counts at each.",
                 "short",
-                Query(f"sum by (namespace) ({IDLE})", "{{namespace}}"),
+                Query(f"sum by (namespace) ({NAMESPACE_IDLE})", "{{namespace}}"),
                 stacked=True,
             ),
         ],

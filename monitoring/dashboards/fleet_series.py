@@ -1,6 +1,6 @@
 """Series and expressions of the fleet's dashboard. `CHOSEN` is what its reader chose."""
 
-from monitoring.dashboards.frame import DEVICE
+from monitoring.dashboards.frame import DEVICE, NODE
 from monitoring.dashboards.variables import cell, to
 from monitoring.dashboards.vocabulary import TROUBLING
 from monitoring.promql import with_model
@@ -21,8 +21,10 @@ MEMORY = recorded("cluster_vendor_model:accelerator_memory_total_bytes:sum")
 POWER = recorded("cluster_vendor_model:accelerator_power_watts:sum")
 POWER_LIMIT = recorded("cluster_vendor_model:accelerator_power_limit_watts:sum")
 HELD = recorded("cluster_vendor_model:accelerator_pod_allocated:count")
-IDLE = recorded("cluster_namespace_vendor_model:accelerator_pod_idle_1h:count")
+IDLE = recorded("cluster_vendor_model:accelerator_pod_idle_1h:count")
+# Shared devices count at each namespace: not to be added up.
 NAMESPACE_HELD = recorded("cluster_namespace_vendor_model:accelerator_pod_allocated:count")
+NAMESPACE_IDLE = recorded("cluster_namespace_vendor_model:accelerator_pod_idle_1h:count")
 POD_POWER = recorded("cluster_namespace_vendor_model:accelerator_pod_energy_joules:rate5m")
 IDLE_POWER = recorded("cluster_vendor_model:accelerator_idle_energy_joules:rate5m")
 HEALTH = "cluster_vendor_model_state:accelerator_health:sum"
@@ -40,7 +42,8 @@ LABELS = {
     "index": "Index",
     "device": "Device",
 }
-DEVICE_LINK = to(DEVICE, "Device", node=cell("Node"), device=cell("Device"))
+NODE_LINK = to(NODE, "Node", cluster=cell("Cluster"), node=cell("Node"))
+DEVICE_LINK = to(DEVICE, "Device", cluster=cell("Cluster"), node=cell("Node"), device=cell("Device"))
 DEVICE_LABELS = "cluster, node, vendor, model, index, device"
 
 

@@ -9,6 +9,7 @@ from monitoring.dashboards.fleet_series import (
     IDLE,
     IDLE_POWER,
     LABELS,
+    NODE_LINK,
     NOT_OK,
     POD_POWER,
     POWER,
@@ -22,7 +23,7 @@ from monitoring.dashboards.fleet_series import (
 from monitoring.dashboards.frame import NODE, Section
 from monitoring.dashboards.panels import BAD, WARN, Query, amount, heat, lines, ranking
 from monitoring.dashboards.tables import Column, alerts, rows
-from monitoring.dashboards.variables import cell, label, to
+from monitoring.dashboards.variables import label, to
 from monitoring.promql import with_model
 
 
@@ -60,7 +61,7 @@ def health() -> Section:
                     f"max by ({DEVICE_LABELS}, state) ({with_model(UNWELL_NOW, CHOSEN)})",
                     "short",
                 ),
-                links={"node": to(NODE, "Node", node=cell("Node")), "device": DEVICE_LINK},
+                links={"node": NODE_LINK, "device": DEVICE_LINK},
                 width=16,
             ),
             alerts(
@@ -102,7 +103,7 @@ def warmth() -> Section:
                     f"topk(10, {per_node('max', 'accelerator_temperature_celsius')})", "{{cluster}} {{node}}"
                 ),
                 levels=((75, WARN), (90, BAD)),
-                links=[to(NODE, "Node", node=label("node"))],
+                links=[to(NODE, "Node", cluster=label("cluster"), node=label("node"))],
                 width=8,
             ),
         ],
@@ -186,8 +187,8 @@ def power() -> Section:
             amount(
                 "Wasted device-hours",
                 (
-                    "In the time that is looked at: hours in which pods held devices that they "
-                    "had not used for an hour or longer."
+                    "In the time that is looked at: hours in which pods held devices that none of them "
+                    "had used for an hour or longer."
                 ),
                 "h",
                 f"sum(sum_over_time((sum({IDLE}))[$__range:1m])) / 60",

@@ -7,12 +7,14 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as types
 
 from monitoring.dashboards.panels import Panel
-from monitoring.dashboards.variables import Variable, datasource
+from monitoring.dashboards.variables import Variable, datasource, to
 
 FLEET, NODE, DEVICE, WORKLOADS, AGENTS = (
     f"accelscope-{name}" for name in ("fleet", "node", "device", "workloads", "agents")
 )
 _TAG = "accelscope"
+_OF_ONE_CLUSTER = {NODE: "Node", DEVICE: "Device"}
+_OF_MANY_TAG = "accelscope-clusters"  # on the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +23,44 @@ class Section:
     panels: Sequence[Panel]
 
 
-def made(
-    uid: str, title: str, about: str, variables: Sequence[Variable], sections: Sequence[Section]
-) -> types.Dashboard:
-    """With links to the others, which keep the time and the variables that they share."""
-    others = (
+def _others(tag: str) -> dashboard.DashboardLink:
+    return (
         dashboard.DashboardLink("AccelScope")
         .type(types.DashboardLinkType.DASHBOARDS)
-        .tags([_TAG])
+        .tags([tag])
         .as_dropdown(True)
         .include_vars(True)
         .keep_time(True)
     )
+
+
+def _without_cluster(uid: str, title: str) -> dashboard.DashboardLink:
+    """To a dashboard that shows one: Grafana would hand it all that are chosen here."""
+    link = to(uid, title)
+    return dashboard.DashboardLink(link.title).type(types.DashboardLinkType.LINK).url(link.url)
+
+
+def made(
+    uid: str, title: str, about: str, variables: Sequence[Variable], sections: Sequence[Section]
+) -> types.Dashboard:
+    """With links to the others, which keep the time and the variables that they share."""
+    of_one = uid in _OF_ONE_CLUSTER
     built = (
         dashboard.Dashboard(f"AccelScope / {title}")
         .uid(uid)
         .description(about)
-        .tags([_TAG])
+        .tags([_TAG] if of_one else [_TAG, _OF_MANY_TAG])
         .editable()
         .tooltip(types.DashboardCursorSync.CROSSHAIR)
         .time("now-3h", "now")
         .timezone("browser")
         .refresh("30s")
-        .link(others)
+        .link(_others(_TAG if of_one else _OF_MANY_TAG))
         .variables([datasource(), *variables])
     )
+    if not of_one:
+        for other, name in _OF_ONE_CLUSTER.items():
+            built = built.link(_without_cluster(other, name))
     for section in sections:
         built = built.with_row(dashboard.Row(section.title))
         for panel in section.panels:

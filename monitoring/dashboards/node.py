@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from monitoring.dashboards.frame import DEVICE, NODE, WORKLOADS, Section, made
 from monitoring.dashboards.panels import BAD, WARN, Panel, Query, lines, number, states
 from monitoring.dashboards.tables import Column, alerts, rows
-from monitoring.dashboards.variables import CLUSTER, cell, instances, label, one, to
+from monitoring.dashboards.variables import ONE_CLUSTER, SAME_CLUSTER, cell, instances, label, one, to
 from monitoring.dashboards.vocabulary import (
     FULL,
     HEALTH_STATES,
@@ -18,11 +18,12 @@ from monitoring.dashboards.vocabulary import (
 )
 from monitoring.promql import with_model
 
-_HERE = 'cluster=~"$cluster", instance=~"$instance"'
-_NODE = 'cluster=~"$cluster", node="$node"'
+_HERE = 'cluster="$cluster", instance=~"$instance"'
+_NODE = 'cluster="$cluster", node="$node"'
 _REAL_ERRORS = ', code!~".+_done"'
 _NAME = "{{vendor}} {{index}}"
-_TO_DEVICE = to(DEVICE, "Device", node="${node}", device=label("device"))
+_ON_NODE = {"cluster": SAME_CLUSTER, "node": "${node}"}
+_TO_DEVICE = to(DEVICE, "Device", **_ON_NODE, device=label("device"))
 _DEVICE = {"vendor": "Vendor", "index": "Index", "model": "Model", "device": "Device"}
 _POD = {"namespace": "Namespace", "pod": "Pod", "container": "Container"}
 
@@ -118,7 +119,7 @@ def devices() -> Section:
                 Column("Power", _by_device(_of("accelerator_power_watts")), "watt"),
                 Column("Limit", _by_device(_of("accelerator_power_limit_watts")), "watt"),
                 Column("Answers", _by_device(_of("accelerator_up")), "short"),
-                links={"device": to(DEVICE, "Device", node="${node}", device=cell("Device"))},
+                links={"device": to(DEVICE, "Device", **_ON_NODE, device=cell("Device"))},
             ),
             states(
                 "Health",
@@ -218,7 +219,7 @@ def users() -> Section:
                     levels=((3600, WARN),),
                 ),
                 links={
-                    "pod": to(WORKLOADS, "Pods", namespace=cell("Namespace")),
+                    "pod": to(WORKLOADS, "Pods", cluster=SAME_CLUSTER, namespace=cell("Namespace")),
                 },
                 width=16,
             ),
@@ -263,7 +264,7 @@ def agent() -> Section:
             ),
             alerts(
                 "Of this node, firing or soon.",
-                'alertname=~"Accel.+", cluster=~"$cluster", node="$node"',
+                'alertname=~"Accel.+", cluster="$cluster", node="$node"',
                 width=8,
             ),
         ],
@@ -275,6 +276,6 @@ def build() -> Dashboard:
         NODE,
         "Node",
         "One node: its devices side by side, who is on them, and how its agent is doing.",
-        [CLUSTER, one("node", "Node", "accelscope_node_info", 'cluster=~"$cluster"'), instances(_NODE)],
+        [ONE_CLUSTER, one("node", "Node", "accelscope_node_info", 'cluster="$cluster"'), instances(_NODE)],
         [now(), devices(), users(), agent()],
     )

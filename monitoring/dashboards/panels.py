@@ -66,8 +66,12 @@ def _targets(queries: Sequence[Query]) -> list[Builder[Dataquery]]:
     return [target(query, ref) for query, ref in zip(queries, ascii_uppercase, strict=False)]
 
 
+def _of_recorded(expression: str) -> bool:
+    return any(name in expression for name in RECORDED)
+
+
 def _missing(queries: Sequence[Query]) -> str:
-    return RECORDED_ABSENT if any(":" in query.expression for query in queries) else "No data"
+    return RECORDED_ABSENT if any(_of_recorded(query.expression) for query in queries) else "No data"
 
 
 def _thresholds(levels: Levels) -> dashboard.ThresholdsConfig:
@@ -136,7 +140,7 @@ def number(
         .description(about)
         .datasource(DATASOURCE)
         .unit(unit)
-        .no_value(_missing([query]) if ":" in expression else "-")
+        .no_value(RECORDED_ABSENT if _of_recorded(expression) else "-")
         .targets(_targets([query]))
         .height(4)
         .span(width)
@@ -156,7 +160,7 @@ def amount(title: str, about: str, unit: str, expression: str, *, width: int = 4
         .description(about)
         .datasource(DATASOURCE)
         .unit(unit)
-        .no_value(_missing([query]) if ":" in expression else "-")
+        .no_value(RECORDED_ABSENT if _of_recorded(expression) else "-")
         .targets([target(query, "A", instant=True)])
         .height(4)
         .span(width)

@@ -49,7 +49,7 @@ def several(name: str, title: str, family: str, matchers: str = "") -> Variable:
     )
 
 
-def one(name: str, title: str, family: str, matchers: str) -> Variable:
+def one(name: str, title: str, family: str, matchers: str = "") -> Variable:
     return _values(name, family, name, matchers).label(title).multi(False).include_all(False)
 
 
@@ -81,15 +81,19 @@ def duration(name: str, title: str, choices: dict[str, int], first: str) -> Vari
 
 
 CLUSTER = several("cluster", "Cluster", "accelscope_build_info")
+# For what is on one node: names of nodes and addresses of agents repeat from cluster to cluster. Where series
+# have no such label it is empty, and matches them.
+ONE_CLUSTER = one("cluster", "Cluster", "accelscope_build_info")
 VENDOR = several("vendor", "Vendor", "accelerator_info", 'cluster=~"$cluster"')
 MODEL = several("model", "Model", "accelerator_info", 'cluster=~"$cluster", vendor=~"$vendor"')
 
-# Of the dashboard that is left. Its choice of clusters, not the row's: a Prometheus may have no such label.
-_KEPT = "${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
+_KEPT = "${datasource:queryparam}&${__url_time_range}"  # of the dashboard that is left
+SAME_CLUSTER = "${cluster}"  # for links of dashboards that show one
 
 
 def to(uid: str, title: str, **variables: str) -> Link:
-    """To another of our dashboards, with these of its variables set from a cell or from a series' label."""
+    """To another of our dashboards, with these of its variables set from a cell or from a series' label. A
+    cell or label that is not there, as `cluster` may be, sets the empty value."""
     given = "".join(f"&var-{name}={value}" for name, value in variables.items())
     return Link(title, f"/d/{uid}?{_KEPT}{given}")
 

@@ -8,7 +8,8 @@ from monitoring.dashboards.frame import NODE, WORKLOADS, Section, made
 from monitoring.dashboards.panels import WARN, Query, amount, lines, number, ranking
 from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import CLUSTER, MODEL, VENDOR, cell, duration, several, to
-from monitoring.promql import OF_DEVICE, with_model
+from monitoring.promql import A_DEVICE, OF_DEVICE, with_model
+from monitoring.rules.recording import IDLE_SECONDS
 
 _CHOSEN = 'cluster=~"$cluster", namespace=~"$namespace", vendor=~"$vendor", model=~"$model"'
 _DEVICES = 'cluster=~"$cluster", vendor=~"$vendor", model=~"$model"'
@@ -16,8 +17,10 @@ _RAW = 'cluster=~"$cluster", namespace=~"$namespace", vendor=~"$vendor"'
 _NO_NAMESPACE = 'cluster=~"$cluster", vendor=~"$vendor"'  # of series that are about devices
 _POD = {"cluster": "Cluster", "namespace": "Namespace", "pod": "Pod"}
 _ON_NODE = {**_POD, "node": "Node"}
+_NODE_LINK = to(NODE, "Node", cluster=cell("Cluster"), node=cell("Node"))
 
 _NOT_IN_PODS = f"cluster_vendor_model_reason:accelerator_unattributed_memory_used_bytes:sum{{{_DEVICES}}}"
+# By namespace: a device that two of them share counts at both, so these are not added up over namespaces.
 _HELD = f"cluster_namespace_vendor_model:accelerator_pod_allocated:count{{{_CHOSEN}}}"
 _IDLE = f"cluster_namespace_vendor_model:accelerator_pod_idle_1h:count{{{_CHOSEN}}}"
 _USE = f"cluster_namespace_vendor_model:accelerator_pod_utilization_ratio:sum{{{_CHOSEN}}}"
@@ -31,13 +34,22 @@ def _of(expression: str, labels: Iterable[str] = _POD, operation: str = "sum") -
     return f"{operation} by ({', '.join(labels)}) ({chosen})"
 
 
+def _by_device(operation: str, family: str) -> str:
+    """One series a device, however many of the chosen namespaces' pods share it."""
+    return f"{operation} by ({A_DEVICE}) ({family}{{{_RAW}}})"
+
+
+_HELD_DEVICES = f"count({with_model(_by_device('max', 'accelerator_pod_allocated'), _DEVICES)})"
+_ALL_IDLE = f"({_by_device('min', 'accelerator_pod_idle_seconds')} >= bool {IDLE_SECONDS})"
+_IDLE_DEVICES = f"sum({with_model(_ALL_IDLE, _DEVICES)})"
 _IDLE_PODS = f"{_of('accelerator_pod_idle_seconds{raw}', _ON_NODE, 'min')} >= $idle"
 _SHARES = _of("accelerator_pod_memory_share_bytes{raw}")
 
 
-def _over_range(expression: str) -> str:
-    """Its sum over the minutes that are looked at, in hours. A minute without samples adds nothing."""
-    return f"sum_over_time(({expression})[$__range:1m]) / 60"
+def _over_range(expression: str, minutes: int = 1) -> str:
+    """Its sum over the time that is looked at, in hours, asked for every so many minutes. One without samples
+    adds nothing."""
+    return f"sum_over_time(({expression})[$__range:{minutes}m]) / {60 // minutes}"
 
 
 def now() -> Section:
@@ -45,7 +57,10 @@ def now() -> Section:
         "Now",
         [
             number(
-                "Devices held", "Devices that pods of these namespaces were given.", "short", f"sum({_HELD})"
+                "Devices held",
+                "Devices that pods of these namespaces were given. A shared device counts once.",
+                "short",
+                _HELD_DEVICES,
             ),
             number(
                 "Pods",
@@ -55,19 +70,19 @@ def now() -> Section:
             ),
             number(
                 "Held and idle",
-                "Devices with which a namespace's pods that hold them have done nothing for an hour.",
+                "Devices with which these namespaces' pods that hold them have all done nothing for an hour.",
                 "short",
-                f"sum({_IDLE})",
+                _IDLE_DEVICES,
                 levels=((1, WARN),),
             ),
             amount(
                 "Wasted device-hours",
                 (
-                    "In the time that is looked at: hours in which pods held devices that they "
-                    "had not used for an hour or longer."
+                    "In the time that is looked at: hours in which pods of these namespaces held devices "
+                    "that none of them had used for an hour or longer."
                 ),
                 "h",
-                f"sum({_over_range(f'sum({_IDLE})')})",
+                _over_range(_IDLE_DEVICES, minutes=5),  # of single devices, so less often
             ),
             amount(
                 "Energy",
@@ -114,7 +129,7 @@ def namespaces() -> Section:
             ),
             rows(
                 "Namespaces, over the time that is looked at",
-                "Hours of devices held and wasted, and energy.",
+                "Hours of devices held and wasted, and energy. A shared device counts at each namespace.",
                 {"cluster": "Cluster", "namespace": "Namespace"},
                 Column("Held now", f"sum by (cluster, namespace) ({_HELD})", "short"),
                 Column("Device-hours", _over_range(f"sum by (cluster, namespace) ({_HELD})"), "h"),
@@ -169,7 +184,7 @@ def pods() -> Section:
                     "s",
                     levels=((3600, WARN),),
                 ),
-                links={"node": to(NODE, "Node", node=cell("Node"))},
+                links={"node": _NODE_LINK},
                 sort="Utilisation",
                 height=10,
             ),
@@ -194,7 +209,7 @@ def idle() -> Section:
                     f"{_of('accelerator_pod_memory_used_bytes{raw}', _ON_NODE)} and {_IDLE_PODS}",
                     "bytes",
                 ),
-                links={"node": to(NODE, "Node", node=cell("Node"))},
+                links={"node": _NODE_LINK},
                 sort="Idle",
             ),
             lines(
@@ -227,10 +242,10 @@ def idle() -> Section:
             rows(
                 "Beside Kubernetes",
                 "Who uses devices without being in a pod.",
-                {"owner_kind": "Kind", "owner": "Owner", "node": "Node"},
+                {"owner_kind": "Kind", "owner": "Owner", "cluster": "Cluster", "node": "Node"},
                 Column(
                     "Memory",
-                    "sum by (owner_kind, owner, node) ("
+                    "sum by (owner_kind, owner, cluster, node) ("
                     + with_model(
                         f"accelerator_unattributed_memory_used_bytes{{{_NO_NAMESPACE}, "
                         'reason="not_in_a_pod"}',
@@ -239,7 +254,7 @@ def idle() -> Section:
                     + ")",
                     "bytes",
                 ),
-                links={"node": to(NODE, "Node", node=cell("Node"))},
+                links={"node": _NODE_LINK},
                 sort="Memory",
                 width=8,
             ),

@@ -1,8 +1,9 @@
 """Views of whole clusters, recorded so that a dashboard over thousands of nodes reads a few series.
 
-Sums and counts rather than averages: they can be added up further."""
+Sums and counts rather than averages: they can be added up further. Only counts of devices by namespace
+cannot: a device that namespaces share counts at each."""
 
-from monitoring.promql import with_model, with_node
+from monitoring.promql import A_DEVICE, with_model, with_node
 from monitoring.rules.rule import Group, Record
 
 TEMPERATURE_BOUNDS = (30, 40, 50, 60, 70, 80, 90, 100)  # celsius
@@ -12,7 +13,6 @@ _MODEL = "cluster, vendor, model"
 _NAMESPACE = "cluster, namespace, vendor, model"
 _NODE = "cluster, node, vendor"
 _LINKED = f"{_NODE}, model, device, index, kind"
-_DEVICE = "cluster, job, instance, vendor, device"
 
 
 def _by_model(operation: str, of: str, further: str = "") -> str:
@@ -93,17 +93,22 @@ WORKLOADS = Group(
     (
         Record(
             "cluster_vendor_model:accelerator_pod_allocated:count",
-            _by_model("count", f"max by ({_DEVICE}) (accelerator_pod_allocated)"),
+            _by_model("count", f"max by ({A_DEVICE}) (accelerator_pod_allocated)"),
+        ),
+        # Of a device that is shared, all that hold it must be idle.
+        Record(
+            "cluster_vendor_model:accelerator_pod_idle_1h:count",
+            _by_model("sum", f"(min by ({A_DEVICE}) (accelerator_pod_idle_seconds) >= bool {IDLE_SECONDS})"),
         ),
         Record(
             "cluster_namespace_vendor_model:accelerator_pod_allocated:count",
             f"count by ({_NAMESPACE}) "
-            f"({with_model(f'max by ({_DEVICE}, namespace) (accelerator_pod_allocated)', labels='model')})",
+            f"({with_model(f'max by ({A_DEVICE}, namespace) (accelerator_pod_allocated)', labels='model')})",
         ),
         Record(
             "cluster_namespace_vendor_model:accelerator_pod_idle_1h:count",
             _by_namespace(
-                f"(min by ({_DEVICE}, namespace) (accelerator_pod_idle_seconds) >= bool {IDLE_SECONDS})"
+                f"(min by ({A_DEVICE}, namespace) (accelerator_pod_idle_seconds) >= bool {IDLE_SECONDS})"
             ),
         ),
         Record(

@@ -88,6 +88,16 @@ def fill_in(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda match: known[match[1] or match[2]], text)
 
 
+def stat(document: Mapping[str, Any], title: str) -> str:
+    """What the single figure of this title asks."""
+    [found] = [
+        panel["targets"][0]["expr"]
+        for panel in document["panels"]
+        if (panel["type"], panel["title"]) == ("stat", title)
+    ]
+    return str(found)
+
+
 def variable_queries(document: Mapping[str, Any]) -> dict[str, str]:
     return {
         each["name"]: each["query"]["query"]
@@ -118,7 +128,9 @@ def _values(store: Store, variable: Mapping[str, Any], values: Mapping[str, str]
     match = _LABEL_VALUES.fullmatch(fill_in(variable["query"]["query"], values))
     assert match, variable["query"]
     offered = store.label_values(match["selector"], match["label"])
-    return ["|".join(map(re.escape, offered))] if variable["includeAll"] else offered
+    if variable["includeAll"]:
+        return ["|".join(map(re.escape, offered))]
+    return offered or [""]  # what Grafana puts in where there is nothing to choose
 
 
 def in_promql(value: str) -> str:

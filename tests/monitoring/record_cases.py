@@ -110,6 +110,16 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_namespace_vendor_model:accelerator_pod_allocated:count", None): RecordCase(
         series=_SHARED, labels=_NAMESPACE, value=2
     ),
+    # One is idle, of the other one holder works, in another namespace than those that do not.
+    ("cluster_vendor_model:accelerator_pod_idle_1h:count", None): RecordCase(
+        series={
+            **_both("accelerator_pod_idle_seconds", 5000, 5000, **_POD),
+            of_device("accelerator_pod_idle_seconds", namespace="tests", pod="b", container="c"): "0+0x60",
+            of_device("accelerator_pod_idle_seconds", namespace="web", pod="d", container="e"): "5000+0x60",
+        },
+        labels=_MODEL,
+        value=1,
+    ),
     # One is idle, of the other one holder works.
     ("cluster_namespace_vendor_model:accelerator_pod_idle_1h:count", None): RecordCase(
         series={

@@ -119,6 +119,19 @@ def record_groups(record: Record, case: RecordCase) -> list[dict[str, Any]]:
     return [_group(case.series, **test(case.at, sample)), _group({"unrelated": STEADY}, **test(case.at))]
 
 
+def answer_group(given: Series, answers: Mapping[str, float | None], at: str) -> dict[str, Any]:
+    """Query -> the value that it finds, which has no labels; None for nothing."""
+    tests = [
+        {
+            "expr": query,
+            "eval_time": at,
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for query, value in answers.items()
+    ]
+    return _group(given, promql_expr_test=tests)
+
+
 def only(rules: Path, *names: str) -> dict[str, Any]:
     """A file of rules with these alone, as they stand in the files; promtool tries each minute of all."""
     groups = [

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from monitoring.dashboards.panels import Query, lines
 from monitoring.promql import FAMILIES, UnknownName, checked
 from monitoring.rules.recording import RECORDED
-from tests.monitoring.grafana_queries import fill_in, queries
+from tests.monitoring.grafana_queries import fill_in, queries, variable_queries
 from tests.repository import CHART
 
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}
@@ -129,6 +129,62 @@ def test_links_lead_to_our_dashboards_and_their_variables(name: str) -> None:
         assert set(re.findall(r"var-(\w+)=", rest)) <= known
         assert "${datasource:queryparam}" in rest
         assert "${__url_time_range}" in rest
+
+
+# --- dashboards about one node: of one cluster, as names of nodes and addresses of agents repeat -----------
+
+
+def is_of_one_cluster(document: dict[str, Any]) -> bool:
+    [variable] = [each for each in document["templating"]["list"] if each["name"] == "cluster"]
+    assert variable["multi"] == variable["includeAll"]
+    return not variable["multi"]
+
+
+OF_ONE_CLUSTER = {document["uid"] for document in DASHBOARDS.values() if is_of_one_cluster(document)}
+
+
+def test_node_and_device_show_one_cluster() -> None:
+    assert {"accelscope-node", "accelscope-device"} == OF_ONE_CLUSTER
+
+
+@pytest.mark.parametrize("name", ["node", "device"])
+def test_every_query_about_a_node_names_its_cluster(name: str) -> None:
+    """With `=`: Grafana does not escape a single value for a regular expression."""
+    chosen = [query for each, query in variable_queries(DASHBOARDS[name]).items() if each != "cluster"]
+    asked = [query.expression for query in queries(name, DASHBOARDS[name])]
+    for expression in chosen + asked:
+        families = re.findall(r"\b(?:accelerator_|accelscope_|ALERTS)\w*(\{[^}]*\})?", expression)
+        assert families
+        assert all('cluster="$cluster"' in matchers for matchers in families), expression
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_links_to_one_node_name_its_cluster(name: str) -> None:
+    """The row's or the series', where the dashboard shows several."""
+    own = is_of_one_cluster(DASHBOARDS[name])
+    for panel in DASHBOARDS[name]["panels"]:
+        for uid, rest in re.findall(r"/d/([\w-]+)\?([^\"]*)", json.dumps(panel)):
+            if uid not in OF_ONE_CLUSTER:
+                continue
+            [cluster] = re.findall(r"var-cluster=([^&]*)", rest)
+            if own:
+                assert cluster == "${cluster}"
+            elif panel["type"] == "table":
+                assert cluster == "${__data.fields.Cluster}"
+                assert panel["transformations"][-1]["options"]["renameByName"]["cluster"] == "Cluster"
+            else:
+                assert cluster == "${__field.labels.cluster}"
+                assert all("{{cluster}}" in target["legendFormat"] for target in panel["targets"])
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_several_clusters_are_not_handed_to_a_dashboard_of_one(name: str) -> None:
+    for link in DASHBOARDS[name]["links"]:
+        led = [each for each in DASHBOARDS.values() if set(link["tags"]) <= set(each["tags"])]
+        if link["type"] == "dashboards" and not is_of_one_cluster(DASHBOARDS[name]):
+            assert link["includeVars"]
+            assert not {each["uid"] for each in led} & OF_ONE_CLUSTER
+        assert link["type"] == "dashboards" or "cluster" not in link["url"]
 
 
 def test_one_gets_from_the_fleet_to_a_device_and_to_pods() -> None:

@@ -1,7 +1,6 @@
 """Recording and alert rules: as the code makes them, each tried by promtool, each alert with its runbook."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from monitoring.rules.document import ALERTS
 from monitoring.rules.recording import RECORDED, RECORDING
 from monitoring.rules.rule import Record, Severity
 from tests.monitoring import device_alert_cases, record_cases, service_alert_cases
+from tests.monitoring.promtool import promtool
 from tests.monitoring.rule_case import alert_groups, only, record_groups, write
 from tests.repository import CHART, REPOSITORY
 
@@ -23,13 +23,6 @@ RULES = CHART / "rules"
 RUNBOOKS = REPOSITORY / "docs" / "alerts.md"
 ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
 RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rule, Record)]
-
-
-def promtool(*words: str) -> subprocess.CompletedProcess[str]:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not installed (make test installs it)")
-    return subprocess.run([found, *words], capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_files_are_as_the_code_makes_them() -> None:

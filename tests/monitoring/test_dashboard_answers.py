@@ -1,0 +1,100 @@
+"""What dashboards make of series that are easily added up wrongly: of clusters whose agents have the same
+address, and of devices that several namespaces share."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.monitoring.grafana_queries import fill_in, stat
+from tests.monitoring.promtool import assert_answers
+from tests.monitoring.rule_case import DEVICE, INFO, STEADY, of_device, only, series
+from tests.repository import CHART
+
+DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}
+ALL = {"cluster": ".*", "namespace": ".*", "vendor": ".*", "model": ".*"}
+HERE = {"node": "node-1", "instance": "10.0.0.1:9400", "device": "nvidia:GPU-1"}
+
+# Of the same name in every way but for their cluster.
+POWER = {
+    of_device("accelerator_power_watts", cluster="berlin"): "100+0x60",
+    of_device("accelerator_power_watts", cluster="paris"): "400+0x60",
+}
+NO_CLUSTER = {
+    series("accelerator_power_watts", {k: v for k, v in DEVICE.items() if k != "cluster"}): "70+0x60"
+}
+
+
+@pytest.mark.parametrize("name", ["node", "device"])
+def test_a_node_is_not_added_to_its_namesake_in_another_cluster(tmp_path: Path, name: str) -> None:
+    power = stat(DASHBOARDS[name], "Power")
+    watts = {"berlin": 100.0, "paris": 400.0}
+    answers = {fill_in(power, {**HERE, "cluster": cluster}): value for cluster, value in watts.items()}
+    assert_answers(tmp_path, POWER, answers)
+
+
+@pytest.mark.parametrize("name", ["node", "device"])
+def test_a_node_is_found_where_series_have_no_cluster(tmp_path: Path, name: str) -> None:
+    power = stat(DASHBOARDS[name], "Power")
+    assert_answers(tmp_path, NO_CLUSTER, {fill_in(power, {**HERE, "cluster": ""}): 70})
+
+
+# --- one device that three namespaces share: two do nothing, the third works with it ----------------------
+
+IDLE_SECONDS = {"research": "5000+0x200", "tests": "5000+0x200", "web": "0+0x200"}
+SHARED = {
+    **INFO,
+    **{of_device("accelerator_pod_allocated", namespace=each, pod="a"): STEADY for each in IDLE_SECONDS},
+    **{
+        of_device("accelerator_pod_idle_seconds", namespace=each, pod="a"): seconds
+        for each, seconds in IDLE_SECONDS.items()
+    },
+}
+RULES = only(
+    CHART / "rules",
+    "cluster_vendor_model:accelerator_info:count",
+    *(
+        f"{level}:accelerator_pod_{what}:count"
+        for level in ("cluster_vendor_model", "cluster_namespace_vendor_model")
+        for what in ("allocated", "idle_1h")
+    ),
+)
+AFTER = "121m"  # the hour before it has the same twelve points of five minutes in every Prometheus
+
+
+def test_a_shared_device_is_recorded_once_and_idle_when_all_are(tmp_path: Path) -> None:
+    answers = {
+        "sum(cluster_vendor_model:accelerator_pod_allocated:count)": 1.0,
+        "sum(cluster_vendor_model:accelerator_pod_idle_1h:count)": 0.0,
+        # At each namespace: this is what cannot be added up.
+        "sum(cluster_namespace_vendor_model:accelerator_pod_allocated:count)": 3.0,
+        "sum(cluster_namespace_vendor_model:accelerator_pod_idle_1h:count)": 2.0,
+    }
+    assert_answers(tmp_path, SHARED, answers, rules=RULES, at=AFTER)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "value"),
+    [
+        ("fleet", "Held by pods", 1),
+        ("fleet", "Held and idle", 0),
+        ("fleet", "Wasted device-hours", 0),
+        ("fleet", "Held device-hours", 1),
+        ("workloads", "Devices held", 1),
+        ("workloads", "Held and idle", 0),
+        ("workloads", "Wasted device-hours", 0),
+    ],
+)
+def test_figures_count_a_shared_device_once(tmp_path: Path, name: str, title: str, value: float) -> None:
+    asked = fill_in(stat(DASHBOARDS[name], title), ALL)
+    if title == "Held device-hours":
+        asked = f"round({asked})"  # a minute more or less, by the version of Prometheus
+    assert_answers(tmp_path, SHARED, {asked: value}, rules=RULES, at=AFTER)
+
+
+@pytest.mark.parametrize(
+    ("title", "value"), [("Devices held", 1), ("Held and idle", 1), ("Wasted device-hours", 1)]
+)
+def test_figures_are_of_the_namespaces_that_are_chosen(tmp_path: Path, title: str, value: float) -> None:
+    """Of those two that do nothing with the device."""
+    asked = fill_in(stat(DASHBOARDS["workloads"], title), {**ALL, "namespace": "research|tests"})
+    assert_answers(tmp_path, SHARED, {asked: value}, at=AFTER)
