@@ -15,11 +15,14 @@ class BuildWithFiles(build_py):
     """An editable install has no need of copies: it finds the repository's own."""
 
     def run(self) -> None:
+        package = Path(self.build_lib, "accelscope")
+        if not self.editable_mode and package.exists():
+            # pip builds in the clone and leaves this behind: what was deleted since would go into the wheel.
+            shutil.rmtree(package)
         super().run()
         if not self.editable_mode:
             for name in DEPLOYED:
-                copy = Path(self.build_lib, "accelscope", "files", name)
-                shutil.copytree(Path("deploy", name), copy, dirs_exist_ok=True)
+                shutil.copytree(Path("deploy", name), package / "files" / name)
 
 
 setup(cmdclass={"build_py": BuildWithFiles})

@@ -1,15 +1,19 @@
 """The image's build: what goes into it, chosen and put together without pip."""
 
+import hashlib
 import importlib.util
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tests.repository import REPOSITORY
 
 IMAGE = REPOSITORY / "deploy" / "image"
@@ -65,25 +69,134 @@ def test_two_versions_of_one_are_refused(install: ModuleType, tmp_path: Path) ->
         install.chosen(tmp_path)
 
 
-def test_installs_a_command_with_bytecode(tmp_path: Path) -> None:
+SOURCES = {
+    "accelscope/__init__.py": '__version__ = "2"\n',
+    "accelscope/cli/__init__.py": "",
+    "accelscope/cli/main.py": "def main():\n    print(__cached__)\n    return 3\n",
+}
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Sources of version 2, a lock, and the wheels that were collected for both."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    with zipfile.ZipFile(wheels / "accelscope-1-py3-none-any.whl", "w") as archive:
-        archive.writestr("accelscope/__init__.py", "")
-        archive.writestr("accelscope/cli/__init__.py", "")
-        archive.writestr("accelscope/cli/main.py", "def main():\n    print(__cached__)\n    return 3\n")
-    target = tmp_path / "installed"
-    command = [sys.executable, str(IMAGE / "install.py"), "--lock", "none", "--wheels", str(wheels)]
-    subprocess.run(
-        [*command, "--into", str(target)],
-        check=True,
+    with zipfile.ZipFile(wheels / "accelscope-2-py3-none-any.whl", "w") as archive:
+        for name, text in SOURCES.items():
+            archive.writestr(name, text)
+            file = tmp_path / "src" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        archive.writestr("accelscope/files/chart/made.py", "")
+    wheel(wheels, "nvidia_ml_py-13.5-py3-none-any.whl", pynvml="")
+    digest = hashlib.sha256((wheels / "nvidia_ml_py-13.5-py3-none-any.whl").read_bytes()).hexdigest()
+    hashes = f"    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{digest}\n    # via accelscope\n"
+    not_here = f"numpy==2 ; python_full_version < '3.11' \\\n    --hash=sha256:{'1' * 64}\n"
+    (tmp_path / "agent.txt").write_text(f"# made\nnvidia-ml-py==13.5 \\\n{hashes}{not_here}")
+    return tmp_path
+
+
+def installed(clone: Path) -> subprocess.CompletedProcess[str]:
+    options = ["--lock", "agent.txt", "--wheels", "wheels", "--into", str(clone / "installed")]
+    return subprocess.run(
+        [sys.executable, str(IMAGE / "install.py"), *options],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=120,
     )
-    done = subprocess.run(
-        [str(target / "bin" / "accelscope")], capture_output=True, text=True, check=False, timeout=60
-    )
+
+
+def test_installs_a_command_with_bytecode(clone: Path) -> None:
+    made = installed(clone)
+    assert made.returncode == 0, made.stderr
+    command = str(clone / "installed" / "bin" / "accelscope")
+    done = subprocess.run([command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 3
     assert Path(done.stdout.strip()).exists(), "compiled: a read-only root keeps no bytecode"
+
+
+def older_of_ours(clone: Path) -> None:
+    (clone / "wheels" / "accelscope-2-py3-none-any.whl").rename(
+        clone / "wheels" / "accelscope-1-py3-none-any.whl"
+    )
+
+
+def other_sources(clone: Path) -> None:
+    (clone / "src" / "accelscope" / "cli" / "main.py").write_text("def main():\n    return 4\n")
+
+
+def source_that_was_deleted(clone: Path) -> None:
+    (clone / "src" / "accelscope" / "cli" / "main.py").unlink()
+
+
+def one_missing(clone: Path) -> None:
+    (clone / "wheels" / "nvidia_ml_py-13.5-py3-none-any.whl").unlink()
+
+
+def one_too_many(clone: Path) -> None:
+    wheel(clone / "wheels", "grpcio-1.85-py3-none-any.whl", grpc="")
+
+
+def older_of_others(clone: Path) -> None:
+    one_missing(clone)
+    wheel(clone / "wheels", "nvidia_ml_py-12-py3-none-any.whl", pynvml="")
+
+
+def another_file(clone: Path) -> None:
+    one_missing(clone)
+    wheel(clone / "wheels", "nvidia_ml_py-13.5-py3-none-any.whl", pynvml="import os")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (older_of_ours, "accelscope is 1, not 2"),
+        (other_sources, "accelscope-2-py3-none-any.whl was made from other sources"),
+        (source_that_was_deleted, "accelscope-2-py3-none-any.whl was made from other sources"),
+        (one_missing, "nvidia-ml-py 13.5 is not there"),
+        (one_too_many, "grpcio 1.85 does not belong there"),
+        (older_of_others, "nvidia-ml-py is 12, not 13.5"),
+        (another_file, "nvidia_ml_py-13.5-py3-none-any.whl has none of the hashes of the lock"),
+    ],
+)
+def test_wheels_of_another_lock_or_version_are_refused(
+    clone: Path, change: Callable[[Path], None], said: str
+) -> None:
+    change(clone)
+    done = installed(clone)
+    assert done.returncode == 1
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert done.stderr == (
+        f"install.py: wheels is not what agent.txt and these sources ask for: {said}. Run"
+        f" deploy/image/collect-wheels --lock agent --python {python} again, or remove wheels to have them"
+        " fetched\n"
+    )
+    assert not (clone / "installed").exists()
+
+
+@pytest.mark.parametrize("python", [(3, 11), (3, 12), (3, 13, 1)])
+@pytest.mark.parametrize("lock", ["agent", "device-plugin", "fleet"])
+def test_locks_are_read_as_pip_reads_them(install: ModuleType, lock: str, python: tuple[int, ...]) -> None:
+    text = (REPOSITORY / "requirements" / f"{lock}.txt").read_text()
+    version = ".".join(map(str, (*python, 0)[:3]))
+    wanted = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        if line and not line.lstrip().startswith("#"):
+            requirement = Requirement(line.split("--hash")[0].strip())
+            marker = requirement.marker
+            if marker is None or marker.evaluate({"python_full_version": version}):
+                wanted[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
+    found = install.pins(text, python)
+    assert {name: pin.version for name, pin in found.items()} == wanted
+    assert all(pin.hashes for pin in found.values())
+
+
+def test_marker_that_is_not_known_is_named(install: ModuleType) -> None:
+    text = f"numpy==2 ; sys_platform == 'win32' \\\n    --hash=sha256:{'1' * 64}\n"
+    with pytest.raises(SystemExit, match="sys_platform == 'win32'"):
+        install.pins(text, (3, 11))
 
 
 def locked(file: Path) -> dict[str, set[str]]:

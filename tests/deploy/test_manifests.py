@@ -25,6 +25,7 @@ from tests.deploy.objects import (
 from tests.repository import MANIFESTS, REPOSITORY
 
 import accelscope
+from accelscope.fleet.clusters.entry import AGENTS_SELECTOR
 
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
 PLUGIN, FLEET = "device-plugin", "fleet"
@@ -110,6 +111,17 @@ def test_fleet_reads_the_agents_that_the_other_manifest_installs(tmp_path: Path)
     for use, account in ((FLEET, "accelscope-fleet"), ("fleet-reader", "accelscope-fleet-reader")):
         assert local_rights(manifest(use), account).keys() == {"", agents_namespace}
     assert fleet_settings(manifest(FLEET), tmp_path).tokens_file is not None
+
+
+@pytest.mark.parametrize("use", sorted({*USES} - {*READERS}))
+def test_a_fleet_reads_no_other_pods_as_agents(use: str) -> None:
+    """Of two agents that read the same devices it would mix what they say, and the other knows no pods."""
+    selector = dict(each.split("=") for each in AGENTS_SELECTOR.split(","))
+    running = of_kind(manifest(use), "DaemonSet", "Deployment")
+    assert running
+    for each in running:
+        labels = each["spec"]["template"]["metadata"]["labels"]
+        assert (selector.items() <= labels.items()) == (use in ("agent", "agent-restricted"))
 
 
 def test_readers_of_one_cluster_are_one_account() -> None:

@@ -72,6 +72,26 @@ def test_what_is_open_is_said(
     assert {each for each in known if each in said} == warnings
 
 
+REFUSED = "a job that follows annotations shows none: use a monitor (scrape.by, scrape.endpoint) or a job of"
+
+
+@pytest.mark.parametrize(
+    ("values", "is_said"),
+    [
+        ({}, False),
+        ({"http": TLS}, False),
+        ({"http": {"tokenSecretName": "token"}}, True),
+        ({"http": {"tokenReview": True}}, True),
+        ({"http": {"tls": {"secretName": "tls", "clientCASecretName": "ca"}}}, True),
+        ({"http": {"tokenSecretName": "token"}, "scrape": {"by": "podMonitor"}}, False),
+    ],
+)
+def test_who_scrapes_by_annotations_has_nothing_to_show(
+    notes: Callable[[dict[str, Any]], str], values: dict[str, Any], is_said: bool
+) -> None:
+    assert (REFUSED in " ".join(notes(values).split())) is is_said
+
+
 def test_scheme_of_the_page(notes: Callable[[dict[str, Any]], str]) -> None:
     assert "https://localhost:9410/" in notes({"http": {"port": 9410, **TLS}})
 

@@ -16,6 +16,7 @@ from tests.deploy.objects import (
     Objects,
     agent_settings,
     agents,
+    device_plugin,
     fleet_clusters,
     of_kind,
     read_objects,
@@ -227,6 +228,18 @@ def value_blocks(page: Path) -> list[dict[str, Any]]:
 def test_files_of_values_are_taken(render: Render, tmp_path: Path, page: Path) -> None:
     for values in value_blocks(page):
         understood(render(**values), tmp_path / "agent.yaml")
+
+
+def test_quota_of_the_page_is_for_the_class_of_the_device_plugin(render: Render) -> None:
+    text = (DOCS / "device-plugin.md").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)]
+    [quota] = [each for each in blocks if each.get("kind") == "ResourceQuota"]
+    [expression] = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert expression["values"] == [
+        device_plugin(render(devicePlugin={"enabled": True}))["priorityClassName"]
+    ]
+    without = render(devicePlugin={"enabled": True, "priorityClassName": ""})
+    assert "priorityClassName" not in device_plugin(without)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -14,6 +14,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from tests.processes import end
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 _PORT = re.compile(r'"port": ?(\d+)|"url": ?"http://[^"]*:(\d+)"')
@@ -60,12 +61,9 @@ class Environment:
         try:
             served = Served(log)
             wait_until(lambda: served.port > 0 or child.poll() is not None, f"{words[0]} tells its port")
-            assert child.poll() is None, log.read_text()
             yield served
         finally:
-            child.terminate()
-            child.wait(PATIENCE_SECONDS)
-        assert child.returncode == 0, log.read_text()
+            end(child, str(words[0]), log)
 
     def on_terminal(self, *words: str | Path, keys: bytes = b"", after: bytes = b"") -> tuple[int, bytes]:
         """Exit code and everything that was shown on a terminal. Keys are pressed as soon as something is
