@@ -405,3 +405,24 @@ def test_cursor_stays_on_its_process_when_the_order_changes() -> None:
         assert lower(app).cursor_key == "n 10"
 
     play(StillSource(moving), steps)
+
+
+@pytest.mark.parametrize("keys", [(), ("end", "home")])
+def test_cursor_that_nobody_moved_stays_on_the_first_row(keys: tuple[str, ...]) -> None:
+    """So that a screen that is only watched does not scroll away with what was worst and is well again."""
+    state = {"grown": False}
+
+    def growing(_: Question) -> View:
+        most = 20 if state["grown"] else 1
+        processes = [process(pid, 0, memory=pid * GIB) for pid in range(10, 10 + 2 * most)]
+        return view(replace(NODE, processes=tuple(processes)))
+
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        await pilot.press(*keys)
+        assert lower(app).cursor_key == "n 11"
+        state["grown"] = True
+        await until(pilot, lambda: len(pids(app)) == 40, "many more, and larger ones")
+        assert lower(app).cursor_key == "n 49"
+        assert lower(app).render_line(2).text.split()[0] == "49"
+
+    play(StillSource(growing), steps)

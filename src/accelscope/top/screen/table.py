@@ -35,7 +35,7 @@ class Table(Widget, can_focus=True):
         Binding("down", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
         Binding("pagedown", "page(1)", show=False),
-        Binding("home,g", "move(-1000000)", show=False),
+        Binding("home,g", "first", show=False),
         Binding("end,G", "move(1000000)", show=False),
     ]
 
@@ -57,13 +57,18 @@ class Table(Widget, can_focus=True):
         self._setting = Setting()
         self._placed: tuple[Placed[Any], ...] = ()
         self._cursor = 0
+        self._moved = False  # by hand
         self._top = 0
 
     def show(self, pane: Pane[Any], setting: Setting) -> None:
-        """The cursor stays on what it is on, wherever that went."""
-        key = None if self.pane.name != pane.name else self.cursor_key
+        """The cursor stays on what it was moved to, wherever that went; else on the first row: a screen that
+        is only watched keeps what the order puts first."""
+        self._moved = self._moved and self.pane.name == pane.name
+        key = self.cursor_key
         self.pane, self._setting = pane, setting
-        at = next((i for i, entry in enumerate(pane.entries) if entry.key == key), None)
+        at: int | None = 0
+        if self._moved:
+            at = next((i for i, entry in enumerate(pane.entries) if entry.key == key), None)
         self._cursor = self._selectable(self._cursor if at is None else at, 1)
         self._place()
 
@@ -89,7 +94,12 @@ class Table(Widget, can_focus=True):
     def _room(self) -> int:
         return max(1, self.size.height - HEAD)
 
+    def action_first(self) -> None:
+        self.action_move(-self._cursor)
+        self._moved = False
+
     def action_move(self, count: int) -> None:
+        self._moved = True
         self._cursor = self._selectable(self._cursor + count, 1 if count > 0 else -1)
         self._keep_visible()
         self.refresh()
@@ -165,7 +175,7 @@ class Table(Widget, can_focus=True):
             return
         if at == self._cursor:
             self.post_message(self.RowClicked(self))
-        self._cursor = at
+        self._cursor, self._moved = at, True
         self.refresh()
 
     def on_mouse_scroll_down(self) -> None:

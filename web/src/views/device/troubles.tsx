@@ -48,9 +48,14 @@ function counted(what: string, counts: readonly EccCount[]): Row[] {
       cells: [
         `${what}, ${words(one.severity)}${one.block ? `, ${words(one.block)}` : ""}`,
         count(one.count),
-        one.lifetime ? "in its whole life" : "since the driver was loaded",
+        one.last_seen !== null ? <Age key="age" at={one.last_seen} /> : since(one),
       ],
     }));
+}
+
+// Of errors that were there before the agent, all that is known.
+function since({ lifetime }: EccCount): string {
+  return lifetime ? "in its whole life" : "since the driver was loaded";
 }
 
 // Many and mostly alike: in a sentence, and one by one for whoever wants to know.
