@@ -1,5 +1,7 @@
 """Processes that a test, or what it tests, has started."""
 
+import ctypes
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +14,14 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def signal_another_thread(pid: int, number: int) -> None:
+    """One that is not the process's main thread, as the kernel may do too."""
+    tid = max(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+    assert tid != pid
+    if ctypes.CDLL(None, use_errno=True).tgkill(pid, tid, number) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def end(process: subprocess.Popen[bytes], name: str, log: Path) -> None:

@@ -1,7 +1,8 @@
 """For what happens when it happens: a test waits for it, and a busy machine must not decide the test."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.05
@@ -17,3 +18,14 @@ def wait_until(
         if waited > seconds:
             raise AssertionError(f"waited {seconds:g} s in vain: {what}")
         time.sleep(min(max(waited / 10, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS))
+
+
+def growing_patience(seconds: float, written: Path) -> Iterator[float]:
+    """For a program that is given up, but not before it has written a file: the time for it, and more if it
+    did not come so far."""
+    while True:
+        yield seconds
+        if written.exists() and written.read_text().strip():
+            return
+        assert seconds < PATIENCE_SECONDS, f"it was never started: there is no {written}"
+        seconds *= 4

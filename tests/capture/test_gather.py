@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests import programs
+from tests.waiting import growing_patience
 
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
 from accelscope.capture.plans import PLANS, ascend
@@ -58,8 +59,10 @@ def test_a_node_without_anything_gives_nothing(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_costs_itself_and_a_tool_that_always_hangs_is_given_up(tmp_path: Path) -> None:
-    script = "case $1 in ok) echo fine;; *) sleep 60;; esac"
-    found = gather([plan("ok", "a", "b", "c", "d")], options(tmp_path, script, seconds=1.0))
+    answered = tmp_path / "answered"
+    script = f"case $1 in ok) echo fine; echo yes > {answered};; *) sleep 600;; esac"
+    for seconds in growing_patience(1.0, answered):
+        found = gather([plan("ok", "a", "b", "c", "d")], options(tmp_path, script, seconds=seconds))
     reasons = [None if one.error is None else one.error[0] for one in found]
     assert reasons == [None, "tool_timeout", "tool_timeout", "skipped", "skipped"]
 

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.agent.once import MOST_PASSES
+from accelscope.agent.runner import Deadlines
+from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import reading
 from accelscope.doctor.check import Check
 from accelscope.doctor.examination import run
@@ -164,8 +167,14 @@ def test_a_driver_that_hangs_is_an_error_in_time(examine: Examine) -> None:
     assert (finding.severity, finding.advice, finding.hung) == ("error", "for timeout", True)
 
 
-def test_a_tool_that_hangs_is_named_as_the_agent_names_it(node: "NodeFolder") -> None:
+def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
+    node: "NodeFolder", monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is given up before the survey that runs it is, so that nothing is left behind."""
+    usual = AgentSettings()
+    assert usual.reader_options.tool_timeout_seconds < usual.deadlines.survey_seconds
+    patient = Deadlines(PATIENCE_SECONDS, PATIENCE_SECONDS, PATIENCE_SECONDS)
+    monkeypatch.setattr(AgentSettings, "deadlines", patient)
     tool = node.folder / "nvidia-smi"
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
     tool.chmod(0o755)

@@ -313,9 +313,10 @@ class TestStreams:
             peer.hang()
 
         server = serve(half)
-        with Client(Endpoint(server.url)).stream("/x", idle_seconds=0.2) as stream:
+        with Client(Endpoint(server.url)).stream("/x", idle_seconds=PATIENCE_SECONDS) as stream:
             pieces = iter(stream)
             assert next(pieces) == b"one"
+            stream._idle_seconds = 0.2
             assert failure(lambda: next(pieces)).reason is Reason.TIMEOUT
 
     def test_a_stream_that_should_have_been_over(self, serve: Serve) -> None:

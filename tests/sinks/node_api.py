@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kube.kube_server import Asked, KubeServer, Peer, Step
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
@@ -41,8 +42,13 @@ class NodeApi:
     def client(self, token_file: Path | None = None) -> Client:
         """Ends with the server."""
         endpoint = Endpoint(self.url, str(token_file) if token_file else None)
-        self._clients.append(Client(endpoint, timeout_seconds=0.5))
+        self._clients.append(Client(endpoint, timeout_seconds=PATIENCE_SECONDS))
         return self._clients[-1]
+
+    def give_up_after(self, seconds: float) -> None:
+        """What clients wait for an answer."""
+        for client in self._clients:
+            client.timeout_seconds = seconds
 
     def fail(self, *faults: Step) -> None:
         with self._lock:

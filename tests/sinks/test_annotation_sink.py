@@ -11,13 +11,13 @@ import pytest
 from tests.kube.kube_server import Asked, Peer, Step, hang, raw, refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, chip, npu, snapshot
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.sinks import annotation as annotation_module
+from accelscope.sinks import known
 from accelscope.sinks.annotation import AnnotationSink
 from accelscope.sinks.documents import DEVICES, NPU_METRICS, devices_annotation
-from accelscope.sinks.known import PATIENCE_SECONDS
 from accelscope.sinks.sink import Pace
 
 PACE = Pace(interval_seconds=3.0, renewal_seconds=60.0)
@@ -150,7 +150,7 @@ def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(
     assert lab.collect(readers=hung, after=10) is None
     assert lab.sink.state.reason == "no_reading"
     assert lab.api.patches == []
-    lab.collect(readers=hung, after=PATIENCE_SECONDS)
+    lab.collect(readers=hung, after=known.PATIENCE_SECONDS)
     assert NPU_METRICS not in lab.api.annotations
 
 
@@ -176,6 +176,8 @@ FAULTS: dict[str, tuple[Step, str]] = {
 def test_it_recovers_by_itself_and_counts_what_went_wrong(lab: Lab, name: str) -> None:
     fault, reason = FAULTS[name]
     lab.api.fail(fault, fault)
+    if fault is hang:
+        lab.api.give_up_after(0.3)
     first = lab.collect(chip(0))
     assert first is not None
     assert 1 <= first <= 2
@@ -187,6 +189,7 @@ def test_it_recovers_by_itself_and_counts_what_went_wrong(lab: Lab, name: str) -
     assert second is not None
     assert 2 <= second <= 4
     lab.clock.now += second
+    lab.api.give_up_after(PATIENCE_SECONDS)
     lab.sink.step()
     assert (lab.sink.state.up, lab.sink.state.reason, lab.errors()) == (True, None, {reason: 2})
     assert lab.sink.state.error == state.error  # for people, also afterwards
@@ -262,7 +265,9 @@ def test_a_token_is_in_no_error(node_api: NodeApi, tmp_path: Path) -> None:
 def test_after_a_failure_the_same_content_is_written_again(lab: Lab) -> None:
     lab.collect(chip(0))
     lab.api.fail(hang)
+    lab.api.give_up_after(0.3)
     lab.collect(chip(0, power_watts=500), after=10)
+    lab.api.give_up_after(PATIENCE_SECONDS)
     lab.collect(chip(0), after=10)  # as it was before the write that may or may not have been made
     assert lab.sink.state.writes == 2
 

@@ -1,12 +1,13 @@
 """Every view by its own link, and the ways between them."""
 
 import re
+import time
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.e2e.browser.lab import Lab
 from tests.e2e.browser.routes import ROUTES
-from tests.e2e.browser.views import View, main
+from tests.e2e.browser.views import View, main, rows
 from tests.e2e.browser.watching import Watch
 
 
@@ -78,3 +79,19 @@ def test_what_is_read_of_devices_is_what_the_api_says(page: Page, lab: Lab) -> N
     expect(row).to_contain_text(f"{round(device['temperature_celsius'])} °C")
     expect(row).to_contain_text(f"{round(device['power_watts'])} W")
     expect(row).to_contain_text(device["model"])
+
+
+def test_memory_errors_tell_when_they_were_last_seen(page: Page, views: dict[str, View]) -> None:
+    def struck(route: Route) -> None:
+        detail = route.fetch().json()
+        known = {"severity": "corrected", "count": 3, "block": None}
+        detail["reading"]["ecc"] = [
+            {**known, "lifetime": False, "last_seen": time.time() - 130},
+            {**known, "lifetime": True, "last_seen": None},
+        ]
+        route.fulfill(json=detail)
+
+    page.route("**/api/v1/devices/berlin/**", struck)
+    views["device"].open(page)
+    counted = rows(page, "Errors that were counted").filter(has_text="ECC")
+    expect(counted).to_have_text([re.compile(r"\d min ago"), re.compile("in its whole life")])

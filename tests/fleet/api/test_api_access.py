@@ -267,9 +267,9 @@ def test_tokens_are_looked_up_quickly(tmp_path: Path) -> None:
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens:\n" + entries)
     tokens = TokensFile(str(path))
-    began = time.perf_counter()
+    began = time.thread_time()
     assert tokens.caller(os.urandom(8).hex()) is None
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 def test_views_are_the_same_for_the_same_clusters_only() -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from tests.fleet.api.serving import Client, nvidia, report, serving, snapshot, tokens_file
 from tests.fleet.loop import run
+from tests.waiting import PATIENCE_SECONDS
 
+from accelscope.fleet.api import listening
 from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.api.app import STREAMS
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
@@ -224,14 +227,16 @@ def test_a_slow_reader_is_told_to_ask_anew() -> None:
     run(body())
 
 
-def test_streams_end_when_the_server_does() -> None:
+def test_streams_end_when_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
+
     async def body() -> None:
         async with aiohttp.ClientSession() as session:
             async with serving() as client:
                 answer = await session.get(f"{client.base}/api/v1/stream")
                 await message(answer)
                 began = time.monotonic()
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < PATIENCE_SECONDS
             assert await answer.content.read() == b""
             answer.close()
 

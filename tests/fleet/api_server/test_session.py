@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.certificates import Certificates, make_certificates
 from tests.fleet.api_server.served import Handler, Served, served, session_at, status
 from tests.fleet.loop import run
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope import __version__
 from accelscope.fleet.api_server import pod_proxy_path
@@ -356,17 +357,15 @@ def test_nobody_there_is_told_as_that() -> None:
 
 def test_who_waits_for_a_connection_does_not_lose_its_time() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(2)
         return web.Response()
 
     async def go() -> None:
         async with (
             served(handler) as server,
-            session_at(server.url, connections=1, timeout_seconds=2.0) as session,
+            session_at(server.url, connections=1, timeout_seconds=PATIENCE_SECONDS) as session,
         ):
-            await asyncio.gather(
-                *(session.get("/", limit_bytes=LIMIT, timeout_seconds=0.8) for _ in range(4))
-            )
+            await asyncio.gather(*(session.get("/", limit_bytes=LIMIT, timeout_seconds=6) for _ in range(4)))
 
     run(go())
 
