@@ -39,7 +39,7 @@ test: ## run all tests but the end-to-end ones, with coverage
 	@scripts/page
 	scripts/npm test
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --cov --cov-report=term tests --ignore=tests/e2e $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --cov --cov-report= tests --ignore=tests/e2e $(ARGS)
 
 .PHONY: e2e
 e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)

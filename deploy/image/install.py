@@ -82,7 +82,7 @@ def canonical(name: str) -> str:
 def fetch(lock: Path, wheels: Path) -> None:
     wheels.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    locked = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
+    locked = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement"]
     subprocess.run([*pip, "download", "--dest", str(wheels), *locked, str(lock)], check=True)
     # In an environment of its own pip would build with the newest setuptools that there is.
     with tempfile.TemporaryDirectory() as tools:

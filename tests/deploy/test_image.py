@@ -221,6 +221,7 @@ def test_nothing_is_fetched_but_by_its_hash(
     install.fetch(Path("lock.txt"), tmp_path / "wheels")
     assert len(commands) == 3
     for command in commands:
+        assert "--no-deps" in command, "what is locked is the whole list"
         assert "--require-hashes" in command or {"--no-index", "--no-build-isolation"} <= set(command)
 
 

@@ -4,8 +4,12 @@ The script runs in a copy of its surroundings, with a PATH that holds only what 
 apt-get at all, keeps it from touching the machine; that it installs packages rightly shows on fresh machines.
 """
 
+import hashlib
+import os
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -152,7 +156,7 @@ def test_installs_from_the_lock_once_and_again_when_it_changes(
         ],
     )
     installs = [line for line in pip_log.read_text().splitlines() if " install " in line]
-    assert "--require-hashes" in installs[0]
+    assert {"--require-hashes", "--no-deps"} <= set(installs[0].split())
     assert installs[0].endswith("-r requirements/dev.txt")
     assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(installs[1].split())
 
@@ -161,6 +165,37 @@ def test_installs_from_the_lock_once_and_again_when_it_changes(
     with (machine / "requirements" / "dev.txt").open("a") as lock:
         lock.write("# changed\n")
     assert setup(machine, PYTHON=str(stand_in)) == (0, first[1][1:])
+
+
+def wheel(folder: Path, name: str, version: str, *about: str) -> str:
+    """Makes one with nothing in it; its line of a lock."""
+    file = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(file, "w") as archive:
+        told = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *about]
+        archive.writestr(f"{info}/METADATA", "\n".join(told))
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+
+
+def test_a_lock_stays_good_when_newer_versions_come_out(machine: Path, tmp_path: Path) -> None:
+    """Also of what another package wants with an extra, which a lock names without."""
+    registry = tmp_path / "registry"
+    registry.mkdir()
+    extra = "Provides-Extra: more"
+    lock = [
+        wheel(registry, "part", "1.0", extra),
+        wheel(registry, "whole", "1.0", "Requires-Dist: part[more]"),
+    ]
+    wheel(registry, "part", "1.1", extra)
+    (machine / "requirements/dev.txt").write_text("\n".join(lock))
+    (machine / "pyproject.toml").write_text("")  # nothing that could be installed beside it
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(registry), "PIP_CONFIG_FILE": os.devnull}
+    status, lines = setup(machine, PYTHON=sys.executable, **pip)
+    assert (status, lines[-1]) == (1, "setup: pip could not install the project (see above)"), lines
+    installed = [file.name for file in machine.glob(".venv/lib/python*/site-packages/*-1.*.dist-info")]
+    assert sorted(installed) == ["part-1.0.dist-info", "whole-1.0.dist-info"]
 
 
 NODE = """#!/bin/sh
@@ -196,7 +231,7 @@ def test_node_comes_from_its_lock_where_the_machine_has_none(
     ]
     assert setup(machine, "--need", "node", PYTHON=str(set_up)) == (0, said)
     [install] = [line for line in pip_log.read_text().splitlines() if " install " in line]
-    assert "--require-hashes" in install
+    assert {"--require-hashes", "--no-deps"} <= set(install.split())
     assert install.endswith("-r requirements/node.txt")
     for name in ("node", "npm"):
         subprocess.run([machine / ".venv/bin" / name], check=True, timeout=60, env={})

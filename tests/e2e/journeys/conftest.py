@@ -53,7 +53,8 @@ def pipx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pipx")
     _run(sys.executable, "-m", "venv", folder / "own", cwd=folder)
     lock = REPOSITORY / "requirements/pipx.txt"
-    _run(folder / "own/bin/pip", "install", "--quiet", "--require-hashes", "--requirement", lock, cwd=folder)
+    options = ("--quiet", "--require-hashes", "--no-deps", "--requirement")
+    _run(folder / "own/bin/pip", "install", *options, lock, cwd=folder)
     (folder / "bin").mkdir()
     (folder / "bin" / "pipx").symlink_to(folder / "own/bin/pipx")
     # Of the wheel's own needs, the versions that all other tests have.
