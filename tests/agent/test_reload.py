@@ -32,10 +32,11 @@ def swap(config: Path, text: str) -> None:
 
 @pytest.fixture
 def agent(config: Path, tmp_path: Path) -> Iterator[AgentProcess]:
-    # No interval on the command line: that would go before the file.
+    # Not on the command line: that would go before the file.
     process = AgentProcess({"config_file": str(config)}, tmp_path / "agent")
-    position = process._command.index("--collection-interval")
-    del process._command[position : position + 2]
+    for option in ("--collection-interval", "--reader-timeout"):
+        position = process._command.index(option)
+        del process._command[position : position + 2]
     with process:
         yield process
 
@@ -56,6 +57,9 @@ def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> 
     wait_until(lambda: reloads(agent) == {"applied": 2}, "the list with a misspelt name")
     assert "--metric-allowlist: no metric has a name that fits accelerator_powr_*" in agent.log()
     assert "fits accelscope_*" not in agent.log()
+    swap(config, "collectionInterval: 200ms\nmetricAllowlist: [accelerator_powr_*, accelscope_*]\n")
+    wait_until(lambda: reloads(agent) == {"applied": 3}, "something that is not about the page")
+    assert agent.log().count("fits accelerator_powr_*") == 1, "the page was made anew"
 
 
 def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess, config: Path) -> None:
@@ -71,9 +75,12 @@ def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess,
 
 
 def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> None:
-    swap(config, SETTINGS + "nodeName: other\n")
-    wait_until(lambda: "nodeName" in agent.log(), "the log names it")
-    assert "need a restart" in agent.log()
+    swap(config, SETTINGS + "nodeName: other\nreaderTimeout: 20s\n")  # of which tools have got their part
+    wait_until(
+        lambda: "settings that need a restart: nodeName, readerTimeout" in agent.log(), "they are named"
+    )
     swap(config, SETTINGS)
-    wait_until(lambda: "no longer need a restart: nodeName" in agent.log(), "that it is taken back")
+    wait_until(
+        lambda: "no longer need a restart: nodeName, readerTimeout" in agent.log(), "that it is taken back"
+    )
     assert agent.get("/healthz").status == 200

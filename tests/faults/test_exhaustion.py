@@ -88,9 +88,9 @@ def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
     claimed = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", None, ())
     with no_threads():
         assert claims.resolve(claimed, DeviceIndex([])).device is None
-    assert not claims.asked
+    assert (claims.asked, claims.state()) == (True, None), "it is asked again, and by nobody yet"
     claims.resolve(claimed, DeviceIndex([]))
-    assert claims.asked
+    assert claims.state() is not None
     claims.stop()
 
 

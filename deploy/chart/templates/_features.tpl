@@ -111,7 +111,7 @@ featureFileFolder: nodeObject.featureFileFolder
 
 {{/* Settings that the agent takes up without a restart; a test compares them with the agent's declarations. */}}
 {{- define "accelscope.reloadable" -}}
-logLevel logFormat collectionInterval deviceTimeout readerTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix shares
+logLevel logFormat collectionInterval deviceTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix shares
 {{- end -}}
 
 {{/* Changes when the DaemonSets must be rolled for the new settings. */}}

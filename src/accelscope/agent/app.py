@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SETTINGS_OF_THE_PAGE = frozenset(
+    {"dialect", "amdDialectPrefix", "metricAllowlist", "metricDenylist", "maxProcessSeries"}
+)
+
 
 class Agent:
     def __init__(
@@ -112,7 +116,10 @@ class Agent:
         self.collector.pace = Pace(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
-        self.pages.exposition = _exposition(settings)
+        if not _SETTINGS_OF_THE_PAGE.isdisjoint(
+            change.changed
+        ):  # else dialects forget what they have counted
+            self.pages.exposition = _exposition(settings)
         for runner in self._runners:
             runner.deadlines = settings.deadlines
             runner.expected = settings.expected_devices

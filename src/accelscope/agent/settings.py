@@ -86,6 +86,7 @@ class AgentSettings:
         Duration(minimum=0.1, maximum=600),
         "How long a driver may take to list its devices, a tool to run, and a pass over all devices to last.",
         group="Collection",
+        reloadable=False,
     )
     tool_interval: float = setting(
         60.0,

@@ -27,11 +27,13 @@ class Claims:
     def __init__(self, options: AttributionOptions) -> None:
         self._options = options
         self._slices: _Slices | None = None
+        self.asked = False  # a pod holds or held a claim, and there is somebody to ask what it means
 
     def resolve(self, device: ClaimDevice, index: DeviceIndex) -> Resolved:
         if self._slices is None:
             if not self._options.resource_slices or self._options.api_server is None:
                 return UNRESOLVED
+            self.asked = True
             slices = _Slices(
                 watch_resource_slices(
                     client_of(self._options.api_server),
@@ -46,11 +48,6 @@ class Claims:
                 return UNRESOLVED
             self._slices = slices
         return device_for(device, self._slices.table(), index)
-
-    @property
-    def asked(self) -> bool:
-        """A pod holds or held a claim."""
-        return self._slices is not None
 
     def state(self) -> AttributionSourceState | None:
         return None if self._slices is None else self._slices.state()
