@@ -1,15 +1,19 @@
 """`accelscope capture` on a simulated node, as people run it."""
 
+import errno
 import json
 import re
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.costless import costless
 
+from accelscope import capture
+from accelscope.cli.main import main
 from accelscope.model.wire import plain
 from accelscope.parsing.registry import sources
 from accelscope.simulate import SimulatedNode, load_node
@@ -184,6 +188,24 @@ def test_a_place_that_cannot_be_written_is_one_line(node: SimulatedNode, tmp_pat
     assert done.stderr.splitlines()[-1].startswith(
         b"accelscope capture: cannot write no/such/folder/x.tar.gz"
     )
+
+
+def test_half_an_archive_does_not_stay(
+    node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(output: IO[bytes], *_: object, **__: object) -> int:
+        output.write(b"half of it")
+        output.flush()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in node.agent_settings().items()]
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(capture, "write_archive", full)
+        assert main(["capture", *flags]) == 2
+    assert "cannot write accelscope-capture.tar.gz: No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["capture", *flags]) == 0
 
 
 def test_a_node_without_accelerators(tmp_path: Path) -> None:

@@ -25,7 +25,10 @@ REASONS = {
         *("library_unusable", "binding_missing", "driver_not_loaded", "driver_reloaded", "version_mismatch"),
         *("reset_required", "insufficient_power"),
     ],
-    Vendor.AMD: ["driver_not_loaded", "tool_failed", "suspended"],
+    Vendor.AMD: [
+        *("driver_not_loaded", "tool_failed", "suspended", "not_ready"),
+        *("unrecognized", "truncated", "empty", "tool_output_too_big"),
+    ],
     Vendor.ASCEND: [
         *("driver_in_use", "upgrading", "not_ready", "driver_timeout", "query_failed", "other_tool"),
         *("unrecognized", "empty", "incomplete", "tool_output_too_big"),

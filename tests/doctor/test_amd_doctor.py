@@ -16,6 +16,7 @@ from accelscope.doctor.amd import driver, tools
 from accelscope.doctor.finding import Finding, Severity
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
+from accelscope.readers.tool import end_running_tools
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 if TYPE_CHECKING:
@@ -172,6 +173,33 @@ def test_rocm_smi_matters_only_without_amd_smi(node: "NodeFolder") -> None:
     assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.OK
     settings["amd_smi_path"] = str(node.folder / "no-tool")
     assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_gpus_that_only_a_slow_tool_shows(node: "NodeFolder", *, answers: bool) -> None:
+    node.write(
+        {
+            "dev/kfd": "",
+            "static.json": '[{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X"}}]',
+            "metric.json": '[{"gpu": 0, "power": {"socket_power": {"value": 100, "unit": "W"}}}]',
+        }
+    )
+    lines = f'sleep {0.5 if answers else 600}\ncat "{node.folder}/$1.json" 2>/dev/null || echo "[]"'
+    settings = {
+        "readers": "amd",
+        "amd_smi_path": script(node, "amd-smi", lines),
+        "reader_timeout": "60s" if answers else "5s",
+    }
+    report = examine(node.subject(settings), (vendor_area(Vendor.AMD),))
+    end_running_tools()
+    found = {finding.name: finding for _, finding in report.findings}
+    if answers:
+        assert found["reading"].found.startswith("1 of 1 devices answer through amd-smi")
+        assert "AMD Instinct MI300X" in found["device 0"].found
+    else:
+        assert found["reading"].severity is Severity.ERROR
+        assert "gave no answer within 4 s" in found["reading"].found
+        assert "The tool hangs" in (found["reading"].advice or "")
 
 
 PATIENT = {"reader_timeout": "30s", "device_timeout": "10s"}

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS
 
+from accelscope.agent import runners
 from accelscope.agent.once import MOST_PASSES
 from accelscope.agent.runner import Deadlines
 from accelscope.agent.settings import AgentSettings
@@ -85,7 +87,7 @@ def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
         def opened(vendor: Vendor, options: ReaderOptions) -> FakeReader:
             return reader
 
-        monkeypatch.setattr(reading, "open_reader", opened)
+        monkeypatch.setattr(runners, "open_reader", opened)
         examination = VendorExamination(
             Vendor.NVIDIA, (), lambda _: hardware or Hardware(), lambda reason, _: f"for {reason}"
         )
@@ -175,9 +177,7 @@ def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
     assert usual.reader_options.tool_timeout_seconds < usual.deadlines.survey_seconds
     patient = Deadlines(PATIENCE_SECONDS, PATIENCE_SECONDS, PATIENCE_SECONDS)
     monkeypatch.setattr(AgentSettings, "deadlines", patient)
-    tool = node.folder / "nvidia-smi"
-    tool.write_text("#!/bin/sh\nexec sleep 60\n")
-    tool.chmod(0o755)
+    tool = script(node.folder / "nvidia-smi", "exec sleep 60")
     subject = node.subject({"nvidia_smi_path": str(tool), "reader_timeout": "1s"})
     [finding] = reading.reading(examination_of(Vendor.NVIDIA), subject)
     assert finding.severity == "error"

@@ -1,6 +1,7 @@
 """A slow source beside the collections: asked without waiting, dropped when too old."""
 
 import threading
+import time
 
 import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -53,7 +54,8 @@ def test_a_fault_in_a_run_is_told_and_does_not_end_the_runs(caplog: pytest.LogCa
     wait_until(answered)
     background.close()
     assert reasons == ["internal", "internal"]
-    assert [record.message for record in caplog.records] == ["faulty failed in a way it does not know"]
+    said = [record.message for record in caplog.records if record.name == "accelscope.readers.background"]
+    assert said == ["faulty failed in a way it does not know"]
 
 
 def test_an_old_answer_is_no_answer() -> None:
@@ -73,3 +75,33 @@ def test_an_old_answer_is_no_answer() -> None:
     assert background.latest() == Latest(None, 31.0)
     stopped.set()
     background.close()
+
+
+def test_who_looks_once_waits_for_the_first_answer() -> None:
+    gate = threading.Event()
+    threading.Timer(0.1, gate.set).start()
+    slow = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
+    assert slow.latest(time.monotonic() + PATIENCE_SECONDS).value is True
+    slow.close()
+
+
+def test_a_first_run_that_fails_is_waited_for_no_longer() -> None:
+    def fails() -> None:
+        raise ReaderError("tool_killed", "it was killed")
+
+    background = Background(fails, 60.0, name="fails")
+    latest = background.latest(time.monotonic() + PATIENCE_SECONDS)
+    assert latest.failures == ("tool_killed",)
+    assert str(latest.failure) == "it was killed"
+    again = background.latest()
+    assert (again.failures, again.failure) == ((), latest.failure)
+    background.close()
+
+
+def test_the_first_answer_is_waited_for_once_and_not_for_ever() -> None:
+    gate = threading.Event()
+    hanging = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="hanging")
+    assert hanging.latest(time.monotonic() + 0.05) == Latest()
+    assert hanging.latest(time.monotonic() + PATIENCE_SECONDS) == Latest(), "without waiting again"
+    gate.set()
+    hanging.close()

@@ -16,7 +16,7 @@ MOST_PASSES = 20
 def read_once(settings: AgentSettings, node: str) -> Snapshot:
     """A snapshot of devices and readers."""
     changed = threading.Condition()
-    results = read_and_stop(make_runners(settings, changed), changed)
+    results = read_and_stop(make_runners(settings, changed, once=True), changed)
     now = time.time()
     return Snapshot(
         node=node,

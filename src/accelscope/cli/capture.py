@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -111,17 +111,27 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
 
 @contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
-    """A file that only its owner may read: masks hide much, not everything."""
+    """A file that only its owner may read: masks hide much, not everything. Half of one does not stay."""
     if name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
+        with _kept_if_whole(name), os.fdopen(descriptor, "wb") as opened:
             yield opened
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from None
+
+
+@contextmanager
+def _kept_if_whole(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
 
 
 def _hosts(settings: AgentSettings) -> tuple[str, ...]:

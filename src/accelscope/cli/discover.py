@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.ending import to_the_end
 from accelscope.cli.refusal import refuse
 from accelscope.config import ConfigError, Loaded, add_arguments, load
 from accelscope.model import Snapshot
@@ -62,33 +63,31 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from accelscope.agent.once import read_once  # noqa: PLC0415 - --help and bad settings need none of it
-    from accelscope.agent.sinks import features  # noqa: PLC0415
-
     try:
         loaded = load(AgentSettings, arguments, os.environ)
         writer = _Writer(loaded) if arguments.apply else None
     except ConfigError as error:
         return refuse("discover", error)
+    return to_the_end(lambda: _discover(loaded.settings, arguments.output, writer))
+
+
+def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
+    """The exit code, and whether a call into a driver hangs."""
+    from accelscope.agent.once import read_once  # noqa: PLC0415 - --help and bad settings need none of it
+    from accelscope.agent.sinks import features  # noqa: PLC0415
+
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
-    settings = loaded.settings
     node = settings.node_name or socket.gethostname()
     snapshot = read_once(settings, node)
     labels = features(settings)(snapshot)
-    print(_written(arguments.output, node, labels), end="")
+    print(_written(form, node, labels), end="")
     unread = _unread(snapshot)
-    for line in unread:
+    for line in (*unread, *_unfinished(snapshot)):
         print(f"accelscope discover: {line}", file=sys.stderr)
     code = _FAILED if unread else 0
     if writer is not None and not unread:
         code = writer.write(labels)
-    sys.stdout.flush()
-    if any(reader.abandoned_calls for reader in snapshot.readers):
-        from accelscope.readers.tool import end_running_tools  # noqa: PLC0415
-
-        end_running_tools()
-        os._exit(code)  # a thread inside a driver call would keep the interpreter from ending
-    return code
+    return code, any(reader.abandoned_calls for reader in snapshot.readers)
 
 
 class _Writer:
@@ -137,6 +136,15 @@ def _unread(snapshot: Snapshot) -> list[str]:
         f"{reader.vendor}: {reader.reason or 'no device answers'}"
         for reader in snapshot.readers
         if reader.found and not reader.up
+    ]
+
+
+def _unfinished(snapshot: Snapshot) -> list[str]:
+    """Of each driver that was read without all that its tools would have told."""
+    return [
+        f"{reader.vendor}: a tool gave no answer in time, and labels may lack what it tells: --reader-timeout"
+        for reader in snapshot.readers
+        if reader.up and any(counted.reason == "tool_timeout" for counted in reader.errors)
     ]
 
 

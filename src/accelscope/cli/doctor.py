@@ -4,11 +4,11 @@ import argparse
 import json
 import os
 import sys
-from typing import NoReturn
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.ending import to_the_end
 from accelscope.cli.refusal import refuse
-from accelscope.config import ConfigError, add_arguments, load
+from accelscope.config import ConfigError, Loaded, add_arguments, load
 
 DESCRIPTION = """\
 Looks at this node as the agent would, and says what was found, what is missing
@@ -36,31 +36,24 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from accelscope import doctor  # noqa: PLC0415 - --help and bad settings need none of it
-
     try:
         loaded = load(AgentSettings, arguments, os.environ)
     except ConfigError as error:
         return refuse("doctor", error)
+    return to_the_end(lambda: _examine(loaded, as_json=arguments.json))
+
+
+def _examine(loaded: Loaded[AgentSettings], *, as_json: bool) -> tuple[int, bool]:
+    """The exit code, and whether something hangs."""
+    from accelscope import doctor  # noqa: PLC0415 - --help and bad settings need none of it
+
     subject = doctor.Subject(loaded=loaded, environ=os.environ)
     report = doctor.examine(subject, doctor.areas_for(loaded.settings))
-    if arguments.json:
+    if as_json:
         print(json.dumps(doctor.document(report), indent=2))
     else:
         written = doctor.text(report)
         # A terminal that cannot show a driver's word must not keep the rest from being read.
         encoding = sys.stdout.encoding or "utf-8"
         print(written.encode(encoding, "replace").decode(encoding))
-    if report.hung:
-        sys.stdout.flush()
-        _end_at_once(report.exit_code)
-    return report.exit_code
-
-
-def _end_at_once(code: int) -> NoReturn:
-    """A thread inside a driver call would keep the interpreter from ending."""
-    from accelscope.readers.tool import end_running_tools, start_no_more_tools  # noqa: PLC0415 - as above
-
-    start_no_more_tools()
-    end_running_tools()
-    os._exit(code)
+    return report.exit_code, report.hung

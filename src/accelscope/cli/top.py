@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.ending import to_the_end
 from accelscope.cli.extras import missing
 from accelscope.cli.refusal import Refused, refuse
 from accelscope.cli.top_options import NodeSettings, add_options
@@ -36,11 +37,25 @@ def run(arguments: argparse.Namespace) -> int:
         logger = logging.getLogger("accelscope")
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
-        if arguments.json or arguments.once:
-            return _once(arguments, source, question)
-        return _screen(arguments, source, question)
+        show = _once if _looks_once(arguments) else _screen
+        if _is_remote(arguments):
+            return show(arguments, source, question)
+        return to_the_end(lambda: (show(arguments, source, question), _hangs(source)))
     except (ConfigError, Refused) as error:
         return refuse("top", error)
+
+
+def _is_remote(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.fleet or arguments.urls)
+
+
+def _looks_once(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.json or arguments.once)
+
+
+def _hangs(source: "Source") -> bool:
+    """A call into one of this node's drivers."""
+    return getattr(source, "abandoned_calls", 0) > 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -50,7 +65,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Refused("--node needs --fleet")
     if arguments.once and arguments.json:
         raise Refused("--once and --json exclude each other")
-    remote = arguments.fleet or arguments.urls
     given = {
         "--token-file": arguments.client_token_file,
         "--ca-file": arguments.client_ca_file,
@@ -58,7 +72,7 @@ def _check(arguments: argparse.Namespace) -> None:
         "--insecure-skip-tls-verify": arguments.insecure,
     }
     for flag, value in given.items():
-        if value and not remote:
+        if value and not _is_remote(arguments):
             raise Refused(f"{flag} is for agents and fleets: give a URL, or --fleet")
     if arguments.client_key and not arguments.client_certificate:
         raise Refused("--client-key needs --client-certificate")
@@ -67,13 +81,14 @@ def _check(arguments: argparse.Namespace) -> None:
 def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
     from accelscope.top.sources.source import Question  # noqa: PLC0415 - --help needs none of it
 
-    if not arguments.fleet and not arguments.urls:
+    if not _is_remote(arguments):
         from accelscope.top.sources.local import LocalSource  # noqa: PLC0415
 
         names = {each.name for each in fields(NodeSettings)}
         given = {name: value for name, value in vars(arguments).items() if name in names}
         settings = load(AgentSettings, given, os.environ).settings
-        return LocalSource(settings, os.environ, keep_documents=arguments.json), Question()
+        local = LocalSource(settings, os.environ, keep_documents=arguments.json, once=_looks_once(arguments))
+        return local, Question()
     from accelscope.kube.endpoint import EndpointError  # noqa: PLC0415
     from accelscope.top.sources.asking import Credentials, endpoint_of  # noqa: PLC0415
 
@@ -150,7 +165,7 @@ def _once(arguments: argparse.Namespace, source: "Source", question: "Question")
                 print(f"accelscope top: {clean(error)}", file=sys.stderr)
     else:
         print(_page(arguments, view), end="")
-    return _ended(source, 0 if once.was_read(view) else _NOTHING)
+    return 0 if once.was_read(view) else _NOTHING
 
 
 def _page(arguments: argparse.Namespace, view: "View") -> str:
@@ -188,7 +203,7 @@ def _screen(arguments: argparse.Namespace, source: "Source", question: "Question
         insecure=arguments.insecure,
     )
     app.run()
-    return _ended(source, app.return_code or 0)
+    return app.return_code or 0
 
 
 def _repeated(arguments: argparse.Namespace, source: "Source", question: "Question") -> int:
@@ -203,14 +218,6 @@ def _repeated(arguments: argparse.Namespace, source: "Source", question: "Questi
             print(_page(arguments, look(source, question)), flush=True)
             time.sleep(arguments.interval)
     except KeyboardInterrupt:
-        return _ended(source, 130)
+        return 130
     finally:
         source.stop()
-
-
-def _ended(source: "Source", code: int) -> int:
-    """Threads inside a driver call that hangs would keep the interpreter from ending."""
-    if getattr(source, "abandoned_calls", 0):
-        sys.stdout.flush()
-        os._exit(code)
-    return code

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelscope.agent.once import MOST_PASSES, read_and_stop
-from accelscope.agent.runner import Result, Runner
+from accelscope.agent.runner import Result
+from accelscope.agent.runners import make_runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.processes import ProcessTable
 from accelscope.doctor.finding import Finding, Severity, counted, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
-from accelscope.readers.registry import open_reader
 
 _HEALTH = {
     HealthState.OK: Severity.OK,
@@ -84,10 +84,8 @@ def reading(
 
 
 def read_vendor(examination: VendorExamination, subject: Subject) -> Result:
-    settings = subject.settings
     changed = threading.Condition()
-    reader = open_reader(examination.vendor, settings.reader_options)
-    runner = Runner(reader, deadlines=settings.deadlines, changed=changed, expected=settings.expected_devices)
+    runner = make_runner(examination.vendor, subject.settings, changed, once=True)
     [result] = read_and_stop([runner], changed)
     return result
 

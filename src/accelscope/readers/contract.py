@@ -87,6 +87,7 @@ class ReaderOptions:
     paths: Paths = Paths()
     tool_timeout_seconds: float = 10.0
     tool_interval_seconds: float = 60.0  # between two runs of a tool that takes seconds
+    first_answer_seconds: float = 0.0  # that a survey waits for such a tool's first one: for who looks once
     environment: Mapping[str, str] | None = None  # for tools; None: the agent's own
     clock: Callable[[], float] = time.time  # for what is stamped with a time
     monotonic: Callable[[], float] = time.monotonic  # for what is measured between two readings

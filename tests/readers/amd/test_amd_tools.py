@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import programs
 from tests.readers.amd.amd_tree import lay_out_gpu, write
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
@@ -43,9 +44,7 @@ def answers(folder: Path, **documents: object) -> str:
 def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     script = answers(tmp_path, static=STATIC, metric=METRIC, process=PROCESS)
-    watched = watch_folder(amd_smi=script)
-    assert watched.read().state.found
-    result = watched.with_tool()
+    result = watch_folder(amd_smi=script).with_tool()
     assert result.state.source == "amd-smi"
     assert result.state.driver_version == "6.14.14"
     assert [(d.id, d.power_watts, d.model) for d in result.devices] == [
@@ -64,7 +63,7 @@ def test_a_run_that_fails_costs_only_what_it_would_have_added(tmp_path: Path, wa
     result = watched.with_tool()
     assert [(d.power_watts, d.links) for d in result.devices] == [(100.0, ()), (101.0, ())]
     assert [process.pid for process in result.processes] == [7]
-    assert {counted.reason for counted in result.state.errors} == {"tool_killed"}
+    assert {counted.reason for counted in result.state.errors} - {"not_ready"} == {"tool_killed"}
 
 
 def test_what_a_tool_does_not_tell_either_stays_absent() -> None:
@@ -133,3 +132,59 @@ def test_a_tools_answer_is_dropped_when_it_is_too_old(tmp_path: Path, watch_fold
     result = watched.until(lambda r: r.state.source == "sysfs")
     assert result.devices[0].power_watts is None
     assert "unrecognized" in {counted.reason for counted in result.state.errors}
+
+
+def test_a_tool_that_has_not_answered_yet_has_not_said_that_there_is_no_gpu(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    script = answers(tmp_path, static=STATIC, metric=METRIC)
+    watched = watch_folder(amd_smi=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n{script}")
+    state = watched.read().state
+    assert (state.found, state.up, state.reason) == (True, False, "the tool has not answered yet")
+    assert [counted.reason for counted in state.errors] == ["not_ready"]
+    (tmp_path / "go").touch()
+    assert watched.with_tool().state.up
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [("kill -9 $$", "tool_killed"), ("echo nonsense", "unrecognized"), (None, "tool_missing")],
+)
+def test_gpus_that_only_a_sick_tool_shows_are_stale_and_not_lost(
+    tmp_path: Path, watch_folder: "Watch", trouble: str | None, reason: str
+) -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=METRIC))
+    assert len(watched.with_tool().devices) == 2
+    if trouble is None:
+        (tmp_path / "amd_smi").unlink()
+    else:
+        programs.script(tmp_path / "amd_smi", trouble)
+    result = watched.until(lambda r: any(device.stale for device in r.devices))
+    assert (result.state.found, result.state.up) == (True, False)
+    assert [device.health.state for device in result.devices] == [HealthState.UNKNOWN] * 2
+    assert all((device.health.reason or "").startswith(reason) for device in result.devices)
+    assert reason in {counted.reason for counted in result.state.errors}
+
+
+@pytest.mark.parametrize(
+    ("tool", "says", "reason"),
+    [
+        ("amd_smi", "echo 'ERROR: Unable to detect any GPU devices' >&2; exit 253", "no_devices"),
+        ("rocm_smi", "echo 'WARNING: No JSON data to report'", "nothing_to_report"),
+    ],
+)
+def test_a_tool_that_says_that_there_is_no_gpu_is_believed(
+    tmp_path: Path, watch_folder: "Watch", tool: str, says: str, reason: str
+) -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    result = watch_folder(**{tool: says}).until(lambda r: r.state.up)
+    assert result.devices == ()
+    assert reason in {counted.reason for counted in result.state.errors}
+
+
+def test_a_driver_without_gpus_and_without_a_tool_shows_none(tmp_path: Path, watch_folder: "Watch") -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    result = watch_folder().read()
+    assert (result.state.found, result.state.up, result.devices) == (True, True, ())

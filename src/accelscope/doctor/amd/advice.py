@@ -21,6 +21,10 @@ TOOL_ADDS = (
     "Names of products, energy, throttling and links come from it: install amd-smi-lib (ROCm), mount the "
     "node's /opt/rocm in a pod, or name the tool with --amd-smi-path."
 )
+_STRANGE = (
+    "The tool printed something that is not known: save it with `amd-smi metric --json > metric.txt`, look "
+    "at it with `accelscope parse amd-smi-metric metric.txt`, and please report it."
+)
 _GROUPS = "render and video"
 _RESET = "`amd-smi reset --gpureset --gpu INDEX`"
 
@@ -37,6 +41,7 @@ _BY_REASON = {
     ),
     "driver_error": f"See {_KERNEL_LOG} and what `amd-smi metric` says.",
     "timeout": HANG,
+    "not_ready": "The tool takes long for its answer: wait a minute; `time amd-smi metric` shows how long.",
     "tool_timeout": TOOL_HANG,
     "tool_stuck": TOOL_HANG,
     "deadline": "Other devices used up the time: mend those first, or raise --reader-timeout.",
@@ -58,6 +63,10 @@ _BY_REASON = {
         "Out of memory: amd-smi and rocm-smi are Python programs and count in the agent's container, give it "
         "256Mi; `dmesg -T | grep -i oom` shows it."
     ),
+    "unrecognized": _STRANGE,
+    "truncated": _STRANGE,
+    "empty": f"The tool printed nothing: run `amd-smi metric` by hand; see {_KERNEL_LOG}.",
+    "tool_output_too_big": "See that the file that --amd-smi-path names is amd-smi.",
     "tool_not_started": "See that the file that --amd-smi-path names is a program of this machine.",
     "internal": "This is a fault in AccelScope: please report it, with the log of `accelscope agent`.",
 }

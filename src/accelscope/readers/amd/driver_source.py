@@ -1,5 +1,6 @@
 """All AMD GPUs of a node: the files of the amdgpu driver, and beside them what only its tools tell."""
 
+import time
 from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
@@ -24,20 +25,22 @@ class DriverSource:
         self._compute = ComputeDriver(options.paths.sys)
         self._open_files = OpenFiles(options.paths.proc, options.monotonic)
         self._tools = Tools(options)
+        self._first_answer_seconds = options.first_answer_seconds
         self._gpus: dict[str, Gpu] = {}
         self._places: dict[str, Place] = {}
         self._readings: dict[str, Reading] = {}  # of devices that only a tool shows
 
     def survey(self) -> Survey:
+        until = time.monotonic() + self._first_answer_seconds
         cards = self._cards.find()
         if not cards:
-            return self._survey_without_files()
+            return self._survey_without_files(until)
         self._readings = {}
         version = driver_version(self._paths.sys, self._paths.proc)
-        answer, failures = self._tools.latest(alone=False)
         nodes = self._compute.nodes()
         holders = Holders(self._compute.pids(), self._open_files.find())
         sharing = sharing_power(cards, {key for key, gpu in self._gpus.items() if not gpu.shows_power})
+        answer, failures = self._tools.latest(alone=False, until=until)
         gpus, places = {}, {}
         for index, card in enumerate(cards):
             known = self._gpus.get(card.id)
@@ -66,9 +69,9 @@ class DriverSource:
     def close(self) -> None:
         self._tools.close()
 
-    def _survey_without_files(self) -> Survey:
+    def _survey_without_files(self, until: float) -> Survey:
         self._gpus, self._places = {}, {}
-        answer, failures = self._tools.latest(alone=True)
+        answer, failures = self._tools.latest(alone=True, until=until)
         self._readings = self._told_alone(answer) if answer is not None else {}
         version = next(
             (r.device.driver_version for r in self._readings.values() if r.device.driver_version), None

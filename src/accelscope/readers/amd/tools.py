@@ -14,11 +14,12 @@ from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd.kfd import slot_of
 from accelscope.readers.amd.messages import error_of
-from accelscope.readers.background import Background
+from accelscope.readers.background import Background, Latest
 from accelscope.readers.contract import ReaderError, ReaderOptions
 from accelscope.readers.tool import Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
+_THERE_IS_NONE = frozenset({"no_devices", "nothing_to_report"})  # in the words of either tool
 # Not the NUMA node: of a GPU that the kernel says is at none, the tools say 0.
 _IDENTITY = ("model", "serial", "architecture", "firmware_version")
 # In the order of Device. What is measured is there too: a driver that shows no file of it leaves it to the
@@ -81,15 +82,23 @@ class Tools:
         paths = self._options.paths
         return find_program(paths.amd_smi) is not None or find_program(paths.rocm_smi) is not None
 
-    def latest(self, *, alone: bool) -> tuple[Answer | None, tuple[str, ...]]:
-        """The last answer unless it is too old, and reasons of runs that failed since. Never waits. `alone`:
-        the driver's files tell nothing, so everything is asked for."""
+    def latest(self, *, alone: bool, until: float) -> tuple[Answer | None, tuple[str, ...]]:
+        """The last answer unless it is too old, and reasons of runs that failed since. Waits for none but the
+        first, `until` then. `alone`: the driver's files tell nothing, so everything is asked for; raises
+        ReaderError where there is a tool and it does not tell which devices there are."""
         self._alone = alone
-        if not self.found:
+        has_told = alone and self._noted is not None  # one that is gone since is missed
+        if not self.found and not has_told:
             return None, ()
-        latest = self._background.latest()
+        latest = self._background.latest(until)
         answer, failures = latest.value, latest.failures
-        if answer is not None and answer is not self._noted:
+        if answer is None:
+            failure = latest.failure or self._silence(latest)
+            if alone and failure.reason not in _THERE_IS_NONE:
+                raise ReaderError(failure.reason, str(failure))
+            if latest.failure is None and failure.reason == "tool_timeout":
+                failures += (failure.reason,)
+        elif answer is not self._noted:
             self._noted = answer
             failures += answer.failures
         return answer, failures
@@ -97,10 +106,17 @@ class Tools:
     def close(self) -> None:
         self._background.close()
 
+    def _silence(self, latest: Latest[Answer]) -> ReaderError:
+        """What is wrong where no run has failed."""
+        if seconds := self._options.first_answer_seconds:
+            return ReaderError("tool_timeout", f"the tool gave no answer within {seconds:.3g} s")
+        when = "yet" if latest.age_seconds is None else "for too long"
+        return ReaderError("not_ready", f"the tool has not answered {when}")
+
     def _tool(self, program: str) -> Tool:
         return Tool(
             program,
-            # Nothing waits for it, and it takes seconds on a big node.
+            # No collection waits for it, and it takes seconds on a big node.
             timeout_seconds=max(self._options.tool_timeout_seconds, self._options.tool_interval_seconds / 2),
             environment=self._options.environment,
         )

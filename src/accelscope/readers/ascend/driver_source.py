@@ -5,6 +5,7 @@ what the kernel tells of its place on the bus.
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -58,11 +59,13 @@ class DriverSource:
             options.tool_interval_seconds,
             name="npu-smi-details",
         )
+        self._first_answer_seconds = options.first_answer_seconds
         self._noted = self._details = Details(0.0)  # the round whose errors were counted, and the last one
         self._lists_processes = False
         self._readings: Mapping[str, Reading] = {}
 
     def survey(self) -> Survey:
+        until = time.monotonic() + self._first_answer_seconds
         answer = self._table()
         if answer is None:
             self._readings = {}
@@ -79,7 +82,7 @@ class DriverSource:
             frozenset(chip_of(d) for d in devices if d.health.state is not HealthState.OK),
             processes=not has_process_table,
         )
-        warnings += self._take_details()
+        warnings += self._take_details(until)
         self._readings = self._made_readings(answer, now)
         complete = len(self._readings) == len(devices) and not self._is_damaged(
             answer, has_process_table=has_process_table
@@ -122,8 +125,8 @@ class DriverSource:
                 raise DriverAbsent(str(error)) from None
             raise
 
-    def _take_details(self) -> list[str]:
-        latest = self._rounds.latest()
+    def _take_details(self, until: float) -> list[str]:
+        latest = self._rounds.latest(until)
         warnings = list(latest.failures)
         details = latest.value
         if details is None:

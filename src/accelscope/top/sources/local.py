@@ -14,7 +14,6 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
-from accelscope.readers.tool import end_running_tools
 from accelscope.top.sources.from_snapshot import node_view
 from accelscope.top.sources.source import Question
 from accelscope.top.view.shown import Kind, NodeView, View
@@ -28,9 +27,15 @@ class LocalSource:
     kind = Kind.LOCAL
 
     def __init__(
-        self, settings: AgentSettings, environ: Mapping[str, str], *, keep_documents: bool = False
+        self,
+        settings: AgentSettings,
+        environ: Mapping[str, str],
+        *,
+        keep_documents: bool = False,
+        once: bool = False,
     ) -> None:
-        """Raises ConfigError for settings that contradict each other."""
+        """`once`: nobody looks again, so slow tools are waited for. Raises ConfigError for settings that
+        contradict each other."""
         self._settings = settings
         self._keep_documents = keep_documents
         node = settings.node_name or socket.gethostname()
@@ -39,7 +44,7 @@ class LocalSource:
         self._attributor = Attributor(attribution_options(settings, node, environ))
         changed = threading.Condition()
         self._collector = Collector(
-            make_runners(settings, changed),
+            make_runners(settings, changed, once=once),
             self._attributor,
             node=node,
             version=__version__,
@@ -74,7 +79,6 @@ class LocalSource:
 
     def stop(self) -> None:
         self._collector.stop()
-        end_running_tools()
 
     def _node(self, snapshot: Snapshot) -> NodeView:
         document = snapshot_document(snapshot) if self._keep_documents else None
