@@ -214,7 +214,7 @@ class _Bench:
             "fleet",
             "--clusters-file",
             str(clusters),
-            "--port",
+            "--listen-port",
             str(port),
             "--log-level",
             "error",

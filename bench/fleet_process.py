@@ -125,7 +125,14 @@ def fleet_of(
     with running(simulator):
         _wait_for(folder / "faults.yaml", simulator)
         port = free_port()
-        command = [AGENT, "fleet", "--clusters-file", str(folder / "clusters.yaml"), "--port", str(port)]
+        command = [
+            AGENT,
+            "fleet",
+            "--clusters-file",
+            str(folder / "clusters.yaml"),
+            "--listen-port",
+            str(port),
+        ]
         command += ["--requests-per-second", "100000", "--requests-burst", "100000", "--log-level", "error"]
         reader = Child("fleet", [*command, *settings], workshop.environment(), workshop.folder)
         with running(reader):

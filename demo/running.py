@@ -136,7 +136,7 @@ class Demo:
 
     def ask(self, path: str) -> Any:
         """The fleet's API."""
-        with urllib.request.urlopen(f"{self.page_url}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.page_url}{path}", timeout=60) as answer:
             return json.load(answer)
 
     # --- starting ---------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Demo:
     def _start_fleet(self) -> Child:
         fleet = self._children.start(
             *("fleet", _ACCELSCOPE, "fleet", "--clusters-file", self.clusters_file),
-            *("--listen-host", HOST, "--port", _port(self.page_url), "--log-level", "warning"),
+            *("--listen-host", HOST, "--listen-port", _port(self.page_url), "--log-level", "warning"),
             *("--refresh-interval", _REFRESH, "--stale-after", _STALE_AFTER),
         )
         self._children.wait_for(fleet, lambda: answers(f"{self.page_url}/readyz"))

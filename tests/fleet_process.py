@@ -82,7 +82,7 @@ class FleetProcess(FleetApi):
         self.clusters_file = folder / "clusters.yaml"
         # JSON is YAML without aliases.
         self.clusters_file.write_text(json.dumps({"clusters": list(clusters)}))
-        self._command = [*_COMMAND, "fleet", "--log-format=json", "--port=0"]
+        self._command = [*_COMMAND, "fleet", "--log-format=json", "--listen-port=0"]
         self._command += [f"--clusters-file={self.clusters_file}"]
         self._command += [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
@@ -156,7 +156,8 @@ def simulated_clusters(folder: Path, *options: str) -> Iterator[SimulatedCluster
         return "moving" in said
 
     try:
-        wait_until(moves, "the simulated clusters answer")
+        # Some have thousands of nodes.
+        wait_until(moves, "the simulated clusters answer", 3 * PATIENCE_SECONDS)
         yield SimulatedClusters(folder)
     finally:
         process.terminate()

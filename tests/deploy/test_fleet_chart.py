@@ -72,7 +72,7 @@ def test_it_understands_what_it_is_told(render: Render, tmp_path: Path) -> None:
     settings = fleet_settings(objects, tmp_path)
     pod = fleet(objects)
     assert (settings.refresh_interval, settings.log_level) == (30, "debug")
-    assert settings.port == container(pod)["ports"][0]["containerPort"] == 8443
+    assert settings.listen_port == container(pod)["ports"][0]["containerPort"] == 8443
     assert settings.listen_host == "", "all addresses, of both kinds"
     assert settings.tokens_file == f"{mounted(pod, 'tokens')}/tokens.yaml"
     assert settings.state_folder == mounted(pod, "state")
@@ -223,7 +223,7 @@ def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) 
         ({"fleet": {**ON, "clusters": [{**PARIS, "id": "own"}]}}, "the id own is given to two"),
         ({"fleet": {**ON, "clusters": [{**PARIS, "url": "https://x"}]}}, "url"),
         ({"fleet": {**ON, "clusters": [{"server": PARIS["server"]}]}}, "id"),
-        ({"fleet": {**ON, "config": {"port": 80}}}, "fleet.config.port: set fleet.port instead"),
+        ({"fleet": {**ON, "config": {"listenPort": 80}}}, "fleet.config.listenPort: set fleet.port instead"),
         (
             {"fleet": {**ON, "config": {"stateFolder": "/x"}}},
             "fleet.config.stateFolder: set fleet.state instead",

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     KubeUser,
     access_review,
     decode_access_review,
     decode_token_review,
+    pause_seconds,
     token_review,
+    told_of,
 )
 
 
@@ -131,3 +133,33 @@ def test_what_is_no_review_is_an_error_and_never_a_yes(answer: bytes) -> None:
 def test_what_is_no_review_of_rights_is_an_error(answer: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_access_review(answer)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KubeError(Reason.TIMEOUT, "no answer"), {"reason": "timeout", "error": "no answer"}),
+        (KubeError(Reason.BAD_ANSWER, "abc.def is odd"), {"reason": "bad_answer"}),
+        (KubeError(Reason.UNAUTHORIZED, "abc.def", status=401), {"reason": "unauthorized", "status": 401}),
+        (
+            KubeError(Reason.FORBIDDEN, "abc.def", status=403),
+            {
+                "reason": "forbidden",
+                "status": 403,
+                "hint": "who asks needs the right to create tokenreviews and subjectaccessreviews",
+            },
+        ),
+    ],
+    ids=["ours", "theirs", "401", "403"],
+)
+def test_of_a_review_that_failed_only_our_own_words_are_told(
+    error: KubeError, told: dict[str, object]
+) -> None:
+    assert told_of(error) == told
+
+
+@pytest.mark.parametrize(("asked_for", "seconds"), [(None, 1), (0.2, 1), (7, 7), (86400, 60)])
+def test_the_pause_after_a_failure_is_as_long_as_the_server_asks_for_within_bounds(
+    asked_for: float | None, seconds: float
+) -> None:
+    assert pause_seconds(KubeError(Reason.THROTTLED, "later", retry_after=asked_for)) == seconds

@@ -147,7 +147,7 @@ def test_fleet_alone_serves_clusters_and_its_page(environment: OpenEnvironment, 
         try:
             file = tmp_path / "clusters.yaml"
             wait_until(file.exists, "the simulated clusters are there")
-            options = ("--clusters-file", file, "--port", "0", "--log-format", "json")
+            options = ("--clusters-file", file, "--listen-port", "0", "--log-format", "json")
             with fleet.serving("fleet", *options) as served:
                 wait_until(
                     lambda: json.loads(served.get("/api/v1/summary")[1])["total"]["devices"] > 0,

@@ -103,7 +103,7 @@
 {{- define "accelscope.fleet.ownSettings" -}}
 clustersFile: fleet.clusters
 listenHost: fleet.port
-port: fleet.port
+listenPort: fleet.port
 tlsCertificate: fleet.tls.secretName
 tlsKey: fleet.tls.secretName
 tokensFile: fleet.auth.tokensSecretName
@@ -129,7 +129,7 @@ stateFolder: fleet.state
 {{- $config = mergeOverwrite $config (dict
   "clustersFile" "/etc/accelscope/clusters/clusters.yaml"
   "listenHost" ""
-  "port" (int $fleet.port)
+  "listenPort" (int $fleet.port)
   "stateFolder" "/var/lib/accelscope") -}}
 {{- if $fleet.tls.secretName -}}
 {{- $_ := set $config "tlsCertificate" "/etc/accelscope/tls/tls.crt" -}}

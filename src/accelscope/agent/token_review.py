@@ -11,7 +11,6 @@ their senders in turn; another reviews anew those that were good, which therefor
 
 import logging
 import os
-import re
 import threading
 import time
 
@@ -27,6 +26,15 @@ from accelscope.agent.token_reviewer import Reviewer, Verdict
 from accelscope.allowance import Allowances, Rate
 from accelscope.config.log import fields
 from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.token_review import (
+    ADMITTED_SECONDS,
+    CANNOT_REVIEW,
+    GRACE_SECONDS,
+    REFUSED_SECONDS,
+    is_bearer_token,
+    pause_seconds,
+    told_of,
+)
 from accelscope.model import Counted
 from accelscope.serve import Continuation, Deferred, Request, Response, shown_tokens, unauthorized
 from accelscope.serve.fair_queue import FairQueue
@@ -34,18 +42,10 @@ from accelscope.serve.fair_queue import FairQueue
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 5.0  # for the turn to come
-ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
-REFUSED_SECONDS = 10.0
-GRACE_SECONDS = 300.0  # since the last good review, while none can be had
 VERDICTS_LIMIT = 256
 TOKEN_LIMIT = 8 * 1024  # bytes; with claims for many groups tokens grow to some KiB
 
 _QUIET_SECONDS = 60.0  # without anybody turned away: the next one is news
-_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
-_BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
-
-# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
-_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class TokenReviewGuard:
         token = tokens[0]  # one review a request, however many tokens it brings
         if len(token) > TOKEN_LIMIT:
             return unauthorized(f"a token of more than {TOKEN_LIMIT} bytes is not taken")
-        if _BEARER_TOKEN.fullmatch(token) is None:
+        if not is_bearer_token(token):
             return unauthorized("this is not a bearer token")
         with self._changed:
             decided = self._decide(token, request, proceed)
@@ -281,27 +281,13 @@ class TokenReviewGuard:
 
     def _failed(self, review: _Review, error: KubeError) -> None:
         self._counts[Result.ERROR] += 1
-        least, most = _PAUSE_SECONDS
-        again_at = self._clock() + min(max(error.retry_after or least, least), most)
+        again_at = self._clock() + pause_seconds(error)
         self._paused_until = again_at
         if (known := self._known.get(review.key)) is not None:
             known.ask_again_at = again_at
         if self._away is not error.reason:
             self._away = error.reason
-            said: dict[str, object] = {}
-            if error.status is not None:
-                said["status"] = error.status
-            elif error.reason in _QUOTABLE:
-                said["error"] = error.text
-            if error.reason is Reason.FORBIDDEN:
-                said["hint"] = (
-                    "--token-review needs the right to create tokenreviews and subjectaccessreviews"
-                )
-            log.warning(
-                "tokens cannot be reviewed: only those reviewed in the last %d minutes are let in",
-                GRACE_SECONDS // 60,
-                extra=fields(reason=error.reason.value, **said),
-            )
+            log.warning(CANNOT_REVIEW, extra=fields(**told_of(error)))
 
     def _refusal(self, verdict: Verdict | None) -> Response:
         if verdict is Verdict.FORBIDDEN:

@@ -10,6 +10,7 @@ from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     ACCESS_REVIEWS,
+    ANSWER_LIMIT,
     TOKEN_REVIEWS,
     access_review,
     decode_access_review,
@@ -18,7 +19,6 @@ from accelscope.kube.token_review import (
 )
 
 REVIEW_SECONDS = 5.0  # for both questions together
-_ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
 
 
 class Verdict(Enum):
@@ -76,4 +76,4 @@ class ApiServerReviewer:
         if client is None:
             client = self._of_thread.client = Client(self._endpoint)
         client.timeout_seconds = deadline - time.monotonic()
-        return client.request("POST", path, body=body, content_type=JSON, limit_bytes=_ANSWER_LIMIT).body
+        return client.request("POST", path, body=body, content_type=JSON, limit_bytes=ANSWER_LIMIT).body

@@ -80,8 +80,8 @@ class FleetProcess:
             pacing=Pacing(
                 interval_seconds=settings.refresh_interval,
                 timeout_seconds=settings.request_timeout,
-                concurrency=settings.concurrency,
-                per_second=settings.per_second,
+                concurrency=settings.agents_at_once,
+                per_second=settings.agents_per_second,
             ),
             each_minute=self._each_minute,
             each_list=self._each_list,
@@ -91,7 +91,7 @@ class FleetProcess:
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(
             requests=Rate(per_second=settings.requests_per_second, burst=settings.requests_burst),
-            streams=settings.streams,
+            streams=settings.max_streams,
         )
         vouching = settings.token_review_cluster
         self._reviews = ListedReviews(vouching, clusters.load()) if vouching else None
@@ -141,12 +141,12 @@ class FleetProcess:
             return await listen(
                 app,
                 host=settings.listen_host,
-                port=settings.port,
+                port=settings.listen_port,
                 tls=None if self._certificate is None else self._certificate.following_context(),
                 limits=self._limits,
             )
         except OSError as error:
-            where = f"{settings.listen_host}:{settings.port}"
+            where = f"{settings.listen_host}:{settings.listen_port}"
             # asyncio's own text repeats the address; a name that is not found has a number of another kind.
             said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigError(f"cannot listen on {where}: {said}") from None
@@ -198,22 +198,28 @@ class FleetProcess:
         """With files that others change."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            if self._certificate is not None:
-                self._certificate.refresh()
-            change = self._reloader.poll()
-            if change is None:
-                continue
-            if change.error is not None:
-                log.error("the new settings file is bad, the old settings stay: %s", change.error)
-                continue
-            configure(change.settings.log_level, change.settings.log_format)
-            if change.needs_restart:
-                log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
-            if change.restart_withdrawn:
-                log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
-            log.info(
-                "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
-            )
+            try:
+                self._take_up_files()
+            except Exception:  # the process outlives a fault of ours
+                log.exception("changed files could not be taken up in a way that was not foreseen")
+
+    def _take_up_files(self) -> None:
+        if self._certificate is not None:
+            self._certificate.refresh()
+        change = self._reloader.poll()
+        if change is None:
+            return
+        if change.error is not None:
+            log.error("the new settings file is bad, the old settings stay: %s", change.error)
+            return
+        configure(change.settings.log_level, change.settings.log_format)
+        if change.needs_restart:
+            log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
+        if change.restart_withdrawn:
+            log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
+        log.info(
+            "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
+        )
 
 
 def _certificate(settings: FleetSettings) -> CertificateFiles | None:

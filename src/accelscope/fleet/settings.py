@@ -68,14 +68,14 @@ class FleetSettings:
         group="Clusters",
         reloadable=False,
     )
-    concurrency: int = setting(
+    agents_at_once: int = setting(
         64,
         WholeNumber(1, 1000),
         "Agents of one cluster that are asked at the same time.",
         group="Clusters",
         reloadable=False,
     )
-    per_second: float = setting(
+    agents_per_second: float = setting(
         500.0,
         Decimal(1, 10_000),
         "Agents of one cluster that are asked each second, at most: the load on its API server.",
@@ -106,7 +106,7 @@ class FleetSettings:
         reloadable=False,
         metavar="HOST",
     )
-    port: int = setting(8080, PORT, "Port to listen on.", group="HTTP", reloadable=False)
+    listen_port: int = setting(8080, PORT, "Port to listen on.", group="HTTP", reloadable=False)
     tls_certificate: str | None = setting(
         None,
         PATH,
@@ -155,7 +155,7 @@ class FleetSettings:
         group="HTTP",
         reloadable=False,
     )
-    streams: int = setting(
+    max_streams: int = setting(
         256, WholeNumber(0, 10_000), "Live streams at the same time.", group="HTTP", reloadable=False
     )
 

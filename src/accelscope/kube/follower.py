@@ -1,23 +1,27 @@
 """What a watch and a poll have in common: a thread that keeps a store current and says how it is."""
 
+import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client, Stream
-from accelscope.kube.errors import KubeError
+from accelscope.kube.errors import KubeError, one_line
 from accelscope.kube.items import ListSplitter
 from accelscope.kube.retries import NOT_GRANTED, REFUSED, Retries, random_ratio
 from accelscope.kube.store import ItemStore
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 _TOKEN_LOOK_SECONDS = 1.0
 _LIST_SECONDS = 60.0  # for a whole list
+_INTERNAL = "internal"  # a reason: a fault of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Follower(ABC, Generic[T]):
         self._wait = wait or self._stopping.wait
         self._clock = clock
         self._retries = Retries(random)
+        self._logged: set[type[Exception]] = set()  # faults of ours: each kind once
         self._lock = Lock()
         self._stream: Stream | None = None
         self.synced = Event()  # set once there has been a whole list
@@ -68,14 +73,10 @@ class Follower(ABC, Generic[T]):
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                generation = self._client.token_generation()
-                refused = False
                 try:
-                    delay = self._round()
-                except KubeError as error:
-                    delay = self._failed(error)
-                    refused = error.reason in REFUSED
-                self._pause(delay, generation if refused else None)
+                    self._attempt()
+                except Exception as fault:  # noqa: BLE001 - whatever it is, it must not be the end of the thread
+                    self._pause(self._broke(fault), None)
         finally:
             self.state = replace(self.state, up=False, reason="stopped")
 
@@ -85,6 +86,17 @@ class Follower(ABC, Generic[T]):
             self._stopping.set()
             if self._stream is not None:
                 self._stream.close()
+
+    def _attempt(self) -> None:
+        """A round, and the pause after it."""
+        generation = self._client.token_generation()
+        refused = False
+        try:
+            delay = self._round()
+        except KubeError as error:
+            delay = self._failed(error)
+            refused = error.reason in REFUSED
+        self._pause(delay, generation if refused else None)
 
     @abstractmethod
     def _round(self) -> float:
@@ -107,8 +119,12 @@ class Follower(ABC, Generic[T]):
             with self._lock:
                 self._stream = None
 
-    def _listed(self, path: str, splitter: ListSplitter) -> Iterator[object]:
-        """The items of a list, while they arrive. After stop() they may be fewer."""
+    def _listed(self, path: str, splitter: ListSplitter) -> dict[str, T]:
+        """What a list holds. After stop() it may be less."""
+        with closing(self._arriving(path, splitter)) as documents:
+            return self._store.read_list(documents)
+
+    def _arriving(self, path: str, splitter: ListSplitter) -> Generator[object, None, None]:
         idle = self._client.timeout_seconds
         with self._streaming(path, idle_seconds=idle, total_seconds=_LIST_SECONDS) as stream:
             for piece in stream:
@@ -130,15 +146,29 @@ class Follower(ABC, Generic[T]):
             return 0.0
         delay = self._retries.failed(error)
         up = self.synced.is_set() and self._retries.failures < 2 and error.reason not in NOT_GRANTED
-        self._count(error)
+        self._count(error.reason)
         self.state = replace(
             self.state, up=up, reason=None if up else str(error.reason), error=self._told(error)
         )
         return delay
 
-    def _count(self, error: KubeError) -> None:
+    def _broke(self, fault: Exception) -> float:
+        """A fault of ours: what is held must not pass for current, and is listed anew. How many seconds to
+        wait."""
+        if self._stopping.is_set():
+            return 0.0
+        if type(fault) not in self._logged:
+            self._logged.add(type(fault))
+            log.error("what is followed failed in a way that was not foreseen", exc_info=fault)
+        self._store.resource_version = None
+        self._count(_INTERNAL)
+        text = one_line(f"{type(fault).__name__}: {fault}")
+        self.state = replace(self.state, up=False, reason=_INTERNAL, error=text)
+        return self._retries.failed()
+
+    def _count(self, reason: str) -> None:
         errors = dict(self.state.errors)
-        errors[str(error.reason)] = errors.get(str(error.reason), 0) + 1
+        errors[str(reason)] = errors.get(str(reason), 0) + 1
         self.state = replace(self.state, errors=errors)
 
     def _told(self, error: KubeError) -> str:

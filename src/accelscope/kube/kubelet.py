@@ -46,7 +46,7 @@ class PodPoll(Follower[KubePod]):
         self._interval_seconds = interval_seconds
 
     def _round(self) -> float:
-        found = self._store.read_list(self._listed(_PATH, ListSplitter()))
+        found = self._listed(_PATH, ListSplitter())
         if self._stopping.is_set():
             return 0.0
         self._store.replace(found)
@@ -57,6 +57,9 @@ class PodPoll(Follower[KubePod]):
 
     def _failed(self, error: KubeError) -> float:
         return max(super()._failed(error), self._interval_seconds)
+
+    def _broke(self, fault: Exception) -> float:
+        return max(super()._broke(fault), self._interval_seconds)
 
     def _told(self, error: KubeError) -> str:
         advice = _ADVICE.get(error.reason)

@@ -54,7 +54,7 @@ class ListWatch(Follower[T]):
             self._store.resource_version = None
             self._gone += 1
             if self._gone == 1:  # nothing is wrong: versions are kept for some minutes only
-                self._count(error)
+                self._count(error.reason)
                 return 0.0
         delay = super()._failed(error)
         doubtful = error.reason in (Reason.SERVER_ERROR, Reason.BAD_ANSWER, Reason.TOO_LARGE)
@@ -80,7 +80,7 @@ class ListWatch(Follower[T]):
         list_path = self._collection.list_path(path, from_cache=self._gone < 2)
         while True:
             splitter = ListSplitter()
-            found.update(self._store.read_list(self._listed(list_path, splitter)))
+            found.update(self._listed(list_path, splitter))
             if splitter.continue_token is None:
                 break
             list_path = self._collection.list_path(path, continue_token=splitter.continue_token)

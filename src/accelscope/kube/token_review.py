@@ -1,14 +1,30 @@
 """Whose token is this (TokenReview), and may that user read a page (SubjectAccessReview)? Bodies of requests
-and what the answers say; who sends them is somebody else's matter."""
+and what the answers say, how long a verdict counts, and what is said where there is none; who sends them is
+somebody else's matter."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.errors import DecodeError, KubeError, Reason
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
+
+ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
+REFUSED_SECONDS = 10.0
+GRACE_SECONDS = 300.0  # since the last good review, while none can be had
+CANNOT_REVIEW = (
+    f"tokens cannot be reviewed: only those reviewed in the last {GRACE_SECONDS / 60:.0f} minutes are let in"
+)
+
+_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
+_BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
+# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
+_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
+_HINT = "who asks needs the right to create tokenreviews and subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +35,11 @@ class KubeUser:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def is_bearer_token(text: str) -> bool:
+    """Whether it can be one at all."""
+    return _BEARER_TOKEN.fullmatch(text) is not None
 
 
 def token_review(token: str) -> bytes:
@@ -68,6 +89,24 @@ def decode_access_review(answer: bytes) -> bool:
     """Raises DecodeError for what is no review."""
     status = _status(answer, "SubjectAccessReview")
     return _is_true(status, "allowed") and not _is_true(status, "denied")
+
+
+def pause_seconds(error: KubeError) -> float:
+    """How long nothing is asked after a review that failed."""
+    least, most = _PAUSE_SECONDS
+    return min(max(error.retry_after or least, least), most)
+
+
+def told_of(error: KubeError) -> dict[str, object]:
+    """Of a review that failed, fields for the log; never a token."""
+    told: dict[str, object] = {"reason": error.reason.value}
+    if error.status is not None:
+        told["status"] = error.status
+    elif error.reason in _QUOTABLE:
+        told["error"] = error.text
+    if error.reason is Reason.FORBIDDEN:
+        told["hint"] = _HINT
+    return told
 
 
 def _status(answer: bytes, kind: str) -> dict[str, object]:

@@ -89,7 +89,7 @@ class Lab:
     def another_fleet(self, entries: list[dict[str, Any]] | None = None, **settings: str) -> FleetProcess:
         """Not yet started."""
         port = free_port()
-        given = {**SETTINGS, "port": str(port), **settings}
+        given = {**SETTINGS, "listen_port": str(port), **settings}
         return FleetProcess(self.entries if entries is None else entries, self._folder / str(port), given)
 
     def items(self, kind: str, **filters: object) -> list[Any]:

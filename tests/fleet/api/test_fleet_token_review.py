@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from tests.fleet.loop import run
@@ -13,7 +14,7 @@ from accelscope.fleet.api.access import AccessControl, Caller, Scope
 from accelscope.fleet.api.access.review import TokenReviews
 from accelscope.fleet.api.problem import Problem
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.token_review import TOKEN_REVIEWS
+from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
 
 READ, ADMIN = "/accelscope/fleet/read", "/accelscope/fleet/admin"
 
@@ -130,6 +131,50 @@ def test_while_the_cluster_is_away_only_those_who_were_let_in_are(trouble: dict[
         cluster.away = cluster.garbage = None
         clock.now += 100
         assert await reviews.caller("t-ann") is not None
+
+    run(body())
+
+
+def test_a_right_that_the_fleet_lacks_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        cluster = Cluster(away=KubeError(Reason.FORBIDDEN, "the token t-ann is refused", status=403))
+        reviews = TokenReviews(cluster, clock=Clock())
+        for _ in range(2):
+            with pytest.raises(Problem):
+                await reviews.caller("t-ann")
+
+    run(body())
+    [record] = caplog.records
+    assert record.getMessage() == CANNOT_REVIEW
+    said = record.__dict__["fields"]
+    assert (said["reason"], said["status"]) == ("forbidden", 403)
+    assert "create tokenreviews and subjectaccessreviews" in said["hint"]
+    assert "t-ann" not in str(said)
+
+
+def test_a_review_that_succeeds_ends_the_pause_after_another_s_failure() -> None:
+    async def body() -> None:
+        cluster = Cluster()
+        reviews = TokenReviews(cluster, clock=Clock())
+        slow = asyncio.Event()
+        answered = cluster.post
+
+        async def post(path: str, body: bytes, **options: Any) -> Answer:
+            if b"t-bob" in body:
+                raise KubeError(Reason.THROTTLED, "later", retry_after=60)
+            if b"t-ann" in body:
+                await slow.wait()
+            return await answered(path, body, **options)
+
+        cluster.post = post  # type: ignore[method-assign]
+        under_way = asyncio.ensure_future(reviews.caller("t-ann"))
+        with pytest.raises(Problem):
+            await reviews.caller("t-bob")
+        with pytest.raises(Problem):
+            await reviews.caller("t-eve")
+        slow.set()
+        assert await under_way is not None
+        assert await reviews.caller("t-eve") is not None
 
     run(body())
 

@@ -1,4 +1,4 @@
-"""What a fleet does each minute, whatever stores do."""
+"""What a fleet goes on with, whatever befalls it."""
 
 import asyncio
 from functools import partial
@@ -11,9 +11,10 @@ from aiohttp import web
 from tests.fleet.api_server.served import served
 from tests.fleet.loop import run
 from tests.ports import free_port
+from tests.waiting import PATIENCE_SECONDS
 
 import accelscope.fleet.app as app_module
-from accelscope.config import load
+from accelscope.config import Reloader, load
 from accelscope.fleet.app import FleetProcess
 from accelscope.fleet.refresh.engine import Engine
 from accelscope.fleet.settings import FleetSettings
@@ -37,7 +38,11 @@ def test_minutes_pass_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.Mo
         async with served(hang) as store:
             source = {"prometheus": {"url": store.url, "timeout": "5m"}}
             clusters.write_text(yaml.safe_dump({"clusters": [{"id": "oslo", "sources": source}]}))
-            given = {"clusters_file": str(clusters), "state_folder": str(tmp_path), "port": str(free_port())}
+            given = {
+                "clusters_file": str(clusters),
+                "state_folder": str(tmp_path),
+                "listen_port": str(free_port()),
+            }
             process = FleetProcess(load(FleetSettings, given, {}), given, {})
             asked_to_end = asyncio.Event()
             running = asyncio.create_task(process.run(asked_to_end))
@@ -48,3 +53,34 @@ def test_minutes_pass_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.Mo
             await running
 
     run(go())
+
+
+def test_files_that_cannot_be_looked_at_do_not_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked = count()
+
+    def broken(_: object) -> None:
+        next(looked)
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(app_module, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(Reloader, "poll", broken)
+    clusters = tmp_path / "clusters.yaml"
+    source = {"prometheus": {"url": "http://127.0.0.1:9"}}
+    clusters.write_text(yaml.safe_dump({"clusters": [{"id": "oslo", "sources": source}]}))
+
+    async def go() -> None:
+        given = {"clusters_file": str(clusters), "listen_port": str(free_port())}
+        process = FleetProcess(load(FleetSettings, given, {}), given, {})
+        asked_to_end = asyncio.Event()
+        running = asyncio.create_task(process.run(asked_to_end))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sum(record.exc_info is not None for record in caplog.records) < 2:
+                assert not running.done()
+                await asyncio.sleep(0.02)
+        asked_to_end.set()
+        await running
+
+    run(go())
+    assert next(looked) >= 2

@@ -110,7 +110,7 @@ async def fleet(*options: str) -> AsyncIterator[Fleet]:
         "-m",
         "accelscope",
         "fleet",
-        "--port",
+        "--listen-port",
         str(port),
         *options,
         stderr=asyncio.subprocess.PIPE,
@@ -178,11 +178,11 @@ def test_a_changed_settings_file_is_taken_up(tmp_path: Path) -> None:
             await running.until_said("serves 1 clusters")
             put(settings, "logLevel: loud\n")
             await running.until_said("the new settings file is bad, the old settings stay")
-            put(settings, "logLevel: debug\nconcurrency: 3\n")
-            await running.until_said("settings that need a restart: concurrency")
+            put(settings, "logLevel: debug\nagentsAtOnce: 3\n")
+            await running.until_said("settings that need a restart: agentsAtOnce")
             await running.until_said("the settings file was taken up changed=logLevel")
             put(settings, "logLevel: debug\n")
-            await running.until_said("settings that no longer need a restart: concurrency")
+            await running.until_said("settings that no longer need a restart: agentsAtOnce")
 
     run(go(), 90)
 
@@ -275,7 +275,7 @@ def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--port", "eighty"], "--port"),
+        (["--listen-port", "eighty"], "--listen-port"),
         (["--refresh-interval", "0"], "--refresh-interval"),
         (["--listen-host", "0.0.0.0"], "--insecure-no-auth"),
         (["--tls-key", "key.pem"], "--tls-certificate"),
@@ -306,7 +306,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         taken.listen()
         port = taken.getsockname()[1]
         path = clusters_file(tmp_path, berlin="http://127.0.0.1:9")
-        assert main(["fleet", "--clusters-file", str(path), "--port", str(port)]) == 2
+        assert main(["fleet", "--clusters-file", str(path), "--listen-port", str(port)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == f"accelscope fleet: cannot listen on 127.0.0.1:{port}: Address already in use"
 

@@ -16,7 +16,7 @@ from accelscope.fleet.refresh.pacing import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Condition, Query
 
-PACING = Pacing(interval_seconds=0.2, timeout_seconds=1.0, concurrency=8, per_second=10_000)
+PACING = Pacing(interval_seconds=0.2, timeout_seconds=PATIENCE_SECONDS, concurrency=8, per_second=10_000)
 
 
 class Clusters:

@@ -75,7 +75,7 @@ class StubCluster:
         self.at_once = 0
         self.most_at_once = 0
         self._version = 100
-        self._watchers: list[tuple[str, asyncio.Queue[dict[str, Any]]]] = []
+        self._watchers: list[tuple[str, asyncio.Queue[dict[str, Any] | None]]] = []
 
     def add_agent(self, name: str, node_name: str, answer: AgentAnswer, **pod: Any) -> None:
         self.pods[name] = agent_pod(name, node_name, **pod)
@@ -94,6 +94,11 @@ class StubCluster:
         for watched, queue in self._watchers:
             if watched == kind:
                 queue.put_nowait({"type": event, "object": thing})
+
+    def end_watches(self) -> None:
+        """Those that are open; others may begin."""
+        for _, queue in self._watchers:
+            queue.put_nowait(None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Served]:
@@ -138,13 +143,14 @@ class StubCluster:
             )
         response = web.StreamResponse()
         await response.prepare(request)
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._watchers.append((kind, queue))
         try:
-            while True:
-                await response.write(json.dumps(await queue.get()).encode() + b"\n")
+            while (event := await queue.get()) is not None:
+                await response.write(json.dumps(event).encode() + b"\n")
         finally:
             self._watchers.remove((kind, queue))
+        return response
 
     async def _exec(self, request: web.BaseRequest, pod: str) -> web.StreamResponse:
         text, code = self.command(pod, request.query.getall("command"))

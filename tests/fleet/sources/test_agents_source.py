@@ -451,7 +451,8 @@ def test_a_round_is_given_up_where_nobody_can_be_reached() -> None:
         cluster = StubCluster()
         for number in range(200):
             cluster.add_agent(f"agent-{number}", f"node-{number}", hang)
-        async with agents_of(cluster, concurrency=16, timeout_seconds=0.5) as agents:
+        # Also the list of the pods has only so long.
+        async with agents_of(cluster, concurrency=16, timeout_seconds=3.0) as agents:
             outcome, said = await one_round(agents)
             assert not outcome.up
             assert outcome.reason == "timeout"

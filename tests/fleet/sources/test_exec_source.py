@@ -1,5 +1,6 @@
 """Nodes read by commands in the GPU operator's driver pods."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -7,6 +8,7 @@ import pytest
 from tests.fleet.api_server.served import session_at, status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, driver_pod, one_round
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
 from accelscope.fleet.clusters import ExecEntry
@@ -141,6 +143,40 @@ def test_a_field_that_the_driver_does_not_know_is_asked_for_once() -> None:
                 assert len(report.snapshot.devices) == 2
         assert sum("mig.mode.current" in command[1] for command in asked) == 1
         assert driver.commands == len(asked) == 5
+
+    run(go())
+
+
+def test_a_new_driver_pod_is_asked_for_everything_again() -> None:
+    asked: list[list[str]] = []
+
+    def upgraded(pod: str, command: list[str]) -> tuple[str, int]:
+        asked.append(command)
+        if pod == "driver-0" and "mig.mode.current" in command[1]:
+            return 'Field "mig.mode.current" is not a valid field to query.\n', 2
+        if pod == "driver-0" and command[1] == "pmon" and command[3] == "um":
+            return "ERROR: Option um is not recognized. Please run 'nvidia-smi pmon -h'.\n", 2
+        if command[1] == "pmon" and command[3] == "u":
+            return PMON_WITHOUT_MEMORY, 0
+        return smi(pod, command)
+
+    async def go() -> None:
+        cluster = clusters_with(upgraded)
+        async with drivers_of(cluster) as driver:
+            await one_round(driver)
+            cluster.put("pods", cluster.pods["driver-0"], "DELETED")
+            cluster.put("pods", driver_pod("driver-1", "node-0"), "ADDED")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not any("gpu-operator/driver-1" in pods.items for pods in driver._pods):
+                    await asyncio.sleep(0.02)
+            asked.clear()
+            _, said = await one_round(driver)
+            report = said["node-0"]
+            assert isinstance(report, NodeReport)
+            assert [process.memory_bytes for process in report.snapshot.processes] == [900 << 20]
+            query, pmon = asked
+            assert "mig.mode.current" in query[1]
+            assert pmon[3] == "um"
 
     run(go())
 
@@ -288,6 +324,47 @@ def test_one_namespace_that_may_be_looked_into_is_enough() -> None:
         async with drivers_of(cluster) as driver:
             outcome, _ = await one_round(driver)
             assert (outcome.up, outcome.reason) == (False, "forbidden")
+
+    run(go())
+
+
+async def round_with(driver: ExecSource, reason: str) -> SourceOutcome:
+    """The first that ends with this reason."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            outcome, _ = await one_round(driver)
+            if outcome.reason == reason:
+                return outcome
+            await asyncio.sleep(0.02)
+
+
+def test_where_no_driver_is_found_a_namespace_that_may_not_be_looked_into_is_said() -> None:
+    async def go() -> None:
+        cluster = clusters_with()
+        cluster.refusal = lambda request: (
+            status(403, "pods is forbidden") if "/namespaces/gpu-operator/" in request.path else None
+        )
+        async with drivers_of(cluster) as driver:
+            outcome = await round_with(driver, "forbidden")
+            assert not outcome.up
+            assert "pods is forbidden" in (outcome.text or "")
+
+    run(go())
+
+
+def test_a_right_that_is_revoked_is_said_though_the_drivers_still_answer() -> None:
+    async def go() -> None:
+        cluster = clusters_with()
+        async with drivers_of(cluster) as driver:
+            outcome, _ = await one_round(driver)
+            assert (outcome.answered, outcome.reason) == (1, None)
+            cluster.refusal = lambda request: (
+                status(403, "pods is forbidden") if request.path.endswith("/pods") else None
+            )
+            cluster.end_watches()
+            outcome = await round_with(driver, "forbidden")
+            assert (outcome.up, outcome.expected, outcome.answered) == (True, 1, 1)
+            assert "pods is forbidden" in (outcome.text or "")
 
     run(go())
 

@@ -97,8 +97,11 @@ class Engine:
                     await asyncio.sleep(_MORE_SECONDS)
             except Exception:  # the loop outlives a fault of ours
                 log.exception("the store could not keep time in a way that was not foreseen")
-            if self._list.changed():
-                await self._reload()
+            try:
+                if self._list.changed():
+                    await self._reload()
+            except Exception:  # the loop outlives a fault of ours
+                log.exception("the list of clusters could not be taken up in a way that was not foreseen")
             due = max(due + _TICK_SECONDS, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.lag_seconds = max(0.0, time.monotonic() - due)
@@ -122,7 +125,7 @@ class Engine:
         before = {entry.id: entry for entry in self._entries}
         after = {entry.id: entry for entry in entries}
         ended = [id_ for id_, entry in before.items() if after.get(id_) != entry]
-        await self._end(ended)
+        await self._end([id_ for id_ in ended if id_ in self._tasks])  # one may not run, for a fault of ours
         self._take_up(entries, before)
         await self._tell_list()
         self._count("applied")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelscope.fleet.api_server import ExecResult, Followed, Session
-from accelscope.fleet.api_server.objects import DriverPod
+from accelscope.fleet.api_server.objects import DriverPod, pod_key
 from accelscope.fleet.clusters import ExecEntry
 from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.discovery import not_found_yet
@@ -34,12 +34,18 @@ _RENEWED_EARLY = 0.9  # of its time to live: a round that begins a little early 
 
 @dataclass(slots=True)
 class _Node:
-    """What is remembered of one node's tool."""
+    """What is remembered of one node."""
 
     asked_at: float = float("-inf")  # by the steady clock, of the last good answer
+    ids_by_address: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Tool:
+    """What one pod's tool is still asked for. After an upgrade there is another pod."""
+
     fields: list[str] = field(default_factory=lambda: list(QUERY_FIELDS))
     selections: list[str] = field(default_factory=lambda: list(PMON_SELECTIONS))
-    ids_by_address: dict[str, str] = field(default_factory=dict)
 
 
 class ExecSource:
@@ -66,6 +72,7 @@ class ExecSource:
         self._clock = clock
         self._monotonic = monotonic
         self._nodes: dict[str, _Node] = {}
+        self._tools: dict[str, _Tool] = {}  # by pod
         self._sees_devices = False
         self.commands = 0  # run, since the start
 
@@ -77,6 +84,8 @@ class ExecSource:
             return unknown
         pods = self._driver_pods()
         self._nodes = {node: known for node, known in self._nodes.items() if node in pods}
+        there = {pod_key(pod) for pod in pods.values()}
+        self._tools = {key: tool for key, tool in self._tools.items() if key in there}
         asked = {node: pod for node, pod in pods.items() if not self._is_covered(node)}
         this = Round(take, patience=max(self._entry.concurrency, _LEAST_PATIENCE))
 
@@ -84,7 +93,12 @@ class ExecSource:
             await self._ask_node(node, asked[node], this)
 
         await this.over(asked, ask, at_once=min(self._entry.concurrency, len(asked)))
-        return this.outcome(len(asked))
+        lost = self._lost(pods)
+        if lost is None:
+            return this.outcome(len(asked))
+        if not pods:
+            return SourceOutcome(up=False, reason=lost.reason, text=lost.text)
+        return this.outcome(len(asked), reason=lost.reason, text=lost.text)
 
     async def close(self) -> None:
         for pods in self._pods:
@@ -101,8 +115,15 @@ class ExecSource:
                         found[pod.node] = pod
         return found
 
+    def _lost(self, found: Mapping[str, DriverPod]) -> KubeError | None:
+        """Why pods may be missing in what was found. A namespace that could never be looked into is nobody's
+        loss where another has them."""
+        errors = (pods.error for pods in self._pods if not found or pods.synced.is_set())
+        return next((error for error in errors if error is not None), None)
+
     async def _ask_node(self, node: str, pod: DriverPod, this: Round) -> None:
         known = self._nodes.setdefault(node, _Node())
+        tool = self._tools.setdefault(pod_key(pod), _Tool())
         began = self._monotonic()
         if began - known.asked_at < _RENEWED_EARLY * self._entry.ttl_seconds:
             this.say(NodeUnchanged(node=node, source=self.kind))
@@ -113,11 +134,11 @@ class ExecSource:
             return
         try:
             taken_at = self._clock()
-            devices = await self._query(pod, known)
+            devices = await self._query(pod, tool)
             if devices.error is not None and not devices.devices and devices.error.reason != "no_devices":
                 this.say(self._failure(node, devices.error))
                 return
-            processes = await self._processes(pod, known) if devices.devices else Parsed()
+            processes = await self._processes(pod, tool) if devices.devices else Parsed()
         except KubeError as error:
             this.say(NodeFailure(node=node, source=self.kind, reason=error.reason, text=error.text))
             return
@@ -137,28 +158,28 @@ class ExecSource:
         known.asked_at = began
         self._sees_devices = self._sees_devices or bool(snapshot.devices)
 
-    async def _query(self, pod: DriverPod, known: _Node) -> Parsed:
+    async def _query(self, pod: DriverPod, tool: _Tool) -> Parsed:
         """A field that the driver does not know fails the whole query: it is left out from then on."""
         for _ in range(MOST_UNKNOWN_FIELDS):
-            result = await self._run(pod, query_command(known.fields))
+            result = await self._run(pod, query_command(tool.fields))
             text = _text(result)
             unknown = unknown_field(text)
-            if unknown not in known.fields:
+            if unknown not in tool.fields:
                 break
-            known.fields.remove(unknown)
-        parsed = parse_query_gpu.parse(text, known.fields)
+            tool.fields.remove(unknown)
+        parsed = parse_query_gpu.parse(text, tool.fields)
         return replace(parsed, error=_said(parsed.error, result))
 
-    async def _processes(self, pod: DriverPod, known: _Node) -> Parsed:
+    async def _processes(self, pod: DriverPod, tool: _Tool) -> Parsed:
         """Who runs on the GPUs. An older tool does not tell of memory; of a node whose tool does not tell
         who runs at all, that is said and the rest counts."""
         while True:
-            result = await self._run(pod, pmon_command(known.selections[0]))
+            result = await self._run(pod, pmon_command(tool.selections[0]))
             parsed = parse_pmon.parse(_text(result))
             error = parsed.error
-            if error is None or error.reason not in _NOT_UNDERSTOOD or len(known.selections) == 1:
+            if error is None or error.reason not in _NOT_UNDERSTOOD or len(tool.selections) == 1:
                 return replace(parsed, error=_said(error, result))
-            del known.selections[0]
+            del tool.selections[0]
 
     async def _run(self, pod: DriverPod, command: Sequence[str]) -> ExecResult:
         assert pod.container is not None

@@ -7,7 +7,6 @@ from accelscope.model import (
     Absence,
     AbsenceReason,
     AgentState,
-    Device,
     Process,
     ReaderState,
     Snapshot,
@@ -15,6 +14,7 @@ from accelscope.model import (
 )
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.nvidia.health import judged
+from accelscope.readers.nvidia.identity import identified
 
 # The name comes last: it may hold commas.
 QUERY_FIELDS = (
@@ -69,7 +69,7 @@ def snapshot_of(
     """There is no agent: what it would say of itself, of pods and of owners is absent. `ids_by_address` is
     kept from one reading of the node to the next."""
     read = tuple(
-        judged(replace(_identified(device, ids_by_address), read_at=taken_at), taken_at)
+        judged(replace(identified(device, ids_by_address), read_at=taken_at), taken_at)
         for device in devices.devices
     )
     if processes.error is not None:  # an empty list would pass for "nobody uses it"
@@ -100,13 +100,3 @@ def snapshot_of(
 def _placed(process: Process, by_index: dict[int, str]) -> Process:
     assert process.device_index is not None
     return replace(process, device=by_index[process.device_index])
-
-
-def _identified(device: Device, ids_by_address: dict[str, str]) -> Device:
-    """A GPU that fell off the bus is named by its address only: it is the one that was there before."""
-    if device.pci_address is None:
-        return device
-    if device.uuid is not None:
-        ids_by_address[device.pci_address] = device.id
-        return device
-    return replace(device, id=ids_by_address.get(device.pci_address, device.id))

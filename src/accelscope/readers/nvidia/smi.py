@@ -29,6 +29,7 @@ from accelscope.readers.nvidia import (
     parse_query_gpu,
 )
 from accelscope.readers.nvidia.health import judged
+from accelscope.readers.nvidia.identity import identified
 from accelscope.readers.nvidia.messages import unknown_field
 from accelscope.readers.pci import numa_node_of
 from accelscope.readers.tool import Tool, ToolOutput
@@ -101,7 +102,7 @@ class SmiSource:
         rejected = list(parsed.rejected)
         self._instances = {}
         devices = []
-        for device in map(self._identified, parsed.devices):
+        for device in map(self._placed, parsed.devices):
             if device.id == device_id(Vendor.NVIDIA, index=device.index):
                 rejected.append(Rejection(f"GPU {device.index}", "unidentified"))  # a damaged row
             else:
@@ -166,16 +167,12 @@ class SmiSource:
         further = [field for field in ("gpu_recovery_action",) if field in known]
         return [*wanted, *masks, *further, "name"]
 
-    def _identified(self, device: Device) -> Device:
-        """A GPU that fell off the bus is named by its address only: it is the one that was there before."""
-        address = device.pci_address
-        if address is None:
+    def _placed(self, device: Device) -> Device:
+        """Known again, and where it sits."""
+        device = identified(device, self._ids_by_address)
+        if device.pci_address is None:
             return device
-        device = replace(device, numa_node=numa_node_of(f"{self._sys}/bus/pci/devices/{address}"))
-        if device.uuid is not None:
-            self._ids_by_address[address] = device.id
-            return device
-        return replace(device, id=self._ids_by_address.get(address, device.id))
+        return replace(device, numa_node=numa_node_of(f"{self._sys}/bus/pci/devices/{device.pci_address}"))
 
     def _with_partitions(
         self, devices: list[Device], rejected: list[Rejection], warnings: list[str]

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +21,20 @@ from accelscope.fleet.api.problem import ProblemKind, later
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     ACCESS_REVIEWS,
+    ADMITTED_SECONDS,
+    ANSWER_LIMIT,
+    CANNOT_REVIEW,
+    GRACE_SECONDS,
+    REFUSED_SECONDS,
     TOKEN_REVIEWS,
     KubeUser,
     access_review,
     decode_access_review,
     decode_token_review,
+    is_bearer_token,
+    pause_seconds,
     token_review,
+    told_of,
 )
 
 log = logging.getLogger(__name__)
@@ -35,18 +42,9 @@ log = logging.getLogger(__name__)
 SCOPE_PATHS = {Scope.READ: "/accelscope/fleet/read", Scope.ADMIN: "/accelscope/fleet/admin"}
 
 REVIEW_SECONDS = 5.0  # of one question
-ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
-REFUSED_SECONDS = 10.0
-GRACE_SECONDS = 300.0  # since the last good review, while none can be had
 VERDICTS_LIMIT = 1024
 
 _RATE = Rate(per_second=10.0, burst=20)  # of tokens that are not known
-_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
-_ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
-_BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
-
-# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
-_QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
 
 
 class _Reply(Protocol):
@@ -89,7 +87,7 @@ class TokenReviews:
     async def caller(self, token: str) -> Caller | None:
         """None: not known there. A user whom no rule lets in has no scopes. Raises Problem where the API
         server cannot be asked."""
-        if _BEARER_TOKEN.fullmatch(token) is None:
+        if not is_bearer_token(token):
             return None
         key = self._key(token)
         known = self._known.get(key)
@@ -107,7 +105,7 @@ class TokenReviews:
 
     def knows(self, token: str) -> bool:
         """Let in so lately that it would be now, even if the API server could not be asked."""
-        if _BEARER_TOKEN.fullmatch(token) is None:
+        if not is_bearer_token(token):
             return False
         known = self._known.get(self._key(token))
         return known is not None and self._has_grace(known)
@@ -152,6 +150,7 @@ class TokenReviews:
             raise
         if self._away is not None:
             self._away = None
+            self._paused_until = float("-inf")
             log.info("tokens can be reviewed again")
         now = self._clock()
         admitted = _admitted(caller)
@@ -183,26 +182,14 @@ class TokenReviews:
         return decode_access_review(answer)
 
     async def _post(self, path: str, body: bytes) -> bytes:
-        reply = await self._session.post(
-            path, body, limit_bytes=_ANSWER_LIMIT, timeout_seconds=REVIEW_SECONDS
-        )
+        reply = await self._session.post(path, body, limit_bytes=ANSWER_LIMIT, timeout_seconds=REVIEW_SECONDS)
         return reply.body
 
     def _failed(self, error: KubeError) -> None:
-        least, most = _PAUSE_SECONDS
-        self._paused_until = self._clock() + min(max(error.retry_after or least, least), most)
+        self._paused_until = self._clock() + pause_seconds(error)
         if self._away is not error.reason:
             self._away = error.reason
-            said: dict[str, object] = {}
-            if error.status is not None:
-                said["status"] = error.status
-            elif error.reason in _QUOTABLE:
-                said["error"] = error.text
-            log.warning(
-                "tokens cannot be reviewed: only those reviewed in the last %d minutes are let in",
-                GRACE_SECONDS // 60,
-                extra=fields(reason=error.reason.value, **said),
-            )
+            log.warning(CANNOT_REVIEW, extra=fields(**told_of(error)))
 
 
 def _admitted(caller: Caller | None) -> bool:
