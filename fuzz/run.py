@@ -1,5 +1,6 @@
 """One run of the engine, and what it says."""
 
+import os
 import re
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def fuzz(package: str, source: str, seconds: int) -> Run:
             **dictionary_option(begin, Path(scratch)),
             "artifact_prefix": f"{findings}/{source}-",
             "print_final_stats": 1,
+            "seed": os.environ.get("FUZZ_SEED", "0"),  # 0: another each time
         }
         done = engine(package, source, options, [corpus, seeds], timeout=seconds + _START_SECONDS)
     return outcome(source, done.returncode, done.stdout)

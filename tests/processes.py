@@ -1,6 +1,7 @@
 """Processes that a test, or what it tests, has started."""
 
 import ctypes
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -18,10 +19,16 @@ def runs(pid: int) -> bool:
 
 def signal_another_thread(pid: int, number: int) -> None:
     """One that is not the process's main thread, as the kernel may do too."""
-    tid = max(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
-    assert tid != pid
-    if ctypes.CDLL(None, use_errno=True).tgkill(pid, tid, number) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    libc = ctypes.CDLL(None, use_errno=True)
+    # The oldest first: one that is about to end might take the signal with it.
+    for tid in sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()):
+        if tid == pid:
+            continue
+        if libc.tgkill(pid, tid, number) == 0:
+            return
+        if ctypes.get_errno() != errno.ESRCH:  # it has ended meanwhile
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    raise AssertionError(f"{pid} has no other thread")
 
 
 def end(process: subprocess.Popen[bytes], name: str, log: Path) -> None:

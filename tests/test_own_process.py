@@ -1,26 +1,36 @@
 """What a process uses itself, against what it is made to use."""
 
-import threading
-from contextlib import ExitStack
-from pathlib import Path
+import json
+import subprocess
+import sys
+
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.own_process import own_process
 
+OPENS_AND_STARTS = """\
+import json
+import os
+import threading
+
+from accelscope.own_process import own_process
+
+before = own_process()
+for _ in range(3):
+    os.open(os.devnull, os.O_RDONLY)
+ended = threading.Event()
+threading.Thread(target=ended.wait).start()
+during = own_process()
+ended.set()
+print(json.dumps([during.open_files - before.open_files, during.threads - before.threads]))
+"""
+
 
 def test_open_files_and_threads_are_counted() -> None:
-    before = own_process()
-    ended = threading.Event()
-    thread = threading.Thread(target=ended.wait)
-    with ExitStack() as stack:
-        for _ in range(3):
-            stack.enter_context(Path(__file__).open())
-        thread.start()
-        during = own_process()
-        ended.set()
-    thread.join()
-    assert before.open_files is not None
-    assert during.open_files == before.open_files + 3
-    assert during.threads == before.threads + 1
+    """In a process of its own: in this one, those of other tests come and go."""
+    command = [sys.executable, "-c", OPENS_AND_STARTS]
+    told = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=PATIENCE_SECONDS).stdout
+    assert json.loads(told) == [3, 1]
 
 
 def test_memory_is_in_bytes_and_cpu_time_in_seconds() -> None:

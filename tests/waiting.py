@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.05
@@ -18,6 +21,19 @@ def wait_until(
         if waited > seconds:
             raise AssertionError(f"waited {seconds:g} s in vain: {what}")
         time.sleep(min(max(waited / 10, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS))
+
+
+def until_passes(check: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
+    """What is so in the end, though on a busy machine a request on the way there may have failed. Of a check
+    that never passes, the last failure is told."""
+    began = time.monotonic()
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if time.monotonic() - began > seconds:
+                raise
+        time.sleep(_LONGEST_PAUSE_SECONDS)
 
 
 def growing_patience(seconds: float, written: Path) -> Iterator[float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.costless import costless
+from tests.patient_kubelet import patient_kubelet
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.agent.attribution_options import attribution_options
@@ -29,7 +30,7 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     node.build(SIMULATED_TIMES[0])
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
-    with SimulatedCluster(node, folder / "cluster") as cluster:
+    with patient_kubelet(), SimulatedCluster(node, folder / "cluster") as cluster:
         settings = replace(
             AgentSettings(**{**node.agent_settings(), **cluster.agent_settings()}),  # type: ignore[arg-type]
             passwd_file=str(users),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.costless import costless
+from tests.patient_kubelet import patient_kubelet
 
 from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.collector import Collector, Pace
@@ -43,6 +44,7 @@ class Lab:
     def __init__(self, folder: Path, description: str, **settings: object) -> None:
         spec = costless(description)
         self._stack = ExitStack()
+        self._stack.enter_context(patient_kubelet())
         self.folder = folder
         self.node = SimulatedNode(spec, folder / "node")
         self.node.build(100.0)
@@ -100,7 +102,8 @@ class Lab:
             time.sleep(0.02)
 
     def named(self) -> Snapshot:
-        return self.until(lambda s: bool(s.pods), "pods have names")
+        """And what they hold is known, where somebody is asked for it."""
+        return self.until(lambda s: bool(s.pods) and kubelet_is_heard(s), "pods have names")
 
 
 @pytest.fixture
@@ -112,6 +115,10 @@ def shared(tmp_path: Path) -> Iterator[Lab]:
 
 def source(snapshot: Snapshot, name: str) -> AttributionSourceState:
     return next(state for state in snapshot.attribution if state.source == name)
+
+
+def kubelet_is_heard(snapshot: Snapshot) -> bool:
+    return all(state.up for state in snapshot.attribution if state.source == "pod-resources")
 
 
 def usage(snapshot: Snapshot, pod: str) -> PodUsage:

@@ -8,6 +8,7 @@ import pytest
 from tests.agent_process import AgentProcess, discover
 from tests.costless import costless
 from tests.kube.kube_server import refuse
+from tests.processes import runs
 from tests.programs import script
 from tests.sinks.go_reader import decode_chips
 from tests.sinks.node_api import NodeApi
@@ -27,7 +28,9 @@ def api() -> Iterator[NodeApi]:
 
 
 def simulated(name: str, folder: Path) -> dict[str, str]:
-    node = SimulatedNode(costless(name), folder / name)
+    """`name` of a ready-made one, or a description."""
+    spec = costless(name)
+    node = SimulatedNode(spec, folder / spec.name)
     node.build(100.0)
     return node.agent_settings()
 
@@ -206,6 +209,36 @@ def test_discover_applies_nothing_while_a_driver_cannot_be_read(api: NodeApi, tm
     assert done.returncode == 1
     assert done.stderr.startswith("accelscope discover: ascend: ")
     assert api.patches == []
+
+
+# The name of a Radeon is known to the tool only.
+RADEON = """
+node: radeon
+amd:
+  rocm_version: "6.2.0"
+  devices:
+    - {model: rx-7900-xtx}
+"""
+
+
+def test_discover_waits_for_what_only_a_slow_tool_tells(api: NodeApi, tmp_path: Path) -> None:
+    settings = pointed(api, simulated(RADEON, tmp_path), readers="amd")
+    slow = script(tmp_path / "slow-smi", f'sleep 0.5\nexec {settings["amd_smi_path"]} "$@"')
+    settings |= {"amd_smi_path": str(slow), "reader_timeout": "60s"}
+    done = discover(settings, "--apply")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert api.labels["accelscope.io/amd.product"] == "AMD-Radeon-RX-7900-XTX"
+
+
+def test_discover_does_without_a_tool_that_hangs_and_leaves_none_behind(tmp_path: Path) -> None:
+    settings = {**simulated(RADEON, tmp_path), "readers": "amd", "reader_timeout": "5s"}
+    pid = tmp_path / "pid"
+    hanging = script(tmp_path / "hanging-smi", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600")
+    done = discover({**settings, "amd_smi_path": str(hanging)})
+    assert done.returncode == 0
+    assert "accelscope.io/amd.count=1" in done.stdout.splitlines()
+    assert done.stderr.startswith("accelscope discover: amd: a tool gave no answer in time")
+    wait_until(lambda: not runs(int(pid.read_text())), "the tool has ended")
 
 
 def test_discover_outside_a_cluster_says_what_to_give(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ against a server of grpcio's."""
 
 import importlib.util
 import json
-import time
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -441,13 +441,15 @@ def test_an_answer_that_is_no_message(socket_path: str) -> None:
 
 def test_a_kubelet_that_hangs(socket_path: str) -> None:
     client = PodResourcesClient(socket_path, 0.4)
+    given_up = threading.Event()
 
     def hang() -> bytes:
-        time.sleep(1)
+        given_up.wait(PATIENCE)
         return b""
 
     with kubelet(socket_path, v1=hang):
         assert failure(client) is UnaryReason.TIMEOUT
+        given_up.set()
 
 
 def test_no_kubelet(socket_path: str) -> None:

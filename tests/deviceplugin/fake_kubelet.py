@@ -84,7 +84,10 @@ class FakeKubelet:
         self.registrations: list[Any] = []
         self.lists: dict[str, dict[str, Any]] = {}  # resource -> id -> Device
         self.foreign: dict[str, list[str]] = {}  # what other plugins serve
-        self._listening: dict[str, Any] = {}
+        self._up = False
+        self._lock = threading.Lock()
+        self._streams: list[Any] = []  # all that are open
+        self._listening: dict[str, Any] = {}  # resource -> the stream of the plugin that registered last
         self._threads: list[threading.Thread] = []
         self._servers: list[Any] = []
 
@@ -92,6 +95,7 @@ class FakeKubelet:
         """Empties its folder, as the real one does."""
         for path in self.folder.iterdir():
             path.unlink(missing_ok=True)
+        self._up = True
         self._serve(self.socket, "v1beta1.Registration", "Register", self._register, messages.RegisterRequest)
         with suppress(FileNotFoundError):
             self.pod_resources.unlink()
@@ -104,11 +108,12 @@ class FakeKubelet:
         )
 
     def stop(self) -> None:
+        with self._lock:
+            self._up = False
         for server in self._servers:
             server.stop(grace=None).wait()
         self._servers.clear()
-        for stream in list(self._listening.values()):
-            stream.cancel()
+        self.drop_streams()
         for thread in self._threads:
             thread.join(PATIENCE_SECONDS)
         self.lists.clear()
@@ -119,8 +124,9 @@ class FakeKubelet:
 
     def drop_streams(self) -> None:
         """Forget a plugin without restarting."""
-        for stream in list(self._listening.values()):
-            stream.cancel()
+        with self._lock:
+            for stream in self._streams:
+                stream.cancel()
 
     def ids(self, resource: str) -> list[str]:
         return list(self.lists.get(resource, {}))
@@ -168,17 +174,31 @@ class FakeKubelet:
 
     def _listen(self, request: Any) -> None:
         resource = request.resource_name
-        with PluginClient(self.folder / request.endpoint) as client, suppress(grpc.RpcError):
-            stream = self._listening[resource] = client.listen()
-            for answer in stream:
-                self.lists[resource] = {device.id: device for device in answer.devices}
-        self._listening.pop(resource, None)
-        self.lists.pop(resource, None)
+        with PluginClient(self.folder / request.endpoint) as client:
+            stream = client.listen()
+            with self._lock:
+                self._streams.append(stream)
+                self._listening[resource] = stream
+                if not self._up:
+                    stream.cancel()
+            with suppress(grpc.RpcError):
+                for answer in stream:
+                    self._take(resource, stream, {device.id: device for device in answer.devices})
+            with self._lock:
+                self._streams.remove(stream)
+                if self._listening[resource] is stream:
+                    self.lists.pop(resource, None)
+
+    def _take(self, resource: str, stream: Any, devices: dict[str, Any]) -> None:
+        """What a plugin says that another has taken the place of does not count."""
+        with self._lock:
+            if self._listening[resource] is stream:
+                self.lists[resource] = devices
 
     def _allocatable(self, _request: Any, _context: Any) -> Any:
         served = {
             resource: [device.id for device in devices.values() if device.health == "Healthy"]
-            for resource, devices in self.lists.items()
+            for resource, devices in list(self.lists.items())
         }
         return allocatable_pb2.AllocatableResources(
             devices=[

@@ -92,11 +92,11 @@ def test_whole_cards(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: St
     ]
     assert second.envs["NPU_DEVNAME"] == "npu0pe0-1,npu1pe0-1"
     assert metric(plugin, "accelscope_device_plugin_allocations_total") == 1
-    assert metric(plugin, "accelscope_device_plugin_registered") == 1
+    wait_until(lambda: metric(plugin, "accelscope_device_plugin_registered") == 1)
     assert metric(plugin, "accelscope_device_plugin_devices", state="healthy") == 2
     assert metric(plugin, "accelscope_device_plugin_since_listened_seconds") == 0
     assert metric(plugin, "accelscope_reader_up", vendor="furiosa") == 1
-    assert get(plugin, "/readyz") == (200, "ok\n")
+    wait_until(lambda: get(plugin, "/readyz") == (200, "ok\n"))
     assert list(read_openmetrics(get(plugin, "/metrics", "application/openmetrics-text")[1]))
 
 
@@ -587,7 +587,7 @@ def test_a_kubelet_that_restarts(
         kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
         kubelet.restart()
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards after the last restart")
-    assert (metric(plugin, "accelscope_device_plugin_registrations_total") or 0) >= 4
+    wait_until(lambda: (metric(plugin, "accelscope_device_plugin_registrations_total") or 0) >= 4)
     with kubelet.client(NPU) as client:
         assert client.allocate([kubelet.ids(NPU)[0]])
 

@@ -84,6 +84,7 @@ class PrometheusServer(PrometheusApi):
         *,
         external_labels: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        scrape_interval_seconds: float = SCRAPE_INTERVAL_SECONDS,
     ) -> None:
         """Each job is the port of an agent, and what stands in the scrape config beside the target (scheme,
         tls_config, authorization) or in its place (static_configs)."""
@@ -96,7 +97,7 @@ class PrometheusServer(PrometheusApi):
         self._log = folder / "prometheus.log"
         self._jobs = frozenset(jobs)
         self._options = options
-        interval = f"{int(SCRAPE_INTERVAL_SECONDS * 1000)}ms"
+        interval = f"{int(scrape_interval_seconds * 1000)}ms"
         config = {
             "global": {
                 "scrape_interval": interval,

@@ -224,6 +224,7 @@ def test_container_sees_its_nodes_mounts_and_environment(
 ) -> None:
     assert first("echo $NPU_DEVNAME") == "npu0pe0-1"
     assert first("echo $NPU_NPUNAME $NPU_PENAME") == "npu0 pe0-1"
+    wait_until(lambda: plugin.cluster.logs("npu-pod", namespace=WORKLOADS), "it has said something")
     assert plugin.cluster.logs("npu-pod", namespace=WORKLOADS).splitlines()[0] == "npu0pe0-1"
     nodes = "npu0 npu0_mgmt npu0ch0 npu0ch1 npu0ch2 npu0ch3 npu0pe0 npu0pe0-1 npu0pe1"
     assert first("cd /dev && LC_ALL=C ls -d npu* | xargs") == nodes

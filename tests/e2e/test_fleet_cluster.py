@@ -32,7 +32,7 @@ from tests.e2e.kubernetes.driver_pods import driver_pod, operand
 from tests.e2e.kubernetes.fleet_reader import Readers, Right
 from tests.e2e.kubernetes.pki import write_kubeconfig_of
 from tests.fleet_process import FleetProcess, SimulatedClusters, simulated_clusters
-from tests.waiting import wait_until
+from tests.waiting import until_passes, wait_until
 
 from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
@@ -332,16 +332,16 @@ def test_the_manifests_give_the_rights_that_are_tried_here(readers: Readers) -> 
 
 @pytest.mark.parametrize("lesser", LESSER, ids=lambda lesser: lesser.id)
 def test_without_one_right_one_source_fails_and_says_so(fleet: FleetProcess, lesser: Lesser) -> None:
-    fleet.until(
-        lesser.id,
-        lambda view: all(each["up"] is not None for each in view["sources"]) and view["devices"] > 0,
-        "every source was tried",
-    )
-    assert up(fleet, lesser.id) == {kind: kind != lesser.fails for kind in lesser.sources}
-    failed = fleet.source(lesser.id, lesser.fails)
-    assert failed["reason"] == "forbidden"
-    assert lesser.refused in failed["text"]
-    assert fleet.cluster(lesser.id)["reachable"] is True
+    def check() -> None:
+        assert up(fleet, lesser.id) == {kind: kind != lesser.fails for kind in lesser.sources}
+        failed = fleet.source(lesser.id, lesser.fails)
+        assert failed["reason"] == "forbidden"
+        assert lesser.refused in failed["text"]
+        view = fleet.cluster(lesser.id)
+        assert view["reachable"] is True
+        assert view["devices"] > 0
+
+    until_passes(check, PATIENCE_SECONDS)
 
 
 def test_where_agents_cannot_be_read_commands_take_their_place(fleet: FleetProcess) -> None:
@@ -394,22 +394,23 @@ def test_no_secret_is_told(fleet: FleetProcess, cluster: Cluster, folder: Path) 
     ],
 )
 def test_a_driver_pod_in_trouble_says_which(fleet: FleetProcess, id_: str, reason: str, text: str) -> None:
-    fleet.until(id_, lambda view: view["sources"][0]["up"] is not None, "it was tried")
-    source = fleet.source(id_, "exec")
-    assert (source["up"], source["expected"], source["answered"]) == (False, 1, 0)
-    assert source["reason"] == reason
-    assert text in source["text"]
-    assert fleet.cluster(id_)["reachable"] is True
+    def check() -> None:
+        source = fleet.source(id_, "exec")
+        assert (source["up"], source["expected"], source["answered"]) == (False, 1, 0)
+        assert source["reason"] == reason
+        assert text in source["text"]
+        assert fleet.cluster(id_)["reachable"] is True
+        nodes = fleet.get(f"/api/v1/nodes?cluster={id_}")["items"]
+        assert [(node["state"], text in (node["reason"] or "")) for node in nodes] == [("unread", True)]
+
+    until_passes(check, PATIENCE_SECONDS)
     assert fleet.get(f"/api/v1/gpu/nodes?cluster_id={id_}") == []
-    [node] = fleet.get(f"/api/v1/nodes?cluster={id_}")["items"]
-    assert (node["state"], text in node["reason"]) == ("unread", True)
 
 
 def test_without_the_gpu_operator_the_list_is_empty(fleet: FleetProcess) -> None:
-    fleet.until("no-operator", lambda view: view["sources"][0]["up"] is not None, "it was tried")
+    fleet.until("no-operator", lambda view: view["sources"][0]["up"], "it was tried", PATIENCE_SECONDS)
     assert fleet.get("/api/v1/gpu/nodes?cluster_id=no-operator") == []
     assert fleet.get("/api/v1/gpu/processes?cluster_id=no-operator") == []
-    assert up(fleet, "no-operator") == {"exec": True}
 
 
 def test_a_cluster_that_is_declared_without_gpus_is_a_bad_question(fleet: FleetProcess) -> None:
@@ -431,28 +432,43 @@ def test_clusters_that_hang_lie_or_take_their_time_cost_the_others_nothing(
     well, hangs, lies, floods, slow = (entry["id"] for entry in simulated.entries)
     others = (well, "full")
     for name in (well, hangs, lies, floods, slow):
-        fleet.until(name, lambda view: view["devices"] > 0 and view["reachable"], "it is read")
+        fleet.until(
+            name, lambda view: view["devices"] > 0 and view["reachable"], "it is read", PATIENCE_SECONDS
+        )
     for name, kind in ((hangs, "api_hang"), (lies, "api_garbage"), (floods, "api_flood")):
         simulated.fault(kind, f"--cluster={name}")
     simulated.fault("api_slow", f"--cluster={slow}", "--seconds=20")
     reasons = {hangs: "timeout", lies: "bad_answer", floods: "too_large", slow: "timeout"}
     for name in reasons:
-        fleet.until(name, lambda view: view["reachable"] is False or view["reason"], f"{name} is in trouble")
+        fleet.until(
+            name,
+            lambda view: view["reachable"] is False or view["reason"],
+            f"{name} is in trouble",
+            PATIENCE_SECONDS,
+        )
     before = {name: fleet.cluster(name)["succeeded_at"] for name in others}
     for name in others:
         was = before[name]
-        fleet.until(name, lambda view, was=was: view["succeeded_at"] > was + 6, f"{name} is read")  # type: ignore[misc]
-        assert all(up(fleet, name).values())
+        fleet.until(
+            name,
+            lambda view, was=was: view["succeeded_at"] > was + 6 and all(s["up"] for s in view["sources"]),  # type: ignore[misc]
+            f"{name} is read",
+            PATIENCE_SECONDS,
+        )
     wait_until(
         lambda: {name: fleet.cluster(name)["reason"] for name in reasons} == reasons,
         "each is in trouble of its own kind",
+        PATIENCE_SECONDS,
     )
-    assert all(row["state"] == "fresh" for row in fleet.devices("full"))
+    wait_until(lambda: all(row["state"] == "fresh" for row in fleet.devices("full")), "nothing there is old")
     assert fleet.most_memory_bytes() < 400 << 20
     simulated.fault("--clear")
     for name in (hangs, lies, slow):  # agents that sent far too much are left alone for minutes
         fleet.until(
-            name, lambda view: view["reachable"] and all(s["up"] for s in view["sources"]), "it is back"
+            name,
+            lambda view: view["reachable"] and all(s["up"] for s in view["sources"]),
+            "it is back",
+            PATIENCE_SECONDS,
         )
 
 
@@ -462,15 +478,17 @@ def test_a_revoked_token_makes_its_cluster_unreachable_and_no_other(
     """Last, since it takes the account's token away, as docs/fleet.md tells how to."""
     cluster.kubectl("delete", fleet_reader.SECRET, f"--namespace={fleet_reader.NAMESPACE}")
     view = fleet.until(
-        "full", lambda view: view["reachable"] is False, "the token is refused", PATIENCE_SECONDS
+        "full",
+        lambda view: (view["reachable"], view["reason"]) == (False, "unauthorized"),
+        "the token is refused",
+        PATIENCE_SECONDS,
     )
-    assert view["reason"] == "unauthorized"
     fleet.until("full", lambda view: not any(s["up"] for s in view["sources"]), "no source goes on")
     assert view["devices"] == 4, "what was last known stays, with its age"
     [summary] = fleet.get("/api/v1/gpu/summary?cluster_id=full")
     assert (summary["stale"], summary["gpu_count"]) == (True, 2)
     for other in ("certificate", "no-operator", "less-nodes"):
-        assert fleet.cluster(other)["reachable"] is True
+        fleet.until(other, lambda view: view["reachable"] is True, f"{other} is read as before")
     events = fleet.get("/api/v1/events?cluster=full&limit=100")["items"]
     assert "cluster_unreachable" in {event["kind"] for event in events}
     # With another token it is back, without a restart.

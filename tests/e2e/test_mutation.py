@@ -7,7 +7,9 @@ from tests.e2e.proofs import printed_with
 
 
 def test_faults_are_put_in_and_noticed() -> None:
-    printed = printed_with("mutmut", sys.executable, "scripts/mutate", "--short", seconds=900)
+    printed = printed_with(
+        "mutmut", sys.executable, "scripts/mutate", "--short", "--seed=1", "--seconds=40", seconds=900
+    )
     found = re.findall(r"^(\w+): (\d+) of (\d+) tried: .*?\b(\d+) killed", printed, re.MULTILINE)
     assert [name for name, *_ in found] == ["cgroup", "checkpoint"], printed
     for _, tried, known, killed in found:

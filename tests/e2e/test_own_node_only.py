@@ -77,8 +77,11 @@ def agents(cluster: Cluster, folder: Path) -> Iterator[Account]:
     try:
         start_pod(made)
         wait_until(
-            lambda: write(made, OTHER_NODE, annotation(NPU_METRICS)).status != 200,
-            "the policy is in force",
+            lambda: (
+                write(made, cluster.node_name, annotation(NPU_METRICS)).status == 200
+                and write(made, OTHER_NODE, annotation(NPU_METRICS)).status != 200
+            ),
+            "rights and policy are in force",
             PATIENCE_SECONDS,
         )
         yield made

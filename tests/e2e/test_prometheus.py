@@ -143,10 +143,16 @@ def test_prometheus_is_answered_in_openmetrics(scraped: Scraped) -> None:
 
 
 def test_no_sample_is_lost_on_the_way(scraped: Scraped) -> None:
-    lines = scraped.agent.get("/metrics").body.decode().splitlines()
-    page = sum(1 for line in lines if not line.startswith("#"))
+    def on_the_page() -> int:
+        """What is counted may begin to be at any time."""
+        lines = scraped.agent.get("/metrics").body.decode().splitlines()
+        return sum(1 for line in lines if not line.startswith("#"))
+
     for count in ("scrape_samples_scraped", "scrape_samples_post_metric_relabeling"):
-        scraped.prometheus.until_holds(f'{count}{{job="plain"}}', page)
+        wait_until(
+            lambda count=count: scraped.prometheus.holds(f'{count}{{job="plain"}}', on_the_page()),  # type: ignore[misc]
+            f"{count} is what the page has",
+        )
 
 
 def test_a_stopped_agent_is_down(scraped: Scraped) -> None:

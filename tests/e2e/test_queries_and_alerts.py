@@ -2,6 +2,7 @@
 alerts fire for what goes wrong and for nothing else."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,7 @@ DASHBOARDS = {
     path.stem: json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))
 }
 NODES = 48  # two of each kind at least, so that one is well while the other is not
-EVALUATED_SECONDS = 10.0  # how often the demo's Prometheus scrapes and evaluates, at most
+EVALUATED_SECONDS = 15.0  # how often the demo's Prometheus scrapes and evaluates, at most
 SETTLED_SECONDS = 240.0  # rates need several scrapes
 
 # The demo has no device plugin: that row is asked for on a Prometheus of its own.
@@ -59,13 +60,15 @@ EXPECTED = {
 
 
 def at_once(folder: Path) -> list[str]:
-    """Our rules, but that an alert fires without having lasted: how long it must, promtool tries."""
+    """Our rules, but that an alert fires without having lasted, and by the average of a minute: how long it
+    must, promtool tries."""
     found = []
     for file in sorted((CHART / "rules").glob("*.yaml")):
         document = yaml.safe_load(file.read_text())
         for group in document["groups"]:
             for rule in group["rules"]:
                 rule.pop("for", None)
+                rule["expr"] = re.sub(r"(avg_over_time\([^\[]+\[)15m\]", r"\g<1>1m]", rule["expr"])
         (folder / file.name).write_text(yaml.safe_dump(document))
         found.append(str(folder / file.name))
     return found
@@ -152,7 +155,9 @@ def test_alerts_fire_for_what_goes_wrong(demo: Demo, store: Store) -> None:
         "it fires for each that is lost and for no other",
         SETTLED_SECONDS,
     )
-    assert seen <= set().union(*EXPECTED.values()) | {"AcceleratorUnhealthy", "AcceleratorErrorStorm"}
+    may_fire = set().union(*EXPECTED.values()) | {"AcceleratorUnhealthy", "AcceleratorErrorStorm"}
+    # A scrape that failed makes an alert, too, as none must last here.
+    wait_until(lambda: firing(store).keys() <= may_fire, f"nothing fires but {may_fire}", SETTLED_SECONDS)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

@@ -193,9 +193,10 @@ def test_the_kubelet_says_the_same_of_who_holds_what(agent: AgentProcess) -> Non
 
 
 def test_sources_are_up_and_pods_have_their_labels(agent: AgentProcess) -> None:
-    snapshot = agent.snapshot()
-    states = {state.source: (state.up, state.error) for state in snapshot.attribution}
-    assert states == {"processes": (True, None), "pods": (True, None), "pod-resources": (True, None)}
+    wanted = dict.fromkeys(("processes", "pods", "pod-resources"), (True, None))
+    snapshot = agent.until(
+        lambda s: {state.source: (state.up, state.error) for state in s.attribution} == wanted, "all are up"
+    )
     assert {(p.name, p.labels) for p in snapshot.pods} == {
         ("pair", (("team", "research"),)),
         ("single", (("team", "serving"),)),

@@ -29,6 +29,7 @@ from accelscope.model import Snapshot
 
 NODES = 6  # in each cluster, of all vendors
 CLUSTERS = ("berlin", "oslo")
+SCRAPE_INTERVAL_SECONDS = 3.0  # and as long for an answer: a scrape that failed takes values away
 
 
 class Told(NamedTuple):
@@ -61,6 +62,7 @@ def prometheuses(pages: Mapping[str, AgentPages], folder: Path) -> Iterator[dict
                     {JOB: (served.port, served.scrape_config())},
                     external_labels={"cluster": name},
                     options=thanos.PROMETHEUS_OPTIONS,
+                    scrape_interval_seconds=SCRAPE_INTERVAL_SECONDS,
                 )
             )
             for name, served in pages.items()
@@ -182,7 +184,9 @@ def test_prometheus_that_keeps_its_own_labels(pages: Mapping[str, AgentPages], f
     """Without honor_labels, workloads are under names that begin with exported_."""
     served = pages["oslo"]
     jobs = {JOB: (served.port, served.scrape_config(honor_labels=False))}
-    with PrometheusServer(folder / "own-labels", jobs) as prometheus:
+    with PrometheusServer(
+        folder / "own-labels", jobs, scrape_interval_seconds=SCRAPE_INTERVAL_SECONDS
+    ) as prometheus:
         same_answers(read(f"http://127.0.0.1:{prometheus.port}"), served.snapshots)
 
 

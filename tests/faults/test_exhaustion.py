@@ -25,7 +25,7 @@ from accelscope.deviceplugin.watch import Deadline
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import Reading, Vendor
-from accelscope.readers.background import Background, Latest
+from accelscope.readers.background import Background
 from accelscope.readers.contract import Paths, ReaderError, Survey
 from accelscope.readers.nvidia import nvml
 from accelscope.readers.nvidia.nvml import NvmlSource
@@ -97,7 +97,7 @@ def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
 def test_a_tool_is_run_as_soon_as_there_is_a_thread_to_run_it_in() -> None:
     tool = Background(lambda: 1, 60.0, name="tool")
     with no_threads():
-        assert tool.latest() == Latest(failures=("exhausted",))
+        assert tool.latest().failures == ("exhausted",)
     wait_until(lambda: tool.latest().value == 1)
     tool.close()
 

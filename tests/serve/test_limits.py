@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Serve = Callable[..., Server]
     Connect = Callable[..., Client]
 
-MOMENT_SECONDS = 1.0  # time enough for a busy machine to send a line
+MOMENT_SECONDS = 5.0  # time enough for a busy machine to send a line
 HUGE = b"x" * (32 << 20)  # more than any socket buffer takes
 
 
@@ -35,7 +35,7 @@ def test_a_head_that_does_not_end_is_408(serve: "Serve", connect: "Connect") -> 
 
 
 def test_dripping_bytes_does_not_move_the_deadline(serve: "Serve", connect: "Connect") -> None:
-    client = connect(serve(limits=Limits(head_seconds=MOMENT_SECONDS)))
+    client = connect(serve(limits=Limits(head_seconds=1.0)))
     give_up = time.monotonic() + PATIENCE_SECONDS
     try:
         client.send(b"GET / HTTP/1.1\r\n")
@@ -210,7 +210,8 @@ def test_without_descriptors_it_waits_and_then_goes_on(
             release()
         assert sock.recv(100).startswith(b"HTTP/1.1 200 OK")
     assert min(b - a for a, b in pairwise(pauses)) > 0.09, "it must not try all the time"
-    assert [record.getMessage() for record in caplog.records] == [
+    said = [record.getMessage() for record in caplog.records if record.name == serve_loop.log.name]
+    assert said == [
         "no connection can be accepted for now: Too many open files",
         "connections are accepted again",
     ]

@@ -2,9 +2,11 @@
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.simulate.folder import Blocking, Content, Folder, Link, Tree
 
@@ -75,15 +77,25 @@ def test_reads_that_fail(tree: Tree, tmp_path: Path, content: Content) -> None:
 )
 @pytest.mark.parametrize("afresh", [False, True], ids=["by the same", "by another"])
 def test_a_read_blocks_until_the_file_can_be_read_or_is_gone(
-    tree: Tree, tmp_path: Path, then: dict[str, Content], got: str, afresh: bool
+    tmp_path: Path, then: dict[str, Content], got: str, afresh: bool
 ) -> None:
     path = tmp_path / "sys/temp1_input"
-    tree.bring_to({"sys/temp1_input": Blocking()})
     results: list[str] = []
-    reader = threading.Thread(target=lambda: results.append(path.read_text()), daemon=True)
-    reader.start()
-    reader.join(0.2)
-    assert reader.is_alive()
-    (Tree(tmp_path, ("sys", "proc")) if afresh else tree).bring_to(then)
-    reader.join(60)
+
+    def read() -> None:
+        with suppress(FileNotFoundError):  # it came too late to wait
+            results.append(path.read_text())
+
+    for seconds in (0.2, 2.0, 20.0):
+        tree = Tree(tmp_path, ("sys", "proc"))
+        tree.bring_to({"sys/temp1_input": Blocking()})
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        reader.join(seconds)
+        assert reader.is_alive()
+        (Tree(tmp_path, ("sys", "proc")) if afresh else tree).bring_to(then)
+        reader.join(PATIENCE_SECONDS)
+        assert not reader.is_alive()
+        if results:
+            break
     assert results == [got]

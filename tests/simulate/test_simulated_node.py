@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.files import put
 from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -175,9 +176,9 @@ def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) 
         assert other.is_running()
         with pytest.raises(AlreadyMoving):
             other.run(threading.Event())
-        (node.folder / "faults.yaml").write_text("- {kind: lost, device: 6}\n")
+        put(node.folder / "faults.yaml", "- {kind: lost, device: 6}\n")
         wait_until(lambda: "gpu6.fault=lost\n" in state.read_text())
-        (node.folder / "faults.yaml").write_text("- {kind: nonsense}\n")
+        put(node.folder / "faults.yaml", "- {kind: nonsense}\n")
         time.sleep(0.1)
         assert "gpu6.fault=lost\n" in state.read_text()  # a bad file leaves the old faults in force
         other.write_faults([])

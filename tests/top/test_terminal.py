@@ -223,7 +223,8 @@ def test_no_color(opened: Open, agents: list[str]) -> None:
     assert re.search(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7])\b[0-9;]*m", session.screen(codes=True)) is None
     coloured = opened((80, 24), [agents[0]])
     coloured.until(is_drawn, "the screen is drawn")
-    assert re.search(r"\x1b\[31m|\x1b\[[0-9;]*;31m", coloured.screen(codes=True))
+    red = re.compile(r"\x1b\[31m|\x1b\[[0-9;]*;31m")
+    wait_until(lambda: red.search(coloured.screen(codes=True)), "what is bad is red")
 
 
 def test_this_node(opened: Open, shared_node: str) -> None:

@@ -13,17 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import runs
+from tests.programs import script
 from tests.repository import REPOSITORY
 from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
+from tests.waiting import wait_until
 
 from accelscope.cli import extras, top, top_options
 from accelscope.cli.main import COMMANDS, main, make_parser
 from accelscope.model.wire import read_snapshot
+from accelscope.readers import tool
 from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
 from accelscope.top.view.text import ASCII, UNICODE
 
 PAGE = (REPOSITORY / "docs" / "top.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def tools_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a command that ran in this process."""
+    monkeypatch.setattr(tool, "_over", False)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +79,38 @@ def test_json_holds_the_snapshot_in_its_own_form(sick_node: str) -> None:
     assert snapshot.node == "node-7"
     assert len(snapshot.devices) == 4
     assert any(process.started_at is not None for process in snapshot.processes)
+
+
+def tool_of_a_gpu(folder: Path, lines: str) -> list[str]:
+    """Options for a node whose driver shows no files, so that its tool tells all."""
+    (folder / "dev").mkdir()
+    (folder / "dev" / "kfd").touch()
+    static = [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": "0x11"}}]
+    (folder / "static.json").write_text(json.dumps(static))
+    (folder / "metric.json").write_text(
+        '[{"gpu": 0, "power": {"socket_power": {"value": 100, "unit": "W"}}}]'
+    )
+    program = script(folder / "amd-smi", f'{lines}\ncat "{folder}/$1.json" 2>/dev/null || echo "[]"')
+    roots = [f"--{root}-root={folder}/{root}" for root in ("proc", "sys", "dev")]
+    return ["--readers=amd", f"--amd-smi-path={program}", *roots]
+
+
+def test_once_waits_for_a_slow_tool(tmp_path: Path) -> None:
+    flags = tool_of_a_gpu(tmp_path, "sleep 1")
+    done = run("--once", "--reader-timeout=60s", *flags)
+    assert done.returncode == 0, done.stdout
+    assert "MI300X" in done.stdout
+
+
+def test_once_leaves_no_tool_behind(tmp_path: Path) -> None:
+    """Neither the one that runs nor the one that would follow."""
+    hangs = f'[ "$1" = xgmi -o "$1" = process ] && echo $$ >> {tmp_path}/pids && exec sleep 600'
+    done = run("--once", "--reader-timeout=5s", *tool_of_a_gpu(tmp_path, hangs))
+    assert done.returncode == 1
+    assert "the tool gave no answer within 4 s" in done.stdout
+    [*pids] = map(int, (tmp_path / "pids").read_text().split())
+    wait_until(lambda: not any(map(runs, pids)), "they have ended")
+    assert len(pids) == 1
 
 
 def test_nothing_that_can_be_read_is_exit_code_1(tmp_path: Path) -> None:

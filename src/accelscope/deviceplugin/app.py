@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5
 _STUCK_SECONDS = 60.0
+_END_SECONDS = 1.0  # for threads to end; one that a driver holds up is left behind
 
 
 class Plugin:
@@ -83,6 +84,10 @@ class Plugin:
         self._look_now = threading.Event()  # the time between looks may be another, or there is an end
         self._wake = threading.Event()  # there is something to register, or to end
         self._moved_at = time.monotonic()
+        self._threads = (
+            threading.Thread(target=self._look_at_devices, name="watch", daemon=True),
+            threading.Thread(target=self._keep_up, name="plugin", daemon=True),
+        )
         pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
 
@@ -90,8 +95,8 @@ class Plugin:
         """Raises EndpointError for a folder that cannot be used, ServeError for a port."""
         check_folder(Path(self._settings.plugin_dir))
         self.server.start()
-        threading.Thread(target=self._look_at_devices, name="watch", daemon=True).start()
-        threading.Thread(target=self._keep_up, name="plugin", daemon=True).start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -102,6 +107,9 @@ class Plugin:
         self._watch.close()
         end_running_tools()
         self.server.stop()
+        end = time.monotonic() + _END_SECONDS
+        for thread in filter(threading.Thread.is_alive, self._threads):
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _look_at_devices(self) -> None:
         said = ""

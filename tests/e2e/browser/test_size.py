@@ -19,9 +19,10 @@ from tests.waiting import wait_until
 CLUSTERS, NODES = 10, 1000  # of each
 DEVICES = 8  # of each node
 ALL = f"{CLUSTERS * NODES * DEVICES:,}".replace(",", r"\s")  # as the page writes it, with thin spaces
-FILLED_SECONDS = 300.0
-SOON_MS = 1000.0  # from input to paint, as a rule
+FILLED_SECONDS = 600.0
+SOON_MS = 1000.0  # from input to paint, as a rule: the median of several
 AT_LAST_MS = 10_000.0  # at the most, where the machine has other things to do
+_SEVERAL = 4
 _INTERVAL_SECONDS = 100  # between readings of an agent: at every refresh a tenth of the nodes has changed
 
 # From when something was done, in the browser's time, to when the frame after the next was handed on: what is
@@ -48,8 +49,8 @@ class Times:
 
     @property
     def slowest(self) -> float:
-        """The median of what takes longest."""
-        return max(statistics.median(times) for times in self.of.values())
+        """The median of what takes longest. One or two times have none that tells of the rule."""
+        return max(statistics.median(times) for times in self.of.values() if len(times) >= _SEVERAL)
 
     @property
     def worst(self) -> float:

@@ -95,3 +95,4 @@ def test_memory_errors_tell_when_they_were_last_seen(page: Page, views: dict[str
     views["device"].open(page)
     counted = rows(page, "Errors that were counted").filter(has_text="ECC")
     expect(counted).to_have_text([re.compile(r"\d min ago"), re.compile("in its whole life")])
+    page.unroute_all(behavior="ignoreErrors")  # the page asks on

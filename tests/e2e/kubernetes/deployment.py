@@ -55,6 +55,7 @@ def namespace(cluster: Cluster, name: str = NAMESPACE, level: str = "privileged"
     try:
         guards = (f"pod-security.kubernetes.io/{mode}={level}" for mode in ("enforce", "warn"))
         cluster.kubectl("label", "namespace", name, *guards)
+        cluster.kubectl("wait", "serviceaccount/default", f"--namespace={name}", "--for=create")  # for pods
         yield name
     finally:
         cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")
@@ -107,8 +108,7 @@ class Deployed:
         return only
 
     def ready(self) -> bool:
-        conditions = self.pod()["status"].get("conditions", ())
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return _is_ready(self.pod())
 
     def restarts(self) -> int:
         return sum(each["restartCount"] for each in self.pod()["status"]["containerStatuses"])
@@ -120,7 +120,13 @@ class Deployed:
     def restart_pod(self) -> None:
         old = self.pod()["metadata"]["name"]
         self.cluster.kubectl("delete", f"pod/{old}", f"--namespace={self.namespace}", "--wait=true")
-        self.until_rolled_out()
+
+        def is_another() -> bool:
+            """The DaemonSet's own status may still be about the one that is gone."""
+            pods = self._pods()
+            return len(pods) == 1 and pods[0]["metadata"]["name"] != old and _is_ready(pods[0])
+
+        wait_until(is_another, "there is another pod, and it is ready", PATIENCE_SECONDS)
 
     def exec(self, *command: str) -> str:
         return self.cluster.exec(f"daemonset/{self.daemonset}", *command, namespace=self.namespace)
@@ -178,6 +184,11 @@ class Deployed:
             except CommandFailed as error:
                 told.append(str(error))
         return "\n".join(told)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 class Release:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from tests.patient_kubelet import patient_kubelet
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.agent.attribution_options import attribution_options
@@ -31,6 +32,7 @@ def collected(spec: NodeSpec, times: Sequence[float], folder: Path, cache: Path)
     (folder / "passwd").write_text(_PASSWD)
     now = [times[0]]
     with ExitStack() as stack:
+        stack.enter_context(patient_kubelet())
         cluster = stack.enter_context(SimulatedCluster(node, folder / "cluster"))
         settings = replace(
             AgentSettings(**{**node.agent_settings(), **cluster.agent_settings()}),  # type: ignore[arg-type]
