@@ -37,7 +37,7 @@ def clusters(tmp_path: Path) -> Iterator[SimulatedClusters]:
 def desk(machine: Callable[..., Machine], clusters: SimulatedClusters) -> Machine:
     """Somebody's who has a token of each cluster, and lists them as the page does."""
     port = str(free_port())
-    made = machine({"PORT": port}, {"8080": port})
+    made = machine({"LISTEN_PORT": port}, {"8080": port})
     entries = listed(FLEET, TWO, "paris", "berlin")["clusters"]
     for entry, simulated in zip(entries, clusters.entries, strict=True):
         assert entry["id"] == simulated["id"]
