@@ -29,7 +29,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
     return made
 
 
-def run(node: SimulatedNode | None, *arguments: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":
+def run(
+    node: SimulatedNode | None, *arguments: str, folder: Path, output: int = subprocess.PIPE
+) -> "subprocess.CompletedProcess[bytes]":
     users = folder / "passwd"
     users.write_text(f"root:x:0:0::/root:/bin/sh\n{USER}:x:1001:1001::/home/{USER}:/bin/sh\n")
     settings = {} if node is None else node.agent_settings()
@@ -45,7 +47,8 @@ def run(node: SimulatedNode | None, *arguments: str, folder: Path) -> "subproces
             *flags,
             *arguments,
         ],
-        capture_output=True,
+        stdout=output,
+        stderr=subprocess.PIPE,
         timeout=120,
         check=False,
         cwd=folder,
@@ -172,6 +175,15 @@ def test_standard_output(node: SimulatedNode, tmp_path: Path) -> None:
     assert done.returncode == 0
     (tmp_path / "piped").write_bytes(done.stdout)
     assert "manifest.json" in unpacked(tmp_path / "piped")
+
+
+def test_standard_output_that_is_full(node: SimulatedNode, tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run(node, "--output", "-", folder=tmp_path, output=full.fileno())
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert said == b"accelscope: cannot write the output: No space left on device"
 
 
 def test_a_file_that_is_there_is_not_overwritten(node: SimulatedNode, tmp_path: Path) -> None:

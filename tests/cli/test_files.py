@@ -2,10 +2,14 @@
 tests/packaging/test_installed.py."""
 
 import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.repository import REPOSITORY
+from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.cli import files
 from accelscope.cli.main import main
@@ -44,6 +48,33 @@ def test_what_cannot_be_done_is_told_in_one_line(
     told = capsys.readouterr().err
     assert told.startswith(said)
     assert told.count("\n") == 1
+
+
+def test_half_a_copy_does_not_stay(tmp_path: Path) -> None:
+    """Where no file may be larger than 2,000 bytes, a disk is full after some of them."""
+    copy = tmp_path / "new" / "chart"
+    done = subprocess.run(
+        [sys.executable, "-m", "accelscope", "files", "chart", "--to", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(rf"accelscope files: cannot write {copy}/\S+: File too large\n", done.stderr)
+    assert list(tmp_path.iterdir()) == []
+    assert main(["files", "chart", "--to", str(copy)]) == 0
+
+
+def test_a_copy_is_whole(tmp_path: Path) -> None:
+    assert main(["files", "chart", "--to", str(tmp_path / "chart")]) == 0
+    chart, copy = REPOSITORY / "deploy" / "chart", tmp_path / "chart"
+    assert _contents(copy) == _contents(chart)
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {each.relative_to(folder): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def test_an_installation_without_them_says_so(

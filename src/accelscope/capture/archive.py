@@ -114,8 +114,10 @@ def _entry(one: Gathered, path: str | None, hidden: Callable[[str, str], str]) -
 
 
 def _write(output: IO[bytes], files: dict[str, bytes]) -> None:
+    """At once: GzipFile and TarFile, where they cannot write, try again when they end."""
+    written = io.BytesIO()
     with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=9, mtime=0) as packed,
+        gzip.GzipFile(filename="", mode="wb", fileobj=written, compresslevel=9, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for name in sorted(files):
@@ -123,3 +125,4 @@ def _write(output: IO[bytes], files: dict[str, bytes]) -> None:
             member.size = len(files[name])
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(files[name]))
+    output.write(written.getbuffer())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.output import Unwritable
 from accelscope.cli.refusal import Refused, refuse
 from accelscope.config import ConfigError, add_arguments, load
 
@@ -113,8 +114,8 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
 def _opened(name: str) -> Iterator[IO[bytes]]:
     """A file that only its owner may read: masks hide much, not everything. Half of one does not stay."""
     if name == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _standard_output() as opened:
+            yield opened
         return
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -122,6 +123,16 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
             yield opened
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from None
+
+
+@contextmanager
+def _standard_output() -> Iterator[IO[bytes]]:
+    """With a buffer of its own: Python's may be switched off, and then takes a part for the whole."""
+    try:
+        with open(sys.stdout.fileno(), "wb", closefd=False) as opened:
+            yield opened
+    except OSError as error:
+        raise Unwritable(error) from None
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """How a command that reads this node ends: no tool outlives it, and no driver call that hangs keeps it."""
 
 import os
-import sys
 from collections.abc import Callable
 
+from accelscope.cli.output import written
 from accelscope.readers.tool import end_running_tools, start_no_more_tools
 
 
@@ -16,6 +16,5 @@ def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
         start_no_more_tools()
         end_running_tools()
     if hangs:
-        sys.stdout.flush()
-        os._exit(code)
+        os._exit(written(code))
     return code

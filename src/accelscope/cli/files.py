@@ -1,7 +1,9 @@
 """`accelscope files`: what is installed beside the program for clusters, dashboards and services."""
 
 import argparse
+import os
 import shutil
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import accelscope
@@ -67,10 +69,33 @@ def _tell(name: str | None, copy: Path | None) -> None:
     elif copy.exists():
         raise Refused(f"{copy} is there already: name another folder with --to")
     else:
+        _copy(found, copy)
+
+
+def _copy(found: Path, copy: Path) -> None:
+    """All of it or nothing."""
+    place = copy
+    with ExitStack() as undo:
         try:
-            shutil.copytree(found, copy)
+            for folder in [each for each in (copy, *copy.parents) if not each.exists()][::-1]:
+                folder.mkdir(exist_ok=folder is not copy)
+                undo.callback(_remove_if_empty, folder)
+            undo.callback(shutil.rmtree, copy, ignore_errors=True)
+            for folder_name, _, names in os.walk(found, followlinks=True):
+                folder = copy / Path(folder_name).relative_to(found)
+                place = folder
+                folder.mkdir(exist_ok=folder == copy)
+                for name in names:
+                    place = folder / name
+                    shutil.copy2(Path(folder_name, name), place)
         except OSError as error:
-            raise Refused(f"cannot write {copy}: {error.strerror or error}") from None
+            raise Refused(f"cannot write {place}: {error.strerror or error}") from None
+        undo.pop_all()
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def installed_files() -> Path | None:

@@ -1,14 +1,19 @@
 """Entry point: one command, sub-commands. A sub-command's module is imported only when it is the one."""
 
-import argparse
-import os
 import sys
-from collections.abc import Callable, Collection
-from importlib import import_module
-from itertools import pairwise
-from typing import Any, NoReturn
 
-from accelscope import __version__
+try:
+    import argparse
+    import os
+    from collections.abc import Callable, Collection
+    from importlib import import_module
+    from itertools import pairwise
+    from typing import Any, NoReturn
+
+    from accelscope import __version__
+    from accelscope.cli.output import to_the_last_line
+except KeyboardInterrupt:  # before there is a main() that answers it
+    sys.exit(130)
 
 COMMANDS = {
     "agent": "read this node's accelerators and serve Prometheus",
@@ -107,16 +112,19 @@ def make_parser(commands: Collection[str]) -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
-    chosen = [word for word in given if not word.startswith("-")][:1]
-    parsed = make_parser(chosen).parse_args(given)
     try:
-        code: int = parsed.run(parsed)
+        return to_the_last_line(lambda: _carry_out(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone: `accelscope parse ... | head`
+    except BrokenPipeError:  # who reads what it says of itself has gone: `accelscope capture 2>&1 | head`
         sys.stderr.close()
         return 141
+
+
+def _carry_out(given: list[str]) -> int:
+    chosen = [word for word in given if not word.startswith("-")][:1]
+    parsed = make_parser(chosen).parse_args(given)
+    code: int = parsed.run(parsed)
     return code
 
 

@@ -1,6 +1,7 @@
 """A command that is not carried out as it was given."""
 
 import sys
+from contextlib import suppress
 
 
 class Refused(Exception):
@@ -9,5 +10,6 @@ class Refused(Exception):
 
 def refuse(command: str, reason: object) -> int:
     """Say why in one line on standard error. The exit code."""
-    print(f"accelscope {command}: {reason}", file=sys.stderr)
+    with suppress(OSError):  # a full disk does not change what the code says
+        print(f"accelscope {command}: {reason}", file=sys.stderr)
     return 2
