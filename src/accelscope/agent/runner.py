@@ -18,7 +18,7 @@ from typing import Final
 
 from accelscope.agent.error_dates import ErrorDates
 from accelscope.agent.stale import lost_device, stale_device, unidentified_device
-from accelscope.model import Device, Process, ReaderState, Reading, Rejection, counted, device_id
+from accelscope.model import Device, Health, Process, ReaderState, Reading, Rejection, counted, device_id
 from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
@@ -333,7 +333,7 @@ class Runner:
     def _say(self, result: Result) -> None:
         """Log what changed, once."""
         troubled = [d for d in result.devices if d.stale]
-        lines = [f"{d.id}: {d.health.state}: {d.health.reason}" for d in troubled]
+        lines = [f"{d.id}: {_told(d.health)}" for d in troubled]
         state = replace(result.state, duration_seconds=None, last_success=None, errors=(), rejected=())
         said = f"{state.found} {state.up} {state.reason} {len(result.devices)} {lines}"
         if said == self._said:
@@ -355,3 +355,9 @@ class Runner:
             )
         for line in lines if state.up else ():
             log.warning("%s", line)
+
+
+def _told(health: Health) -> str:
+    """Many a reason begins with the state."""
+    reason = str(health.reason)
+    return reason if reason.startswith(f"{health.state}: ") else f"{health.state}: {reason}"

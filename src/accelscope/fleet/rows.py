@@ -60,7 +60,10 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     source: str
     state: Annotated[str, _described("`fresh` or `stale`")]
     simulated: bool = False
-    taken_at: float
+    taken_at: Annotated[
+        float | None,
+        _described("when it was read, seconds since the epoch; null: never, since its agent started"),
+    ]
     age_seconds: Seconds = None
     health: Annotated[str, _described("`ok`, `warning`, `critical`, `lost` or `unknown`")]
     health_reason: str | None = None

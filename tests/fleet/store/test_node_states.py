@@ -334,11 +334,13 @@ def test_the_whole_snapshot_is_kept(store: FleetStore, clock: Clock, packed: boo
 
 
 def test_a_device_that_its_agent_could_not_read_is_stale_by_itself(store: FleetStore, clock: Clock) -> None:
-    shown = snapshot([device("a"), device("b", stale=True, read_at=80.0)], taken_at=100.0)
+    silent = [device("b", stale=True, read_at=80.0), device("c", stale=True)]
+    shown = snapshot([device("a"), *silent], taken_at=100.0)
     store.take("berlin", report("n1", shown, clock.now))
     assert {row.id: (row.state, row.age_seconds) for row in devices(store).values()} == {
         "nvidia:a": ("fresh", 0),
         "nvidia:b": ("stale", 20),
+        "nvidia:c": ("stale", None),  # it was never read
     }
     assert nodes(store)["n1"].state == "fresh"
 

@@ -10,7 +10,8 @@ from tests.simulate.fleet.real_agent import WALL_CLOCK, collected
 
 from accelscope.model import Snapshot
 from accelscope.model.wire import plain
-from accelscope.simulate.faults import FaultLog
+from accelscope.simulate.faults import Fault, FaultKind, FaultLog
+from accelscope.simulate.fleet.faults import FleetFault, Trouble
 from accelscope.simulate.fleet.node import NodeModel
 from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.usage import Ledger
@@ -58,6 +59,19 @@ def simulated(spec: NodeSpec) -> Snapshot:
     for at in TIMES:
         snapshot, ledger = model.snapshot(at, WALL_CLOCK + at, ledger, FaultLog(spec.faults))
     return snapshot
+
+
+@pytest.mark.parametrize("name", ["nvidia-h100x8", "amd-mi300x8", "ascend-910b-x8", "furiosa-rngd"])
+def test_a_device_that_falls_silent_tells_when_it_was_last_read(name: str) -> None:
+    model = NodeModel(costless(name), AGENT)
+    from_the_start = Fault(kind=FaultKind.LOST, device=0)
+    later = Fault(kind=FaultKind.LOST, device=1, begin=7150.0)
+    snapshot, _ = model.snapshot(7200.0, WALL_CLOCK + 7200, Ledger(), FaultLog([from_the_start, later]))
+    never, once, well, *_ = (device.read_at for device in snapshot.devices)
+    assert (never, once, well) == (None, WALL_CLOCK + 7150, WALL_CLOCK + 7200)
+    hangs = Trouble(kind=FleetFault.READER_HANG, cluster="c", begin=7190.0)
+    snapshot, _ = model.snapshot(7200.0, WALL_CLOCK + 7200, Ledger(), FaultLog([later]), [hangs])
+    assert [device.read_at for device in snapshot.devices[1:3]] == [WALL_CLOCK + 7150, WALL_CLOCK + 7190]
 
 
 @pytest.mark.parametrize("name", NODES)

@@ -403,8 +403,8 @@ export interface DeviceRow {
   source: string;
   /** `fresh` or `stale` */
   state: string;
-  /** when it was read, seconds since the epoch */
-  taken_at: number;
+  /** when it was read, seconds since the epoch; null: never, since its agent started */
+  taken_at: number | null;
   /** °C; null: not known */
   temperature_celsius: number | null;
   /** °C left until the device slows itself down, negative beyond that; null: not known */

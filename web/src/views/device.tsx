@@ -87,7 +87,9 @@ function Whole({ detail }: { detail: DeviceDetail }) {
     <>
       {device.state === "stale" ? (
         <StaleNote>
-          Nothing new of this device for {duration(device.age_seconds)}. These are the last values.
+          {device.age_seconds === null
+            ? "This device has not been read since its agent was started."
+            : `Nothing new of this device for ${duration(device.age_seconds)}. These are the last values.`}
         </StaleNote>
       ) : null}
       <LiveCharts detail={detail} />

@@ -130,12 +130,18 @@ def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tupl
     return list(found.values())
 
 
+def _taken_at(part: Part, device: Device) -> float | None:
+    """None: since its agent started it was never read."""
+    if not device.stale:
+        return part.taken_at
+    if device.read_at is None:
+        return None
+    return min(part.taken_at, device.read_at + part.taken_at - part.snapshot.taken_at)  # by the node's clock
+
+
 def _device_row(
     place: Place, part: Part, device: Device, processes: int, usages: Sequence[PodUsage]
 ) -> DeviceRow:
-    taken_at = part.taken_at
-    if device.stale and device.read_at is not None:  # by the node's clock
-        taken_at = min(taken_at, device.read_at + part.taken_at - part.snapshot.taken_at)
     held = [usage for usage in usages if usage.allocated]
     idle = [usage.idle_seconds for usage in held if usage.idle_seconds is not None]
     pcie = device.pcie
@@ -154,7 +160,7 @@ def _device_row(
         source=part.source,
         state=STALE if device.stale else part.state,
         simulated=place.simulated,
-        taken_at=taken_at,
+        taken_at=_taken_at(part, device),
         health=device.health.state.value,
         health_reason=device.health.reason,
         utilization_ratio=device.utilization_ratio,

@@ -14,7 +14,8 @@ class AmdReader(LazyReader):
 
     def _look_for_driver(self) -> None:
         if not _is_there(self._options.paths):
-            raise DriverAbsent("no AMD GPU in /sys/class/drm, and the amdgpu driver is not loaded")
+            drm = self._options.paths.sys / "class/drm"
+            raise DriverAbsent(f"no AMD GPU in {drm}, and the amdgpu driver is not loaded")
 
     def _load_source(self) -> Source:
         from accelscope.readers.amd.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader

@@ -85,7 +85,10 @@ class NodeModel:
         look, moment = Look(at, now, self.names), Moment(at, now, troubles)
         seen = {
             vendor: as_read(
-                see(self.spec.vendors[vendor], self.readings(vendor, at, now, faults), look), moment
+                see(self.spec.vendors[vendor], self.readings(vendor, at, now, faults), look),
+                faults.of_vendor(vendor),
+                self._agent,
+                moment,
             )
             for vendor, see in self._see.items()
         }

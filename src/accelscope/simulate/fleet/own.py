@@ -17,11 +17,12 @@ from accelscope.model import (
     SinkState,
     Vendor,
 )
-from accelscope.simulate.faults import Fault, FaultKind
+from accelscope.simulate.faults import Fault, FaultKind, FaultLog
 from accelscope.simulate.fleet.faults import FleetFault, Trouble
 from accelscope.simulate.fleet.vendors.seen import Seen, unanswered
 
 _READ_SECONDS = 0.012  # what a pass of a reader takes, of a device
+_SILENCING = frozenset({FaultKind.LOST, FaultKind.VANISHED, FaultKind.HANG, FaultKind.RESET_REQUIRED})
 _SILENT = Health(HealthState.UNKNOWN, "timeout: no answer from the driver within 10 s")
 _POD_WATCH_ERROR = "connection refused: 10.96.0.1:443"
 _REFUSED = (
@@ -69,15 +70,34 @@ class Moment:
         return self.now if ailing is None else self.wall_clock(ailing.begin)
 
 
-def as_read(seen: Seen, moment: Moment) -> Seen:
+def as_read(seen: Seen, faults: FaultLog, agent: Agent, moment: Moment) -> Seen:
     """What comes through a reader that may be in trouble."""
-    if moment.ailing(FleetFault.READER_HANG) is not None:
-        silent = [unanswered(device, _SILENT) for device in seen.devices]
+    if any(device.stale for device in seen.devices):
+        numbered = enumerate(seen.devices)
+        dated = [_dated(device, faults.of_device(number), agent, moment) for number, device in numbered]
+        seen = replace(seen, devices=dated)
+    if (hangs := moment.ailing(FleetFault.READER_HANG)) is not None:
+        last = _last_read(hangs.begin, agent, moment)
+        silent = [unanswered(d, _SILENT, d.read_at if d.stale else last) for d in seen.devices]
         return replace(seen, devices=silent, processes=[])
     if moment.ailing(FleetFault.READER_GARBAGE) is not None:
         first, *others = seen.devices
         return replace(seen, devices=[_without_power(first), *others])
     return seen
+
+
+def _dated(device: Device, faults: Iterable[Fault], agent: Agent, moment: Moment) -> Device:
+    """With when it was last read, if it does not answer."""
+    if not device.stale:
+        return device
+    silent = (fault.begin for fault in faults if fault.kind in _SILENCING and fault.active(moment.at))
+    return replace(device, read_at=_last_read(min(silent, default=0.0), agent, moment))
+
+
+def _last_read(silent_since: float, agent: Agent, moment: Moment) -> float | None:
+    """None: it was silent when the agent started."""
+    at = moment.wall_clock(silent_since)
+    return at if at > agent.started_at else None
 
 
 def _without_power(device: Device) -> Device:

@@ -72,7 +72,8 @@ function useLive(device: DeviceRow, past: HistorySeries | null): Points {
   live.current ??= new LiveSeries();
   const series = live.current;
   return useMemo(() => {
-    series.push(device.taken_at, Object.fromEntries(FIELDS.map((field) => [field, device[field]])));
+    if (device.taken_at !== null)
+      series.push(device.taken_at, Object.fromEntries(FIELDS.map((field) => [field, device[field]])));
     return series.joined(past, FIELDS);
   }, [series, device, past]);
 }

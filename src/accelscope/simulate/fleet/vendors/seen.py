@@ -44,6 +44,7 @@ class Seen:
     offers: dict[str, Offer] = field(default_factory=dict)  # by what the node model's plugin calls them
 
 
-def unanswered(device: Device, health: Health) -> Device:
-    """A device that could not be read: its identity only, because old values would pass for new."""
-    return replace(identity_of(device), errors=device.errors, stale=True, health=health)
+def unanswered(device: Device, health: Health, read_at: float | None = None) -> Device:
+    """A device that could not be read: its identity only, because old values would pass for new; and when it
+    last was."""
+    return replace(identity_of(device), read_at=read_at, errors=device.errors, stale=True, health=health)
