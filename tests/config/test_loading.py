@@ -32,6 +32,7 @@ from accelscope.config import (
     load,
     setting,
 )
+from accelscope.config.settingsfile import problem_of
 
 
 class Ratios(Kind[Mapping[str, float]]):
@@ -330,6 +331,26 @@ def test_a_bad_file_is_one_clear_line(
         message.endswith((": ", "is not")) and said.startswith(f"{settings_file}{message}")
     )
     assert said.isprintable()
+
+
+PROBLEMS = {
+    "expected ',' or ']', but got '<stream end>'": "expected ',' or ']', but got '<stream end>'",
+    "did not find expected ',' or '}'": "did not find expected ',' or '}'",
+    "found character '\\t' that cannot start any token": "found character '\\t' that cannot start any token",
+    "expected '!', but found \"'\"": "expected '!', but found \"'\"",
+    "found undefined alias 'hunter2'": "found undefined alias '…'",
+    "expected ',' or ']', but got 'hunter2'": "expected ',' or ']', but got '…'",
+    "a constructor for the tag '!<hunter2'": "a constructor for the tag '…'",
+    'a constructor for the tag "!hunter\'2"': "a constructor for the tag '…'",
+    "a constructor for the tag '!hunter\\'2\"'": "a constructor for the tag '…'",
+    "a constructor for the tag '\\\\hunter2'": "a constructor for the tag '…'",
+}
+
+
+@pytest.mark.parametrize(("problem", "told"), PROBLEMS.items())
+def test_of_what_yaml_quotes_only_its_own_is_told(problem: str, told: str) -> None:
+    """Words of the file may be secrets."""
+    assert problem_of(yaml.MarkedYAMLError(problem=problem)) == told
 
 
 def test_a_file_that_is_not_text(settings_file: Path) -> None:

@@ -18,7 +18,7 @@ def test_the_demo_says_where_to_look_as_the_readme_quotes_it(monkeypatch: pytest
         page_url="http://127.0.0.1:8080",
         agent_url="http://127.0.0.1:9400",
         alerts_url="http://127.0.0.1:9090/classic/alerts",
-        lab=SimpleNamespace(settings_file="/tmp/accelscope-demo-…/demo-agent.yaml"),
+        lab=SimpleNamespace(settings_file="/tmp/accelscope-demo-…/lab/demo-agent.yaml"),
     )
     [quoted] = re.findall(r"^```text\n(demo: .*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert where_to_look(demo) in quoted

@@ -466,7 +466,8 @@ class TestTls:
             url = f"https://127.0.0.1:{listener.getsockname()[1]}"
             error = failure(lambda: get(Client(Endpoint(url, skip_tls_verify=True))))
             thread.join(PATIENCE_SECONDS)
-        assert (error.reason, "wrong version number" in error.text) == (Reason.TLS, True)
+        assert error.reason is Reason.TLS
+        assert error.text == f"{url}: wrong version number: what answers is not https; is it http://?"
 
     def test_a_handshake_that_hangs(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:

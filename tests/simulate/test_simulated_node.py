@@ -237,6 +237,19 @@ def test_a_missing_compiler_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
     assert "\n" not in str(caught.value)
 
 
+def test_a_cache_that_cannot_be_written_is_told_with_what_moves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(CompileError) as caught:
+        SimulatedNode(load_node("nvidia-mig"), tmp_path / "node").build()
+    assert str(caught.value) == (
+        f"{tmp_path}/file/accelscope, where compiled parts are kept, cannot be used: Not a directory; the "
+        "environment variable XDG_CACHE_HOME names another folder for caches"
+    )
+
+
 def test_a_compiler_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = script(tmp_path / "mycc", "echo 'nvml.c:1: error: no such header' >&2\nexit 1")
     monkeypatch.setenv("CC", str(compiler))

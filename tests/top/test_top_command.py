@@ -152,6 +152,8 @@ def test_agents_that_answer_and_that_do_not(capsys: pytest.CaptureFixture[str]) 
         (["--fleet", "http://localhost:1", "http://localhost:2"], "exclude each other"),
         (["--once", "--json"], "exclude each other"),
         (["--node", "a/b"], "--node needs --fleet"),
+        (["--once", "--limit", "5"], "--limit needs --fleet"),
+        (["http://localhost:1", "--once", "--limit", "100"], "--limit needs --fleet"),
         (["--fleet", "http://localhost:1", "--node", "b"], "not CLUSTER/NODE"),
         (["--token-file", "x"], "--token-file is for agents and fleets"),
         (["--insecure-skip-tls-verify"], "--insecure-skip-tls-verify is for agents"),

@@ -5,7 +5,7 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accelscope.cli.option_values import code, duration, whole_number
 from accelscope.simulate import DescriptionError
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _FLEET = """\
 Answer for the API servers of several clusters, each with its nodes, their agents behind the pod proxy, and
-what collectors write on Node objects. DIR gets clusters.yaml, which `accelscope fleet` is pointed at.
+what collectors write on Node objects. DIR gets clusters.yaml, which `accelscope fleet` is pointed at. A FILE
+says all that the options say, but for --port.
 """
 _FLEET_EXAMPLES = """\
 examples:
@@ -39,6 +40,14 @@ examples:
 _COUNT = whole_number(1)
 _DEVICE = whole_number(0)
 _LAST_PORT = 65535
+_MADE_BY = {  # without a FILE
+    "clusters": "--clusters",
+    "nodes": "--nodes",
+    "kinds": "--kind",
+    "interval_seconds": "--interval",
+    "seed": "--seed",
+}
+_MADE: dict[str, Any] = {"clusters": 3, "nodes": 40}
 _FAULT_KEYS = ("cluster", "node", "vendor", "device", "code", "process", "seconds", "schema")
 
 
@@ -52,23 +61,23 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     fleet.add_argument("folder", metavar="DIR", type=Path, help="gets clusters.yaml, tokens and faults.yaml")
     fleet.add_argument("description", metavar="FILE", nargs="?", type=Path, help="a description of the fleet")
-    fleet.add_argument("--clusters", type=_COUNT, default=3, metavar="N", help="without a FILE (default 3)")
-    fleet.add_argument("--nodes", type=_COUNT, default=40, metavar="N", help="of each cluster (default 40)")
+    fleet.add_argument("--clusters", type=_COUNT, metavar="N", help="how many (default 3)")
+    fleet.add_argument("--nodes", type=_COUNT, metavar="N", help="of each cluster (default 40)")
     fleet.add_argument(
         "--kind",
+        dest="kinds",
         action="append",
-        default=[],
         metavar="NODE",
         help="a ready-made node or a YAML file; may be repeated (default: a mix of vendors)",
     )
     fleet.add_argument(
         "--interval",
+        dest="interval_seconds",
         type=duration(0.1, 86_400),
-        default=10.0,
         metavar="DURATION",
         help="between readings of an agent: who asks N times as often finds 1/N changed (default 10s)",
     )
-    fleet.add_argument("--seed", type=_COUNT, default=1, metavar="N", help="what everything is derived from")
+    fleet.add_argument("--seed", type=_COUNT, metavar="N", help="what everything is derived from (default 1)")
     fleet.add_argument(
         "--port",
         type=whole_number(1, _LAST_PORT),
@@ -127,15 +136,12 @@ def metrics_page(document: bytes) -> bytes:
 
 
 def _spec(arguments: argparse.Namespace) -> FleetSpec:
-    if arguments.description is not None:
-        return load_fleet(arguments.description)
-    return made_fleet(
-        clusters=arguments.clusters,
-        nodes=arguments.nodes,
-        kinds=arguments.kind,
-        interval_seconds=arguments.interval,
-        seed=arguments.seed,
-    )
+    given = {key: value for key in _MADE_BY if (value := getattr(arguments, key)) is not None}
+    if arguments.description is None:
+        return made_fleet(**{**_MADE, **given})
+    if given:
+        raise DescriptionError(f"only without a FILE: {', '.join(_MADE_BY[key] for key in given)}")
+    return load_fleet(arguments.description)
 
 
 async def _serve(fleet: "SimulatedFleet") -> None:

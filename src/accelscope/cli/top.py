@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from accelscope.top.view.text import Glyphs
 
 _NOTHING = 1
+_PAGE_SIZE = 100
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -61,8 +62,9 @@ def _hangs(source: "Source") -> bool:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.fleet and arguments.urls:
         raise Refused("--fleet and URLs of agents exclude each other: give one or the other")
-    if arguments.node and not arguments.fleet:
-        raise Refused("--node needs --fleet")
+    for flag, value in {"--node": arguments.node, "--limit": arguments.limit}.items():
+        if value and not arguments.fleet:
+            raise Refused(f"{flag} needs --fleet")
     if arguments.once and arguments.json:
         raise Refused("--once and --json exclude each other")
     given = {
@@ -108,7 +110,8 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
     if arguments.fleet:
         from accelscope.top.sources.fleet import FleetSource  # noqa: PLC0415
 
-        fleet = FleetSource(endpoints[0], timeout_seconds=arguments.timeout, page_size=arguments.limit)
+        page_size = arguments.limit or _PAGE_SIZE
+        fleet = FleetSource(endpoints[0], timeout_seconds=arguments.timeout, page_size=page_size)
         return fleet, Question(
             node=_node(arguments.node), text=arguments.filter if not arguments.node else ""
         )

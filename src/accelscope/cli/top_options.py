@@ -56,7 +56,7 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--fleet", metavar="URL", help="a fleet's API, such as http://localhost:8080")
     parser.add_argument("--node", metavar="CLUSTER/NODE", help="with --fleet: begin with this node")
     parser.add_argument(
-        "--limit", type=_LIMIT, default=100, metavar="N", help="with --fleet: nodes on a page (default 100)"
+        "--limit", type=_LIMIT, metavar="N", help="with --fleet: nodes on a page (default 100)"
     )
     parser.add_argument("--once", action="store_true", help="print one table and end")
     parser.add_argument("--json", action="store_true", help="print one JSON document and end")

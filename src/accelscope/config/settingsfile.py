@@ -21,8 +21,9 @@ from accelscope.filewatch import open_regular
 SIZE_LIMIT = 1 << 20  # bytes
 _DEPTH_LIMIT = 32
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-# What PyYAML's own parser quotes, but for a character ('\\t') and what it calls a kind of token ('<scalar>').
-_QUOTED = re.compile(r"'(?![<\\])[^']{2,}'")
+# What PyYAML quotes, as repr writes it: characters (',', '\\t') and kinds of tokens ('<scalar>') are its own.
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_OWN = re.compile(r"(?:[^\\]|\\(?:.|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})|<[a-z ]+>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ def read_settings_file(path: str) -> dict[str, Entry]:
 def problem_of(error: yaml.MarkedYAMLError) -> str:
     """In one line, without words of the file, one of which may be a secret: a password that begins with * is
     an alias."""
-    return " ".join(_QUOTED.sub("'…'", str(error.problem or error.context)).split())
+    return " ".join(_QUOTED.sub(_masked, str(error.problem or error.context)).split())
+
+
+def _masked(found: re.Match[str]) -> str:
+    return found[0] if _OWN.fullmatch(found[0][1:-1]) else "'…'"
 
 
 class _Document:

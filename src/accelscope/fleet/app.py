@@ -1,6 +1,7 @@
 """The fleet as a process: settings, engine, API, signals."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -149,7 +150,8 @@ class FleetProcess:
             where = f"{settings.listen_host}:{settings.listen_port}"
             # asyncio's own text repeats the address; a name that is not found has a number of another kind.
             said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise ConfigError(f"cannot listen on {where}: {said}") from None
+            hint = "; --listen-port chooses another" if error.errno == errno.EADDRINUSE else ""
+            raise ConfigError(f"cannot listen on {where}: {said}{hint}") from None
 
     def _view(self, app: web.Application) -> FleetView:
         return view_of(

@@ -77,5 +77,7 @@ def tls_error(error: OSError, endpoint: Endpoint) -> KubeError | None:
 def why(error: Exception) -> str:
     """OpenSSL's reason without its error codes and source lines."""
     if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "wrong version number: what answers is not https; is it http://?"
         return (error.reason or "not in PEM form").replace("_", " ").lower()
     return getattr(error, "strerror", None) or str(error)

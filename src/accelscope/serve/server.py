@@ -99,7 +99,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return _bound(family, address)
     except OSError as error:
         where = f"port {port}" if host in _EVERY_ADDRESS else f"{host}, port {port}"
-        hint = "; another program does" if error.errno == errno.EADDRINUSE else ""
+        hint = "; --exporter-port chooses another" if error.errno == errno.EADDRINUSE else ""
         raise ServeError(f"cannot listen on {where}: {error.strerror or error}{hint}") from error
     except (OverflowError, UnicodeError) as error:
         raise ServeError(f"cannot listen on {host!r}, port {port}: {error}") from error

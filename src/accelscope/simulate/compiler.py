@@ -44,11 +44,17 @@ def cache_folder() -> Path:
 def built(part: NativePart, cache: Path) -> Path:
     """The compiled part, from the cache or made now. Raises CompileError."""
     target = cache / f"{part.name}-{part.fingerprint()}"
-    if target.is_file():
-        return target
-    compiler = _compiler()
-    cache.mkdir(parents=True, exist_ok=True)
-    descriptor, scratch = tempfile.mkstemp(dir=cache, prefix=f".{part.name}-")
+    try:
+        if target.is_file():
+            return target
+        compiler = _compiler()
+        cache.mkdir(parents=True, exist_ok=True)
+        descriptor, scratch = tempfile.mkstemp(dir=cache, prefix=f".{part.name}-")
+    except OSError as error:
+        raise CompileError(
+            f"{cache}, where compiled parts are kept, cannot be used: {error.strerror}; the environment "
+            "variable XDG_CACHE_HOME names another folder for caches"
+        ) from None
     os.close(descriptor)
     try:
         _compile(part, compiler, Path(scratch))

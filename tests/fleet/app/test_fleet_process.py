@@ -277,7 +277,10 @@ def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) ->
     [
         (["--listen-port", "eighty"], "--listen-port"),
         (["--refresh-interval", "0"], "--refresh-interval"),
-        (["--listen-host", "0.0.0.0"], "--insecure-no-auth"),
+        (
+            ["--listen-host", "0.0.0.0"],
+            "give --tokens-file or --token-review-cluster, listen on 127.0.0.1, or say --insecure-no-auth",
+        ),
         (["--tls-key", "key.pem"], "--tls-certificate"),
         (["--stale-after", "2h"], "--forget-after"),
         (["--token-review-cluster", "paris"], "paris"),
@@ -308,7 +311,8 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         path = clusters_file(tmp_path, berlin="http://127.0.0.1:9")
         assert main(["fleet", "--clusters-file", str(path), "--listen-port", str(port)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error == f"accelscope fleet: cannot listen on 127.0.0.1:{port}: Address already in use"
+    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; --listen-port chooses another"
+    assert error == f"accelscope fleet: {problem}"
 
 
 def test_without_the_extra_the_command_says_what_to_install(

@@ -193,6 +193,8 @@ def test_a_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: str, pr
 BAD_FILES = {
     "- a": "not a kubeconfig",
     "a: [": ":1: not valid YAML",
+    "a: \x01": "config: not valid YAML: unacceptable character",
+    '{"a":' * 20_000: "config: nested too deep",
     "contexts: 3": "contexts is not a list",
     "users: [{user: {}}]": "users[0] is not a name and a user",
     "contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a": 'there is no cluster "c"',
@@ -290,7 +292,7 @@ def test_in_a_pod_without_a_kubeconfig_it_is_the_pods_own_cluster(
         default_clusters({"KUBECONFIG": str(path)})
     problem = f"there is no file {path}" if content is None else f"{path} names no current context"
     assert str(raised.value) == (
-        f"no cluster: {problem}, and this is no pod; give a clusters file, or set KUBECONFIG"
+        f"no cluster: {problem}, and this is no pod; give --clusters-file or --kubeconfig, or set KUBECONFIG"
     )
 
 

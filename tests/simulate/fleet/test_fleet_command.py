@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.cli import simulate
+from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
 
 
 def command(*words: object) -> int:
@@ -39,7 +41,9 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         capsys.readouterr()
         assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
         assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
+        known = ", ".join(sorted({*FleetFault, *DEVICE_FAULTS}))
         for fault, problem in (
+            (("sad",), f'KIND: "sad" is not known; allowed: {known}'),
             (("hot",), "--cluster: say which; allowed: berlin-1, oslo-1"),
             (("hot", "--cluster", "rome"), '--cluster: "rome" is not known; allowed: berlin-1, oslo-1'),
             (("hot", "--cluster", "oslo-1"), "--node: hot needs a node of oslo-1"),
@@ -49,8 +53,6 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         ):
             assert command("fleet-fault", tmp_path, *fault) == 2
             assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
-        assert command("fleet-fault", tmp_path, "sad", "--cluster", "oslo-1") == 2
-        assert 'simulate: KIND: "sad" is not known; allowed: agent_' in capsys.readouterr().err
         assert command("fleet-fault", tmp_path, "--clear") == 0
         assert command("fleet-fault", tmp_path) == 0
         assert capsys.readouterr().out == "set: nothing\nset: nothing\n"
@@ -94,6 +96,29 @@ def test_a_bad_description_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
         fleet.write_text(text)
         assert command("fleet", tmp_path / "new", fleet) == 2
         assert capsys.readouterr().err.startswith(f"accelscope simulate: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--clusters", 3), "--clusters"),
+        (("--seed", 2, "--nodes", 5), "--nodes, --seed"),
+        (("--kind", "nvidia-mig", "--interval", "10s"), "--kind, --interval"),
+    ],
+)
+def test_a_description_leaves_nothing_to_options(
+    options: tuple[object, ...], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("fleet", tmp_path / "new", tmp_path / "mine.yaml", *options) == 2
+    assert capsys.readouterr().err == f"accelscope simulate: only without a FILE: {named}\n"
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert command("fleet", tmp_path / "new", "--clusters", 1, "--nodes", 1, "--port", port) == 1
+    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; --port chooses another"
+    assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def default_clusters(environ: Mapping[str, str], context: str | None = None) -> 
     if endpoint is None:
         raise ConfigError(
             f"no cluster: {_without_context(paths)}, and this is no pod; "
-            "give a clusters file, or set KUBECONFIG"
+            "give --clusters-file or --kubeconfig, or set KUBECONFIG"
         )
     access = AddressAccess(url=endpoint.url, token_file=token, ca_file=authority)
     return (_everything("in-cluster", None, access),)

@@ -87,8 +87,10 @@ def _document(path: str) -> Mapping[str, object]:
         document = _parsed(text)
     except yaml.MarkedYAMLError as error:
         raise ConfigError(yaml_problem(path, text, error)) from None
-    except (yaml.YAMLError, RecursionError):
-        raise ConfigError(f"{path}: not valid YAML") from None
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deep") from None
     if document is None or document == "":
         return {}
     if not isinstance(document, dict):

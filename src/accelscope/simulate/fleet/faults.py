@@ -170,15 +170,15 @@ Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name
 
 def read_trouble(section: Section, nodes: Nodes) -> Trouble:
     """With the keys of a description. Raises DescriptionError."""
-    where: object = section.take("cluster")
-    cluster = str(where)
-    if where is None or cluster not in nodes:
-        raise section.error("cluster", f"{unknown(where)}; allowed: {', '.join(nodes)}")
-    name, what = section.take("node"), section.take("kind")
+    what: object = section.take("kind")
     kind = str(what)
     known = {*FleetFault, *DEVICE_FAULTS}
     if kind not in known:
         raise section.error("kind", f"{unknown(what)}; allowed: {', '.join(sorted(known))}")
+    where, name = section.take("cluster"), section.take("node")
+    cluster = str(where)
+    if where is None or cluster not in nodes:
+        raise section.error("cluster", f"{unknown(where)}; allowed: {', '.join(nodes)}")
     if kind in tuple(FleetFault) and FleetFault(kind).of_cluster:
         if name is not None:
             raise section.error("node", f"{kind} is of the cluster's API server, not of a node")

@@ -11,6 +11,7 @@ folder/faults.yaml        what is wrong just now: may be edited while the fleet 
 """
 
 import asyncio
+import errno
 import itertools
 import logging
 import os
@@ -86,7 +87,7 @@ class SimulatedFleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve and keep moving inside of this. Raises DescriptionError for a folder that is not ours;
-        AlreadyMoving."""
+        AlreadyMoving; OSError for a port that cannot be had."""
         self._kept.check_still()
         self._kept.check_ours()
         runners, servers = [], []
@@ -97,8 +98,7 @@ class SimulatedFleet:
                 runner = web.ServerRunner(web.Server(server.handle, access_log=None), shutdown_timeout=0.1)
                 runners.append(runner)
                 await runner.setup()
-                port = 0 if self._first_port is None else self._first_port + number
-                await web.TCPSite(runner, HOST, port, backlog=1024).start()
+                await _listen(runner, 0 if self._first_port is None else self._first_port + number)
                 self.urls[cluster.spec.id] = f"http://{HOST}:{runner.addresses[0][1]}"
             with self._kept.moving():
                 self._write_files()
@@ -208,3 +208,14 @@ def _write_secret(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     scratch.replace(path)
+
+
+async def _listen(runner: web.ServerRunner, port: int) -> None:
+    """Raises OSError."""
+    try:
+        await web.TCPSite(runner, HOST, port, backlog=1024).start()
+    except OSError as error:
+        # asyncio's own text repeats the address.
+        said = os.strerror(error.errno) if error.errno else str(error)
+        hint = "; --port chooses another" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(error.errno, f"cannot listen on {HOST}:{port}: {said}{hint}") from None

@@ -26,8 +26,8 @@ def check_exposure(*, host: str, guarded: bool, insecure_no_auth: bool) -> None:
     if guarded or insecure_no_auth or is_loopback(host):
         return
     raise ConfigError(
-        f"listening on {host or 'all addresses'} without tokens lets anybody read everything: give a tokens "
-        "file or a cluster to review tokens, listen on 127.0.0.1, or say --insecure-no-auth"
+        f"listening on {host or 'all addresses'} without tokens lets anybody read everything: give "
+        "--tokens-file or --token-review-cluster, listen on 127.0.0.1, or say --insecure-no-auth"
     )
 
 
