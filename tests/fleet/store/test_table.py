@@ -40,7 +40,7 @@ def device_rows(draw: st.DrawFn, cluster: str, node: str) -> list[DeviceRow]:
             source="agents",
             state="fresh",
             simulated=draw(st.booleans()),
-            taken_at=draw(st.sampled_from([100.0, 200.0, 300.0])),
+            taken_at=draw(st.sampled_from([None, 100.0, 200.0, 300.0])),
             health="ok",
             utilization_ratio=draw(st.none() | _numbers),
             memory_total_bytes=draw(st.none() | st.sampled_from([0, 1, 2**53 - 1])),
@@ -107,7 +107,11 @@ class Plain:
 
 
 def value(row: DeviceRow, field: str) -> Any:
-    return NOW - row.taken_at if field == "age_seconds" else getattr(row, field)
+    return age(row) if field == "age_seconds" else getattr(row, field)
+
+
+def age(row: DeviceRow) -> float | None:
+    return None if row.taken_at is None else NOW - row.taken_at
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -158,7 +162,7 @@ def device_table() -> tuple[Table[DeviceRow], NodeNumbers]:
 
 
 def aged(rows: list[DeviceRow]) -> list[DeviceRow]:
-    return [replace(row, age_seconds=NOW - row.taken_at) for row in rows]
+    return [replace(row, age_seconds=age(row)) for row in rows]
 
 
 @given(
