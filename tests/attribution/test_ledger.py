@@ -346,6 +346,23 @@ def test_a_die_that_is_silent_for_a_while_keeps_its_part() -> None:
     assert y + idle_y == pytest.approx(10_000)
 
 
+def test_energy_of_the_time_in_which_nobody_told_of_it_goes_to_who_ran_then() -> None:
+    """The die that shows the module's power is silent for an hour; on the other, a pod runs in its last ten
+    seconds."""
+    one, other = dies(first="S1", second="S1")
+    silent = Device(vendor=Vendor.AMD, id="amd:0", serial="S1", stale=True)
+    ledger = Ledger()
+    for now in range(0, 3610, 10):
+        counter = replace(one, power_watts=100.0, energy_joules=100.0 * now, read_at=float(now))
+        shown = silent if 10 < now < 3600 else counter
+        late = Process(pid=2, device="amd:1", owner=owner("y"), utilization_ratio=1.0)
+        running = [late] if now == 3600 else []
+        ledger.enter(uses([shown, replace(other, read_at=float(now))], running, []), [], now)
+    _, y, *idle = balance(ledger)
+    assert y == pytest.approx(50.0 * 10, rel=0.01)
+    assert sum(joules or 0.0 for joules in idle) + (y or 0.0) == pytest.approx(100.0 * 3600)
+
+
 def test_power_that_moves_to_the_other_die_counts_once() -> None:
     one, other = dies(first="S1", second="S1")
     ledger = Ledger()

@@ -118,7 +118,9 @@ class Ledger:
         if device.stale:
             account.fresh = False
             return False
-        account.carrier = carrier
+        # One that cannot be read just now is still the one, and tells of this time when it is back.
+        if carrier is not None or _tells_of_energy(device) or account.carrier not in self._accounts:
+            account.carrier = carrier
         # Who used it while it could not be read is not known.
         _average(account, (shares or {}) if account.fresh else {}, now)
         return True

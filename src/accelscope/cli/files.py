@@ -5,6 +5,7 @@ import os
 import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import accelscope
 from accelscope.cli.refusal import Refused, refuse
@@ -81,7 +82,7 @@ def _copy(found: Path, copy: Path) -> None:
                 folder.mkdir(exist_ok=folder is not copy)
                 undo.callback(_remove_if_empty, folder)
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
-            for folder_name, _, names in os.walk(found, followlinks=True):
+            for folder_name, _, names in os.walk(found, followlinks=True, onerror=_fail):
                 folder = copy / Path(folder_name).relative_to(found)
                 place = folder
                 folder.mkdir(exist_ok=folder == copy)
@@ -91,6 +92,10 @@ def _copy(found: Path, copy: Path) -> None:
         except OSError as error:
             raise Refused(f"cannot write {place}: {error.strerror or error}") from None
         undo.pop_all()
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -62,7 +62,7 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     simulated: bool = False
     taken_at: Annotated[
         float | None,
-        _described("when it was read, seconds since the epoch; null: never, since its agent started"),
+        _described("when it was read, seconds since the epoch; null: never by this agent, or not told"),
     ]
     age_seconds: Seconds = None
     health: Annotated[str, _described("`ok`, `warning`, `critical`, `lost` or `unknown`")]

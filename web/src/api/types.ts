@@ -403,7 +403,7 @@ export interface DeviceRow {
   source: string;
   /** `fresh` or `stale` */
   state: string;
-  /** when it was read, seconds since the epoch; null: never, since its agent started */
+  /** when it was read, seconds since the epoch; null: never by this agent, or not told */
   taken_at: number | null;
   /** °C; null: not known */
   temperature_celsius: number | null;

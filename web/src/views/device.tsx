@@ -88,7 +88,7 @@ function Whole({ detail }: { detail: DeviceDetail }) {
       {device.state === "stale" ? (
         <StaleNote>
           {device.age_seconds === null
-            ? "This device has not been read since its agent was started."
+            ? "Nothing is known of when this device was last read: never, perhaps, since its agent started."
             : `Nothing new of this device for ${duration(device.age_seconds)}. These are the last values.`}
         </StaleNote>
       ) : null}

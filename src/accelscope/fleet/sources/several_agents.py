@@ -87,7 +87,7 @@ def _named(device: Device, trouble: str, read_at: float) -> Device:
         firmware_version=device.firmware_version,
         health=Health(HealthState.UNKNOWN, trouble),
         stale=True,
-        read_at=device.read_at if device.read_at is not None else read_at,
+        read_at=device.read_at if device.stale or device.read_at is not None else read_at,
     )
 
 
