@@ -105,7 +105,7 @@ class Agent:
         if change is None:
             return
         if change.error is not None:
-            log.error("the new settings file is bad, the old settings stay: %s", change.error)
+            change.say(log)
             self.collector.count_reload("rejected")
             return
         self._apply(change)
@@ -116,20 +116,12 @@ class Agent:
         self.collector.pace = Pace(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
-        if not _SETTINGS_OF_THE_PAGE.isdisjoint(
-            change.changed
-        ):  # else dialects forget what they have counted
+        if _SETTINGS_OF_THE_PAGE & set(change.changed):  # a new one forgets what dialects have counted
             self.pages.exposition = _exposition(settings)
         for runner in self._runners:
             runner.deadlines = settings.deadlines
             runner.expected = settings.expected_devices
-        if change.needs_restart:
-            log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
-        if change.restart_withdrawn:
-            log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
-        log.info(
-            "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
-        )
+        change.say(log)
         self.collector.count_reload("applied")
 
 

@@ -1,12 +1,14 @@
 """Take up a changed settings file while running."""
 
 import argparse
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from accelscope.config.declaration import ConfigError, key_name, settings_of
 from accelscope.config.loading import Loaded, load
+from accelscope.config.log import fields
 from accelscope.filewatch import FileWatch
 
 S = TypeVar("S")
@@ -22,6 +24,17 @@ class Change(Generic[S]):
     needs_restart: tuple[str, ...] = ()  # keys whose new value is not
     restart_withdrawn: tuple[str, ...] = ()  # keys that waited for a restart and are back at what is in force
     error: str | None = None  # one line
+
+    def say(self, log: logging.Logger) -> None:
+        if self.error is not None:
+            log.error("the new settings file is bad, the old settings stay: %s", self.error)
+            return
+        if self.needs_restart:
+            log.warning("settings that need a restart: %s", ", ".join(self.needs_restart))
+        if self.restart_withdrawn:
+            log.info("settings that no longer need a restart: %s", ", ".join(self.restart_withdrawn))
+        changed = ",".join(self.changed) or "nothing"
+        log.info("the settings file was taken up", extra=fields(changed=changed))
 
 
 class Reloader(Generic[S]):

@@ -192,7 +192,7 @@ class Plugin:
         if change is None:
             return
         if change.error is not None:
-            log.error("the new settings file is bad, the old settings stay: %s", change.error)
+            change.say(log)
             self._tally.count("reloads", "rejected")
             return
         self._apply(change)
@@ -208,13 +208,13 @@ class Plugin:
                 self._publish()
         if "interval" in change.changed:
             self._look_now.set()
-        if needs_restart := (*change.needs_restart, *waiting):
-            log.warning("settings that need a restart: %s", ", ".join(needs_restart))
-        if no_longer := (*change.restart_withdrawn, *withdrawn):
-            log.info("settings that no longer need a restart: %s", ", ".join(no_longer))
         unchanged = {*withdrawn, *self._wanted_cut.keys_unlike(self._cut)}
-        changed = ",".join(key for key in change.changed if key not in unchanged)
-        log.info("the settings file was taken up", extra=fields(changed=changed or "nothing"))
+        replace(
+            change,
+            changed=tuple(key for key in change.changed if key not in unchanged),
+            needs_restart=(*change.needs_restart, *waiting),
+            restart_withdrawn=(*change.restart_withdrawn, *withdrawn),
+        ).say(log)
         self._tally.count("reloads", "applied")
 
     def _take_cut(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:

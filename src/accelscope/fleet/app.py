@@ -211,17 +211,8 @@ class FleetProcess:
         change = self._reloader.poll()
         if change is None:
             return
-        if change.error is not None:
-            log.error("the new settings file is bad, the old settings stay: %s", change.error)
-            return
         configure(change.settings.log_level, change.settings.log_format)
-        if change.needs_restart:
-            log.warning("settings that need a restart: %s", ", ".join(change.needs_restart))
-        if change.restart_withdrawn:
-            log.info("settings that no longer need a restart: %s", ", ".join(change.restart_withdrawn))
-        log.info(
-            "the settings file was taken up", extra=fields(changed=",".join(change.changed) or "nothing")
-        )
+        change.say(log)
 
 
 def _certificate(settings: FleetSettings) -> CertificateFiles | None:
