@@ -54,6 +54,17 @@ def test_values_are_rounded_and_health_is_the_tools_word(
     assert told.items() <= entry.items()
 
 
+@pytest.mark.parametrize(
+    ("physical", "logic", "written"), [(9, 3, 9), (0, 3, 0), (None, 3, 3), (None, 0, 0), (None, None, None)]
+)
+def test_phy_id_is_the_physical_id_or_else_the_logic_id(
+    physical: int | None, logic: int | None, written: int | None
+) -> None:
+    """`npu-smi` of a 910B or 310P prints no Phy-ID, and readers print `phy_id` as the number of the row."""
+    [entry] = decode_chips(npu_metrics(snapshot(chip(7, physical_id=physical, index=logic))))
+    assert entry.get("phy_id") == written
+
+
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_what_is_absent_is_left_out(value: float | None) -> None:
     [entry] = decode_chips(npu_metrics(snapshot(chip(power_watts=value, temperature_celsius=value))))

@@ -113,7 +113,9 @@ def _chip(chip: Device) -> Entry:
     identity = _given(
         ("npu", chip.board_id),
         ("chip", chip.chip_id),
-        ("phy_id", chip.physical_id),
+        # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
+        # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
+        ("phy_id", chip.index if chip.physical_id is None else chip.physical_id),
         # npu-smi writes it with capitals, and that is what people look for.
         ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
         ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),

@@ -50,7 +50,7 @@ def test_from_the_old_collector_to_ours(npu_owner: Owner) -> None:
     look = command(SWITCHING, ANNOTATION, "kubectl get node NODE")
     written = npu_owner.until(look, lambda said: LONG_AGO not in said, "ours has written")
     chips = decode_chips(written)
-    assert [(each["npu"], each["health"]) for each in chips] == [(0, "OK"), (1, "OK")]
+    assert [(each["npu"], each["phy_id"], each["health"]) for each in chips] == [(0, 0, "OK"), (1, 1, "OK")]
     assert all(
         {"bus_id", "power", "temp", "aicore", "hbm_used", "hbm_total"} <= each.keys() for each in chips
     )

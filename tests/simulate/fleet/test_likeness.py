@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 from tests.costless import costless
 from tests.simulate.fleet.real_agent import WALL_CLOCK, collected
+from tests.sinks.go_reader import decode_chips
 
 from accelscope.model import Snapshot
 from accelscope.model.wire import plain
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog
+from accelscope.simulate.fleet.annotation import at_time, npu_metrics
 from accelscope.simulate.fleet.faults import FleetFault, Trouble
 from accelscope.simulate.fleet.node import NodeModel
 from accelscope.simulate.fleet.own import Agent
 from accelscope.simulate.fleet.usage import Ledger
 from accelscope.simulate.spec import NodeSpec
+from accelscope.sinks.documents import fitted, npu_document
 
 TIMES = (7200.0, 7210.0)
 AGENT = Agent(version="test", interval_seconds=10.0, started_at=WALL_CLOCK)
@@ -86,6 +89,29 @@ def test_a_node_of_a_fleet_is_what_the_agent_makes_of_it(
         for difference in compare(in_order(real.get(part, [])), in_order(made.get(part, [])), part)
     ]
     assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize("name", [name for name in NODES if name.startswith("ascend-")])
+def test_the_annotation_of_a_simulated_node_is_the_one_that_the_agent_writes(
+    name: str, tmp_path: Path, native_cache: Path
+) -> None:
+    spec = costless(name)
+    real = collected(spec, TIMES, tmp_path, native_cache)
+    text = npu_metrics(simulated(spec).devices)
+    assert text is not None
+    assert at_time(text, real.taken_at) == fitted(npu_document(real)).text
+    numbers = [entry["phy_id"] for entry in decode_chips(text.replace("~time~", "2026-01-02T03:04:05Z"))]
+    assert sorted(numbers) == list(range(spec.device_count))
+
+
+def test_a_chip_that_does_not_answer_is_unknown_in_the_annotation_of_a_simulated_node() -> None:
+    model = NodeModel(costless("ascend-310p"), AGENT)
+    hangs = Trouble(kind=FleetFault.READER_HANG, cluster="c", begin=7190.0)
+    snapshot, _ = model.snapshot(7200.0, WALL_CLOCK + 7200, Ledger(), FaultLog([]), [hangs])
+    text = npu_metrics(snapshot.devices)
+    assert text is not None
+    assert at_time(text, snapshot.taken_at) == fitted(npu_document(snapshot)).text
+    assert text.count('"health":"UNKNOWN"') == len(snapshot.devices)
 
 
 def in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

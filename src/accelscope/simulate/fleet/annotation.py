@@ -17,7 +17,9 @@ def npu_metrics(devices: Iterable[Device]) -> str | None:
     own = [device for device in devices if device.vendor is Vendor.ASCEND]
     if not own:
         return None
-    chips = [_chip(device) for device in own if device.health.state is not HealthState.LOST]
+    shown = [device for device in own if device.health.state is not HealthState.LOST]
+    shown.sort(key=lambda device: (device.board_id or 0, device.chip_id or 0))
+    chips = [_chip(device) for device in shown]
     return json.dumps({"timestamp": _TIMESTAMP, "chips": chips}, separators=(",", ":"))
 
 
@@ -29,11 +31,11 @@ def _chip(device: Device) -> Mapping[str, Any]:
     """Readers of it are strict: whole numbers but for the power, and what is missing is left out."""
     told = {
         "npu": device.board_id,
-        "chip": device.chip_id or 0,
+        "chip": device.chip_id,
         "phy_id": device.index if device.physical_id is None else device.physical_id,
         "bus_id": None if device.pci_address is None else device.pci_address.upper(),
-        "health": device.health.vendor_word,
-        "power": device.power_watts,
+        "health": device.health.vendor_word or "UNKNOWN",
+        "power": None if device.power_watts is None else round(device.power_watts, 1),
         "temp": _whole(device.temperature_celsius),
         "aicore": _whole(device.utilization_ratio, 100),
         "hbm_used": _whole(device.memory_used_bytes, 1 / _MIB),
