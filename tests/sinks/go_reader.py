@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 CHIP: Mapping[str, str] = {
@@ -63,3 +64,38 @@ def _chip(entry: dict[str, Any]) -> dict[str, Any]:
         else:
             read[name] = float(value)
     return read
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """What the old reader shows of a node. Go decodes a number that is missing as 0."""
+
+    status: str
+    temp: int  # mean, °C
+    power: int  # sum, W
+    aicore: float  # mean, %
+    hbm_used: int  # sum, MB
+    hbm_total: int
+    ids: tuple[int, ...]  # `phy_id` of each row
+    updated: str
+
+
+def node_line(text: str) -> NodeLine:
+    """Whole numbers, and a chip is healthy if its health is OK."""
+    chips = decode_chips(text)
+
+    def values(name: str) -> list[Any]:
+        return [chip.get(name, 0) for chip in chips]
+
+    healthy = [chip.get("health") == "OK" for chip in chips]
+    count = max(len(chips), 1)
+    return NodeLine(
+        status="Healthy" if all(healthy) else "Warning" if any(healthy) else "Unhealthy",
+        temp=int(sum(values("temp")) / count),
+        power=int(sum(values("power"))),
+        aicore=sum(values("aicore")) / count,
+        hbm_used=sum(values("hbm_used")),
+        hbm_total=sum(values("hbm_total")),
+        ids=tuple(values("phy_id")),
+        updated=json.loads(text)["timestamp"],
+    )

@@ -13,11 +13,21 @@ from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, chip, npu, snapshot
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.model import Counted, Device, Health, HealthState, ReaderState, Snapshot, Vendor
+from accelscope.model import (
+    Counted,
+    Device,
+    Health,
+    HealthState,
+    ReaderState,
+    Snapshot,
+    Vendor,
+    identity_of,
+)
 from accelscope.sinks import annotation as annotation_module
 from accelscope.sinks import known
 from accelscope.sinks.annotation import AnnotationSink
 from accelscope.sinks.documents import DEVICES, NPU_METRICS, devices_annotation
+from accelscope.sinks.last_readings import LAST_READING_SECONDS
 from accelscope.sinks.sink import Pace
 
 PACE = Pace(interval_seconds=3.0, renewal_seconds=60.0)
@@ -140,6 +150,68 @@ def test_when_the_last_chip_goes_the_list_becomes_empty(lab: Lab) -> None:
     assert lab.written()["chips"] == []
     lab.collect(after=70)
     assert lab.written()["timestamp"] == "2026-01-02T03:05:25Z"
+
+
+def silent(device: Device) -> Device:
+    """As the agent shows a device that it could not read."""
+    return replace(identity_of(device), stale=True, health=Health(HealthState.UNKNOWN, "driver_in_use"))
+
+
+@pytest.mark.parametrize("name", [NPU_METRICS, DEVICES])
+def test_a_failed_reading_leaves_the_last_one_with_its_timestamp(node_api: NodeApi, name: str) -> None:
+    lab = Lab(node_api, name)
+    lab.collect(chip(0), chip(1))
+    good = node_api.annotations[name]
+    lab.collect(silent(chip(0)), silent(chip(1)), after=10)
+    assert node_api.annotations[name] == good
+    lab.collect(chip(0, power_watts=200), chip(1), after=10)
+    assert lab.written(name)["timestamp"] == "2026-01-02T03:04:25Z"
+
+
+@pytest.mark.parametrize("name", [NPU_METRICS, DEVICES])
+def test_a_reading_that_is_too_old_is_no_longer_kept(node_api: NodeApi, name: str) -> None:
+    lab = Lab(node_api, name)
+    lab.collect(chip(0))
+    good = node_api.annotations[name]
+    while lab.clock.now < LAST_READING_SECONDS:
+        lab.collect(silent(chip(0)), after=10)
+        assert node_api.annotations[name] == good
+    assert lab.sink.state.writes == 1  # a heartbeat has nothing new to write
+    lab.collect(silent(chip(0)), after=10)
+    [entry] = lab.written(name).popitem()[1]
+    assert entry["health"].casefold() == "unknown"
+    assert not entry.keys() & {"temp", "power", "temperature_celsius", "power_watts"}
+    assert lab.written(name)["timestamp"] == "2026-01-02T03:09:15Z"
+    lab.collect(chip(0), after=10)
+    [entry] = lab.written(name).popitem()[1]
+    assert entry["health"].casefold() == "ok"
+
+
+def test_one_silent_chip_holds_back_the_timestamp_and_not_the_others(lab: Lab) -> None:
+    lab.collect(chip(0, power_watts=100), chip(1, power_watts=100))
+    lab.collect(silent(chip(0)), chip(1, power_watts=200), after=10)
+    assert [entry["power"] for entry in lab.written()["chips"]] == [100, 200]
+    assert lab.written()["timestamp"] == "2026-01-02T03:04:05Z"
+    lab.collect(silent(chip(0)), chip(1, power_watts=300), after=LAST_READING_SECONDS)
+    assert [entry.get("power") for entry in lab.written()["chips"]] == [None, 300]
+    assert lab.written()["timestamp"] == "2026-01-02T03:09:15Z"
+
+
+def test_a_reading_that_was_not_written_is_written_at_the_heartbeat_though_the_chip_is_silent(
+    lab: Lab,
+) -> None:
+    lab.collect(chip(0, power_watts=100))
+    lab.collect(chip(0, power_watts=101), after=10)
+    for _ in range(10):
+        lab.collect(silent(chip(0)), after=10)
+    assert lab.sink.state.writes == 2
+    assert lab.written()["chips"][0]["power"] == 101
+    assert lab.written()["timestamp"] == "2026-01-02T03:04:15Z"
+
+
+def test_a_chip_that_was_never_read_is_written_as_unknown(lab: Lab) -> None:
+    lab.collect(silent(chip(0)))
+    assert lab.written()["chips"][0]["health"] == "UNKNOWN"
 
 
 def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(lab: Lab) -> None:

@@ -20,6 +20,7 @@ from accelscope.sinks.documents import (
     smallest_bytes,
 )
 from accelscope.sinks.known import Knowledge
+from accelscope.sinks.last_readings import LastReadings
 from accelscope.sinks.sink import Pace, Sink, Timing
 
 NAME = "annotation"
@@ -64,13 +65,14 @@ class AnnotationSink(Sink[Documents]):
         self._budget_bytes = self._full_bytes = BUDGET_BYTES // len(annotations)  # of each of them
         self._small_since = 0.0  # by the monotonic clock
         self._known = {name: Knowledge(self._timing.monotonic) for name in annotations}
+        self._last_readings = {name: LastReadings(self._timing.monotonic) for name in annotations}
         self._had: set[str] = set()  # annotations that had a device since the agent started
 
     def _content(self, snapshot: Snapshot) -> Documents | None:
         content: dict[str, Document | None] = {}
         for annotation in self._annotations:
             make, vendor = recipe_of(annotation)
-            document = make(snapshot)
+            document = self._last_readings[annotation].fill_in(make(snapshot))
             if document.entries:
                 self._had.add(annotation)
             elif not self._known[annotation].is_enough(snapshot, vendor):
@@ -84,7 +86,12 @@ class AnnotationSink(Sink[Documents]):
         )
 
     def _renews(self, content: Documents) -> bool:
-        return any(document is not None for document in content.values())
+        """Only with a newer timestamp: a document that keeps an older reading also keeps its timestamp."""
+        written = self._written or {}
+        return any(
+            document is not None and (before is None or document.taken_at > before.taken_at)
+            for document, before in ((each, written.get(name)) for name, each in content.items())
+        )
 
     def _write(self, content: Documents) -> str | None:
         if self._timing.monotonic() - self._small_since >= _SMALL_SECONDS:

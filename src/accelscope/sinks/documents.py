@@ -31,6 +31,8 @@ class Entry:
 
     identity: dict[str, int | str]
     values: dict[str, Value]
+    device: str  # its id
+    answered: bool = True  # False: the last attempt to read it failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,8 @@ def devices_annotation(readers: Iterable[str] | None) -> str:
 
 
 def npu_document(snapshot: Snapshot) -> Document:
-    """Chips as npu-smi would list them: one that it no longer shows is not there; one that could not be read
-    this time is, with an unknown health and without numbers, since old ones would pass for new."""
+    """Chips as npu-smi lists them. A chip that it no longer shows is left out. A chip that could not be read
+    has an unknown health and no numbers."""
     chips = sorted(
         (
             device
@@ -130,6 +132,8 @@ def _chip(chip: Device) -> Entry:
             ("hbm_used", _scaled(chip.memory_used_bytes, 1 / _MIB), None),
             ("hbm_total", _scaled(chip.memory_total_bytes, 1 / _MIB), None),
         ),
+        chip.id,
+        _answered(chip),
     )
 
 
@@ -150,7 +154,14 @@ def _device(device: Device) -> Entry:
             ("temperature_celsius", device.temperature_celsius, 1),
             ("power_watts", device.power_watts, 1),
         ),
+        device.id,
+        _answered(device),
     )
+
+
+def _answered(device: Device) -> bool:
+    """That a device is lost is an answer of the driver."""
+    return not device.stale or device.health.state is HealthState.LOST
 
 
 def _given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
