@@ -344,6 +344,28 @@ def test_the_vgpu_dialect_shows_shares(shared: Lab) -> None:
     assert f'pod_total_gpu_memory{{gpu_id="0",namespace="vision",pod="{pod}"}} 10240\n' in page
 
 
+IDLE_PODS = """\
+node: idle-pods
+nvidia: {devices: [{model: a100-40gb}, {model: a100-40gb, mig: [3g.20gb]}]}
+processes:
+  - {name: server, device: 0, load: {shape: idle}, cgroup: {kind: pod, namespace: ns, pod: waiting}}
+  - {name: server, device: 1, instance: 0, load: {shape: idle}, cgroup: {kind: pod, namespace: ns, pod: cut}}
+"""
+
+
+def test_an_idle_pod_stays_on_the_page_with_0_and_has_no_figure_on_a_mig_instance(tmp_path: Path) -> None:
+    from accelscope.metrics import dialects  # noqa: PLC0415
+
+    with Lab(tmp_path, IDLE_PODS) as lab:
+        snapshot = lab.named()
+    page = Exposition(dialects=dialects.load(("vgpu",))).render(snapshot).text.decode()
+    of_pods = [line for line in page.splitlines() if line.startswith("accelerator_pod_utilization_ratio{")]
+    assert [line.rpartition(" ")[2] for line in of_pods] == ["0"]
+    assert 'pod="waiting"' in of_pods[0]
+    assert 'pod_gpu_sm_util{gpu_id="0",namespace="ns",pod="waiting"} 0\n' in page
+    assert 'pod_gpu_sm_util{gpu_id="1"' not in page
+
+
 def test_a_batch_scheduler_names_the_jobs_of_devices(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "1").write_text("778\n")

@@ -1,4 +1,4 @@
-"""Lists of processes through NVML: the newest form that a driver has, and none where it has none."""
+"""Processes through NVML: the newest form of each list that a driver has, and what each process does."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,10 +7,17 @@ import pytest
 
 from accelscope.model import Absence, AbsenceReason
 from accelscope.readers.nvidia.nvml_ask import Ask
-from accelscope.readers.nvidia.nvml_binding import FUNCTION_NOT_FOUND, NO_PERMISSION, NOT_SUPPORTED
+from accelscope.readers.nvidia.nvml_binding import (
+    FUNCTION_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+)
 from accelscope.readers.nvidia.nvml_processes import NO_INSTANCE, ProcessLister
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+SAMPLES = "nvmlDeviceGetProcessUtilization"
+SAMPLES_INFO = "nvmlDeviceGetProcessesUtilizationInfo"
 
 
 class NVMLError(Exception):
@@ -40,7 +47,7 @@ class Driver:
 def read(answers: dict[str, list[Any] | int]) -> tuple[list[int], set[Absence]]:
     ask = Ask(Driver(answers))
     ask.begin()
-    found = ProcessLister(None, None, ask).read("nvidia:GPU-1", 0, {})
+    found = ProcessLister(None, None, ask).read("nvidia:GPU-1", 0, {}, mig=False)
     told = {absence for absence in ask.absent() if absence.field.startswith("processes.compute")}
     return [process.pid for process in found], told
 
@@ -67,3 +74,84 @@ def test_a_list_that_no_form_gives_is_absent(newer: int, older: int, reason: Abs
     """By this name attribution knows that an empty list does not mean that nobody uses the GPU."""
     found, absent = read({f"{COMPUTE}_v3": newer, f"{COMPUTE}_v2": older})
     assert (found, absent) == ([], {Absence("processes.compute", reason)})
+
+
+def sample(pid: int, sm: int, *, at: int = 1) -> SimpleNamespace:
+    return SimpleNamespace(pid=pid, timeStamp=at, smUtil=sm, memUtil=sm, encUtil=0, decUtil=0)
+
+
+Samples = list[Any] | int
+
+
+def utilization(
+    samples: Samples, info: Samples = NOT_SUPPORTED, *, mig: bool = False
+) -> tuple[list[tuple[float | None, ...]], dict[str, AbsenceReason]]:
+    """Of the processes 7 and 8: SM, memory, encoder and decoder; and what is absent of the device."""
+    ask = Ask(Driver({f"{COMPUTE}_v3": [entry(7), entry(8)], SAMPLES: samples, SAMPLES_INFO: info}))
+    ask.begin()
+    found = ProcessLister(None, None, ask).read("nvidia:GPU-1", 0, {}, mig=mig)
+    absent = {a.field: a.reason for a in ask.absent() if a.field.startswith("processes.utilization")}
+    return [
+        (
+            process.utilization_ratio,
+            process.memory_utilization_ratio,
+            process.encoder_utilization_ratio,
+            process.decoder_utilization_ratio,
+        )
+        for process in found
+    ], absent
+
+
+IDLE = (0.0, 0.0, 0.0, 0.0)
+UNKNOWN = (None, None, None, None)
+
+
+def test_a_listed_process_without_a_sample_is_idle() -> None:
+    """NVML returns samples only for processes that ran during the period."""
+    assert utilization([sample(7, 40)]) == ([(0.4, 0.4, 0.0, 0.0), IDLE], {})
+
+
+@pytest.mark.parametrize("samples", [NOT_FOUND, []])
+def test_no_sample_at_all_means_that_every_process_is_idle(samples: Samples) -> None:
+    assert utilization(samples) == ([IDLE, IDLE], {})
+
+
+def test_the_newer_function_reports_idle_processes_in_the_same_way() -> None:
+    assert utilization(NOT_SUPPORTED, NOT_FOUND) == ([IDLE, IDLE], {})
+    assert utilization(NOT_SUPPORTED, [sample(8, 20)]) == ([IDLE, (0.2, 0.2, 0.0, 0.0)], {})
+
+
+def test_samples_of_an_earlier_period_do_not_count() -> None:
+    driver = {f"{COMPUTE}_v3": [entry(7)], SAMPLES: [sample(7, 40)]}
+    ask = Ask(Driver(driver))
+    ask.begin()
+    lister = ProcessLister(None, None, ask)
+    [first] = lister.read("nvidia:GPU-1", 0, {}, mig=False)
+    [second] = lister.read("nvidia:GPU-1", 0, {}, mig=False)
+    assert (first.utilization_ratio, second.utilization_ratio) == (0.4, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (NOT_SUPPORTED, AbsenceReason.NOT_SUPPORTED),
+        (NO_PERMISSION, AbsenceReason.NO_PERMISSION),
+    ],
+)
+def test_utilization_that_the_driver_does_not_measure_is_absent(code: int, reason: AbsenceReason) -> None:
+    assert utilization(code, code) == (
+        [UNKNOWN, UNKNOWN],
+        {"processes.utilization": reason, "processes.utilization_info": reason},
+    )
+
+
+@pytest.mark.parametrize("samples", [NOT_SUPPORTED, NOT_FOUND, []])
+def test_with_mig_the_utilization_of_processes_is_absent(samples: Samples) -> None:
+    """The driver samples no process of a GPU in MIG mode, whatever it returns."""
+    found, absent = utilization(samples, samples, mig=True)
+    assert found == [UNKNOWN, UNKNOWN]
+    assert set(absent.values()) == {AbsenceReason.NOT_SUPPORTED}
+
+
+def test_a_sample_that_no_driver_can_mean_is_not_a_zero() -> None:
+    assert utilization([sample(7, 4294967295), sample(8, 20)])[0] == [UNKNOWN, (0.2, 0.2, 0.0, 0.0)]

@@ -43,3 +43,27 @@ def test_a_process_is_in_no_instance_once_the_card_is_whole_again(tmp_path: Path
     [key] = source.survey().keys
     [process] = source.read(key).processes
     assert (process.pid, process.gpu_instance_id, process.partition) == (4242, None, None)
+
+
+IDLE = """
+node: idle
+nvidia:
+  devices: [{model: h100-80gb}, {model: h100-80gb}, {model: h100-80gb, mig: [3g.40gb]}]
+processes:
+  - {name: burn, device: 0, pid: 11, load: {level: 0.9}}
+  - {name: hold, device: 0, pid: 12, load: {shape: idle}}
+  - {name: hold, device: 1, pid: 13, load: {shape: idle}}
+  - {name: hold, device: 2, instance: 0, pid: 14, load: {shape: idle}}
+"""
+
+
+def test_an_idle_process_has_a_utilization_of_0_unless_mig_hides_it(tmp_path: Path) -> None:
+    """pmon prints `-` for a process that did not run, and for every process on a GPU in MIG mode."""
+    node = SimulatedNode(read_node(IDLE), tmp_path)
+    node.build(100.0)
+    source = SmiSource(ReaderOptions(Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"])))
+    read = {p.pid: p.utilization_ratio for key in source.survey().keys for p in source.read(key).processes}
+    busy = read.pop(11)
+    assert busy is not None
+    assert busy > 0.5
+    assert read == {12: 0.0, 13: 0.0, 14: None}

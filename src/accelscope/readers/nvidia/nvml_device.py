@@ -96,7 +96,7 @@ class NvmlDevice:
             for p in partitions
             if p.gpu_instance_id is not None and p.compute_instance_id is not None
         }
-        processes = self._processes.read(self.id, self._index, by_instance)
+        processes = self._processes.read(self.id, self._index, by_instance, mig=bool(mig))
         device = Device(
             vendor=Vendor.NVIDIA,
             id=self.id,

@@ -36,6 +36,15 @@ class _Use:
         return percent_sum / self.samples / 100 if self.samples else None
 
 
+# NVML returns a sample only for a process that ran during the period: one without a sample did nothing.
+_IDLE = _Use(samples=1)
+_UNKNOWN = _Use()
+_SAMPLERS = (
+    ("processes.utilization", "nvmlDeviceGetProcessUtilization"),
+    ("processes.utilization_info", "nvmlDeviceGetProcessesUtilizationInfo"),
+)
+
+
 class ProcessLister:
     def __init__(self, binding: Any, handle: Any, ask: Ask) -> None:
         self._nvml = binding
@@ -43,9 +52,11 @@ class ProcessLister:
         self._ask = ask
         self._last_sample = 0
 
-    def read(self, device: str, index: int, partitions: dict[tuple[int, int], str]) -> tuple[Process, ...]:
+    def read(
+        self, device: str, index: int, partitions: dict[tuple[int, int], str], *, mig: bool
+    ) -> tuple[Process, ...]:
         """`partitions` maps (GPU instance, compute instance) to the partition's id."""
-        use = self._use()
+        use = self._use(mig=mig)
         seen: dict[tuple[int, int, int], Process] = {}
         for kind, mps, function in _LISTS:
             for info in self._list(function, kind, mps=mps):
@@ -55,7 +66,7 @@ class ProcessLister:
                 if key in seen:
                     seen[key] = _both(seen[key], kind, mps=mps)
                     continue
-                samples = use.get(info.pid, _Use())
+                samples = _UNKNOWN if use is None else use.get(info.pid, _IDLE)
                 in_instance = gpu_instance not in (NO_INSTANCE, None)
                 seen[key] = Process(
                     pid=info.pid,
@@ -89,22 +100,37 @@ class ProcessLister:
         self._ask.miss(field, reason)
         return []
 
-    def _use(self) -> dict[int, _Use]:
-        function = "nvmlDeviceGetProcessUtilization"
-        samples = self._ask("processes.utilization", function, self._handle, self._last_sample)
+    def _use(self, *, mig: bool) -> dict[int, _Use] | None:
+        """Use of the processes that have samples, by pid. None: the driver does not measure it. In MIG mode it
+        samples no process, and may still answer "nothing found"."""
+        if mig:
+            for field, _ in _SAMPLERS:
+                self._ask.miss(field, AbsenceReason.NOT_SUPPORTED)
+            return None
+        samples = self._samples()
         if samples is None:
-            function = "nvmlDeviceGetProcessesUtilizationInfo"
-            samples = self._ask("processes.utilization_info", function, self._handle, self._last_sample)
-        if samples is None:
-            return {}
-        self._ask.forget("processes.utilization")
+            return None
         use: dict[int, _Use] = {}
         for sample in samples:
             # The driver pads its answer with empty entries, and some versions with stale ones.
-            if sample.pid and sample.smUtil <= 100 and sample.timeStamp > self._last_sample:
-                use.setdefault(sample.pid, _Use()).add(sample)
+            if sample.pid and sample.timeStamp > self._last_sample:
+                known = use.setdefault(sample.pid, _Use())
+                if sample.smUtil <= 100:
+                    known.add(sample)
         self._last_sample = max((s.timeStamp for s in samples), default=self._last_sample)
         return use
+
+    def _samples(self) -> list[Any] | None:
+        """Samples since the last reading, by the first function that the driver has."""
+        for field, function in _SAMPLERS:
+            samples: list[Any] | None = self._ask(field, function, self._handle, self._last_sample)
+            if samples is None and self._ask.why_not(field) is AbsenceReason.NO_SAMPLE:
+                samples = []
+            if samples is not None:
+                for asked, _ in _SAMPLERS:
+                    self._ask.forget(asked)
+                return samples
+        return None
 
 
 def _both(known: Process, kind: ProcessType, *, mps: bool) -> Process:

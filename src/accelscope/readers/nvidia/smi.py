@@ -6,7 +6,7 @@ The tool tells of all GPUs at once, so it runs in the survey; reading a device o
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from accelscope.model import (
@@ -203,6 +203,7 @@ class SmiSource:
             device = by_index.get(process.device_index)
             if device is not None:
                 found[device, process.pid] = replace(process, device=device)
+        found.update(_idle(found, devices))
         indices = {device.id: device.index for device in devices}
         for process in listed.processes:
             if process.device not in indices:
@@ -254,3 +255,20 @@ class SmiSource:
         if parsed.error is not None and parsed.error.reason != "not_supported":
             warnings.append(parsed.error.reason)
         return parsed
+
+
+def _idle(
+    monitored: Mapping[tuple[str, int], Process], devices: Iterable[Device]
+) -> dict[tuple[str, int], Process]:
+    """The processes that pmon has no sample of because they did not run, with 0.
+
+    pmon prints the same `-` for what it cannot sample, as in MIG mode. So a process counts as idle only where
+    its GPU ran nothing at all, or where pmon has a sample of another process on that GPU."""
+    sampled = {device for (device, _), process in monitored.items() if process.utilization_ratio is not None}
+    sampled |= {device.id for device in devices if device.utilization_ratio == 0}
+    sampled -= {device.id for device in devices if device.mig_enabled}
+    return {
+        key: replace(process, utilization_ratio=0.0, memory_utilization_ratio=0.0)
+        for key, process in monitored.items()
+        if process.utilization_ratio is None and key[0] in sampled
+    }

@@ -356,7 +356,10 @@ def _absent_fields(reading: GpuReading, card: Card) -> Iterator[str]:
 
 def _process(process: ProcessReading, device: Device) -> Process:
     def ratio(percent: int | None) -> float | None:
-        return None if percent is None else percent / 100
+        """The driver has no sample of an idle process, and of no process in MIG mode."""
+        if percent is None:
+            return None if device.mig_enabled else 0.0
+        return percent / 100
 
     partition = next(
         (
