@@ -73,7 +73,7 @@ def test_chips_of_a_node() -> None:
             assert abs(report.taken_at - written) <= 1
             [device] = report.snapshot.devices
             assert device.vendor is Vendor.ASCEND
-            assert device.id == "ascend:0000:c1:00.0"
+            assert device.id == "ascend:0000:c1:00.0-npu-2-0"
             assert (device.board_id, device.chip_id, device.physical_id) == (2, 0, 4)
             assert device.health.state is HealthState.CRITICAL
             assert device.health.vendor_word == "Alarm"
@@ -144,7 +144,7 @@ def test_one_annotation_of_several_that_cannot_be_read_is_named() -> None:
             _, said = await one_round(source)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
-            assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0"]
+            assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0-npu-2-0"]
             assert report.remark is not None
             assert report.remark.startswith(f"{NEUTRAL}: ")
 

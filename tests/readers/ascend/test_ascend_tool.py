@@ -43,6 +43,7 @@ PHYSICAL_MAP = (
 REFUSED = "This device does not support querying that."
 IN_USE = "dcmi model initialized failed, because the device is used. ret is -8020"
 DIE = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000$5\\n"'
+BY_ADDRESS = ["ascend:0000:c1:00.0-npu-2-0", "ascend:0000:c2:00.0-npu-5-0"]
 LIST = "printf 'NPU ID : 2\\nNPU ID : 5\\n'"
 
 
@@ -93,8 +94,8 @@ def wait_for(arguments: str, tmp_path: Path) -> None:
             ["ascend:0000000A-00000002", "ascend:0000000A-00000005"],
         ),
         ('printf "NPU ID : $5\\nSerial Number : S$5\\n"', ["ascend:S2-0", "ascend:S5-0"]),
-        (f"echo '{REFUSED}'", ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
-        ('printf "NPU ID : $5\\nSerial Number : NA\\n"', ["ascend:0000:c1:00.0", "ascend:0000:c2:00.0"]),
+        (f"echo '{REFUSED}'", BY_ADDRESS),
+        ('printf "NPU ID : $5\\nSerial Number : NA\\n"', BY_ADDRESS),
     ],
     ids=["die", "serial number", "refused", "nothing told"],
 )
@@ -113,7 +114,46 @@ def test_numbers_are_a_last_resort(watch_script: "Watch") -> None:
 def test_two_chips_that_say_they_are_the_same_stay_two(watch_script: "Watch") -> None:
     board = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000B\\n"'
     ids = [d.id for d in watch_script(script(board=board)).devices()]
-    assert ids == ["ascend:0000000A-0000000B", "ascend:0000:c2:00.0"]
+    assert ids == ["ascend:0000000A-0000000B", BY_ADDRESS[1]]
+
+
+def test_chips_that_share_a_bus_address_are_read_each_under_its_own_id(
+    watch_script: "Watch", tmp_path: Path
+) -> None:
+    both = TABLE.replace("0000:C2:00.0", "0000:C1:00.0")
+    lines = both.splitlines(keepends=True)
+    table = tmp_path / "table.txt"
+
+    def read_ids(shown: str) -> list[tuple[str, float | None]]:
+        table.write_text(shown)
+        watched = watch_script(script().replace(f"cat <<'END'\n{TABLE}END", f"cat {table}"))
+        return [(device.id, device.power_watts) for device in watched.devices()]
+
+    first, second = ("ascend:0000:c1:00.0-npu-2-0", 90.0), ("ascend:0000:c1:00.0-npu-5-0", 91.0)
+    assert read_ids(both) == [first, second]
+    assert read_ids("".join(lines[:3] + lines[5:])) == [second]
+    assert read_ids("".join(lines[:5] + lines[7:])) == [first]
+
+
+def test_a_board_that_answers_for_all_its_chips_gives_each_its_own_die(watch_script: "Watch") -> None:
+    """`-c` is refused, and the answer without it has a block for each chip."""
+    table = TABLE.replace("| 5     910X", "| 2     910X").replace(
+        "| 0           | 0000:C2", "| 1           | 0000:C2"
+    )
+    dies = "Chip ID : 0\\nVDie ID : 0000000A 00000001\\nChip ID : 1\\nVDie ID : 0000000A 00000002\\n"
+    board = f"if [ $# = 7 ]; then echo '{REFUSED}'; exit 1; fi; printf 'NPU ID : 2\\n{dies}'"
+    ids = [device.id for device in watch_script(script(table, board=board)).devices()]
+    assert ids == ["ascend:0000000A-00000001", "ascend:0000000A-00000002"]
+
+
+def test_the_die_of_a_board_is_not_taken_for_that_of_its_chips(watch_script: "Watch") -> None:
+    table = TABLE.replace("| 5     910X", "| 2     910X").replace(
+        "| 0           | 0000:C2", "| 1           | 0000:C2"
+    )
+    blocks = "NPU ID : 2\\nSerial Number : S2\\nVDie ID : 0000000A 00000001\\n"
+    board = f"if [ $# = 7 ]; then echo '{REFUSED}'; exit 1; fi; printf '{blocks}'"
+    devices = watch_script(script(table, board=board)).devices()
+    assert [(device.id, device.uuid) for device in devices] == [("ascend:S2-0", None), ("ascend:S2-1", None)]
 
 
 def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
@@ -133,7 +173,7 @@ def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
 def test_a_tool_that_always_fails_costs_the_better_id(watch_script: "Watch", board: str) -> None:
     watched = watch_script(script(board=board))
     assert [len(watched.devices()) for _ in range(3)] == [0, 0, 2]
-    assert watched.devices()[0].id == "ascend:0000:c1:00.0"
+    assert watched.devices()[0].id == BY_ADDRESS[0]
 
 
 def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from accelscope.model import Device, Process
 from accelscope.parsing.registry import sources
+from accelscope.readers.ascend import parse_info
 
 MIB = 2**20
 MHZ = 1e6
@@ -372,6 +373,16 @@ def test_a_capture_is_read_right(captures: Path, name: str) -> None:
     assert len(parsed.processes) == len(expected.processes)
     for found, told in zip(parsed.processes, expected.processes, strict=True):
         assert_told(dict(process_facts(found, places)), told)
+
+
+def test_chips_of_a_capture_that_share_a_bus_address_keep_their_ids(captures: Path) -> None:
+    text = (captures / "ascend/info_A3_doc_container-pid-col.txt").read_text()
+    first, second = parse_info.parse(text).devices[:2]
+    assert first.pci_address == second.pci_address
+    row = next(n for n, line in enumerate(text.splitlines()) if "0000:9D:00.0" in line)
+    lines = text.splitlines(keepends=True)
+    without_first = "".join(lines[: row - 1] + lines[row + 1 :])
+    assert parse_info.parse(without_first).devices[0].id == second.id != first.id
 
 
 @pytest.mark.parametrize("name", CAPTURES)

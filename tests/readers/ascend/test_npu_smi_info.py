@@ -256,10 +256,31 @@ def test_names_of_processes(name: str, shown: str | None) -> None:
     assert process.name == shown
 
 
-def test_two_chips_with_one_bus_address_have_two_ids() -> None:
-    first, second = parse(PAIR.replace("0000:AD:00.0", "0000:AB:00.0")).devices
-    assert first.id == "ascend:0000:ab:00.0"
-    assert second.id == "ascend:npu-4-1"
+SHARED_ADDRESS = PAIR.replace("0000:AD:00.0", "0000:AB:00.0")
+
+
+def test_the_id_of_a_chip_does_not_depend_on_what_else_is_listed() -> None:
+    first, second = parse(SHARED_ADDRESS).devices
+    assert first.id == "ascend:0000:ab:00.0-npu-4-0"
+    assert second.id == "ascend:0000:ab:00.0-npu-4-1"
+    lines = SHARED_ADDRESS.splitlines(keepends=True)
+    heading, rows, rest = lines[:6], lines[6:11], lines[11:]
+    without_first = "".join([*heading, *rows[3:], *rest])
+    without_second = "".join([*heading, *rows[:2], *rest])
+    swapped = "".join([*heading, *rows[3:], *rows[:3], *rest])
+    assert [device.id for device in parse(without_first).devices] == [second.id]
+    assert [device.id for device in parse(without_second).devices] == [first.id]
+    assert [device.id for device in parse(swapped).devices] == [second.id, first.id]
+
+
+def test_two_npus_with_one_bus_address_have_two_ids() -> None:
+    """As in a saved output in which somebody masked the addresses."""
+    rows = "".join(
+        f"| {n}  910X | OK | 90.0 40 0 / 0 |\n| 0 | 0000:00:00.0 | 5 0 / 0 1 / 2 |\n" for n in range(3)
+    )
+    heading = "".join(PAIR.replace("Phy-ID", "").splitlines(keepends=True)[3:5])
+    ids = [device.id for device in parse(heading + rows).devices]
+    assert ids == [f"ascend:0000:00:00.0-npu-{n}-0" for n in range(3)]
 
 
 def test_whether_the_table_is_whole() -> None:

@@ -39,12 +39,12 @@ class Draft:
     def reject(self, line: str) -> None:
         self.rejected.append(Rejection(line[:_TEXT_LIMIT], "unreadable"))
 
-    def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
+    def device(self) -> Device:
         told = self.values
         own = (Sensor("npu", told["temperature_celsius"]),) if "temperature_celsius" in told else ()
         return Device(
             vendor=Vendor.ASCEND,
-            id=id or self.id,
+            id=self.id,
             board_id=self.board,
             chip_id=self.chip,
             sensors=(*own, *self.sensors),

@@ -122,13 +122,16 @@ class Enumeration:
                 if self._may_try_again(place, error):
                     return warnings
                 continue
-            [device, *_] = told.parsed.devices
-            die, serial = device.uuid, device.serial
+            devices = told.parsed.devices
+            own = next((device for device in devices if device.chip_id == chip), None)
+            is_of_chip = own is not None or of_chip is not None  # else it is the board's
+            device = own or devices[0]
+            die, serial = device.uuid if is_of_chip else None, device.serial
             firmware = device.firmware_version or firmware
             if die is not None or serial is not None:
                 break
         id_ = chip_device_id(die=die, serial=serial, pci=address, board=board, chip=chip)
-        if id_ in taken:  # of two chips that say they are the same, neither can be believed
+        if id_ in taken:  # two chips report one die: the second gets an id of its own
             id_ = chip_device_id(pci=address, board=board, chip=chip)
         self._known[place] = Who(id_, die, serial, firmware)
         return warnings

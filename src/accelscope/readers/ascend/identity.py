@@ -25,10 +25,12 @@ def chip_device_id(
     board: int | None = None,
     chip: int | None = None,
 ) -> str:
-    """A board's serial number is that of all its chips. Numbers are a last resort: they are given anew at
-    each boot, and differ inside a container."""
+    """The id depends on this chip alone, never on which others are listed. A board's serial number is that of
+    all its chips, and chips may share a bus address, so numbers follow both. Numbers alone are a last resort:
+    they are assigned anew at each boot."""
     if serial is not None and chip is not None:
         serial = f"{serial}-{chip}"
-    if die or serial or pci or board is None:
+    if die or serial or board is None:
         return device_id(Vendor.ASCEND, uuid=die, serial=serial, pci=pci)
-    return device_id(Vendor.ASCEND, serial=f"npu-{board}" if chip is None else f"npu-{board}-{chip}")
+    numbers = f"npu-{board}" if chip is None else f"npu-{board}-{chip}"
+    return device_id(Vendor.ASCEND, serial=numbers if pci is None else f"{pci}-{numbers}")

@@ -214,16 +214,12 @@ def _take_process(read: _Table, row: tuple[str, ...]) -> None:
 
 
 def _devices(read: _Table) -> dict[Chip, Device]:
-    """The chips with ids that are theirs alone: where two have one bus address, their numbers are left."""
     measured = {board for (board, _), draft in read.chips.items() if "power_watts" in draft.values}
-    seen: set[str] = set()
     devices: dict[Chip, Device] = {}
     for chip, draft in read.chips.items():
         if chip in read.dashes and chip[0] in measured:
             draft.absences["power_watts"] = AbsenceReason.SHARED
-        id_ = draft.id if draft.id not in seen else chip_device_id(board=chip[0], chip=chip[1])
-        seen.add(id_)
-        devices[chip] = draft.device(id_)
+        devices[chip] = draft.device()
         read.rejected.extend(draft.rejected)
     return devices
 
