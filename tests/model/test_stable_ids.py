@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from accelscope.model import Device, Partition, Vendor, device_id, identity_of, pci_address
+from accelscope.model import Device, Partition, Vendor, device_id, identity_of, is_masked, pci_address
 
 
 @pytest.mark.parametrize(
@@ -15,10 +15,34 @@ from accelscope.model import Device, Partition, Vendor, device_id, identity_of, 
         ({"pci": "0000:01:00.0", "index": 3}, "nvidia:0000:01:00.0"),
         ({"index": 3}, "nvidia:unidentified-3"),
         ({}, "nvidia:unidentified-?"),
+        ({"uuid": "GPU-00000000-0000-0000-0000-000000000000", "serial": "S"}, "nvidia:S"),
+        ({"uuid": "GPU-xxxxxxxx-xxxx", "serial": "********", "pci": "0000:01:00.0"}, "nvidia:0000:01:00.0"),
+        ({"uuid": "00000000", "index": 3}, "nvidia:unidentified-3"),
     ],
 )
 def test_device_id(facts: dict[str, str], expected: str) -> None:
     assert device_id(Vendor.NVIDIA, **facts) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fact", "masked"),
+    [
+        ("GPU-00000000-0000-0000-0000-000000000000", True),
+        ("MIG-ffffffff-ffff-ffff-ffff-ffffffffffff", True),
+        ("GPU-8f1cXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX", True),
+        ("<redacted>", True),
+        ("1234567890***", True),
+        ("GPU-1", False),
+        ("0", False),  # a board's serial number may be anything
+        ("1111", False),
+        ("GPU-00000000-0000-4000-8000-000000000001", False),  # as `accelscope capture` masks: one each
+        ("0x8f1c00000000", False),
+        ("1323921045678", False),
+        ("MAX0XX12", False),
+    ],
+)
+def test_a_masked_fact_is_known_by_itself(fact: str, masked: bool) -> None:
+    assert is_masked(fact) == masked
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from accelscope.model.device import (
     Vendor,
     device_id,
     identity_of,
+    is_masked,
     pci_address,
 )
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
@@ -94,5 +95,6 @@ __all__ = [
     "counted",
     "device_id",
     "identity_of",
+    "is_masked",
     "pci_address",
 ]

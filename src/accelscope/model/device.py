@@ -318,12 +318,25 @@ def device_id(
     """The id by which a device is known everywhere: the vendor and the most stable fact there is.
 
     A parser of one tool's output may know only an index; what it makes then says so (`unidentified-0`), and
-    a reader replaces it as soon as a better source tells who that is.
+    a reader replaces it as soon as a better source tells who that is. Masked facts identify nothing.
     """
-    fact = uuid or serial or pci
+    fact = next((fact for fact in (uuid, serial, pci) if fact and not is_masked(fact)), None)
     if fact:
         return f"{vendor}:{fact}"
     return f"{vendor}:unidentified-{'?' if index is None else index}"
+
+
+_PLACEHOLDER = re.compile(r"[*#?<>\u2026]|x{4}|redacted|masked|removed|hidden|anonym", re.IGNORECASE)
+_SHORTEST_MASK = 8  # characters; a short serial number may well be one digit repeated
+
+
+def is_masked(fact: str) -> bool:
+    """Whether somebody who shared an output has overwritten this uuid or serial number. Several devices may
+    then have the same one: `GPU-00000000-0000-0000-0000-000000000000`, `xxxx`, `1234***`."""
+    if _PLACEHOLDER.search(fact):
+        return True
+    characters = fact.removeprefix("GPU-").removeprefix("MIG-").replace("-", "")
+    return len(characters) >= _SHORTEST_MASK and len(set(characters)) == 1
 
 
 _PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)

@@ -19,7 +19,7 @@ MHZ = 1e6
 NONE = object()  # the file says nothing of it: neither a value nor an absence
 
 UNSUPPORTED = "not_supported"
-MASKED = "GPU-00000000"  # the author of these captures wrote zeros
+MASKED = "GPU-00000000"  # the author of these captures wrote zeros, which identify nothing
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,10 @@ def pmon(*processes: dict[str, object]) -> Expected:
     return Expected("nvidia-smi-pmon", None, (), processes)
 
 
-def apps(*processes: dict[str, object], columns: str | None = None) -> Expected:
-    return Expected("nvidia-smi-compute-apps", columns, (), processes)
+def apps(*processes: dict[str, object], columns: str | None = None, device: str | None = None) -> Expected:
+    """`device` is the address that stands for all of them, where the uuids are masked."""
+    at: dict[str, object] = {} if device is None else {"device": device}
+    return Expected("nvidia-smi-compute-apps", columns, (), [{**process, **at} for process in processes])
 
 
 def error(reason: str, *devices: dict[str, object], source: str = "nvidia-smi-query-gpu") -> Expected:
@@ -467,11 +469,17 @@ CAPTURES: dict[str, Expected] = {
         columns="pid,gpu_uuid,used_memory",
     ),
     "compute-apps_h100_590_load.csv": apps(
-        app(11327, "memhog", 2566), app(11328, "memhog", 1542), app(11345, "gpu_burn", 15690)
+        app(11327, "memhog", 2566),
+        app(11328, "memhog", 1542),
+        app(11345, "gpu_burn", 15690),
+        device="0000:00:09.0",
     ),
     "compute-apps_h200_590_idle.csv": apps(),
     "compute-apps_rtx4080s_595_load.csv": apps(
-        app(2165, "kwin_wayland", 25), app(5022, "ffmpeg", 503), app(5021, "ffmpeg", 360)
+        app(2165, "kwin_wayland", 25),
+        app(5022, "ffmpeg", 503),
+        app(5021, "ffmpeg", 360),
+        device="0000:01:00.0",
     ),
     "compute-apps_win591_load.csv": apps(
         app(12444, "TextInputHost.exe", None),
@@ -486,6 +494,7 @@ CAPTURES: dict[str, Expected] = {
         app(24804, "SystemSettings.exe", None),
         app(25704, "ffmpeg.exe", None),
         app(26660, "ffmpeg.exe", None),
+        device="0000:0c:00.0",
     ),
     "pmon-u_h100_590_load.txt": pmon(
         row(0, 11327, "compute", "- - - -", "memhog", memory_bytes=NONE),

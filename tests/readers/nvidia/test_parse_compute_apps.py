@@ -108,3 +108,18 @@ def test_another_number_of_columns_asks_for_their_names() -> None:
     parsed = parse("7, GPU-a\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
+
+
+def test_a_message_does_not_hide_that_the_columns_were_not_named() -> None:
+    parsed = parse("Unable to determine the device handle for GPU0: GPU is lost\n7, 100\n")
+    assert parsed.error is not None
+    assert parsed.error.reason == "column_mismatch"
+
+
+def test_a_masked_uuid_names_no_device() -> None:
+    masked = "GPU-00000000-0000-0000-0000-000000000000"
+    header = "gpu_uuid, gpu_bus_id, pid, process_name, used_gpu_memory [MiB]"
+    [by_address, by_nothing] = parse(
+        f"{header}\n{masked}, 00000000:01:00.0, 7, a, 1 MiB\n{masked}, [N/A], 8, b, 1 MiB\n"
+    ).processes
+    assert (by_address.device, by_nothing.device) == ("nvidia:0000:01:00.0", None)

@@ -123,3 +123,13 @@ def test_a_device_measured_without_partitions_takes_those_of_the_list() -> None:
 def test_a_device_that_is_not_listed_stays_as_it_was() -> None:
     before = measured(Partition(id="p", index=0))
     assert named_partitions(before, parse("GPU 0: X (UUID: GPU-other)\n")) == before
+
+
+def test_instances_with_masked_uuids_are_told_apart_by_their_place_in_the_gpu() -> None:
+    zeros = "00000000-0000-0000-0000-000000000000"
+    text = f"GPU 0: X (UUID: GPU-{zeros})\n" + "".join(
+        f"  MIG 3g.40gb     Device  {n}: (UUID: MIG-{zeros})\n" for n in (0, 1)
+    )
+    [device] = parse(text).devices
+    assert device.id == "nvidia:unidentified-0"
+    assert [part.id for part in device.partitions] == [f"{device.id}/mig0", f"{device.id}/mig1"]

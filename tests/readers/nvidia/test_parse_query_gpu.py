@@ -7,6 +7,7 @@ from accelscope.parsing.parsed import Parsed
 from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
 
 MIB = 2**20
+ZEROS = "GPU-00000000-0000-0000-0000-000000000000"
 ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, 70.50, 300.00, 4, 16"
 OTHER = ROW.replace("0, GPU-a", "1, GPU-b", 1)
 
@@ -352,3 +353,76 @@ def test_a_header_alone_is_an_output_that_was_cut() -> None:
     parsed = parse("index, uuid\n")
     assert parsed.error is not None
     assert parsed.error.reason == "truncated"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "temperature.gpu, utilization.gpu [%]\n50, 10 %\n60, 20 %\n",
+        f"uuid, temperature.gpu\n{ZEROS}, 50\n{ZEROS}, 60\n",
+        f"index, uuid, temperature.gpu\n0, {ZEROS}, 50\n1, {ZEROS}, 60\n",
+        f"uuid, pci.bus_id, temperature.gpu\n{ZEROS}, 00000000:01:00.0, 50\n{ZEROS}, 00000000:02:00.0, 60\n",
+        f"uuid, serial, temperature.gpu\n{ZEROS}, 151, 50\n{ZEROS}, 152, 60\n",
+        "uuid, serial, index, temperature.gpu\nGPU-xxxx, xxxx, 0, 50\nGPU-xxxx, xxxx, 1, 60\n",
+    ],
+)
+def test_each_row_has_an_id_of_its_own(text: str) -> None:
+    """Also where nothing that tells GPUs apart was asked for, or whoever shared the output has masked it."""
+    devices = parse(text).devices
+    assert [device.temperature_celsius for device in devices] == [50.0, 60.0]
+    assert devices[0].id != devices[1].id
+
+
+def test_a_row_that_does_not_identify_its_gpu_has_an_id_that_says_so() -> None:
+    fields = ["temperature.gpu"]
+    assert [device.id for device in parse("50\n60\n", fields).devices] == [
+        "nvidia:unidentified-row-1",
+        "nvidia:unidentified-row-2",
+    ]
+    assert only(parse("50\n", fields)).id == "nvidia:unidentified-row-1"
+    assert only(parse("50\n", fields)).index is None
+
+
+def test_a_masked_uuid_is_shown_and_identifies_nothing() -> None:
+    device = only(parse(f"uuid, pci.bus_id\n{ZEROS}, 00000000:01:00.0\n"))
+    assert (device.uuid, device.id) == (ZEROS, "nvidia:0000:01:00.0")
+
+
+UNREACHABLE = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[GPU is lost], [GPU is lost]\n[GPU is lost], [GPU is lost]\n",
+        "GPU is lost, GPU is lost\nGPU is lost, GPU is lost\n",
+        f"0, [GPU is lost]\n{UNREACHABLE}\n",
+        f"{UNREACHABLE}\n0, 5\n",
+    ],
+)
+def test_lost_gpus_do_not_hide_that_the_columns_were_not_named(text: str) -> None:
+    parsed = parse(text)
+    assert parsed.error is not None
+    assert parsed.error.reason == "column_mismatch"
+    assert "rows of 2 columns, expected 13" in parsed.error.text
+    if UNREACHABLE in text:
+        assert "GPU is lost" in parsed.error.text
+        assert [device.id for device in parsed.devices] == ["nvidia:0000:02:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[GPU is lost]", "device_lost"),
+        ("GPU is lost", "device_lost"),
+        ("[GPU requires reset]", "reset_required"),
+        ("[Unknown Error]", "driver_error"),
+        ("[Insufficient Permissions]", "no_permission"),
+    ],
+)
+def test_rows_of_one_error_are_that_error_and_not_a_strange_output(cell: str, reason: str) -> None:
+    parsed = parse(f"{', '.join([cell] * len(DEFAULT_FIELDS))}\n")
+    assert parsed.error is not None
+    assert parsed.error.reason == reason
+    assert "which GPU" in parsed.error.text
+    assert cell in parsed.error.text

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from accelscope.parsing.parsed import ParseError
 from accelscope.readers.nvidia.cells import absence, is_number
+from accelscope.readers.nvidia.messages import message_of
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
 _EXTRA_COMMAS = 8  # in a name; more than that is not a row
@@ -45,7 +46,9 @@ class Columns:
 
     def mismatch(self, text: str) -> ParseError | None:
         """What to say of an output whose rows all have another number of columns."""
-        counts = {line.count(",") + 1 for line in text.split("\n") if "," in line}
+        counts = {
+            line.count(",") + 1 for line in text.split("\n") if "," in line and message_of(line) is None
+        }
         if not counts or len(self.names) in counts:
             return None
         return ParseError(

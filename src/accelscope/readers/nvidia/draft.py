@@ -94,6 +94,11 @@ class Draft:
         return "serial" in self.values
 
     @property
+    def names_one_gpu(self) -> bool:
+        """Whether the id is that of one GPU only: not made from nothing, or from what was masked."""
+        return self.id != device_id(Vendor.NVIDIA)
+
+    @property
     def unidentified_because(self) -> str:
         """Why no cell tells which device this is, as a word that can be counted."""
         return next((self.absences[place] for place in _IDENTITY if place in self.absences), "no_identity")

@@ -38,10 +38,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
         (r"failed to process command line", "not_supported"),
         (r"option .{0,100} is not recognized", "unknown_option"),
         (r"invalid combination of input arguments", "unknown_option"),
-        (r"insufficient permissions", "no_permission"),
-        (r"gpu is lost", "device_lost"),
-        (r"gpu requires reset", "reset_required"),
-        (r"unknown error", "driver_error"),
+        # These are cells, too: a row of them is not a message.
+        (r"insufficient permissions(?!\s*,)", "no_permission"),
+        (r"gpu is lost(?!\s*,)", "device_lost"),
+        (r"gpu requires reset(?!\s*,)", "reset_required"),
+        (r"unknown error(?!\s*,)", "driver_error"),
     )
 )
 # Lines that begin otherwise are not tried against the patterns: there may be a million of them.

@@ -101,7 +101,7 @@ class ProcessLister:
         return []
 
     def _use(self, *, mig: bool) -> dict[int, _Use] | None:
-        """Use of the processes that have samples, by pid. None: the driver does not measure it. In MIG mode it
+        """Use of the processes that have samples, by pid. None: not measured. In MIG mode the driver
         samples no process, and may still answer "nothing found"."""
         if mig:
             for field, _ in _SAMPLERS:

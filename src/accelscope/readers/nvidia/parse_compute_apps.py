@@ -1,6 +1,7 @@
 """`nvidia-smi --query-compute-apps=… --format=csv[,noheader][,nounits]`: one row per process and GPU."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from accelscope.model import Process, ProcessType, Vendor, device_id, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
@@ -52,7 +53,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
             understood = True
             processes.append(process)
     if not understood:
-        return Parsed(error=error or _no_rows(text, columns), rejected=rejected.listed())
+        return Parsed(error=_no_rows(text, columns, error), rejected=rejected.listed())
     return Parsed(processes=tuple(processes), rejected=rejected.listed())
 
 
@@ -71,12 +72,11 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
     serial_cell = row.get("gpu_serial", "")
     serial = None if cells.absence(serial_cell) else cells.identifier(serial_cell)
     pci = pci_address(row.get("gpu_bus_id", ""))
+    device, partition = None, None
     if uuid is not None and uuid.startswith("MIG-"):
-        device, partition = None, device_id(Vendor.NVIDIA, uuid=uuid)
+        partition = _named(uuid=uuid)
     else:
-        told = uuid or serial or pci
-        device = device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=pci) if told else None
-        partition = None
+        device = _named(uuid=uuid, serial=serial, pci=pci)
     return Process(
         pid=pid,
         device=device,
@@ -85,6 +85,12 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
         type=ProcessType.COMPUTE,
         memory_bytes=cells.memory(row.get("used_memory", "")),
     )
+
+
+def _named(**facts: str | None) -> str | None:
+    """The id that these facts make; None where they identify nothing."""
+    made = device_id(Vendor.NVIDIA, **facts)
+    return None if made == device_id(Vendor.NVIDIA) else made
 
 
 def _memory_unreadable(row: Mapping[str, str]) -> bool:
@@ -98,6 +104,10 @@ def _refusal(row: Mapping[str, str] | None) -> str:
     return reason.value if reason is not None else "not_a_row"
 
 
-def _no_rows(text: str, columns: csv_rows.Columns) -> ParseError:
-    error = messages.no_reading(text, TOOL)
-    return columns.mismatch(text) or error if error.reason == "unrecognized" else error
+def _no_rows(text: str, columns: csv_rows.Columns, told: ParseError | None) -> ParseError:
+    """`told` is the tool's first message. Rows of other columns than were named come before it: without their
+    names nothing of them can be read."""
+    mismatch = columns.mismatch(text)
+    if mismatch is None:
+        return told or messages.no_reading(text, TOOL)
+    return replace(mismatch, text=f"{mismatch.text}; the tool also says: {told.text}") if told else mismatch

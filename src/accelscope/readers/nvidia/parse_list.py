@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from accelscope.model import Partition, Vendor, device_id
+from accelscope.model import Partition, Vendor, device_id, is_masked
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
@@ -35,7 +35,7 @@ def parse(text: str) -> Parsed:
         elif gpu is not None:
             drafts.append(_device(gpu[1], gpu[2]))
         elif mig is not None and drafts:
-            drafts[-1].partitions.append(_partition(mig[1], mig[2], mig[3]))
+            drafts[-1].partitions.append(_partition(mig[1], mig[2], mig[3], parent=drafts[-1].id))
         else:
             rejected.add(line, "not_a_row")
     devices = messages.with_unreachable((draft.device() for draft in drafts), said)
@@ -55,7 +55,9 @@ def named_partitions(measured: Parsed, listed: Parsed) -> Parsed:
     device without partitions (query CSV never has them) takes those of the list.
     """
     partitions: Mapping[str | None, tuple[Partition, ...]] = {
-        device.uuid: device.partitions for device in listed.devices if device.uuid
+        device.uuid: device.partitions
+        for device in listed.devices
+        if device.uuid and not is_masked(device.uuid)
     }
     renamed: dict[str, str] = {}
     devices = tuple(
@@ -81,8 +83,9 @@ def _joined(
         if told is None:
             joined.append(partition)
             continue
-        renamed[partition.id] = told.id
-        joined.append(replace(partition, id=told.id, uuid=told.uuid, profile=told.profile))
+        name = partition.id if told.uuid is None or is_masked(told.uuid) else told.id
+        renamed[partition.id] = name
+        joined.append(replace(partition, id=name, uuid=told.uuid, profile=told.profile))
     return tuple(joined)
 
 
@@ -96,10 +99,10 @@ def _device(index: str, rest: str) -> Draft:
     return draft
 
 
-def _partition(profile: str, index: str, uuid: str) -> Partition:
+def _partition(profile: str, index: str, uuid: str, *, parent: str) -> Partition:
     instances = _OLD_MIG_UUID.fullmatch(uuid)
     return Partition(
-        id=device_id(Vendor.NVIDIA, uuid=uuid),
+        id=f"{parent}/mig{int(index)}" if is_masked(uuid) else device_id(Vendor.NVIDIA, uuid=uuid),
         uuid=uuid,
         index=int(index),
         profile=profile,

@@ -1,8 +1,9 @@
 """`nvidia-smi --query-gpu=… --format=csv[,noheader][,nounits]`: one row per GPU."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from accelscope.model import AbsenceReason, Device, pci_address
+from accelscope.model import AbsenceReason, Device, Vendor, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
@@ -142,6 +143,15 @@ _ALIASES: Mapping[str, str] = {
         for reason in ("active", "supported", *THROTTLE_BITS.values())
     },
 }
+# Why a row may name no GPU, and what the output as a whole then says.
+_ROW_ERRORS: Mapping[str, str] = {
+    AbsenceReason.LOST: "device_lost",
+    AbsenceReason.RESET_REQUIRED: "reset_required",
+    AbsenceReason.DRIVER_ERROR: "driver_error",
+    AbsenceReason.NO_PERMISSION: "no_permission",
+    AbsenceReason.TIMEOUT: "timeout",
+}
+_LINE_LIMIT = 200
 _KNOWN = frozenset(
     (*(field for field, _, _ in FIELDS), _ACTIVE, _SUPPORTED, _RECOVERY_ACTION, "timestamp", "count")
 )
@@ -152,10 +162,12 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     where there is a header, it says them itself."""
     columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
     wanted = _wanted(columns)
-    devices: dict[object, Device] = {}
+    devices: dict[tuple[str, str | None, int | None], Device] = {}
     said = messages.Said()
     rejected = Rejections()
     has_header = False
+    refused: list[tuple[str, str]] = []  # rows of one marker, which says why they name no GPU
+    unidentified = 0
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
@@ -178,14 +190,19 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
         refusal = _refusal(draft, row, commas_within=line.count(",") > columns.commas)
         if refusal is not None:
             rejected.add(line, refusal)
+            if refusal in _ROW_ERRORS and not refused:
+                refused.append((line.strip(), refusal))
             continue
         rejected.extend(draft.rejected)
-        told = draft.values
+        device = draft.device()
+        if not draft.names_one_gpu:
+            # What the rows are about is not known, so each of them stays, under the number of its row.
+            unidentified += 1
+            device = replace(device, id=f"{Vendor.NVIDIA}:unidentified-row-{unidentified}")
         # A tool that loops prints a GPU again and again: the last reading stands. Nothing but the whole
-        # identity tells, since shared outputs have masked uuids.
-        key = tuple(told.get(place) for place in ("uuid", "pci_address", "index"))
-        devices[key if any(part is not None for part in key) else object()] = draft.device()
-    error = None if devices else _no_rows(text, columns, has_header)
+        # identity tells, since a mask may not be known as one.
+        devices[device.id, device.pci_address, device.index] = device
+    error = None if devices else _no_rows(text, columns, has_header, next(iter(refused), None))
     for message in said:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
@@ -221,10 +238,19 @@ def _refusal(draft: Draft, row: Mapping[str, str], *, commas_within: bool) -> st
     return "not_a_row" if blank or draft.rejected else None
 
 
-def _no_rows(text: str, columns: csv_rows.Columns, has_header: bool) -> ParseError:
+def _no_rows(
+    text: str, columns: csv_rows.Columns, has_header: bool, refused: tuple[str, str] | None
+) -> ParseError:
     error = messages.no_reading(text, TOOL)
-    if error.reason != "unrecognized":
-        return error
     if has_header:
+        if error.reason != "unrecognized":
+            return error
         return ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
-    return columns.mismatch(text) or error
+    mismatch = columns.mismatch(text)
+    if mismatch is not None and error.reason != "unrecognized":
+        # The rows are there: that their columns are not known is what has to be mended first.
+        return replace(mismatch, text=f"{mismatch.text}; the tool also says: {error.text}")
+    if refused is not None and error.reason == "unrecognized":
+        line, refusal = refused
+        return ParseError(_ROW_ERRORS[refusal], f"no row says which GPU it is about: {line[:_LINE_LIMIT]}")
+    return mismatch or error
