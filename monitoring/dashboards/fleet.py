@@ -78,10 +78,11 @@ def now() -> Section:
             ),
             number(
                 "Held and idle",
-                "Devices with which none of the pods that hold them has done anything for an hour.",
+                "Shares of devices that their pods have not used for an hour, added up.",
                 "short",
                 f"sum({IDLE})",
                 levels=((1, WARN),),
+                decimals=1,
                 width=3,
             ),
         ],
@@ -172,8 +173,7 @@ def owners() -> Section:
             ),
             lines(
                 "Held and idle, by namespace",
-                "Devices with which the namespace's pods that hold them have done nothing for an hour. "
-                "A shared device counts at each.",
+                "Shares of devices that the namespace's pods have not used for an hour, added up.",
                 "short",
                 Query(f"sum by (namespace) ({NAMESPACE_IDLE})", "{{namespace}}"),
                 stacked=True,

@@ -187,8 +187,8 @@ def power() -> Section:
             amount(
                 "Wasted device-hours",
                 (
-                    "In the time that is looked at: hours in which pods held devices that none of them "
-                    "had used for an hour or longer."
+                    "In the time that is looked at: hours in which pods held shares of devices that they had "
+                    "not used for an hour or longer, each times its share."
                 ),
                 "h",
                 f"sum(sum_over_time((sum({IDLE}))[$__range:1m])) / 60",

@@ -130,13 +130,20 @@ def lines(
 
 
 def number(
-    title: str, about: str, unit: str, expression: str, *, levels: Levels = (), width: int = 4
+    title: str,
+    about: str,
+    unit: str,
+    expression: str,
+    *,
+    levels: Levels = (),
+    width: int = 4,
+    decimals: int | None = None,
 ) -> Panel:
     """How it stands now, with its course behind it."""
     query = Query(expression)
+    panel = stat.Panel() if decimals is None else stat.Panel().decimals(decimals)
     return (
-        stat.Panel()
-        .title(title)
+        panel.title(title)
         .description(about)
         .datasource(DATASOURCE)
         .unit(unit)

@@ -1,5 +1,6 @@
 """Namespaces and pods: who holds devices, what they do with them, what that costs, and what lies idle."""
 
+import re
 from collections.abc import Iterable
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -9,7 +10,7 @@ from monitoring.dashboards.panels import WARN, Query, amount, lines, number, ran
 from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import CLUSTER, MODEL, VENDOR, cell, duration, several, to
 from monitoring.promql import A_DEVICE, OF_DEVICE, with_model
-from monitoring.rules.recording import IDLE_SECONDS
+from monitoring.rules.recording import IDLE_SHARES
 
 _CHOSEN = 'cluster=~"$cluster", namespace=~"$namespace", vendor=~"$vendor", model=~"$model"'
 _DEVICES = 'cluster=~"$cluster", vendor=~"$vendor", model=~"$model"'
@@ -20,7 +21,7 @@ _ON_NODE = {**_POD, "node": "Node"}
 _NODE_LINK = to(NODE, "Node", cluster=cell("Cluster"), node=cell("Node"))
 
 _NOT_IN_PODS = f"cluster_vendor_model_reason:accelerator_unattributed_memory_used_bytes:sum{{{_DEVICES}}}"
-# By namespace: a device that two of them share counts at both, so these are not added up over namespaces.
+# By namespace: a device that two of them share counts at both, so this is not added up over namespaces.
 _HELD = f"cluster_namespace_vendor_model:accelerator_pod_allocated:count{{{_CHOSEN}}}"
 _IDLE = f"cluster_namespace_vendor_model:accelerator_pod_idle_1h:count{{{_CHOSEN}}}"
 _USE = f"cluster_namespace_vendor_model:accelerator_pod_utilization_ratio:sum{{{_CHOSEN}}}"
@@ -39,10 +40,16 @@ def _by_device(operation: str, family: str) -> str:
     return f"{operation} by ({A_DEVICE}) ({family}{{{_RAW}}})"
 
 
+def _chosen(expression: str) -> str:
+    """Of the chosen namespaces' series only."""
+    return re.sub(r"accelerator_pod_\w+", lambda family: f"{family[0]}{{{_RAW}}}", expression)
+
+
 _HELD_DEVICES = f"count({with_model(_by_device('max', 'accelerator_pod_allocated'), _DEVICES)})"
-_ALL_IDLE = f"({_by_device('min', 'accelerator_pod_idle_seconds')} >= bool {IDLE_SECONDS})"
-_IDLE_DEVICES = f"sum({with_model(_ALL_IDLE, _DEVICES)})"
+_IDLE_DEVICES = f"sum({with_model(_chosen(IDLE_SHARES), _DEVICES)})"
 _IDLE_PODS = f"{_of('accelerator_pod_idle_seconds{raw}', _ON_NODE, 'min')} >= $idle"
+_HELD_SHARES = _of("accelerator_pod_device_share_ratio{raw}", _ON_NODE)
+_IDLE_HOURS = _of("(accelerator_pod_device_share_ratio{raw} * accelerator_pod_idle_seconds{raw})", _ON_NODE)
 _SHARES = _of("accelerator_pod_memory_share_bytes{raw}")
 
 
@@ -70,16 +77,17 @@ def now() -> Section:
             ),
             number(
                 "Held and idle",
-                "Devices with which these namespaces' pods that hold them have all done nothing for an hour.",
+                "Shares of devices that these namespaces' pods have not used for an hour, added up.",
                 "short",
                 _IDLE_DEVICES,
                 levels=((1, WARN),),
+                decimals=1,
             ),
             amount(
                 "Wasted device-hours",
                 (
-                    "In the time that is looked at: hours in which pods of these namespaces held devices "
-                    "that none of them had used for an hour or longer."
+                    "In the time that is looked at: hours in which pods of these namespaces held shares of "
+                    "devices that they had not used for an hour or longer, each times its share."
                 ),
                 "h",
                 _over_range(_IDLE_DEVICES, minutes=5),  # of single devices, so less often
@@ -129,7 +137,8 @@ def namespaces() -> Section:
             ),
             rows(
                 "Namespaces, over the time that is looked at",
-                "Hours of devices held and wasted, and energy. A shared device counts at each namespace.",
+                "Hours of devices held and wasted, and energy. Of devices held, a shared one counts at each "
+                "namespace; of wasted ones, its share.",
                 {"cluster": "Cluster", "namespace": "Namespace"},
                 Column("Held now", f"sum by (cluster, namespace) ({_HELD})", "short"),
                 Column("Device-hours", _over_range(f"sum by (cluster, namespace) ({_HELD})"), "h"),
@@ -199,11 +208,13 @@ def idle() -> Section:
             rows(
                 "Idle for longer than chosen above",
                 (
-                    "Pods that hold devices and have done nothing with any of them, counted "
-                    "from when the agent first saw it."
+                    "Pods that hold devices and have done nothing with any of them. Device-hours: idle time "
+                    "of each device times the pod's share of it."
                 ),
                 _ON_NODE,
                 Column("Idle", _IDLE_PODS, "s"),
+                Column("Devices", f"{_HELD_SHARES} and {_IDLE_PODS}", "short"),
+                Column("Device-hours", f"{_IDLE_HOURS} / 3600 and {_IDLE_PODS}", "short"),
                 Column(
                     "Memory",
                     f"{_of('accelerator_pod_memory_used_bytes{raw}', _ON_NODE)} and {_IDLE_PODS}",

@@ -1,6 +1,6 @@
 """Alerts about devices and about who holds them."""
 
-from accelscope.model import FAULT_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS
+from accelscope.model import FAULT_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS, IDLE_SECONDS
 from monitoring.promql import OF_DEVICE, begun_within, with_model, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
@@ -257,7 +257,7 @@ USE = Group(
             name="AcceleratorIdleAllocation",
             severity=Severity.INFO,
             lasting="10m",
-            expression="min by (cluster, namespace, pod) (accelerator_pod_idle_seconds) > 3600",
+            expression=f"min by (cluster, namespace, pod) (accelerator_pod_idle_seconds) >= {IDLE_SECONDS:g}",
             summary="{{ $labels.namespace }}/{{ $labels.pod }} holds devices and does not use them",
             description=(
                 "Pod {{ $labels.namespace }}/{{ $labels.pod }} has done nothing with any of its devices "

@@ -1,13 +1,17 @@
 """Views of whole clusters, recorded so that a dashboard over thousands of nodes reads a few series.
 
-Sums and counts rather than averages: they can be added up further. Only counts of devices by namespace
-cannot: a device that namespaces share counts at each."""
+Sums and counts rather than averages: they can be added up further. Only counts of allocated devices by
+namespace cannot: a device that namespaces share counts at each."""
 
+from accelscope.model import IDLE_SECONDS
 from monitoring.promql import A_DEVICE, with_model, with_node
 from monitoring.rules.rule import Group, Record
 
 TEMPERATURE_BOUNDS = (30, 40, 50, 60, 70, 80, 90, 100)  # celsius
-IDLE_SECONDS = 3600
+# Of each container on a device: its share of it while it has not used it for an hour, else 0.
+IDLE_SHARES = (
+    f"(accelerator_pod_device_share_ratio * (accelerator_pod_idle_seconds >= bool {IDLE_SECONDS:g}))"
+)
 
 _MODEL = "cluster, vendor, model"
 _NAMESPACE = "cluster, namespace, vendor, model"
@@ -95,11 +99,7 @@ WORKLOADS = Group(
             "cluster_vendor_model:accelerator_pod_allocated:count",
             _by_model("count", f"max by ({A_DEVICE}) (accelerator_pod_allocated)"),
         ),
-        # Of a device that is shared, all that hold it must be idle.
-        Record(
-            "cluster_vendor_model:accelerator_pod_idle_1h:count",
-            _by_model("sum", f"(min by ({A_DEVICE}) (accelerator_pod_idle_seconds) >= bool {IDLE_SECONDS})"),
-        ),
+        Record("cluster_vendor_model:accelerator_pod_idle_1h:count", _by_model("sum", IDLE_SHARES)),
         Record(
             "cluster_namespace_vendor_model:accelerator_pod_allocated:count",
             f"count by ({_NAMESPACE}) "
@@ -107,9 +107,7 @@ WORKLOADS = Group(
         ),
         Record(
             "cluster_namespace_vendor_model:accelerator_pod_idle_1h:count",
-            _by_namespace(
-                f"(min by ({A_DEVICE}, namespace) (accelerator_pod_idle_seconds) >= bool {IDLE_SECONDS})"
-            ),
+            _by_namespace(IDLE_SHARES),
         ),
         Record(
             "cluster_namespace_vendor_model:accelerator_pod_utilization_ratio:sum",

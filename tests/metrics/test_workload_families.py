@@ -102,11 +102,18 @@ USAGES: list[tuple[str, PodUsage, list[str]]] = [
     ),
     (
         "apportioned",
-        replace(USAGE, memory_share_bytes=512, compute_share_ratio=0.4, energy_joules=12.5),
+        replace(
+            USAGE,
+            memory_share_bytes=512,
+            compute_share_ratio=0.4,
+            device_share_ratio=0.25,
+            energy_joules=12.5,
+        ),
         [
             f"accelerator_pod_processes{{{MAIN}}} 0",
             f"accelerator_pod_memory_share_bytes{{{MAIN}}} 512",
             f"accelerator_pod_compute_share_ratio{{{MAIN}}} 0.4",
+            f"accelerator_pod_device_share_ratio{{{MAIN}}} 0.25",
             f"accelerator_pod_energy_joules_total{{{MAIN}}} 12.5",
         ],
     ),
@@ -365,6 +372,7 @@ FULL = replace(
             idle_seconds=1.5,
             memory_share_bytes=5,
             compute_share_ratio=0.5,
+            device_share_ratio=0.5,
             energy_joules=1.25,
         ),
         replace(USAGE, partition="MIG-1", processes=1, memory_used_bytes=4),

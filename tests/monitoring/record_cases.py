@@ -43,6 +43,18 @@ _SHARED = {
         "accelerator_pod_allocated", resource="nvidia.com/gpu", namespace="research", pod="b", container="c"
     ): "1+0x60",
 }
+_HOLDERS = (  # share, idle seconds
+    (_POD, 0.25, 0),
+    ({"namespace": "tests", "pod": "b", "container": "c"}, 0.25, 5000),
+    ({"namespace": "web", "pod": "d", "container": "e"}, 0.5, 3599),
+)
+_IDLE = {
+    **_TWO,
+    **{of_device("accelerator_pod_device_share_ratio", **who): f"{share}+0x60" for who, share, _ in _HOLDERS},
+    **{of_device("accelerator_pod_idle_seconds", **who): f"{idle}+0x60" for who, _, idle in _HOLDERS},
+    series("accelerator_pod_device_share_ratio", {**_SECOND, **_POD}): "1+0x60",
+    series("accelerator_pod_idle_seconds", {**_SECOND, **_POD}): "3600+0x60",
+}
 # name, label `le` where there is one -> case
 CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_vendor_model:accelerator_info:count", None): RecordCase(series=_TWO, labels=_MODEL, value=2),
@@ -110,22 +122,12 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_namespace_vendor_model:accelerator_pod_allocated:count", None): RecordCase(
         series=_SHARED, labels=_NAMESPACE, value=2
     ),
-    # One is idle, of the other one holder works, in another namespace than those that do not.
+    # One is held alone and idle; of the other a quarter is.
     ("cluster_vendor_model:accelerator_pod_idle_1h:count", None): RecordCase(
-        series={
-            **_both("accelerator_pod_idle_seconds", 5000, 5000, **_POD),
-            of_device("accelerator_pod_idle_seconds", namespace="tests", pod="b", container="c"): "0+0x60",
-            of_device("accelerator_pod_idle_seconds", namespace="web", pod="d", container="e"): "5000+0x60",
-        },
-        labels=_MODEL,
-        value=1,
+        series=_IDLE, labels=_MODEL, value=1.25
     ),
-    # One is idle, of the other one holder works.
     ("cluster_namespace_vendor_model:accelerator_pod_idle_1h:count", None): RecordCase(
-        series={
-            **_both("accelerator_pod_idle_seconds", 5000, 5000, **_POD),
-            of_device("accelerator_pod_idle_seconds", namespace="research", pod="b", container="c"): "0+0x60",
-        },
+        series={name: values for name, values in _IDLE.items() if "tests" not in name and "web" not in name},
         labels=_NAMESPACE,
         value=1,
     ),

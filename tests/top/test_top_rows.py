@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.top.views import GIB, NOW, device, node, process, view
 
-from accelscope.model import HealthState, OwnerKind
-from accelscope.top.sources import from_rows
+from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsage, Snapshot, Vendor
+from accelscope.top.once import page
+from accelscope.top.sources import from_rows, from_snapshot
 from accelscope.top.view import devices, processes
 from accelscope.top.view.alerts import alerts
 from accelscope.top.view.condition import conditions
@@ -158,13 +159,31 @@ def test_tree_by_device_shows_a_process_on_each_with_what_it_does_there() -> Non
         ({"memory_used_bytes": 95, "memory_total_bytes": 0}, ["ok"]),
         ({"throttles": ("gpu_idle",)}, ["ok"]),
         ({"throttles": ("gpu_idle", "sw_power_cap")}, ["SLOW"]),
-        ({"idle_seconds": 1800.0}, ["IDLE"]),
-        ({"idle_seconds": 60.0}, ["ok"]),
+        ({"idle_seconds": 3600.0, "idle_ratio": 1.0}, ["IDLE"]),
+        ({"idle_seconds": 0.0, "idle_ratio": 0.25}, ["IDLE"]),
+        ({"idle_seconds": 1800.0}, ["ok"]),
         ({"unusual": "power"}, ["ODD"]),
     ],
 )
 def test_what_is_sick_hot_full_or_idle_has_a_word(given: dict[str, Any], words: list[str]) -> None:
     assert [condition.word for condition in conditions(device(0, **given))] == words
+
+
+def test_a_shared_card_is_idle_by_the_shares_of_those_who_do_nothing() -> None:
+    card, other = (Device(vendor=Vendor.NVIDIA, id=f"nvidia:GPU-{index}", index=index) for index in (0, 1))
+    held = [(card, "works", 0.0), (card, "sleeps", 7200.0), (card, "dreams", 3600.0), (other, "alone", 9e3)]
+    usages = tuple(
+        PodUsage(device=on.id, namespace="ns", pod=pod, container="c", allocated=1, idle_seconds=seconds)
+        for on, pod, seconds in held
+    )
+    agent = AgentState(version="1", started_at=1.0)
+    taken = Snapshot(node="n", taken_at=NOW, agent=agent, devices=(card, other), pod_usages=usages)
+    shown = from_snapshot.node_view(taken, key="n", source="this node", age_seconds=0.0)
+    assert [d.idle_ratio for d in shown.devices] == pytest.approx([2 / 3, 1.0])
+    text = page(view(shown), Choices(), SETTING, 200)
+    assert "1.7 idle" in text
+    assert "IDLE 67%" in text
+    assert "IDLE 2h30m" in text
 
 
 def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:

@@ -177,6 +177,7 @@ _UNITS = {
     "watts": "watts",
     "seconds": "seconds",
     "compute_share_ratio": "ratio",
+    "device_share_ratio": "ratio",
     "share_ratio": "shares",
     "ratio": "ratio",
     "rpm": "turns per minute",

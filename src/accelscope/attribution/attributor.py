@@ -33,6 +33,7 @@ from accelscope.model import (
     PodUsage,
     Process,
     Unattributed,
+    device_shares,
 )
 
 _KUBELET_SECONDS = 2.0  # that one call may take
@@ -201,6 +202,7 @@ class Attributor:
     def _usages(self, use: DeviceUse, now: float) -> Iterable[PodUsage]:
         ratio = self._shares.ratio(use.device)
         shared: set[tuple[str, str]] = set()  # pods that have a share of the device already
+        held_shares = device_shares(use.device, use.holders, ratio)
         nothing = Measured(memory_bytes=0, utilization=0.0) if use.all_processes_are_seen else None
         for key in use.keys:
             held = use.holders.get(key, [])
@@ -225,6 +227,7 @@ class Attributor:
                 idle_seconds=self._ledger.idle_seconds(use, key, now) if held else None,
                 memory_share_bytes=_memory_share(use, key, ratio, counts=bool(held) or first_of_pod),
                 compute_share_ratio=_sum([a.compute_ratio for a in held]),
+                device_share_ratio=held_shares.get(key),
                 energy_joules=self._ledger.energy_joules(key),
             )
 

@@ -126,6 +126,9 @@ class PodRow(Row, frozen=True, kw_only=True, gc=False):
     memory_used_bytes: Bytes = None
     memory_share_bytes: Bytes = None
     compute_share_ratio: Ratio = None
+    device_share_ratio: Annotated[
+        Ratio, _described("fraction of the device that it holds; null: it only uses the device")
+    ] = None
     energy_joules: float | None = None
 
 

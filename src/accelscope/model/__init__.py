@@ -30,6 +30,7 @@ from accelscope.model.device import (
     is_masked,
     pci_address,
 )
+from accelscope.model.device_share import IDLE_SECONDS, device_shares, is_idle, usage_shares
 from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
 from accelscope.model.process import HostUse, Process, ProcessType
 from accelscope.model.reading import Reading, Rejection
@@ -53,6 +54,7 @@ __all__ = [
     "HARMLESS_THROTTLES",
     "HOT_CELSIUS",
     "HOT_MARGIN_CELSIUS",
+    "IDLE_SECONDS",
     "Absence",
     "AbsenceReason",
     "AgentState",
@@ -94,7 +96,10 @@ __all__ = [
     "Vendor",
     "counted",
     "device_id",
+    "device_shares",
     "identity_of",
+    "is_idle",
     "is_masked",
     "pci_address",
+    "usage_shares",
 ]

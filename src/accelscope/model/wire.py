@@ -23,7 +23,7 @@ from accelscope.model.health import HealthState
 from accelscope.model.snapshot import Snapshot
 from accelscope.model.workload import OwnerKind
 
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 # What stands for a word that is not known; of other enumerations the value is left out.
 STAND_INS: Mapping[type, Enum] = {HealthState: HealthState.UNKNOWN, OwnerKind: OwnerKind.UNKNOWN}

@@ -478,6 +478,8 @@ WORDS: Mapping[type[Any], Words] = {
             "idle_seconds": "Allocated: time since it last did anything with what it holds.",
             "memory_share_bytes": "Apportioned: its share of the memory of a device that is cut into shares.",
             "compute_share_ratio": "Apportioned: its share of the device's computing.",
+            "device_share_ratio": "Apportioned: fraction of the device that it holds. Those of one device "
+            "add up to 1 at most. [Idle](concepts.md#idle) devices are sums of it.",
             "energy_joules": "Apportioned: energy of the device, split by use among the pods on it.",
         },
         {
@@ -486,6 +488,7 @@ WORDS: Mapping[type[Any], Words] = {
             "idle_seconds": "it holds nothing, or nobody can tell",
             "memory_share_bytes": "the device is not shared",
             "compute_share_ratio": "the device is not shared",
+            "device_share_ratio": "it holds nothing, it only uses the device",
         },
     ),
     Unattributed: Words(

@@ -107,6 +107,7 @@ class PodUsage:
     # apportioned
     memory_share_bytes: int | None = None
     compute_share_ratio: float | None = None
+    device_share_ratio: float | None = None  # of the device that it holds: see device_shares
     energy_joules: float | None = None
 
 

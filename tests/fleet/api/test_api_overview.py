@@ -8,7 +8,7 @@ from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, usag
 from tests.fleet.loop import run
 
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.model import Health, HealthState
+from accelscope.model import Device, Health, HealthState, PodUsage
 
 
 def test_a_summary_is_the_total_and_the_groups() -> None:
@@ -92,24 +92,76 @@ def test_the_most_wasteful_pod_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "hours"),
-    [((None,), 2.0), ((None, None), 2.0), ((0.25,), 0.5), ((0.25, 0.25), 1.0), ((0.75, 0.75), 2.0)],
+    ("shares", "devices", "hours"),
+    [
+        ((None,), 1.0, 2.0),
+        ((None, None), 1.0, 2.0),
+        ((0.25,), 0.25, 0.5),
+        ((0.25, 0.25), 0.5, 1.0),
+        ((0.75, 0.75), 1.0, 2.0),
+        ((0.0,), 0.0, 0.0),
+    ],
 )
 def test_a_device_that_containers_of_a_pod_hold_together_is_wasted_once(
-    shares: tuple[float | None, ...], hours: float
+    shares: tuple[float | None, ...], devices: float, hours: float
 ) -> None:
     held = tuple(
-        usage("nvidia:GPU-0", "p", container=f"c{place}", idle_seconds=7200.0, compute_share_ratio=share)
+        usage("nvidia:GPU-0", "p", container=f"c{place}", idle_seconds=7200.0, device_share_ratio=share)
         for place, share in enumerate(shares)
     )
-    store = FleetStore()
-    store.declare([view("berlin")])
-    store.take("berlin", report(snapshot("alpha", (nvidia(0),), pod_usages=held)))
 
     async def body() -> None:
-        async with serving(store) as client:
+        async with serving(_berlin((nvidia(0),), held)) as client:
             [pod] = (await client.get("/api/v1/idle"))["items"]
-            assert (pod["devices"], pod["device_hours"]) == (1, hours)
+            assert (pod["devices"], pod["devices_idle"], pod["device_hours"]) == (1, devices, hours)
+
+    run(body())
+
+
+def _berlin(devices: tuple[Device, ...], held: tuple[PodUsage, ...]) -> FleetStore:
+    store = FleetStore()
+    store.declare([view("berlin")])
+    store.take("berlin", report(snapshot("alpha", devices, pod_usages=held)))
+    return store
+
+
+def test_summary_and_list_agree_on_how_much_of_a_shared_card_is_idle() -> None:
+    """Three pods share one card, and one of them works; a fourth holds another card alone and is idle."""
+    held = (
+        usage("nvidia:GPU-0", "works", idle_seconds=0.0),
+        usage("nvidia:GPU-0", "sleeps", idle_seconds=7200.0),
+        usage("nvidia:GPU-0", "dreams", namespace="team-b", idle_seconds=3600.0),
+        usage("nvidia:GPU-1", "alone", idle_seconds=10_800.0),
+        usage("nvidia:GPU-1", "only uses it", allocated=0, idle_seconds=None),
+    )
+
+    async def body() -> None:
+        async with serving(_berlin((nvidia(0), nvidia(1)), held)) as client:
+            idle = await client.get("/api/v1/idle")
+            assert [(pod["pod"], pod["devices_idle"], pod["device_hours"]) for pod in idle["items"]] == [
+                ("alone", 1.0, 3.0),
+                ("sleeps", 0.333, 0.667),
+                ("dreams", 0.333, 0.333),
+            ]
+            assert (idle["devices_idle"], idle["device_hours"]) == (1.667, 4.0)
+            summary = await client.get("/api/v1/summary?group_by=namespace")
+            assert summary["total"]["devices_idle"] == 1.667
+            by_name = {group["namespace"]: group["devices_idle"] for group in summary["groups"]}
+            assert by_name == {"team-a": 1.333, "team-b": 0.333}
+            some = await client.get("/api/v1/summary?namespace=team-b")
+            assert some["total"]["devices_idle"] == 0.333
+
+    run(body())
+
+
+def test_what_is_idle_for_less_than_an_hour_is_neither_counted_nor_listed() -> None:
+    held = (usage("nvidia:GPU-0", "p", idle_seconds=3599.0),)
+
+    async def body() -> None:
+        async with serving(_berlin((nvidia(0),), held)) as client:
+            assert (await client.get("/api/v1/idle"))["items"] == []
+            assert (await client.get("/api/v1/summary"))["total"]["devices_idle"] == 0
+            assert (await client.get("/api/v1/idle?min_seconds=1800"))["devices_idle"] == 1
 
     run(body())
 

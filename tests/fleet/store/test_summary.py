@@ -46,6 +46,7 @@ def fleets(draw: st.DrawFn) -> FleetStore:
                     container=draw(st.sampled_from(["main", "side"])),
                     allocated=draw(st.integers(0, 1)),
                     idle_seconds=draw(st.none() | st.sampled_from([10.0, 5000.0])),
+                    device_share_ratio=draw(st.none() | st.sampled_from([0.0, 0.125, 1.0, 9.0])),
                     utilization_ratio=draw(_ratios),
                     memory_used_bytes=draw(st.none() | st.just(GIB)),
                     energy_joules=draw(st.none() | st.just(512.0)),
@@ -115,7 +116,9 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
         "devices_unhealthy": sum(row.health in ("warning", "lost") for row, _ in items),
         "devices_stale": 0,
         "devices_allocated": sum(bool(holders) for holders in held),
-        "devices_idle": sum(bool(h) and all(idle is not None and idle >= 1800 for idle in h) for h in held),
+        "devices_idle": pytest.approx(
+            sum(pod.device_share_ratio or 0 for pod in pods if (pod.idle_seconds or 0) >= 3600), abs=0.001
+        ),
         "memory_total_bytes": total(row.memory_total_bytes for row, _ in items),
         "memory_used_bytes": total(own(lambda d: d.memory_used_bytes, lambda p: p.memory_used_bytes)),
         "utilization_ratio": pytest.approx(sum(used) / len(used)) if used else None,
@@ -145,6 +148,7 @@ def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str], spac
     for key, sums in wanted.items():
         assert {name: getattr(found[key], name) for name in sums} == sums
     for row in rows:
+        assert row.devices_idle <= row.devices_allocated <= row.devices
         assert all(getattr(row, field) is None for field in set(GROUP_FIELDS) - set(group_by))
 
 
@@ -201,9 +205,9 @@ def test_a_shared_device_counts_in_each_namespace_with_its_own_part(store: Fleet
         "red": (1, 0.25, 1),
         "blue": (1, 0.5, 2),
     }
-    assert {name: row.devices_idle for name, row in rows.items()} == {"red": 1, "blue": 0}
+    assert {name: row.devices_idle for name, row in rows.items()} == {"red": 0.5, "blue": 0}
     [whole] = summarize(store)
-    assert (whole.devices, whole.devices_allocated, whole.devices_idle, whole.pods) == (3, 1, 0, 2)
+    assert (whole.devices, whole.devices_allocated, whole.devices_idle, whole.pods) == (3, 1, 0.5, 2)
 
 
 def test_of_several_namespaces_a_device_that_they_share_counts_once_with_what_is_theirs() -> None:

@@ -687,10 +687,12 @@ export interface IdlePod {
   age_seconds: number | null;
   /** id of the cluster */
   cluster: string;
-  /** idle time of all of them together; a share counts as its part of the device, a partition whole */
+  /** idle time of each times its share of the device, added up */
   device_hours: number;
   /** devices or partitions that it holds and does not use */
   devices: number;
+  /** sum of its shares of them; 0.5: half of a device */
+  devices_idle: number;
   /** all of them are idle for at least so long */
   idle_seconds: number;
   /** that it still holds there; null: not known */
@@ -718,6 +720,8 @@ export interface IdlePods {
   at: number;
   /** of all pages together */
   device_hours: number;
+  /** of all pages together; as the summary has it for the same pods */
+  devices_idle: number;
   /** grows with every change of what the fleet knows */
   generation: number;
   /** the rows */
@@ -763,7 +767,7 @@ export interface NamespaceRow {
   devices: number;
   /** devices that its pods hold */
   devices_allocated: number;
-  /** devices that are held and do nothing */
+  /** sum of the shares of devices that are held and were not used for an hour or more */
   devices_idle: number;
   /** of clusters that are simulated */
   devices_simulated: number;
@@ -1038,6 +1042,8 @@ export interface PodRow {
   container: string;
   /** id of the device */
   device: string;
+  /** fraction of the device that it holds; null: it only uses the device */
+  device_share_ratio: number | null;
   /** its part of the device's energy, joules; null: not known */
   energy_joules: number | null;
   /** seconds; null: not known */
@@ -1297,7 +1303,7 @@ export interface SummaryRow {
   devices: number;
   /** held by some container, whole or in part */
   devices_allocated: number;
-  /** held, and nothing was done with them for long */
+  /** sum of the shares of devices that are held and were not used for an hour or more */
   devices_idle: number;
   /** devices that fell off the bus or no longer answer */
   devices_lost: number;

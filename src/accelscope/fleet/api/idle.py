@@ -14,15 +14,14 @@ from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation, Next
 from accelscope.fleet.rows import PodRow
-from accelscope.fleet.store.grouping import Numbers, Values, grouped
+from accelscope.fleet.store.grouping import grouped
 from accelscope.fleet.store.node_rows import FRESH, STALE
 from accelscope.fleet.store.query import Condition, Positions, Query
-from accelscope.fleet.store.summary import IDLE_AFTER_SECONDS
+from accelscope.fleet.store.summary import SHARE_DIGITS, idle_shares
 from accelscope.fleet.store.table import Table
+from accelscope.model import IDLE_SECONDS
 
-MIN_SECONDS = IDLE_AFTER_SECONDS  # as sums count what is idle
 _BY = ("cluster", "node", "namespace", "pod")
-_PLACE = ("device", "partition")
 
 
 class IdlePod(Struct, frozen=True, kw_only=True):
@@ -33,14 +32,15 @@ class IdlePod(Struct, frozen=True, kw_only=True):
     owner_kind: str | None
     owner_name: str | None
     devices: Annotated[int, Meta(description="devices or partitions that it holds and does not use")]
+    devices_idle: Annotated[
+        float,
+        Meta(description="sum of its shares of them; 0.5: half of a device"),
+    ]
     models: Annotated[list[str], Meta(description="of those devices")]
     idle_seconds: Annotated[float, Meta(description="all of them are idle for at least so long")]
     device_hours: Annotated[
         float,
-        Meta(
-            description="idle time of all of them together; a share counts as its part of the device, a "
-            "partition whole"
-        ),
+        Meta(description="idle time of each times its share of the device, added up"),
     ]
     memory_used_bytes: Annotated[int | None, Meta(description="that it still holds there; null: not known")]
     state: Annotated[str, Meta(description="`fresh` or `stale`")]
@@ -51,6 +51,9 @@ class IdlePod(Struct, frozen=True, kw_only=True):
 class IdlePods(Struct, frozen=True, kw_only=True):
     items: list[IdlePod]
     total: int
+    devices_idle: Annotated[
+        float, Meta(description="of all pages together; as the summary has it for the same pods")
+    ]
     device_hours: Annotated[float, Meta(description="of all pages together")]
     next: Next
     generation: Generation
@@ -65,7 +68,7 @@ def idle_pods(call: Call) -> IdlePods:
         Condition("idle_seconds", ">=", call.values["min_seconds"]),
     )
     found = table.matching(Query(where=where, search=call.values["q"]))
-    pods = _Pods(table, found)
+    pods = _Pods(table, found, call.values["min_seconds"])
     given = call.values["cursor"]
     shown, more = pods.page(
         None if given is None else read_cursor(call.question, given), call.values["limit"]
@@ -73,7 +76,8 @@ def idle_pods(call: Call) -> IdlePods:
     return IdlePods(
         items=_items(call, table, pods, shown),
         total=len(pods.hours),
-        device_hours=round(float(pods.hours.sum()), 3),
+        devices_idle=round(float(pods.shares.sum()), SHARE_DIGITS),
+        device_hours=round(pods.device_hours, SHARE_DIGITS),
         next=write_cursor(call.question, pods.place(shown[-1])) if more else None,
         generation=call.fleet.store.generation,
         at=call.now,
@@ -84,25 +88,21 @@ class _Pods:
     """Rows of the table, one for each container and device, put together by pod. Pods are numbers here: there
     may be as many as there are devices, and only those that are shown are looked at one by one."""
 
-    def __init__(self, table: Table[PodRow], positions: Positions) -> None:
+    def __init__(self, table: Table[PodRow], positions: Positions, min_seconds: float) -> None:
         self._table = table
         codes = [table.column(name, positions) for name in _BY]
         groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
         order = np.argsort(groups.of, kind="stable")
         self._positions = positions[order]
         self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # of each pod's rows
-        hours = table.column("idle_seconds", self._positions) / 3600 * self._shares(groups.of[order])
+        shares = idle_shares(table, self._positions, min_seconds)
+        hours = table.column("idle_seconds", self._positions) / 3600 * shares
+        self.device_hours = float(hours.sum())
+        if len(hours):
+            shares, hours = (np.add.reduceat(values, self._starts) for values in (shares, hours))
+        self.shares = shares
         # As it is shown, so that a cursor finds its place again.
-        self.hours = np.round(np.add.reduceat(hours, self._starts), 3) if len(hours) else hours
-
-    def _shares(self, pods: Numbers) -> Values:
-        """Of its device, by row. What containers of one pod hold together is the device once, at most."""
-        told = self._table.column("compute_share_ratio", self._positions)
-        shares = np.where(np.isnan(told), 1.0, told)
-        places = [self._table.column(name, self._positions) for name in _PLACE]
-        sizes = [len(self._table.texts(name)) for name in _PLACE]
-        held, _ = grouped((pods, *places), (int(pods.max(initial=0)) + 1, *sizes), len(pods))
-        return shares / np.maximum(held.sums(shares), 1.0)[held.of]
+        self.hours = np.round(hours, SHARE_DIGITS)
 
     def page(self, after: After | None, limit: int) -> tuple[list[int], bool]:
         """Most hours first, then by name; and whether there are more."""
@@ -142,12 +142,12 @@ def _items(call: Call, table: Table[PodRow], pods: _Pods, shown: list[int]) -> l
     here = [pods.rows(pod) for pod in shown]
     rows = iter(table.rows(np.concatenate(here), call.now) if here else ())
     return [
-        _pod(list(islice(rows, len(positions))), float(pods.hours[pod]))
+        _pod(list(islice(rows, len(positions))), float(pods.shares[pod]), float(pods.hours[pod]))
         for pod, positions in zip(shown, here, strict=True)
     ]
 
 
-def _pod(rows: list[PodRow], hours: float) -> IdlePod:
+def _pod(rows: list[PodRow], share: float, hours: float) -> IdlePod:
     first = rows[0]
     memory = [row.memory_used_bytes for row in rows if row.memory_used_bytes is not None]
     ages = [row.age_seconds for row in rows if row.age_seconds is not None]
@@ -159,6 +159,7 @@ def _pod(rows: list[PodRow], hours: float) -> IdlePod:
         owner_kind=first.owner_kind,
         owner_name=first.owner_name,
         devices=len({(row.device, row.partition) for row in rows}),
+        devices_idle=round(share, SHARE_DIGITS),
         models=sorted({row.model for row in rows if row.model is not None}),
         idle_seconds=min(row.idle_seconds or 0.0 for row in rows),
         device_hours=hours,
@@ -170,7 +171,7 @@ def _pod(rows: list[PodRow], hours: float) -> IdlePod:
 
 
 _MIN_SECONDS = Parameter(
-    name="min_seconds", kind=Number(least=0), default=MIN_SECONDS, description="idle for at least so long"
+    name="min_seconds", kind=Number(least=0), default=IDLE_SECONDS, description="idle for at least so long"
 )
 
 ROUTES = (

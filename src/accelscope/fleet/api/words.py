@@ -22,7 +22,7 @@ ANYWHERE: Mapping[str, str] = {
     "device_index": "number of the device on its node",
     "devices": "number of devices",
     "devices_allocated": "devices that its pods hold",
-    "devices_idle": "devices that are held and do nothing",
+    "devices_idle": "sum of the shares of devices that are held and were not used for an hour or more",
     "devices_lost": "devices that fell off the bus or no longer answer",
     "devices_stale": "devices whose last reading is old",
     "driver_version": "version of the driver",

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from accelscope.fleet.report import SourceKind
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.table import NOWHERE
-from accelscope.model import HARMLESS_THROTTLES, Device, OwnerKind, Pod, PodUsage, Process, Snapshot
+from accelscope.model import (
+    HARMLESS_THROTTLES,
+    Device,
+    OwnerKind,
+    Pod,
+    PodUsage,
+    Process,
+    Snapshot,
+    usage_shares,
+)
 
 FRESH = "fresh"
 STALE = "stale"
@@ -78,7 +87,14 @@ def _add(rows: NodeRows, place: Place, part: Part) -> None:
         _device_row(place, part, device, running[device.id], holding[device.id]) for device in devices.taken
     ]
     pods = _Pods(snapshot.pods)
-    rows.pods += [_pod_row(place, part, device, usage, pods) for device, usage in usages]
+    shares = {
+        id(usage): share
+        for held in holding.values()
+        for usage, share in zip(held, usage_shares(held), strict=True)
+    }
+    rows.pods += [
+        _pod_row(place, part, device, usage, pods, share=shares[id(usage)]) for device, usage in usages
+    ]
     rows.pod_devices += [devices.places.get(device.id, NOWHERE) for device, _ in usages]
     rows.processes += [_process_row(place, part, device, process) for device, process in processes]
     rows.process_devices += [devices.places.get(device.id, NOWHERE) for device, _ in processes]
@@ -207,7 +223,9 @@ def _ecc_uncorrected(device: Device) -> int | None:
     return sum(count.count for count in counts) if counts else None
 
 
-def _pod_row(place: Place, part: Part, device: Device, usage: PodUsage, pods: _Pods) -> PodRow:
+def _pod_row(
+    place: Place, part: Part, device: Device, usage: PodUsage, pods: _Pods, *, share: float
+) -> PodRow:
     pod = pods.find(usage)
     return PodRow(
         cluster=place.cluster,
@@ -234,6 +252,7 @@ def _pod_row(place: Place, part: Part, device: Device, usage: PodUsage, pods: _P
         memory_used_bytes=usage.memory_used_bytes,
         memory_share_bytes=usage.memory_share_bytes,
         compute_share_ratio=usage.compute_share_ratio,
+        device_share_ratio=share if usage.allocated else None,
         energy_joules=usage.energy_joules,
     )
 

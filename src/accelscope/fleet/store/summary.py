@@ -24,11 +24,11 @@ from accelscope.fleet.store.grouping import Groups, Numbers, Values, grouped, ru
 from accelscope.fleet.store.node_rows import STALE, UNHEALTHY
 from accelscope.fleet.store.query import Condition, Positions, Query, QueryError
 from accelscope.fleet.store.table import Table
+from accelscope.model import IDLE_SECONDS
 
 GroupField: TypeAlias = Literal["cluster", "vendor", "model", "namespace", "node", "health"]
 GROUP_FIELDS: tuple[str, ...] = get_args(GroupField)
-IDLE_AFTER_SECONDS = 1800.0
-
+SHARE_DIGITS = 3  # of a device: an answer has no more, so that sums of thirds are whole
 _NAMESPACE = "namespace"
 _MOST_WHOLE = 2.0**62  # of a sum: what an answer can say
 
@@ -47,7 +47,10 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
     devices_stale: Annotated[int, Meta(description="counted with their last values")]
     devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")] = 0
     devices_allocated: Annotated[int, Meta(description="held by some container, whole or in part")]
-    devices_idle: Annotated[int, Meta(description="held, and nothing was done with them for long")]
+    devices_idle: Annotated[
+        float,
+        Meta(description="sum of the shares of devices that are held and were not used for an hour or more"),
+    ]
     memory_total_bytes: Annotated[int | None, Meta(description="null: none of its devices tells")]
     memory_used_bytes: int | None
     utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: not known")]
@@ -66,7 +69,6 @@ class _Own:
     """What is a device's, or some namespaces' on a device: one row for each of `Groups.of`."""
 
     allocated: npt.NDArray[np.bool_]
-    idle: npt.NDArray[np.bool_]
     memory_used_bytes: Values
     utilization_ratio: Values
     energy_joules: Values
@@ -78,7 +80,7 @@ def summarize(
     where: Sequence[Condition] = (),
     group_by: Sequence[str] = (),
     *,
-    idle_after_seconds: float = IDLE_AFTER_SECONDS,
+    idle_after_seconds: float = IDLE_SECONDS,
 ) -> list[SummaryRow]:
     """`where` is about devices, and about `namespace`. One row for each group that there is, in the order of
     its keys; without `group_by`, one row for all, also of nothing."""
@@ -89,7 +91,7 @@ def summarize_whole_and_groups(
     store: FleetStore, where: Sequence[Condition] = (), group_by: Sequence[str] = ()
 ) -> tuple[SummaryRow, list[SummaryRow]]:
     """Both in little more than the time of one; no groups where there is nothing to group by."""
-    [whole], *groups = _summaries(store, where, [(), group_by] if group_by else [()], IDLE_AFTER_SECONDS)
+    [whole], *groups = _summaries(store, where, [(), group_by] if group_by else [()], IDLE_SECONDS)
     return whole, groups[0] if groups else []
 
 
@@ -113,7 +115,8 @@ def _summaries(
             found.append(_of_namespaces(store, pods, linked, group_by, idle_after_seconds))
             continue
         if whole is None:
-            whole = _Subject(store, devices, _own_of_devices(store, devices, idle_after_seconds), pods)
+            own = _own_of_devices(store, devices)
+            whole = _Subject(store, devices, own, pods, idle_after_seconds)
         groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
         group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
         group_of[devices] = groups.of
@@ -134,8 +137,8 @@ def _of_namespaces(
     items, (held, *spaces) = grouped(columns, sizes, len(pods))
     devices = held.astype(np.intp)
     groups, keys = grouped(*_keys(store, devices, spaces[0] if spaces else None, group_by), len(devices))
-    own = _own_of_namespaces(store.pods, pods, items, idle_after_seconds)
-    subject = _Subject(store, devices, own, pods)
+    own = _own_of_namespaces(store.pods, pods, items)
+    subject = _Subject(store, devices, own, pods, idle_after_seconds)
     pod_groups = Groups(groups.of[items.of], groups.count)
     return _rows(subject, groups, _words(store, group_by, keys), pod_groups)
 
@@ -179,12 +182,10 @@ def _table_of(store: FleetStore, field: str) -> Table[Any]:
     return store.pods if field == _NAMESPACE else store.devices
 
 
-def _own_of_devices(store: FleetStore, devices: Positions, idle_after_seconds: float) -> _Own:
+def _own_of_devices(store: FleetStore, devices: Positions) -> _Own:
     column = store.devices.column
-    allocated = column("allocated", devices) > 0
     return _Own(
-        allocated=allocated,
-        idle=allocated & (column("idle_seconds", devices) >= idle_after_seconds),
+        allocated=column("allocated", devices) > 0,
         memory_used_bytes=column("memory_used_bytes", devices),
         utilization_ratio=column("utilization_ratio", devices),
         energy_joules=column("energy_joules", devices),
@@ -192,10 +193,8 @@ def _own_of_devices(store: FleetStore, devices: Positions, idle_after_seconds: f
     )
 
 
-def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups, idle_after_seconds: float) -> _Own:
-    holds = table.column("allocated", pods) > 0
-    idles = holds & (table.column("idle_seconds", pods) >= idle_after_seconds)
-    holders = items.rows(holds)
+def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups) -> _Own:
+    holders = items.rows(table.column("allocated", pods) > 0)
 
     def own(field: str) -> Values:
         values = table.column(field, pods)
@@ -203,7 +202,6 @@ def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups, idle_a
 
     return _Own(
         allocated=holders > 0,
-        idle=(holders > 0) & (items.rows(idles) == holders),
         memory_used_bytes=own("memory_used_bytes"),
         utilization_ratio=own("utilization_ratio"),
         energy_joules=own("energy_joules"),
@@ -211,10 +209,25 @@ def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups, idle_a
     )
 
 
+def idle_shares(table: Table[Any], pods: Positions, idle_after_seconds: float) -> Values:
+    """By row: what it holds of its device and has not used for so long; 0 where it used it, or where that is
+    not known."""
+    is_idle = table.column("idle_seconds", pods) >= idle_after_seconds
+    shares: Values = np.where(is_idle, np.nan_to_num(table.column("device_share_ratio", pods)), 0.0)
+    return shares
+
+
 class _Subject:
     """What is summed, looked up once for all groupings of it."""
 
-    def __init__(self, store: FleetStore, devices: Positions, own: _Own, pods: Positions) -> None:
+    def __init__(
+        self,
+        store: FleetStore,
+        devices: Positions,
+        own: _Own,
+        pods: Positions,
+        idle_after_seconds: float,
+    ) -> None:
         table, column = store.devices, store.devices.column
 
         def is_one_of(field: str, words: Iterable[str]) -> npt.NDArray[np.bool_]:
@@ -233,6 +246,7 @@ class _Subject:
         self.power_limit_watts = column("power_limit_watts", devices)
         of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
         self.pods = runs(*of_pod)
+        self.idle_shares = idle_shares(store.pods, pods, idle_after_seconds)
         self.containers = runs(self.pods, store.pods.column("container", pods))
 
 
@@ -249,7 +263,7 @@ def _rows(
         "devices_stale": groups.rows(subject.stale).tolist(),
         "devices_simulated": groups.rows(subject.simulated).tolist(),
         "devices_allocated": groups.rows(own.allocated).tolist(),
-        "devices_idle": groups.rows(own.idle).tolist(),
+        "devices_idle": np.round(pod_groups.sums(subject.idle_shares), SHARE_DIGITS).tolist(),
         "memory_total_bytes": _whole_or_none(_told(groups, subject.memory_total_bytes)),
         "memory_used_bytes": _whole_or_none(_told(groups, own.memory_used_bytes)),
         "utilization_ratio": _means(groups, own.utilization_ratio),
@@ -302,7 +316,7 @@ class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
     containers: int
     devices: Annotated[int, Meta(description="that its pods hold or use")]
     devices_allocated: int
-    devices_idle: int
+    devices_idle: float
     devices_stale: int
     devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")]
     memory_used_bytes: Annotated[int | None, Meta(description="null: not known of any of its devices")]
@@ -312,7 +326,7 @@ class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def namespaces(
-    store: FleetStore, where: Sequence[Condition] = (), *, idle_after_seconds: float = IDLE_AFTER_SECONDS
+    store: FleetStore, where: Sequence[Condition] = (), *, idle_after_seconds: float = IDLE_SECONDS
 ) -> list[NamespaceRow]:
     names = NamespaceRow.__struct_fields__
     rows = summarize(store, where, ("cluster", _NAMESPACE), idle_after_seconds=idle_after_seconds)

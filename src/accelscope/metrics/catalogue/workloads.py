@@ -77,6 +77,13 @@ PODS: tuple[Family, ...] = (
         lambda u: u.compute_share_ratio,
     ),
     usage(
+        "accelerator_pod_device_share_ratio",
+        "ratio",
+        "Apportioned: fraction of the device that the container holds. Those of one device add up to 1 at "
+        "most. One that only uses the device has no series.",
+        lambda u: u.device_share_ratio,
+    ),
+    usage(
         "accelerator_pod_energy_joules_total",
         "joules",
         "Apportioned: energy of the device, split by use among the pods on it. What nobody used is "

@@ -16,6 +16,7 @@ from accelscope.model import (
     Unattributed,
     UnattributedReason,
     Vendor,
+    device_shares,
 )
 
 
@@ -288,6 +289,7 @@ def _added(device: Device, before: tuple[float, float | None, float] | None, at:
 
 def pod_usages(use: DeviceUse, ledger: Ledger, at: float) -> Iterator[PodUsage]:
     nothing = Sums(memory_bytes=0, utilization=0.0) if use.lists_processes else None
+    shares = device_shares(use.device, use.holders)
     for place in use.places:
         held = use.holders.get(place, [])
         sums = use.pods.get(place) or (nothing if use.measured(place) is None else None) or Sums()
@@ -313,6 +315,7 @@ def pod_usages(use: DeviceUse, ledger: Ledger, at: float) -> Iterator[PodUsage]:
             idle_seconds=max(0.0, at - (since or 0.0)) if told else None,
             memory_share_bytes=sum(memory) if memory else None,
             compute_share_ratio=sum(compute) if compute else None,
+            device_share_ratio=shares.get(place),
             energy_joules=ledger.energy.get(place),
         )
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from accelscope.model import HealthState, OwnerKind
+from accelscope.model import HealthState, OwnerKind, is_idle
 from accelscope.top.sources.fields import (
     Row,
     count,
@@ -67,8 +67,11 @@ def node_view(document: Row, *, source: str) -> NodeView:
     several = len({named(device, "vendor") for device in devices}) > 1
     labels = {named(device, "id"): _label(device, several) for device in devices}
     pods: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    idle: defaultdict[str, float] = defaultdict(float)
     for pod in rows(document, "pods"):
         pods[named(pod, "device")][f"{named(pod, 'namespace')}/{named(pod, 'pod')}"] = None
+        if is_idle(number(pod, "idle_seconds")):
+            idle[named(pod, "device")] += number(pod, "device_share_ratio") or 0.0
     drivers = {f"{named(d, 'vendor')} {version}" for d in devices if (version := text(d, "driver_version"))}
     return NodeView(
         key=key,
@@ -80,7 +83,10 @@ def node_view(document: Row, *, source: str) -> NodeView:
         simulated=bool(flag(row, "simulated")),
         driver=", ".join(sorted(drivers)),
         read=bool(devices),
-        devices=tuple(_device(device, key, tuple(pods[named(device, "id")])) for device in devices),
+        devices=tuple(
+            _device(device, key, tuple(pods[named(device, "id")]), idle[named(device, "id")])
+            for device in devices
+        ),
         processes=tuple(_processes(rows(document, "processes"), key, labels)),
         troubles=tuple(
             unread(named(reader, "vendor"), text(reader, "reason"))
@@ -105,7 +111,7 @@ def _label(row: Row, several_vendors: bool) -> str:
     return device_label(named(row, "vendor"), whole(row, "index"), named(row, "id"), several_vendors)
 
 
-def _device(row: Row, node: str, pods: tuple[str, ...]) -> DeviceView:
+def _device(row: Row, node: str, pods: tuple[str, ...], idle_ratio: float) -> DeviceView:
     throttled = text(row, "throttled")
     return DeviceView(
         key=f"{node} {named(row, 'id')}",
@@ -130,6 +136,7 @@ def _device(row: Row, node: str, pods: tuple[str, ...]) -> DeviceView:
         throttles=tuple(throttled.split(",")) if throttled else (),
         pods=pods,
         idle_seconds=number(row, "idle_seconds"),
+        idle_ratio=idle_ratio,
     )
 
 
@@ -186,7 +193,7 @@ def _sums(row: Row, nodes: int = 0, nodes_not_read: int = 0) -> Sums:
         devices=count(row, "devices"),
         devices_lost=count(row, "devices_lost"),
         devices_unhealthy=count(row, "devices_unhealthy"),
-        devices_idle=whole(row, "devices_idle"),
+        devices_idle=number(row, "devices_idle"),
         processes=count(row, "processes"),
         utilization_ratio=number(row, "utilization_ratio"),
         memory_used_bytes=whole(row, "memory_used_bytes"),

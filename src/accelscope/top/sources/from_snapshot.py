@@ -1,7 +1,7 @@
 """A node's view from its snapshot."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from accelscope.model import (
@@ -9,10 +9,13 @@ from accelscope.model import (
     Owner,
     OwnerKind,
     Partition,
+    PodUsage,
     Process,
     ReaderState,
     Snapshot,
     UnattributedReason,
+    is_idle,
+    usage_shares,
 )
 from accelscope.top.view.shown import DeviceView, NodeView, PartitionView, ProcessView, Use
 from accelscope.top.view.text import spoken
@@ -32,6 +35,9 @@ def node_view(
     vendors = {device.vendor for device in snapshot.devices}
     labels = {d.id: device_label(d.vendor, d.index, d.id, len(vendors) > 1) for d in snapshot.devices}
     pods = _pods(snapshot)
+    usages: defaultdict[str, list[PodUsage]] = defaultdict(list)
+    for usage in snapshot.pod_usages:
+        usages[usage.device].append(usage)
     return NodeView(
         key=key,
         name=snapshot.node,
@@ -41,7 +47,7 @@ def node_view(
         driver=", ".join(_drivers(snapshot.readers)) or None,
         drivers_found=any(reader.found for reader in snapshot.readers),
         read=any(reader.up for reader in snapshot.readers),
-        devices=tuple(_device(device, key, pods, _idle(snapshot, device.id)) for device in snapshot.devices),
+        devices=tuple(_device(device, key, pods, usages[device.id]) for device in snapshot.devices),
         processes=tuple(_processes(snapshot.processes, key, labels)),
         troubles=tuple(_troubles(snapshot)),
         notes=tuple(
@@ -90,15 +96,23 @@ def _pods(snapshot: Snapshot) -> dict[tuple[str, str | None], tuple[str, ...]]:
     return {place: tuple(names) for place, names in found.items()}
 
 
-def _idle(snapshot: Snapshot, device: str) -> float | None:
+def _idle_seconds(usages: Sequence[PodUsage]) -> float | None:
     """Since any that holds it did anything; None where one of them cannot be told, or none holds it."""
-    held = [usage.idle_seconds for usage in snapshot.pod_usages if usage.device == device and usage.allocated]
+    held = [usage.idle_seconds for usage in usages if usage.allocated]
     known = [seconds for seconds in held if seconds is not None]
     return min(known) if known and len(known) == len(held) else None
 
 
+def _idle_ratio(usages: Sequence[PodUsage]) -> float:
+    shares = zip(usages, usage_shares(usages), strict=True)
+    return sum(share for usage, share in shares if is_idle(usage.idle_seconds))
+
+
 def _device(
-    device: Device, node: str, pods: Mapping[tuple[str, str | None], tuple[str, ...]], idle: float | None
+    device: Device,
+    node: str,
+    pods: Mapping[tuple[str, str | None], tuple[str, ...]],
+    usages: Sequence[PodUsage],
 ) -> DeviceView:
     clocks = {clock.domain: clock.hertz for clock in device.clocks}
     fans = [fan.speed_ratio for fan in device.fans if fan.speed_ratio is not None]
@@ -125,7 +139,8 @@ def _device(
         clock_hertz=next((clocks[name] for name in _CLOCKS if clocks.get(name) is not None), None),
         throttles=tuple(throttle.reason for throttle in device.throttles if throttle.active),
         pods=pods.get((device.id, None), ()),
-        idle_seconds=idle,
+        idle_seconds=_idle_seconds(usages),
+        idle_ratio=_idle_ratio(usages),
         partitions=tuple(
             _partition(partition, key, pods.get((device.id, partition.id), ()))
             for partition in device.partitions

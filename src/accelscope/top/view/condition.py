@@ -9,7 +9,6 @@ from accelscope.top.view.shown import DeviceView
 from accelscope.top.view.text import reason_of, spoken
 
 FULL_RATIO = 0.95
-IDLE_SECONDS = 1800.0  # as the fleet counts what is idle
 
 
 class Level(IntEnum):
@@ -66,7 +65,7 @@ def conditions(device: DeviceView) -> tuple[Condition, ...]:
         found.append(Condition("FULL", Level.WARNING))
     if device.unusual:
         found.append(Condition("ODD", Level.NOTE, device.unusual))
-    if device.idle_seconds is not None and device.idle_seconds >= IDLE_SECONDS:
+    if device.idle_ratio:
         found.append(Condition("IDLE", Level.NOTE))
     if not found and device.health is HealthState.UNKNOWN:
         found.append(Condition("?", Level.NOTE, reason))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from accelscope.model import is_idle
 from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
 from accelscope.top.view.condition import Level, conditions, is_hot
 from accelscope.top.view.shown import DeviceView, NodeView, PartitionView
@@ -162,9 +163,16 @@ def _state(row: DeviceRow, setting: Setting) -> Span:
         return Span("")
     found = conditions(row.device)
     words = [condition.word for condition in found]
-    if row.device.idle_seconds is not None and "IDLE" in words:
-        words[words.index("IDLE")] = f"IDLE {duration(row.device.idle_seconds, setting.glyphs)}"
+    if "IDLE" in words:
+        words[words.index("IDLE")] = f"IDLE {_idle(row.device, setting)}"
     return Span(" ".join(words), TONES[found[0].level])
+
+
+def _idle(device: DeviceView, setting: Setting) -> str:
+    """For how long, if all that hold it are idle; else how much of it is."""
+    if is_idle(device.idle_seconds):
+        return duration(device.idle_seconds, setting.glyphs)
+    return percent(device.idle_ratio, setting.glyphs)
 
 
 def _pods(row: DeviceRow, setting: Setting) -> Span:

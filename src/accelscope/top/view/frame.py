@@ -20,6 +20,7 @@ from accelscope.top.view.text import (
     clean,
     cut,
     duration,
+    fraction,
     percent,
     size_of,
     sparkline,
@@ -254,7 +255,7 @@ def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, w
         ],
         [Span(f"power {watts(sums.power_watts, glyphs)}")],
         [Span(f"hottest {celsius(sums.temperature_max_celsius, glyphs)}")],
-        [Span(f"{sums.devices_idle} idle", Tone.WARN)] if sums.devices_idle else [],
+        [Span(f"{fraction(sums.devices_idle, glyphs)} idle", Tone.WARN)] if sums.devices_idle else [],
         [Span(full, Tone.GOOD), Span(rest, Tone.DIM)],
         [Span(sparkline(setting.history.of(ALL), 24, glyphs), Tone.GOOD)],
     ]

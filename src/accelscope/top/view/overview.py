@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
 from accelscope.top.view.shown import ClusterSums, NodeSums, Sums
 from accelscope.top.view.table import Column, Line, Setting, Span, Tone
-from accelscope.top.view.text import celsius, duration, size_of, watts
+from accelscope.top.view.text import celsius, duration, fraction, size_of, watts
 
 STALE_SECONDS = 60.0  # from when on an age is worth a look
 
@@ -213,7 +213,7 @@ CLUSTER_COLUMNS: tuple[Column[SumsRow], ...] = (
         title="idle",
         priority=6,
         text=lambda row, setting: Span(
-            setting.glyphs.absent if row.sums.devices_idle is None else str(row.sums.devices_idle),
+            fraction(row.sums.devices_idle, setting.glyphs),
             Tone.WARN if row.sums.devices_idle else Tone.DIM,
         ),
         least=4,

@@ -57,6 +57,7 @@ class DeviceView:
     throttles: tuple[str, ...] = ()  # reasons at work
     pods: tuple[str, ...] = ()  # namespace/pod of those that hold or use it
     idle_seconds: float | None = None  # since any that holds it did anything with it
+    idle_ratio: float = 0.0  # fraction of it that is held and idle
     partitions: tuple[PartitionView, ...] = ()
 
 
@@ -136,7 +137,7 @@ class Sums:
     devices: int = 0
     devices_lost: int = 0
     devices_unhealthy: int = 0  # warning, critical or lost
-    devices_idle: int | None = None  # held, and nothing was done with them for long
+    devices_idle: float | None = None  # sum of the fractions of devices that are held and idle
     processes: int = 0
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from accelscope.model import HealthState
-from accelscope.top.view.condition import IDLE_SECONDS
-from accelscope.top.view.shown import DeviceView, NodeView, Sums, View
+from accelscope.top.view.shown import NodeView, Sums, View
 
 _UNHEALTHY = frozenset({HealthState.WARNING, HealthState.CRITICAL, HealthState.LOST})
 
@@ -26,7 +25,7 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
         devices=len(devices),
         devices_lost=sum(device.health is HealthState.LOST for device in devices),
         devices_unhealthy=sum(device.health in _UNHEALTHY for device in devices),
-        devices_idle=_idle(devices),
+        devices_idle=sum(device.idle_ratio for device in devices),
         processes=sum(len(node.processes) for node in nodes),
         utilization_ratio=sum(use) / len(use) if use else None,
         memory_used_bytes=sum(device.memory_used_bytes or 0 for device in whole) if whole else None,
@@ -34,10 +33,6 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
         power_watts=sum(power) if power else None,
         temperature_max_celsius=max(heat, default=None),
     )
-
-
-def _idle(devices: list[DeviceView]) -> int:
-    return sum(d.idle_seconds is not None and d.idle_seconds >= IDLE_SECONDS for d in devices)
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -133,6 +133,13 @@ def percent(ratio: float | None, glyphs: Glyphs) -> str:
     return glyphs.absent if ratio is None else f"{100 * ratio:.0f}%"
 
 
+def fraction(count: float | None, glyphs: Glyphs) -> str:
+    """Of things that are shared, as devices are: 0, 0.3, 12.0."""
+    if count is None:
+        return glyphs.absent
+    return f"{count:.1f}" if count else "0"
+
+
 def size(count: float | None, glyphs: Glyphs) -> str:
     """Bytes in powers of 1024, three digits: 512M, 1.50G, 80.0G."""
     if count is None:

@@ -248,6 +248,7 @@ SNAPSHOT = Snapshot(
             idle_seconds=0.5,
             memory_share_bytes=1 << 30,
             compute_share_ratio=0.5,
+            device_share_ratio=0.5,
             energy_joules=12.5,
         ),
         PodUsage(device=FULL.id, namespace="ml", pod="other", container="main"),

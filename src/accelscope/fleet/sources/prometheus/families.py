@@ -163,6 +163,7 @@ POD_ROWS: Mapping[str, Take] = {
     "accelerator_pod_idle_seconds": number("idle_seconds"),
     "accelerator_pod_memory_share_bytes": whole("memory_share_bytes"),
     "accelerator_pod_compute_share_ratio": number("compute_share_ratio"),
+    "accelerator_pod_device_share_ratio": number("device_share_ratio"),
     "accelerator_pod_energy_joules_total": number("energy_joules"),
 }
 
