@@ -43,8 +43,8 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=0, until=math.inf, cluster="berlin", group="a100", first=-1, again=False,
-        kind="idle", process="tritonserver", before_seconds=40 * 60,
-        begins="tritonserver holds its share of a GPU and has done nothing for 40 minutes", ends="",
+        kind="idle", process="tritonserver", before_seconds=100 * 60,
+        begins="tritonserver holds its share of a GPU and has done nothing for 100 minutes", ends="",
     ),
     # In every round.
     Scene(

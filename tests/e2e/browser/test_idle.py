@@ -44,7 +44,7 @@ def test_the_file_has_a_line_for_each(page: Page, lab: Lab) -> None:
 
 def test_since_when_is_chosen_and_in_the_address(page: Page) -> None:
     page.goto("/idle")
-    expect(main(page).get_by_text("Nothing has been seen idle for 30 min")).to_be_visible()
+    expect(main(page).get_by_text("Nothing has been seen idle for 1 h")).to_be_visible()
     page.get_by_role("combobox", name="Idle for at least").select_option("2 h")
     expect(page).to_have_url(re.compile(r"/idle\?min_seconds=7200$"))
     expect(main(page).get_by_text("Nothing has been seen idle for 2 h")).to_be_visible()

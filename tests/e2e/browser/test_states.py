@@ -119,7 +119,7 @@ def test_a_fleet_without_clusters_says_what_to_do(
 
 SAID_OF_NOTHING: dict[str, str | re.Pattern[str]] = {
     "events": "Nothing has happened since the fleet was started",
-    "idle": "Nothing has been seen idle for 30 min",
+    "idle": "Nothing has been seen idle for 1 h",
     "namespaces": "No namespace has a pod with a device",
     "pods": re.compile("^No pod"),
     "processes": "No process uses a device",

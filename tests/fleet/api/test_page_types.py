@@ -9,7 +9,13 @@ from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.fleet.api.typescript import types
 from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
-from accelscope.model import FAULT_THROTTLES, HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS
+from accelscope.model import (
+    FAULT_THROTTLES,
+    HARMLESS_THROTTLES,
+    HOT_CELSIUS,
+    HOT_MARGIN_CELSIUS,
+    IDLE_SECONDS,
+)
 
 
 def test_every_field_of_every_answer_is_there() -> None:
@@ -48,6 +54,10 @@ def test_the_page_knows_the_same_throttles(name: str, words: frozenset[str]) -> 
 )
 def test_the_page_calls_the_same_hot(name: str, celsius: int) -> None:
     assert f"const {name} = {celsius};" in (PARTS / "table" / "heat.ts").read_text()
+
+
+def test_the_page_calls_the_same_idle() -> None:
+    assert f"const LONG_IDLE = {IDLE_SECONDS:g};" in (PARTS / "table" / "cells.tsx").read_text()
 
 
 @pytest.mark.parametrize(("name", "minutes"), [("HOUR", ROW_MINUTES), ("DAY", SUMMARY_MINUTES)])

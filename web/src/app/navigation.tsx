@@ -1,4 +1,4 @@
-import { count } from "../app/units";
+import { count, fraction } from "../app/units";
 import { summary } from "../live/stream";
 import { destinationOf, GROUPS } from "./destinations";
 import { pathname } from "./location";
@@ -41,8 +41,11 @@ function Count({ view }: { view: View }) {
   const idle = sums.devices_idle;
   if (view === "idle")
     return idle > 0 ? (
-      <span class="navigation-count navigation-some" title="Devices that are held and not used">
-        {count(idle)}
+      <span
+        class="navigation-count navigation-some"
+        title="Idle devices: shares that are held and were not used for an hour or more, added up"
+      >
+        {fraction(idle)}
       </span>
     ) : null;
   const number = { devices: sums.devices, pods: sums.pods, processes: sums.processes };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, celsius, duration, energy, howMany, percent, took, watts } from "./units";
+import { bytes, celsius, duration, energy, fraction, howMany, percent, took, watts } from "./units";
 
 test.each([
   [percent(null), "–"],
@@ -23,6 +23,10 @@ test.each([
   [energy(999.6 * 3600), "1.0 kWh"],
   [energy(7.2e9), "2.00 MWh"],
   [howMany(0, "pod"), "0 pods"],
+  [fraction(0), "0"],
+  [fraction(2 / 3), "0.7"],
+  [fraction(1200), "1\u202f200.0"],
+  [fraction(null), "–"],
   [howMany(1, "process", "processes"), "1 process"],
   [howMany(1200, "process", "processes"), "1\u202f200 processes"],
   [celsius(null), "–"],

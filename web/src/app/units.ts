@@ -43,10 +43,18 @@ export function celsius(value: Maybe): string {
 }
 
 // 1 440, with a narrow space at which no line is broken.
+const DECIMAL = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+
 export function count(value: Maybe): string {
   return value === null || value === undefined
     ? ABSENT
     : value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+}
+
+// Of things that are shared, as devices are: 0, 0.3, 12.0.
+export function fraction(value: Maybe): string {
+  if (value === null || value === undefined || value === 0) return count(value);
+  return value.toLocaleString("en-GB", DECIMAL).replaceAll(",", "\u202f");
 }
 
 // 1 pod, 12 pods.

@@ -161,7 +161,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
 const CONDITIONS: Facet = {
   title: "Condition",
   choices: [
-    choice("idle_seconds_min", String(LONG_IDLE), "Held and idle for half an hour"),
+    choice("idle_seconds_min", String(LONG_IDLE), "Wholly idle for an hour"),
     choice("allocated_max", "0", "Held by nobody"),
     choice("present", "throttled", "Throttled"),
     choice("present", "unusual", "Out of its habit"),

@@ -4,7 +4,7 @@ import { Problem, problemOf, query } from "../api/client";
 import type { IdlePod, IdlePods, Summary } from "../api/types";
 import { search } from "../app/location";
 import { linkTo } from "../app/routes";
-import { bytes, count, duration, watts } from "../app/units";
+import { bytes, count, duration, fraction, watts } from "../app/units";
 import { fleetNow } from "../live/fleet-clock";
 import { useResource } from "../live/resource";
 import { Value } from "../parts/absent";
@@ -22,7 +22,7 @@ import { Tile, Tiles } from "../parts/tile";
 import { allIdle, fileName, idleCsv } from "./idle/export";
 import { NothingIdle } from "./idle/nothing";
 import { IdleSince, idleSince } from "./idle/since";
-import { standingStill } from "./idle/still";
+import { whollyIdle } from "./idle/wholly";
 import { ownerOf } from "./pods/group";
 import { OwnerCell } from "./pods/owner";
 import "./idle/idle.css";
@@ -61,11 +61,11 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   {
     key: "devices",
     title: "Devices",
-    note: "Devices or partitions that it holds and does not use",
+    note: "Shares of devices that it holds and does not use, added up",
     width: 80,
     priority: 2,
     align: "end",
-    cell: ({ devices }) => count(devices),
+    cell: ({ devices_idle }) => fraction(devices_idle),
   },
   {
     key: "models",
@@ -85,10 +85,10 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   {
     key: "hours",
     title: "Device-hours",
-    note: "Idle time of all its devices together; a share of a device counts as its share",
+    note: "Idle time of each device times its share of it, added up",
     width: 104,
     align: "end",
-    cell: ({ device_hours }) => hours(device_hours),
+    cell: ({ device_hours }) => fraction(device_hours),
   },
   {
     key: "memory",
@@ -122,10 +122,6 @@ const OWN = ["min_seconds"]; // has a control of its own
 
 const OF_PODS = { fields: [...POD_FIELDS, ...OWN] };
 
-function hours(value: number): string {
-  return value < 10 ? value.toFixed(1) : count(Math.round(value));
-}
-
 export function IdleView() {
   const table = useTable<IdlePod, IdlePods>("/api/v1/idle", OF_PODS);
   const since = idleSince(search.value);
@@ -153,8 +149,8 @@ export function IdleView() {
 }
 
 function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
-  const still = standingStill(search.value, since);
-  const { data } = useResource<Summary>("/api/v1/summary", still, {
+  const wholly = whollyIdle(search.value, since);
+  const { data } = useResource<Summary>("/api/v1/summary", wholly, {
     keepWhileAsking: true,
     atMostEverySeconds: 5,
   });
@@ -163,7 +159,7 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
     <Tiles label="What is wasted">
       <Tile
         title="Device-hours lost"
-        value={answer && hours(answer.device_hours)}
+        value={answer && fraction(answer.device_hours)}
         detail="by these pods so far"
       />
       <Tile
@@ -172,12 +168,16 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
         detail={`for ${duration(since)} or longer`}
       />
       <Tile
-        title="Devices that stand still"
-        value={sums && count(sums.devices)}
-        detail="nobody who holds them uses them"
-        href={linkTo("devices") + query(still)}
+        title="Idle devices"
+        value={answer && fraction(answer.devices_idle)}
+        detail={sums ? `shares added up; ${count(sums.devices)} wholly idle` : "shares added up"}
+        href={linkTo("devices") + query(wholly)}
       />
-      <Tile title="Power they draw" value={sums && watts(sums.power_watts)} detail="now, where it is known" />
+      <Tile
+        title="Power"
+        value={sums && watts(sums.power_watts)}
+        detail="of wholly idle devices, where it is known"
+      />
     </Tiles>
   );
 }

@@ -1,7 +1,7 @@
 // Who has what, who uses it, and who lets it lie.
 import type { NamespaceRow, Namespaces } from "../api/types";
 import { linkTo } from "../app/routes";
-import { bytes, count } from "../app/units";
+import { bytes, count, fraction } from "../app/units";
 import { Value } from "../parts/absent";
 import { Badge } from "../parts/badge";
 import { FACETS } from "../parts/filters/facets";
@@ -64,7 +64,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "idle",
     title: "Idle devices",
-    note: "Held, and nothing was done with them for long",
+    note: "Shares of devices that its pods have not used for an hour or more, added up",
     width: 110,
     priority: 2,
     align: "end",
@@ -72,7 +72,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
     cell: ({ cluster, namespace, devices_idle }) =>
       devices_idle > 0 ? (
         <a href={linkTo("idle", {}, { cluster, namespace })}>
-          <Badge tone="warning">{count(devices_idle)}</Badge>
+          <Badge tone="warning">{fraction(devices_idle)}</Badge>
         </a>
       ) : (
         "0"

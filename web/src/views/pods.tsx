@@ -19,7 +19,7 @@ import { byPod, keepsTogether, oneByOne, type PodGroup } from "./pods/group";
 const CONDITIONS: Facet = {
   title: "Condition",
   choices: [
-    choice("idle_seconds_min", String(LONG_IDLE), "Idle for half an hour"),
+    choice("idle_seconds_min", String(LONG_IDLE), "Idle for an hour"),
     choice("allocated_max", "0", "Uses devices it does not hold"),
     choice("present", "unusual", "Out of its habit"),
     choice("state", "stale", "Stale"),

@@ -133,7 +133,7 @@ export function EnergyCell({ joules }: { joules: Maybe }) {
 }
 
 export const IDLE_FROM = 60; // seconds: less is a breath between two batches
-export const LONG_IDLE = 1800; // seconds: from here on the API counts a device as idle
+export const LONG_IDLE = 3600; // seconds: from here on the API counts a share of a device as idle
 
 export function IdleCell({ seconds }: { seconds: Maybe }) {
   if (seconds === null || seconds === undefined) return <Absent />;

@@ -80,6 +80,7 @@ export const POD_FIELDS = fieldsOf<PodRow>({
   allocated: true,
   cluster: true,
   compute_share_ratio: true,
+  device_share_ratio: true,
   container: true,
   device: true,
   energy_joules: true,

@@ -1,15 +1,16 @@
 // What makes the parts add up to the whole.
 import type { DeviceBalance } from "../../api/types";
-import { bytes, energy, percent } from "../../app/units";
+import { bytes, energy } from "../../app/units";
 import { type Fact, Facts } from "../../parts/facts";
 import { Panel } from "../../parts/panel";
+import { oneShare } from "./units";
 
 export function Balance({ balance }: { balance: DeviceBalance | null }) {
   if (balance === null) return null;
   const facts: Fact[] = [
     ["Energy that is nobody's", energy(balance.idle_energy_joules)],
     ["Memory counted twice", bytes(balance.surplus_memory_bytes)],
-    ["One share is", balance.share_ratio === null ? "the whole device" : percent(balance.share_ratio)],
+    ["One share is", oneShare(balance.share_ratio)],
     ...(balance.jobs.length > 0 ? ([["Batch jobs", balance.jobs.join(", ")]] as const) : []),
   ];
   return (

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { amperes, hertz, perSecond, volts, yesNo } from "./units";
+import { amperes, hertz, oneShare, perSecond, volts, yesNo } from "./units";
 
 test("units of devices", () => {
   expect(hertz(1_980_000_000)).toBe("1.98 GHz");
@@ -7,6 +7,11 @@ test("units of devices", () => {
   expect(perSecond(2 ** 30)).toBe("1.0 GiB/s");
   expect(volts(0.85)).toBe("0.85 V");
   expect(amperes(12.34)).toBe("12.3 A");
+});
+
+test("one share of a device that is cut in four is a quarter of it", () => {
+  expect(oneShare(4)).toBe("25 %");
+  expect(oneShare(null)).toBe("the whole device");
 });
 
 test("what is not known is not 0, and not no", () => {

@@ -1,5 +1,5 @@
 // Units that only devices have.
-import { ABSENT, bytes } from "../../app/units";
+import { ABSENT, bytes, percent } from "../../app/units";
 
 type Maybe = number | null | undefined;
 
@@ -18,6 +18,11 @@ export function volts(value: Maybe): string {
 
 export function amperes(value: Maybe): string {
   return value === null || value === undefined ? ABSENT : `${value.toFixed(1)} A`;
+}
+
+// Of a device that is cut into so many shares.
+export function oneShare(shares: number | null): string {
+  return shares === null ? "the whole device" : percent(1 / shares);
 }
 
 export function yesNo(value: boolean | null | undefined): string | null {

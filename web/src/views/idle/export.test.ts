@@ -8,6 +8,7 @@ it("has a column for every name", () => {
     cluster: "c",
     device_hours: 1.25,
     devices: 2,
+    devices_idle: 0.75,
     idle_seconds: 2250.4,
     memory_used_bytes: null,
     models: ["A", "B"],
@@ -20,8 +21,8 @@ it("has a column for every name", () => {
     state: "fresh",
   };
   const [header, line] = idleCsv([pod]).split("\r\n");
-  expect(header?.split(",")).toHaveLength(13);
-  expect(line).toBe("c,n,p,Job,train,m,2,A; B,2250,1.25,,fresh,true");
+  expect(header?.split(",")).toHaveLength(14);
+  expect(line).toBe("c,n,p,Job,train,m,2,0.75,A; B,2250,1.25,,fresh,true");
 });
 
 it("names the file by the time", () => {

@@ -4,7 +4,7 @@ import { duration } from "../../app/units";
 import { LONG_IDLE } from "../../parts/table/cells";
 
 export const SHORTEST_SECONDS = 60;
-const CHOICES = [SHORTEST_SECONDS, 300, LONG_IDLE, 2 * 3600, 12 * 3600, 24 * 3600];
+const CHOICES = [SHORTEST_SECONDS, 300, 1800, LONG_IDLE, 2 * 3600, 12 * 3600, 24 * 3600];
 
 export function idleSince(address: URLSearchParams): number {
   const text = address.get("min_seconds");

@@ -3,7 +3,7 @@
 import { query } from "../../api/client";
 import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { celsius, duration, howMany } from "../../app/units";
+import { celsius, duration, fraction, howMany } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
 import { HOT, HOT_UNTOLD } from "../../parts/table/heat";
 import { FAULTS } from "../../parts/throttles";
@@ -98,7 +98,9 @@ export function attention({ health, throttled, hot, hotUntold, unusual, idle }: 
   add((unusual?.devices ?? []).map((row) => ofDevice(row, "unusual", row.unusual ?? "")));
   add((unusual?.pods ?? []).map((row) => ofPod(row, "unusual", "warning", row.unusual ?? "")));
   add(
-    (idle?.items ?? []).map((row) => ofPod(row, "idle", "unknown", idleText(row.devices, row.idle_seconds))),
+    (idle?.items ?? []).map((row) =>
+      ofPod(row, "idle", "unknown", idleText(row.devices_idle, row.idle_seconds)),
+    ),
   );
   return [...items.values()];
 }
@@ -108,7 +110,7 @@ function hotText({ temperature_celsius: at, temperature_slowdown_celsius: slowdo
 }
 
 function idleText(devices: number, seconds: number): string {
-  return `holds ${devices === 1 ? "a device" : howMany(devices, "device")}, did nothing for ${duration(seconds)}`;
+  return `holds ${devices === 1 ? "a device" : `${fraction(devices)} devices`}, did nothing for ${duration(seconds)}`;
 }
 
 // Without a word: what its health says.

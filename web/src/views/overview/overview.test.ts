@@ -71,7 +71,9 @@ describe("attention", () => {
         nodes: [node("n8", "stale"), node("n9", "incompatible")],
       }),
       idle: {
-        items: [{ cluster: "berlin", namespace: "ml", pod: "p", node: "n1", devices: 2, idle_seconds: 7200 }],
+        items: [
+          { cluster: "berlin", namespace: "ml", pod: "p", node: "n1", devices_idle: 1.5, idle_seconds: 7200 },
+        ],
       } as IdlePods,
     });
     expect(items.map(({ word }) => word)).toEqual([
@@ -82,7 +84,7 @@ describe("attention", () => {
       "stale",
       "idle",
     ]);
-    expect(items.at(-1)?.text).toBe("holds 2 devices, did nothing for 2 h");
+    expect(items.at(-1)?.text).toBe("holds 1.5 devices, did nothing for 2 h");
   });
   it("names a device once, with all that is wrong with it", () => {
     const hot = device(5, { temperature_celsius: 91, throttled: "hw_thermal_slowdown" });

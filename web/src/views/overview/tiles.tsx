@@ -1,6 +1,6 @@
 import type { HealthReport, SummaryRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, count, howMany, percent, watts } from "../../app/units";
+import { bytes, celsius, count, fraction, howMany, percent, watts } from "../../app/units";
 import { Bar, PartsBar } from "../../parts/bar";
 import { Tile, Tiles } from "../../parts/tile";
 import { allocatedRatio, healthParts, memoryRatio, partsByHealth } from "./sums";
@@ -61,7 +61,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         value={percent(allocatedRatio(sums))}
         of={howMany(sums.devices_allocated, "device")}
         href={linkTo("pods", {}, within)}
-        detail={`${howMany(sums.pods, "pod")}${sums.devices_idle > 0 ? `, ${howMany(sums.devices_idle, "device")} idle` : ""}`}
+        detail={`${howMany(sums.pods, "pod")}${sums.devices_idle > 0 ? `, ${fraction(sums.devices_idle)} devices idle` : ""}`}
       >
         <Level ratio={allocatedRatio(sums)} label="Allocated" />
       </Tile>
