@@ -9,7 +9,7 @@ from demo.lab import Lab
 from demo.scenes import SCENES, SETTINGS_CHANGE
 from demo.story import ROUND_SECONDS, Story, changes, gone_on_before
 
-from accelscope.fleet.api.idle import MIN_SECONDS
+from accelscope.model import IDLE_SECONDS
 from accelscope.simulate import load_node
 from accelscope.simulate.fleet.description import read_fleet
 from accelscope.simulate.fleet.faults import read_faults, write_faults
@@ -68,7 +68,7 @@ def test_nothing_happens_but_what_the_story_tells(fleet: FleetSpec) -> None:
 def test_a_pod_has_idled_long_enough_to_be_told_of_when_the_demo_begins(fleet: FleetSpec) -> None:
     [trouble] = fleet.troubles
     assert (trouble.kind, trouble.process, trouble.until) == ("idle", "tritonserver", None)
-    assert trouble.begin < -MIN_SECONDS
+    assert trouble.begin < -IDLE_SECONDS
     [told] = [line for line in changes((), Story(fleet).at(0)) if "tritonserver" in line]
     assert told.startswith(f"berlin/{trouble.node} ")
     assert told.endswith(f"for {-trouble.begin / 60:g} minutes")
