@@ -7,9 +7,9 @@ them. A new one is a line here and its module.
 from collections.abc import Sequence
 from importlib import import_module
 
-from accelscope.metrics.dialects.dialect import Dialect
+from accelscope.metrics.dialects.dialect import Dialect, DialectError
 
-__all__ = ["NAMES", "Dialect", "conflict", "load"]
+__all__ = ["HOSTNAME_LABELS", "NAMES", "Dialect", "DialectError", "conflict", "load"]
 
 _MODULES = {
     "dcgm": "dcgm",
@@ -23,6 +23,7 @@ _MODULES = {
 _SAME_NAMES = (("furiosa", "furiosa-2025"),)
 
 NAMES: tuple[str, ...] = tuple(_MODULES)
+HOSTNAME_LABELS = ("Hostname", "hostname")  # of dcgm-exporter up to 4.8.2, and from 4.8.3 on
 
 
 def conflict(names: Sequence[str]) -> str | None:
@@ -33,9 +34,18 @@ def conflict(names: Sequence[str]) -> str | None:
     return None
 
 
-def load(names: Sequence[str], *, amd_prefix: str = "") -> tuple[Dialect, ...]:
+def load(
+    names: Sequence[str],
+    *,
+    amd_prefix: str = "",
+    dcgm_counters: str | None = None,
+    dcgm_hostname_label: str = HOSTNAME_LABELS[0],
+) -> tuple[Dialect, ...]:
+    """Raises DialectError where the counters file cannot be read or is malformed."""
+    options = {"dcgm": {"counters_file": dcgm_counters, "hostname_label": dcgm_hostname_label}}
     loaded = []
     for name in names:
-        made: Dialect = import_module(f"{__name__}.{_MODULES[name]}").dialect()
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+        made: Dialect = module.dialect(**options.get(name, {}))
         loaded.append(made.prefixed(amd_prefix) if name == "amd" and amd_prefix else made)
     return tuple(loaded)

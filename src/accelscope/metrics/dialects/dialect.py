@@ -12,6 +12,10 @@ from accelscope.metrics.family import Family, Number, Sample, Scope, Type
 from accelscope.model import Device, Vendor
 
 
+class DialectError(ValueError):
+    """A dialect cannot be made as its options ask for; the message is one line for the user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     name: str
@@ -51,6 +55,15 @@ class Missing:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A field that a counters file asks for and that cannot be given."""
+
+    line: int
+    field: str
+    reason: str
+
+
 def whole(view: DeviceView) -> Iterable[DeviceView]:
     """One series for each device."""
     return (view,)
@@ -65,6 +78,8 @@ class Dialect:
     notes: tuple[str, ...]  # what somebody who comes from that exporter should know
     node_families: tuple[Family, ...] = ()  # about the node; `take` of each gets a NodeView
     missing: tuple[Missing, ...] = ()
+    optional_families: tuple[Family, ...] = ()  # can be chosen by an option; for the reference page
+    unavailable: tuple[Unavailable, ...] = ()  # fields that the options ask for in vain
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole
 
     def shows(self, device: Device) -> bool:
