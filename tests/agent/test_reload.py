@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from tests.agent_process import AgentProcess
+from tests.costless import costless
 from tests.waiting import wait_until
+
+from accelscope.simulate import SimulatedNode
 
 SETTINGS = "collectionInterval: 200ms\nlabels: {rack: '7'}\n"
 
@@ -84,3 +87,26 @@ def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> Non
         lambda: "no longer need a restart: nodeName, readerTimeout" in agent.log(), "that it is taken back"
     )
     assert agent.get("/healthz").status == 200
+
+
+def test_a_changed_counters_file_is_taken_up_and_a_bad_one_keeps_the_page(
+    tmp_path: Path,
+) -> None:
+    node = SimulatedNode(costless("nvidia-h100x8"), tmp_path / "node")
+    node.build()
+    file = tmp_path / "counters.csv"
+    file.write_text("DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_BRAND, label, Brand\n")
+    settings = {**node.agent_settings(), "dialect": "dcgm", "dcgm_counters": str(file)}
+    with AgentProcess(settings, tmp_path / "agent") as agent:
+        agent.until(lambda snapshot: bool(snapshot.devices), "the devices")
+        wait_until(lambda: b"DCGM_FI_DEV_GPU_TEMP{" in agent.get("/metrics").body, "the field of the file")
+        assert b"DCGM_FI_DEV_GPU_UTIL" not in agent.get("/metrics").body
+        assert "line 2: DCGM_FI_DEV_BRAND is not available: AccelScope does not read it" in agent.log()
+        file.write_text("DCGM_FI_DEV_GPU_UTIL, gouge, x\n")
+        wait_until(lambda: reloads(agent) == {"rejected": 1}, "the bad file is noticed")
+        assert f"{file}:1: the type 'gouge' is none of gauge, counter, label" in agent.log()
+        assert b"DCGM_FI_DEV_GPU_TEMP{" in agent.get("/metrics").body
+        file.write_text("DCGM_FI_DEV_FB_TOTAL, gauge, x\n")
+        wait_until(lambda: b"DCGM_FI_DEV_FB_TOTAL{" in agent.get("/metrics").body, "the new field")
+        assert b"DCGM_FI_DEV_GPU_TEMP" not in agent.get("/metrics").body
+        assert reloads(agent) == {"rejected": 1, "applied": 1}

@@ -39,6 +39,26 @@ def test_a_pattern_that_no_metric_fits_is_a_warning() -> None:
     assert found["metric-denylist"] == ("ok", "DCGM_*, from the command line")
 
 
+def test_a_counters_file_is_examined(node: "NodeFolder") -> None:
+    file = node.folder / "counters.csv"
+    given = {"dialect": "dcgm", "dcgm_counters": str(file), "metric_denylist": "DCGM_FI_DEV_GPU_TEMP"}
+    subject = Subject(loaded=load(AgentSettings, given, {}), environ={})
+    assert findings(subject)["dcgm-counters"] == (
+        "error",
+        f"{file}, from the command line: {file}: No such file or directory",
+    )
+    file.write_text("DCGM_FI_DEV_GPU_TEMP, gauge, x\n")
+    assert findings(subject)["dcgm-counters"] == ("ok", f"{file}, from the command line")
+    assert findings(subject)["metric-denylist"][0] == "ok"
+    file.write_text("DCGM_FI_DEV_GPU_UTIL, gauge, x\nDCGM_FI_DEV_BRAND, label, x\n")
+    assert findings(subject)["dcgm-counters"] == (
+        "warning",
+        f"{file}, from the command line: line 2: DCGM_FI_DEV_BRAND is not available: "
+        "AccelScope does not read it",
+    )
+    assert findings(subject)["metric-denylist"][0] == "warning"
+
+
 def test_a_node_with_defaults_says_so() -> None:
     loaded = load(AgentSettings, {}, {})
     assert findings(Subject(loaded=loaded, environ={})) == {

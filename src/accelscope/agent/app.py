@@ -16,7 +16,7 @@ from accelscope.attribution.attributor import Attributor
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.end_signals import EndSignals
-from accelscope.metrics import dialects
+from accelscope.filewatch import FileWatch
 from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
 from accelscope.readers.tool import end_running_tools, start_no_more_tools
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SETTINGS_OF_THE_PAGE = frozenset(
-    {"dialect", "amdDialectPrefix", "metricAllowlist", "metricDenylist", "maxProcessSeries"}
+    {
+        "dialect",
+        "amdDialectPrefix",
+        "dcgmCounters",
+        "dcgmHostnameLabel",
+        "metricAllowlist",
+        "metricDenylist",
+        "maxProcessSeries",
+    }
 )
 
 
@@ -42,6 +50,7 @@ class Agent:
         self._reloader = Reloader(loaded, arguments, environ)
         changed = threading.Condition()
         self._runners = make_runners(settings, changed)
+        self._counters_watch = _watch(settings.dcgm_counters)
         self.pages = Pages(
             _exposition(settings),
             metrics_path=settings.metrics_path,
@@ -102,13 +111,31 @@ class Agent:
 
     def _take_up_changes(self) -> None:
         change = self._reloader.poll()
-        if change is None:
-            return
-        if change.error is not None:
+        if change is not None and change.error is not None:
             change.say(log)
             self.collector.count_reload("rejected")
-            return
-        self._apply(change)
+        elif change is not None:
+            self._apply(change)
+        if self._counters_watch is not None and self._counters_watch.changed():
+            self._take_up_counters()
+
+    def _take_up_counters(self) -> None:
+        if self._renew_page(self._reloader.settings):
+            log.info("the new counters file is in use")
+            self.collector.count_reload("applied")
+        else:
+            self.collector.count_reload("rejected")
+
+    def _renew_page(self, settings: AgentSettings) -> bool:
+        """False, and the page stays as it is, where the counters file is bad."""
+        try:
+            self.pages.exposition = _exposition(settings)
+        except ConfigError as error:
+            problem = str(error)
+        else:
+            return True
+        log.error("the page keeps its families: %s", problem)
+        return False
 
     def _apply(self, change: Change[AgentSettings]) -> None:
         settings = change.settings
@@ -116,8 +143,9 @@ class Agent:
         self.collector.pace = Pace(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
-        if _SETTINGS_OF_THE_PAGE & set(change.changed):  # a new one forgets what dialects have counted
-            self.pages.exposition = _exposition(settings)
+        if _SETTINGS_OF_THE_PAGE & set(change.changed):  # a new page forgets what dialects have counted
+            self._counters_watch = _watch(settings.dcgm_counters)
+            self._renew_page(settings)
         for runner in self._runners:
             runner.deadlines = settings.deadlines
             runner.expected = settings.expected_devices
@@ -170,8 +198,16 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
     return make_sinks(settings, node, api_server)
 
 
+def _watch(path: str | None) -> FileWatch | None:
+    return None if path is None else FileWatch(path)
+
+
 def _exposition(settings: AgentSettings) -> Exposition:
-    chosen = dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix)
+    """Raises ConfigError for a bad counters file."""
+    chosen = settings.load_dialects()
+    for dialect in chosen:
+        for item in dialect.unavailable:
+            log.warning("--dcgm-counters: %s", item)
     for option, patterns in (
         ("--metric-allowlist", settings.metric_allowlist),
         ("--metric-denylist", settings.metric_denylist),

@@ -137,6 +137,21 @@ class AgentSettings:
         group="Metrics",
         metavar="PREFIX",
     )
+    dcgm_counters: str | None = setting(
+        None,
+        PATH,
+        "Counters file of dcgm-exporter (CSV: field, type, help text) that chooses the fields of the dialect "
+        "dcgm; without it, dcgm-exporter's default list. Re-read when it changes.",
+        group="Metrics",
+        metavar="FILE",
+    )
+    dcgm_hostname_label: str = setting(
+        dialects.HOSTNAME_LABELS[0],
+        Choice(*dialects.HOSTNAME_LABELS),
+        "Label of the dialect dcgm that holds the node's name: Hostname as in dcgm-exporter up to 4.8.2, "
+        "hostname as in 4.8.3 and later.",
+        group="Metrics",
+    )
 
     pod_source: str = setting(
         PodSource.AUTO.value,
@@ -453,6 +468,8 @@ class AgentSettings:
         conflict = dialects.conflict(self.dialect)
         if conflict is not None:
             raise ConfigError(f"--dialect: {conflict}")
+        if self.dcgm_counters is not None and "dcgm" not in self.dialect:
+            raise ConfigError("--dcgm-counters has no effect without --dialect dcgm")
         if self.metrics_path in _OPEN_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
         self._check_kubernetes()
@@ -491,6 +508,18 @@ class AgentSettings:
             return self.kubelet_url
         host = self.node_ip or "127.0.0.1"
         return f"https://[{host}]:10250" if ":" in host else f"https://{host}:10250"
+
+    def load_dialects(self) -> tuple[dialects.Dialect, ...]:
+        """Raises ConfigError where the counters file cannot be read or is malformed."""
+        try:
+            return dialects.load(
+                self.dialect,
+                amd_prefix=self.amd_dialect_prefix,
+                dcgm_counters=self.dcgm_counters,
+                dcgm_hostname_label=self.dcgm_hostname_label,
+            )
+        except dialects.DialectError as error:
+            raise ConfigError(f"--dcgm-counters: {error}") from None
 
     @property
     def paths(self) -> Paths:

@@ -1,12 +1,14 @@
 """Where the settings came from, and whether those that choose metrics find any."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from accelscope.config import ConfigError
 from accelscope.config.declaration import flag_name, settings_of
 from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, ok, sentence, warning
+from accelscope.doctor.finding import Finding, error, ok, sentence, warning
 from accelscope.doctor.subject import Subject
-from accelscope.metrics import dialects
+from accelscope.metrics.dialects import Dialect
 from accelscope.metrics.exposition import patterns_without_family
 
 _LISTS_OF_METRICS = ("metric_allowlist", "metric_denylist")
@@ -26,6 +28,9 @@ def given(subject: Subject) -> Iterator[Finding]:
         # A flag's name stands there already.
         where = "the command line" if origin.startswith("--") else origin
         name, found = flag_name(declared.name)[2:], f"{shown}, from {where}"
+        if declared.name == "dcgm_counters":
+            yield _counters_file(subject, name, found)
+            continue
         idle = _without_family(subject, value) if declared.name in _LISTS_OF_METRICS else ()
         if idle:
             yield warning(
@@ -39,9 +44,34 @@ def given(subject: Subject) -> Iterator[Finding]:
             yield ok(name, found, value=shown, origin=origin)
 
 
+def _counters_file(subject: Subject, name: str, found: str) -> Finding:
+    """Whether the counters file can be used, and which of its fields cannot be given."""
+    path = subject.settings.dcgm_counters
+    try:
+        chosen = subject.settings.load_dialects()
+    except ConfigError as problem:
+        return error(
+            name,
+            f"{found}: {str(problem).removeprefix('--dcgm-counters: ')}",
+            "Correct the file; the agent does not start with it. docs/dialects.md describes the format.",
+            path=path,
+        )
+    missed = [str(item) for dialect in chosen for item in dialect.unavailable]
+    if missed:
+        return warning(
+            name,
+            f"{found}: {'; '.join(missed)}",
+            "Remove these lines, or look in docs/dialects.md for a field or native family instead.",
+            path=path,
+            unavailable=missed,
+        )
+    return ok(name, found, path=path)
+
+
 def _without_family(subject: Subject, patterns: Sequence[str]) -> tuple[str, ...]:
-    settings = subject.settings
-    chosen = dialects.load(settings.dialect, amd_prefix=settings.amd_dialect_prefix)
+    chosen: tuple[Dialect, ...] = ()
+    with suppress(ConfigError):  # its own finding
+        chosen = subject.settings.load_dialects()
     return patterns_without_family(patterns, chosen)
 
 

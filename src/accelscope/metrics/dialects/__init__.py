@@ -42,7 +42,10 @@ def load(
     dcgm_hostname_label: str = HOSTNAME_LABELS[0],
 ) -> tuple[Dialect, ...]:
     """Raises DialectError where the counters file cannot be read or is malformed."""
-    options = {"dcgm": {"counters_file": dcgm_counters, "hostname_label": dcgm_hostname_label}}
+    options = {
+        "dcgm": {"counters_file": dcgm_counters, "hostname_label": dcgm_hostname_label},
+        "openshift": {"hostname_label": dcgm_hostname_label},
+    }
     loaded = []
     for name in names:
         module = import_module(f"{__name__}.{_MODULES[name]}")

@@ -23,14 +23,15 @@ _COMPUTE_SLICE = re.compile(r"^\d+c\.")
 
 def dialect(*, counters_file: str | None = None, hostname_label: str = "Hostname") -> Dialect:
     default, further = default_fields(), further_fields()
-    families, labels, unavailable = default, DEFAULT_LABELS, ()
+    families, labels = default, DEFAULT_LABELS
+    unavailable: tuple[Unavailable, ...] = ()
     if counters_file is not None:
         families, labels, unavailable = _chosen(read_counters(counters_file), (*default, *further))
     return Dialect(
         name="dcgm",
         exporter="NVIDIA dcgm-exporter 4.5.3-4.8.2, the counters of its image (etc/default-counters.csv)",
         vendors=(Vendor.NVIDIA,),
-        sections=(Section(_labels(hostname_label, labels), families),),
+        sections=(Section(labels_of(hostname_label, labels), families),),
         divide=instances,
         notes=NOTES,
         missing=MISSING,
@@ -82,7 +83,7 @@ def _instance_id(view: DeviceView) -> str:
     return str(view.partition.gpu_instance_id) if view.partition else ""
 
 
-def _labels(hostname_label: str, fields: Iterable[str]) -> Labels:
+def labels_of(hostname_label: str, fields: Iterable[str]) -> Labels:
     """Labels that a counters file names stand behind the host's name, in alphabetical order."""
     return Labels(
         leading=(
@@ -105,9 +106,16 @@ def _labels(hostname_label: str, fields: Iterable[str]) -> Labels:
 
 
 NOTES = (
-    "`Hostname` is the node's name. The label is named as up to 4.8.2; 4.8.3 writes it in lower case.",
-    "A GPU that is cut into MIG instances is shown by its instances (`GPU_I_PROFILE`, `GPU_I_ID`) and not "
-    "itself; values of the whole GPU, such as temperature and energy, stand on each of them.",
+    "`--dcgm-counters FILE` chooses the fields by a counters file in dcgm-exporter's own format: one "
+    "`field, type, help text` a line, `#` begins a comment. Type (`gauge`, `counter`) and help text of the "
+    "page are those of the file; a row of type `label` puts that field on every series. A malformed file is "
+    "an error with its line number: the agent does not start, and a running agent keeps the page that it "
+    "has. A field that is not available is logged as a warning, listed by `accelscope doctor`, and left "
+    "out.",
+    "`Hostname` is the node's name, as dcgm-exporter up to 4.8.2 writes it. `--dcgm-hostname-label hostname` "
+    "writes the label in lower case, as 4.8.3 and later do.",
+    "A GPU in MIG mode is shown by its instances (`GPU_I_PROFILE`, `GPU_I_ID`) and not itself; each instance "
+    "repeats the values of the whole GPU, such as temperature and energy.",
     "`pod`, `namespace` and `container` name who holds the GPU or instance, else the only pod whose "
     "processes use it. They are left out where there is none, as there, and where several pods share a GPU: "
     "its series has the values of all of them. `accelerator_pod_*` tell them apart.",
@@ -120,7 +128,9 @@ NOTES = (
     "dcgm-exporter's own chart leaves out `DCGM_FI_DEV_FB_RESERVED` and `DCGM_FI_DRIVER_VERSION`; its image, "
     "which this follows, has them.",
     "The dashboard `grafana/dcgm-exporter-dashboard.json` (12239) finds all names and labels that it uses. "
-    "The OpenShift console plugin also asks for four fields that are in no default list.",
+    "The OpenShift console plugin also needs four fields that are in no default list: "
+    "`DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX`, `DCGM_FI_DEV_MAX_SM_CLOCK`, `DCGM_FI_DEV_MAX_MEM_CLOCK` and "
+    "`DCGM_FI_DEV_FAN_SPEED`. Name them in a counters file.",
 )
 MISSING = (
     Missing("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
@@ -129,6 +139,18 @@ MISSING = (
         "before Hopper",
         "their profiling counters are only to be had through DCGM itself",
     ),
+    Missing("DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the limit in force"),
+    Missing("DCGM_FI_DEV_*_VIOLATION", "NVML reports which throttle reasons are active, not for how long"),
+    Missing(
+        "DCGM_FI_DEV_PCIE_TX_THROUGHPUT, DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
+        "deprecated; `DCGM_FI_PROF_PCIE_TX_BYTES` and `DCGM_FI_PROF_PCIE_RX_BYTES` have the rates",
+    ),
+    Missing(
+        "DCGM_EXP_*",
+        "counts within a time window; native families have the states and totals: "
+        "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
+    ),
+    Missing("every other field", "AccelScope does not read it"),
     Missing(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
         "labels that are off by default there",

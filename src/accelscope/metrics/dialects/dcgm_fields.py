@@ -78,14 +78,16 @@ def why_unavailable(field: str) -> str:
         return "a text: only available as a label"
     if field.endswith("_VIOLATION"):
         return "NVML reports which throttle reasons are active, not for how long"
-    if field == "DCGM_EXP_XID_ERRORS_COUNT":
-        return "the native family accelerator_errors_total counts errors by code"
     return _REASONS.get(field, "AccelScope does not read it")
 
 
 _REASONS = {
     "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "licences of virtual GPUs are not read",
     "DCGM_FI_DEV_POWER_MGMT_LIMIT": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the limit in force",
+    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "deprecated: DCGM_FI_PROF_PCIE_TX_BYTES has the rate",
+    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "deprecated: DCGM_FI_PROF_PCIE_RX_BYTES has the rate",
+    "DCGM_EXP_XID_ERRORS_COUNT": "the native family accelerator_errors_total counts errors by code",
+    "DCGM_EXP_XID_ERRORS_TOTAL": "the native family accelerator_errors_total counts errors by code",
     "DCGM_EXP_CLOCK_EVENTS_COUNT": "the native family accelerator_throttled has the reasons active now",
     "DCGM_EXP_GPU_HEALTH_STATUS": "the native family accelerator_health has the state",
 }

@@ -63,6 +63,9 @@ class Unavailable:
     field: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.field} is not available: {self.reason}"
+
 
 def whole(view: DeviceView) -> Iterable[DeviceView]:
     """One series for each device."""

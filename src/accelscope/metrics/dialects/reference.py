@@ -40,6 +40,9 @@ def reference(dialects: Iterable[Dialect]) -> str:
         for section in dialect.sections:
             parts.append(f"\nLabels of every series: {_labels(section)}.\n")
             parts.append(_table(section.families))
+        if dialect.optional_families:
+            parts.append("\nOnly if a counters file names them:\n")
+            parts.append(_table(dialect.optional_families))
         if dialect.missing:
             parts.append("\nNot there:\n\n| names | because |\n|---|---|\n")
             parts += [f"| {_cell(m.names)} | {_cell(m.why)} |\n" for m in dialect.missing]
