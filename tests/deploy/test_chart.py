@@ -258,6 +258,7 @@ def test_scraped_one_way_only(render: Render, by: str, annotated: bool, kinds: s
         (["amd", "furiosa"], []),
         (["dcgm"], ["exported_namespace", "exported_pod", "exported_container"]),
         (["npu-exporter"], ["exported_namespace"]),
+        (["openshift"], ["exported_namespace", "exported_pod", "exported_container"]),
         ("dcgm,vgpu", ["exported_namespace", "exported_pod", "exported_container"]),
         (" vgpu , dcgm ", ["exported_namespace", "exported_pod", "exported_container"]),
         (
@@ -282,9 +283,63 @@ def test_exported_copies_only_for_dialects_that_had_them(
     assert [rule["targetLabel"] for rule in rules] == copied
     for rule in rules:
         assert not re.fullmatch(rule["regex"], "accelerator_pod_processes;team-a")
-        name = "DCGM_FI_DEV_GPU_UTIL" if "DCGM" in rule["regex"] else "npu_chip_info_power"
+        [name] = [
+            name
+            for word, name in (
+                ("DCGM", "DCGM_FI_DEV_GPU_UTIL"),
+                ("npu", "npu_chip_info_power"),
+                ("gpu_utilization", "accelerator_gpu_utilization"),
+            )
+            if word in rule["regex"]
+        ]
         assert re.fullmatch(rule["regex"], f"{name};team-a")
         assert not re.fullmatch(rule["regex"], f"{name};"), "a device that nobody holds has no copy"
+
+
+def test_relabelings_of_the_values_come_after_those_of_the_chart(render: Render) -> None:
+    job = {"targetLabel": "job", "replacement": "nvidia-dcgm-exporter"}
+    drop = {"sourceLabels": ["__name__"], "regex": "accelerator_memory_used_bytes", "action": "drop"}
+    [monitor] = of_kind(
+        render(
+            scrape={
+                "by": "podMonitor",
+                "endpoint": {"relabelings": [job], "metricRelabelings": [drop], "honorLabels": False},
+            },
+            config={"dialect": ["npu-exporter"]},
+        ),
+        "PodMonitor",
+    )
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert [rule.get("targetLabel", rule.get("action")) for rule in endpoint["relabelings"]] == [
+        "node",
+        "labeldrop",
+        "job",
+    ]
+    assert [rule.get("targetLabel") for rule in endpoint["metricRelabelings"]] == ["exported_namespace", None]
+    assert endpoint["honorLabels"] is False, "what is no list is replaced"
+
+
+def test_a_counters_file_is_mounted_beside_the_settings(
+    render: Render, template: Template, tmp_path: Path
+) -> None:
+    text = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, Temperature (in C).\n"
+    objects = render(config={"dialect": ["dcgm"]}, dcgmCounters=text)
+    [settings] = [each for each in of_kind(objects, "ConfigMap") if "agent.yaml" in each["data"]]
+    assert settings["data"]["dcgm-counters.csv"] == text
+    file = tmp_path / "agent.yaml"
+    file.write_text(settings["data"]["agent.yaml"])
+    mounted = agent_settings(objects, "nvidia", str(file)).dcgm_counters
+    assert mounted == "/etc/accelscope/settings/dcgm-counters.csv"
+    for values, complaint in (
+        ({"dcgmCounters": text}, "dcgmCounters needs dcgm in config.dialect"),
+        (
+            {"dcgmCounters": text, "config": {"dialect": "dcgm", "dcgmCounters": "/x.csv"}},
+            "set one of them",
+        ),
+    ):
+        refused = template(values)
+        assert refused.returncode != 0
+        assert complaint in refused.stderr
 
 
 def test_example_scrapes_the_agents_of_its_release_only(template: Template) -> None:

@@ -19,11 +19,16 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- with .Values.scrape.interval }}{{ $_ := set $endpoint "interval" . }}{{ end -}}
 {{- with .Values.scrape.timeout }}{{ $_ := set $endpoint "scrapeTimeout" . }}{{ end -}}
 {{- $copies := list -}}
-{{- $dialects := (.Values.config | default dict).dialect | default list -}}
-{{- if kindIs "string" $dialects }}{{ $dialects = regexSplit "\\s*,\\s*" (trim $dialects) -1 }}{{ end -}}
+{{- $dialects := include "accelscope.dialects" . | fromYamlArray -}}
 {{- if has "dcgm" $dialects -}}
 {{- range list "namespace" "pod" "container" -}}
 {{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" "DCGM_FI_.+" "label" .) | fromYaml) -}}
+{{- end -}}
+{{- end -}}
+{{- if has "openshift" $dialects -}}
+{{- $names := "accelerator_(?:gpu_utilization|power_usage_watts|sm_clock_hertz|memory_clock_hertz)" -}}
+{{- range list "namespace" "pod" "container" -}}
+{{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" $names "label" .) | fromYaml) -}}
 {{- end -}}
 {{- end -}}
 {{- if has "npu-exporter" $dialects -}}
@@ -31,7 +36,11 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- $copies = append $copies (include "accelscope.exportedCopy" (dict "names" $names "label" "namespace") | fromYaml) -}}
 {{- end -}}
 {{- if $copies }}{{ $_ := set $endpoint "metricRelabelings" $copies }}{{ end -}}
-{{- mergeOverwrite $endpoint (.Values.scrape.endpoint | default dict) | toYaml -}}
+{{- $own := deepCopy (.Values.scrape.endpoint | default dict) -}}
+{{- range list "relabelings" "metricRelabelings" -}}
+{{- if hasKey $own . }}{{ $_ := set $own . (concat (dig . list $endpoint) (index $own . | default list)) }}{{ end -}}
+{{- end -}}
+{{- mergeOverwrite $endpoint $own | toYaml -}}
 {{- end -}}
 
 {{/* Those exporters are scraped without honorLabels, and their dashboards use what Prometheus made of it. */}}

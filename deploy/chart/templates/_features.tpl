@@ -66,6 +66,13 @@ featureDomains: nodeObject.featureDomains
 featureFileFolder: nodeObject.featureFileFolder
 {{- end -}}
 
+{{/* The dialects of config.dialect, which may be a list or a text with commas. */}}
+{{- define "accelscope.dialects" -}}
+{{- $dialects := (.Values.config | default dict).dialect | default list -}}
+{{- if kindIs "string" $dialects }}{{ $dialects = regexSplit "\\s*,\\s*" (trim $dialects) -1 }}{{ end -}}
+{{- toYaml $dialects -}}
+{{- end -}}
+
 {{/* The file of settings: those of the user, and those that follow from features. */}}
 {{- define "accelscope.config" -}}
 {{- $config := deepCopy (.Values.config | default dict) -}}
@@ -73,6 +80,11 @@ featureFileFolder: nodeObject.featureFileFolder
 {{- if hasKey $config $key }}{{ fail (printf "config.%s: set %s instead, which also brings what it needs" $key $value) }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config "exporterPort" (int .Values.http.port) -}}
+{{- if .Values.dcgmCounters -}}
+{{- if not (has "dcgm" (include "accelscope.dialects" . | fromYamlArray)) }}{{ fail "dcgmCounters needs dcgm in config.dialect" }}{{ end -}}
+{{- if $config.dcgmCounters }}{{ fail "dcgmCounters and config.dcgmCounters: set one of them" }}{{ end -}}
+{{- $_ := set $config "dcgmCounters" "/etc/accelscope/settings/dcgm-counters.csv" -}}
+{{- end -}}
 {{- with .Values.attribution -}}
 {{- $_ := set $config "podSource" (include "accelscope.podSource" $) -}}
 {{- $_ := set $config "resourceSlices" (eq (include "accelscope.resourceSlices" $) "true") -}}
@@ -111,7 +123,7 @@ featureFileFolder: nodeObject.featureFileFolder
 
 {{/* Settings that the agent takes up without a restart; a test compares them with the agent's declarations. */}}
 {{- define "accelscope.reloadable" -}}
-logLevel logFormat collectionInterval deviceTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix shares
+logLevel logFormat collectionInterval deviceTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix dcgmCounters dcgmHostnameLabel shares
 {{- end -}}
 
 {{/* Changes when the DaemonSets must be rolled for the new settings. */}}
