@@ -16,6 +16,7 @@ from tests.metrics.dialect_nodes import (
     WARBOY,
     later,
     node,
+    on,
 )
 
 from accelscope.agent.settings import AgentSettings
@@ -175,6 +176,18 @@ OPENSHIFT = [
 ]
 VGPU = ["pod_gpu_sm_util", "pod_gpu_memory_used", "pod_total_gpu_memory"]
 
+# Those of the series that the operators' rules record: of dcgm-exporter for NVIDIA, of AMD's exporter
+# for AMD. A label without a value is left out.
+OPENSHIFT_LABELS = " ".join(
+    f"{label}?"
+    for label in sorted(
+        {"accelerator_id"}
+        | {label.rstrip("?") for label in DCGM_LABELS.split()} - {"device", "GPU_I_PROFILE", "GPU_I_ID"}
+        | set(AMD_LABELS.split())
+    )
+)
+
+
 # dialect -> name -> type, labels in the order of the page (`x?`: not on every series)
 TABLES: dict[str, dict[str, tuple[str, str]]] = {
     "dcgm": {
@@ -190,7 +203,7 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_2025_LABELS} {own}".split())))
         for name, own in FURIOSA_2025.items()
     },
-    "openshift": dict.fromkeys(OPENSHIFT, (GAUGE, "vendor device index")),
+    "openshift": dict.fromkeys(OPENSHIFT, (GAUGE, f"vendor device index {OPENSHIFT_LABELS}")),
     "vgpu": dict.fromkeys(VGPU, (GAUGE, "gpu_id namespace pod")),
 }
 
@@ -507,6 +520,32 @@ def test_changes_of_throttle_reasons_are_counted_over_five_minutes() -> None:
         text = exposition.render(node(device)).text.decode()
         counts.append([x.rsplit(" ", 1)[1] for x in lines(text, "furiosa_npu_throttling_events_count")])
     assert counts == [["0"], ["1"], ["2"], ["2"], ["2"], ["2"], ["1"], ["0"]]
+
+
+# openshift
+
+
+def test_openshift_has_the_labels_of_the_series_that_the_operators_record() -> None:
+    held = node(H100, MI250, pod_usages=(on(H100, "train", allocated=1), on(MI250, "serve", allocated=1)))
+    nvidia, amd = lines(page(held, "openshift"), "accelerator_gpu_utilization")
+    assert nvidia == (
+        'accelerator_gpu_utilization{vendor="nvidia",device="nvidia:GPU-11111111-2222-3333-4444-555555555555",'
+        'index="0",DCGM_FI_DRIVER_VERSION="570.86.15",Hostname="worker-1",'
+        'UUID="GPU-11111111-2222-3333-4444-555555555555",accelerator_id="0",container="main",gpu="0",'
+        'modelName="NVIDIA H100 80GB HBM3",namespace="research",pci_bus_id="00000000:1B:00.0",pod="train"} 29'
+    )
+    source = dict(re.findall(r'(\w+)="([^"]*)"', lines(page(held, "amd"), "gpu_gfx_activity")[0]))
+    shown = dict(re.findall(r'(\w+)="([^"]*)"', amd))
+    assert {name: text for name, text in source.items() if text}.items() <= shown.items()
+    assert (shown["accelerator_id"], shown["namespace"], shown["pod"]) == ("1", "research", "serve")
+
+
+def test_openshift_names_the_pod_of_a_device_of_every_vendor() -> None:
+    held = node(ASCEND_910B, RNGD, pod_usages=(on(RNGD, "serve", allocated=1),))
+    free, used = lines(page(held, "openshift"), "accelerator_power_usage_watts")
+    assert "namespace" not in free
+    assert 'accelerator_id="0"' in free
+    assert 'namespace="research",pod="serve"' in used
 
 
 # settings

@@ -1,20 +1,67 @@
-"""`openshift`: the recording names of the NVIDIA GPU operator on OpenShift, in the units that they name."""
+"""`openshift`: the names that the GPU operators' recording rules for OpenShift write, in the units they name.
 
+The rules of NVIDIA's and AMD's operators record series of dcgm-exporter and of device-metrics-exporter under
+common names, with all labels of the source. So a series here has the labels that its vendor's exporter
+writes, and consumers that group by namespace or pod find them.
+"""
+
+from collections.abc import Callable
+
+from accelscope.metrics.dialects import amd
 from accelscope.metrics.dialects.amounts import fine_percent
+from accelscope.metrics.dialects.dcgm import labels_of
+from accelscope.metrics.dialects.dcgm_fields import DEFAULT_LABELS
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, gauge
 from accelscope.metrics.dialects.view import DeviceView
+from accelscope.model import Vendor
 
-# As native families have them, so that all seven names fit together.
-LABELS = Labels(
-    leading=(
-        Label("vendor", lambda v: v.device.vendor),
-        Label("device", lambda v: v.device.id),
-        Label("index", lambda v: "" if v.device.index is None else str(v.device.index)),
-    )
+
+def _index(view: DeviceView) -> str:
+    return "" if view.device.index is None else str(view.device.index)
+
+
+# As native families have them, so that all seven names can be joined.
+_NATIVE = (
+    Label("vendor", lambda v: v.device.vendor),
+    Label("device", lambda v: v.device.id),
+    Label("index", _index),
 )
+# Of dcgm-exporter: `device` is the native one here, and instances have no series of their own.
+_LEFT_OUT = frozenset({"device", "GPU_I_PROFILE", "GPU_I_ID"})
 
-# Which clock of a vendor stands for the part that computes.
+# The clock of the part that computes, by the names that vendors have for it.
 _COMPUTE_CLOCKS = ("sm", "graphics", "aicore", "npu", "ne_tensor")
+
+_Value = Callable[[DeviceView], str | None]
+
+
+def _labels(hostname_label: str) -> Labels:
+    dcgm = labels_of(hostname_label, DEFAULT_LABELS)
+    sources: dict[Vendor, dict[str, _Value]] = {
+        Vendor.NVIDIA: {label.name: label.value for label in (*dcgm.leading, *dcgm.others)},
+        Vendor.AMD: {label.name: label.value for label in (*amd.LABELS.leading, *amd.LABELS.others)},
+    }
+    others: dict[str, _Value] = {
+        "namespace": lambda v: v.namespace,
+        "pod": lambda v: v.pod,
+        "container": lambda v: v.container,
+    }
+
+    def value_of(name: str) -> _Value:
+        def value(view: DeviceView) -> str | None:
+            found = sources.get(view.device.vendor, others).get(name)
+            return found(view) if found is not None else None
+
+        return value
+
+    names = {name for source in (*sources.values(), others) for name in source} - _LEFT_OUT
+    return Labels(
+        leading=_NATIVE,
+        others=(
+            Label("accelerator_id", _index, keep_empty=False),
+            *(Label(name, value_of(name), keep_empty=False) for name in sorted(names)),
+        ),
+    )
 
 
 def _clock(view: DeviceView, *domains: str) -> float | None:
@@ -22,18 +69,18 @@ def _clock(view: DeviceView, *domains: str) -> float | None:
     return next((found[domain] for domain in domains if found.get(domain) is not None), None)
 
 
-def dialect() -> Dialect:
+def dialect(*, hostname_label: str = "Hostname") -> Dialect:
     return Dialect(
         name="openshift",
-        exporter="NVIDIA GPU operator, recording rules for OpenShift (v25.10.0 and later)",
+        exporter="Recording rules for OpenShift of NVIDIA's (v25.10.0 and later) and AMD's GPU operators",
         vendors=(),
         sections=(
             Section(
-                LABELS,
+                _labels(hostname_label),
                 (
                     gauge(
                         "accelerator_gpu_utilization",
-                        "Share of time in which anything ran on the device, in %.",
+                        "Fraction of time during which a kernel was running on the device, in %.",
                         lambda v: fine_percent(v.device.utilization_ratio),
                     ),
                     gauge(
@@ -54,14 +101,28 @@ def dialect() -> Dialect:
                 ),
             ),
         ),
-        notes=(
-            "The other three of the seven names are native families and always there: "
-            "`accelerator_memory_used_bytes`, `accelerator_memory_total_bytes`, "
-            "`accelerator_temperature_celsius`.",
-            "Devices of every vendor are shown; `vendor` tells whose. The labels are those of native "
-            "families (`vendor`, `device`, `index`), so that the seven can be joined.",
-            "The operator's rules give used memory as a percentage of memory traffic, total memory in MiB "
-            "(and by default not at all) and clocks in MHz. Here each name holds what it says.",
-            "v25.10.0 writes `accelerator_temperature_celcius`; the name here is that of v26.3.0 and later.",
-        ),
+        notes=NOTES,
     )
+
+
+NOTES = (
+    "The other three of the seven names are native families, which are always on the page: "
+    "`accelerator_memory_used_bytes`, `accelerator_memory_total_bytes`, `accelerator_temperature_celsius`. "
+    "They have the labels `vendor`, `device` and `index` only. For memory by namespace use "
+    "`accelerator_pod_memory_used_bytes`.",
+    "**Where the operators' rules are loaded, too, these three names clash**: the recorded series hold a "
+    "percentage of memory traffic or MB, the native ones bytes. The same happens if the rules find the "
+    "names of the dialects `dcgm` or `amd`. Either remove the rules, or [keep the three out of the "
+    "scrape](switching/dcgm-exporter.md#openshifts-recording-rules).",
+    "Devices of every vendor are shown; `vendor` names the vendor. `vendor`, `device` and `index` are those "
+    "of native families, so that the seven can be joined. NVIDIA GPUs also have the labels of the dialect "
+    "`dcgm` (without its `device`, `GPU_I_PROFILE` and `GPU_I_ID`), AMD GPUs those of the dialect `amd`, "
+    "all others `namespace`, `pod` and `container`. `accelerator_id` is the device's index, as in AMD's "
+    "rules.",
+    "`namespace`, `pod` and `container` name the workload, as in the dialects `dcgm` and `amd`. The chart's "
+    "monitors copy them to `exported_namespace`, `exported_pod` and `exported_container`, which NVIDIA's "
+    "rules have.",
+    "The operators' rules give used memory as a percentage of memory traffic (NVIDIA) or in MB (AMD), total "
+    "memory in MB (NVIDIA's by default not at all) and clocks in MHz. Here each name holds what it says.",
+    "v25.10.0 writes `accelerator_temperature_celcius`; the name here is that of v26.3.0 and later.",
+)
