@@ -83,6 +83,7 @@ class PrometheusServer(PrometheusApi):
         jobs: Mapping[str, tuple[int, Mapping[str, object]]],
         *,
         external_labels: Mapping[str, str] | None = None,
+        rules: Sequence[Mapping[str, object]] = (),
         options: Sequence[str] = (),
         scrape_interval_seconds: float = SCRAPE_INTERVAL_SECONDS,
     ) -> None:
@@ -98,7 +99,7 @@ class PrometheusServer(PrometheusApi):
         self._jobs = frozenset(jobs)
         self._options = options
         interval = f"{int(scrape_interval_seconds * 1000)}ms"
-        config = {
+        config: dict[str, object] = {
             "global": {
                 "scrape_interval": interval,
                 "scrape_timeout": interval,
@@ -109,6 +110,10 @@ class PrometheusServer(PrometheusApi):
                 for name, (port, scrape) in jobs.items()
             ],
         }
+        if rules:
+            groups = {"groups": [{"name": "rules", "interval": interval, "rules": list(rules)}]}
+            (folder / "rules.yml").write_text(yaml.safe_dump(groups))
+            config["rule_files"] = ["rules.yml"]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
 
     def __enter__(self) -> Self:
