@@ -42,7 +42,7 @@ def load(
     dcgm_hostname_label: str = HOSTNAME_LABELS[0],
 ) -> tuple[Dialect, ...]:
     """Raises DialectError where the counters file cannot be read or is malformed."""
-    options = {
+    options: dict[str, dict[str, str | None]] = {
         "dcgm": {"counters_file": dcgm_counters, "hostname_label": dcgm_hostname_label},
         "openshift": {"hostname_label": dcgm_hostname_label},
     }

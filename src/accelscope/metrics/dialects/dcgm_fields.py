@@ -69,7 +69,7 @@ LABEL_FIELDS: dict[str, Callable[[DeviceView], str | None]] = {
     "DCGM_FI_DEV_PCI_BUSID": lambda v: bus_id(v.device),
     "DCGM_FI_DEV_VBIOS_VERSION": lambda v: v.device.firmware_version,
 }
-DEFAULT_LABELS = ("DCGM_FI_DRIVER_VERSION",)
+DEFAULT_LABELS: tuple[str, ...] = ("DCGM_FI_DRIVER_VERSION",)
 
 
 def why_unavailable(field: str) -> str:
