@@ -15,8 +15,8 @@ ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, [N/A], 300.00, 4, 16\n"
 QUERY = "nvidia-smi-query-gpu"
 
 
-def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main(["parse", *arguments]) == 0
+def written(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 0) -> dict[str, Any]:
+    assert main(["parse", *arguments]) == exit_code
     output = capsys.readouterr()
     assert output.err == ""
     document = json.loads(output.out)
@@ -91,9 +91,28 @@ def test_processes_leave_out_what_is_absent(tmp_path: Path, capsys: pytest.Captu
     assert document["rejected"] == [{"line": "rubbish", "reason": "not_a_row"}]
 
 
-def test_a_message_of_the_tool_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = written(capsys, "nvidia-smi-list", save(tmp_path, "No devices were found\n"))
+def test_a_message_of_the_tool_is_printed_and_the_exit_code_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = save(tmp_path, "No devices were found\n")
+    document = written(capsys, "nvidia-smi-list", file, exit_code=1)
     assert document["error"] == {"reason": "no_devices", "text": "No devices were found"}
+
+
+def test_lines_that_cannot_be_read_beside_good_ones_are_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = written(capsys, QUERY, save(tmp_path, f"{ROW}rubbish\n"))
+    assert document["error"] is None
+    assert document["rejected"]
+
+
+def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["parse", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    for said in ("0 if the output was read", "1 if the document has an `error`", "2 if the command itself"):
+        assert said in words
 
 
 @pytest.mark.parametrize("arguments", [[QUERY], [QUERY, "-"]])

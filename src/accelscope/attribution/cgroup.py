@@ -6,7 +6,7 @@ podman, nodes that are containers themselves, other cgroup namespaces), and agre
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -108,15 +108,38 @@ def place_of(text: str) -> Place:
 
 
 def parse_cgroup(text: str) -> Parsed:
+    """The containers of all processes in the text: people save several files as one."""
     rejections = Rejections()
-    paths = _paths(text, rejections)
-    if not paths:
+    refs: dict[ContainerRef, None] = {}
+    is_cgroup = False
+    for block in _processes(text):
+        paths = _paths(block, rejections)
+        is_cgroup |= bool(paths)
+        ref = _place(paths).ref() if paths else None
+        if ref is not None:
+            refs[ref] = None
+    if not is_cgroup:
         error = ParseError("not_a_cgroup_file", "no line is a cgroup's: hierarchy:controllers:/path")
         if not text.strip("\ufeff \t\r\n"):
             error = ParseError("empty", "the file is empty")
         return Parsed(error=error, rejected=rejections.listed())
-    ref = _place(paths).ref()
-    return Parsed(containers=(ref,) if ref else (), rejected=rejections.listed())
+    return Parsed(containers=tuple(refs), rejected=rejections.listed())
+
+
+def _processes(text: str) -> Iterator[str]:
+    """The lines of each process. One process is in each hierarchy once, so that where a hierarchy's number
+    comes again, the lines of the next one begin."""
+    block: list[str] = []
+    hierarchies: set[str] = set()
+    for line in text.removeprefix("\ufeff").split("\n"):
+        number, colon, _ = line.strip().partition(":")
+        if colon and number.isascii() and number.isdigit():
+            if number in hierarchies:
+                yield "\n".join(block)
+                block, hierarchies = [], set()
+            hierarchies.add(number)
+        block.append(line)
+    yield "\n".join(block)
 
 
 def _paths(text: str, rejections: Rejections | None) -> list[str]:

@@ -6,6 +6,7 @@ the pause container's, and ids of layers and volumes look the same as a containe
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from accelscope.attribution.cgroup import (
@@ -16,7 +17,7 @@ from accelscope.attribution.cgroup import (
     container_path,
     normal_uid,
 )
-from accelscope.parsing.parsed import Parsed, ParseError
+from accelscope.parsing.parsed import ContainerRef, Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 
 _ID = r"[0-9a-f]{64}"
@@ -74,17 +75,40 @@ def place_in_mounts(text: str) -> Place:
 
 
 def parse_mountinfo(text: str) -> Parsed:
+    """The containers of all processes in the text: people save several files as one."""
     rejections = Rejections()
-    told = _told(text, rejections)
-    if not told.mounts:
+    refs: dict[ContainerRef, None] = {}
+    mounts = 0
+    for block in _processes(text):
+        told = _told(block, rejections)
+        mounts += told.mounts
+        ref = told.place().ref()
+        if ref is not None:
+            refs[ref] = None
+    if not mounts:
         error = ParseError(
             "not_a_mountinfo_file", "no line is a mount's: id parent device root point … - type"
         )
         if not text.strip("\ufeff \t\r\n"):
             error = ParseError("empty", "the file is empty")
         return Parsed(error=error, rejected=rejections.listed())
-    ref = told.place().ref()
-    return Parsed(containers=(ref,) if ref else (), rejected=rejections.listed())
+    return Parsed(containers=tuple(refs), rejected=rejections.listed())
+
+
+def _processes(text: str) -> Iterator[str]:
+    """The lines of each process. The next one begins with a root whose parent is not among the mounts before
+    it: that of another process's list."""
+    block: list[str] = []
+    ids: set[str] = set()
+    for line in text.removeprefix("\ufeff").split("\n"):
+        cells = line.split(" ", 5)
+        if len(cells) == 6 and cells[0].isascii() and cells[0].isdigit():
+            if ids and cells[4] == "/" and cells[1] not in ids:
+                yield "\n".join(block)
+                block, ids = [], set()
+            ids.add(cells[0])
+        block.append(line)
+    yield "\n".join(block)
 
 
 def _told(text: str, rejections: Rejections | None) -> _Told:

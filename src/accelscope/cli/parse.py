@@ -23,6 +23,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="print as JSON what is made of a tool's saved output",
         description="Reads the saved output of a vendor's tool and prints as JSON what AccelScope makes of "
         "it, in the units of its model. What is absent is left out; why stands in `absent`.",
+        epilog="Exit code: 0 if the output was read, 1 if the document has an `error` (the output is a "
+        "message of the tool, or not an output of this source), 2 if the command itself is wrong. Lines under "
+        "`rejected` beside values are no error.",
     )
     parser.add_argument("source", nargs="?", metavar="SOURCE", help="kind of output; --list names them")
     parser.add_argument(
@@ -38,8 +41,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit code: 0 when the output was read, also when it is a message of the tool (the JSON says so under
-    `error`); 2 when the command itself is wrong."""
+    """Exit code: 0 if the output was read, 1 if the document has an error, 2 if the command is wrong."""
     try:
         if arguments.list:
             print(_listing())
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Refused as refusal:
         return refuse("parse", refusal)
     print(json.dumps(document(source, parsed), indent=2, ensure_ascii=False, allow_nan=False))
-    return 0
+    return 0 if parsed.error is None else 1
 
 
 def document(source: Source, parsed: Parsed) -> dict[str, Any]:

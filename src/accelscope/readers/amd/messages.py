@@ -5,6 +5,7 @@ not among them: they are skipped.
 """
 
 import re
+from dataclasses import replace
 
 from accelscope.parsing.parsed import ParseError
 from accelscope.readers.strange_output import strange_output
@@ -54,6 +55,11 @@ _SIGN = re.compile(
     re.IGNORECASE,
 )
 
+_WARNING = re.compile(
+    r"data is inaccessible|in a low-power state|missing the following required groups", re.IGNORECASE
+)
+_BANNER = re.compile(r"[\s\ufeff]*(?:=+[^=]*=*)?\s*")  # an empty line, or a title between rulers
+
 
 def error_of(text: str) -> ParseError | None:
     """The message in the output that says why there are no values: of several the one that tells most."""
@@ -74,8 +80,21 @@ def error_of(text: str) -> ParseError | None:
 
 
 def no_reading(text: str, tool: str) -> ParseError:
-    """Why an output without a single device is not a reading."""
-    return error_of(text) or strange_output(text, tool)
+    """Why an output without a single device is not a reading. A warning is the reason only where the tool
+    printed nothing else: before a table or a CSV, the reason is that this is not what was expected."""
+    error = error_of(text)
+    if error is None:
+        return strange_output(text, tool)
+    if _WARNING.search(error.text):
+        printed = next((line for line in text.split("\n")[:_MOST_LINES] if _is_payload(line)), None)
+        if printed is not None:
+            strange = strange_output(printed, tool)
+            return replace(strange, text=f"{strange.text}; before it: {error.text}")
+    return error
+
+
+def _is_payload(line: str) -> bool:
+    return _BANNER.fullmatch(line) is None and error_of(line) is None
 
 
 def error_in_document(document: object) -> ParseError | None:
