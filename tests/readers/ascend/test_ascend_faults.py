@@ -133,12 +133,12 @@ def test_a_tool_that_hangs_makes_its_chips_stale_not_lost(watch: "Watch") -> Non
         (FaultKind.TOOL_GARBAGE, None, "unrecognized"),
         (FaultKind.TOOL_KILLED, None, "tool_killed"),
         (FaultKind.TOOL_MISSING, None, "tool_missing"),
-        (FaultKind.TOOL_ERROR, "no_access", "no_permission"),
+        (FaultKind.TOOL_ERROR, "no_access", "driver_error"),
         (FaultKind.TOOL_ERROR, "in_use", "driver_in_use"),
         (FaultKind.TOOL_ERROR, "board_type", "driver_error"),
         (FaultKind.TOOL_ERROR, "other_tool", "other_tool"),
         (FaultKind.LIBRARY_MISSING, None, "library_missing"),
-        (FaultKind.DRIVER_NOT_LOADED, None, "no_permission"),
+        (FaultKind.DRIVER_NOT_LOADED, None, "driver_error"),
     ],
 )
 def test_a_tool_that_gives_nothing_makes_its_chips_stale_not_lost(

@@ -228,6 +228,12 @@ def test_numbers_that_are_refused_for_good_are_not_asked_for_again(
     assert asked(tmp_path).count("info -m") == 1
 
 
+def test_numbers_are_asked_for_again_after_an_internal_error_of_the_driver(watch_script: "Watch") -> None:
+    internal = "dcmi module initialize failed. ret is -8005"
+    watched = watch_script(script(numbers=first_says(internal, 2) + shows(MAP), board=DIE))
+    assert [[d.index for d in watched.devices()] for _ in range(3)] == [[None, None]] * 2 + [[0, 1]]
+
+
 @pytest.mark.parametrize("row", ["", "5  0  NA  Ascend 910X\n"], ids=["no row", "no number"])
 def test_a_chip_that_the_map_does_not_number_is_asked_for_again(
     watch_script: "Watch", tmp_path: Path, row: str
@@ -306,6 +312,36 @@ def test_details_that_hang_keep_nobody_waiting(watch_script: "Watch") -> None:
     result = watched.read()
     assert time.monotonic() - started < 20
     assert result.state.devices_seen == 2
+
+
+WITHOUT_PROCESSES = TABLE[: TABLE.index("| NPU Chip |")]
+
+
+@pytest.mark.parametrize(
+    ("table", "answer", "found"),
+    [
+        (
+            WITHOUT_PROCESSES.replace("| 5     910X", "| 2     910X").replace(
+                "| 0           | 0000:C2", "| 1           | 0000:C2"
+            ),
+            "Process id:7 Process name:a Process memory(MB):48\nChip ID : 0\n"
+            "Process id:8 Process name:b Process memory(MB):49\nChip ID : 1\n",
+            [[7], [8]],
+        ),
+        (WITHOUT_PROCESSES, "Process id:$5 Process name:a Process memory(MB):48\n", [[2], [5]]),
+    ],
+    ids=["only chips are named", "nothing is named and the board has one chip"],
+)
+def test_processes_find_their_chip_though_their_list_does_not_name_the_npu(
+    watch_script: "Watch", table: str, answer: str, found: list[list[int]]
+) -> None:
+    processes = f'case "$*" in *proc-mem*) cat <<END\n{answer}END\n;; *) echo "{REFUSED}" ;; esac'
+    watched = watch_script(script(table, other=processes))
+    result = watched.until(lambda result: len(result.processes) == 2)
+    ids: dict[str, list[int]] = {device.id: [] for device in result.devices}
+    for process in result.processes:
+        ids[process.device or ""].append(process.pid)
+    assert list(ids.values()) == found
 
 
 def test_a_table_and_an_exit_code(watch_script: "Watch") -> None:

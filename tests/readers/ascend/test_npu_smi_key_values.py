@@ -87,6 +87,22 @@ def test_a_chip_without_ddr_has_none() -> None:
     assert [a.field for a in device.absent] == ["memory_total_bytes"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "ratio"),
+    [
+        ("DDR Bandwidth Usage Rate(%) : 0\nHBM Bandwidth Usage Rate(%) : 7", 0.07),
+        ("DDR Bandwidth Usage Rate(%) : 51", 0.51),
+        ("Memory Bandwidth Usage Rate(%) : 3", 0.03),
+        ("DDR Capacity(MB) : 0\nDDR Bandwidth Usage Rate(%) : 0\nHBM Bandwidth Usage Rate(%) : 7", 0.07),
+        ("HBM Capacity(MB) : NA\nHBM Bandwidth Usage Rate(%) : 0", 0.0),
+    ],
+)
+def test_bandwidth_is_read_without_a_line_for_the_capacity(lines: str, ratio: float) -> None:
+    [device] = parsed("usages", f"NPU ID : 0\nAicore Usage Rate(%) : 5\n{lines}\nChip ID : 0\n").devices
+    assert (device.memory_utilization_ratio, device.utilization_ratio) == (ratio, 0.05)
+    assert device.memory_used_bytes is None
+
+
 def test_more_memory_than_there_is_is_none() -> None:
     text = "NPU ID : 0\nHBM Capacity(MB) : 65536\nHBM Usage Rate(%) : {}\nChip ID : 0\n"
     [full] = parsed("usages", text.format(100)).devices
@@ -312,6 +328,25 @@ def test_processes_go_to_their_chip() -> None:
         (78, "ascend:npu-2-1", "a b c", None),
     ]
     assert found.rejected == ()
+
+
+def test_processes_go_to_their_chip_where_only_chips_are_named() -> None:
+    text = (
+        "Process id:77 Process name:a Process memory(MB):48\nChip ID : 0\n\n"
+        "Process id:78 Process name:b Process memory(MB):49\n"
+        "Process id:77 Process name:a Process memory(MB):50\nChip ID : 1\n"
+    )
+    found = parsed("proc-mem", text)
+    assert [(d.board_id, d.chip_id) for d in found.devices] == [(None, 0), (None, 1)]
+    chips = {d.id: d.chip_id for d in found.devices}
+    assert [(p.pid, chips[p.device or ""]) for p in found.processes] == [(77, 0), (78, 1), (77, 1)]
+
+
+def test_chips_without_the_line_of_their_npu_are_told_apart() -> None:
+    text = "Aicore Usage Rate(%) : 5\nChip ID : 0\n\nAicore Usage Rate(%) : 6\nChip ID : 1\n"
+    devices = parsed("usages", text).devices
+    assert [(d.chip_id, d.utilization_ratio) for d in devices] == [(0, 0.05), (1, 0.06)]
+    assert len({d.id for d in devices}) == 2
 
 
 def test_a_line_of_processes_that_makes_no_sense_costs_itself() -> None:

@@ -9,7 +9,7 @@ NOISE = "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n"
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]
 
 MESSAGES = [
-    ("dcmi module initialize failed. ret is -8005", "no_permission"),
+    ("dcmi module initialize failed. ret is -8005", "driver_error"),
     ("dcmi module initialize failed. ret is -8002", "no_permission"),
     ("dcmi module initialize failed. ret is -8008", "no_devices"),
     ("dcmi module initialize failed. ret is -8012", "not_ready"),

@@ -29,7 +29,6 @@ _BY_REASON = {
     "upgrading": "The driver is being upgraded: wait, then reboot the node if it asks for that.",
     "not_ready": "The chips are starting: wait a minute and run doctor again.",
     "driver_timeout": HANG,
-    "driver_error": f"{MODULE} In a container: {_MOUNTS}.",
     "query_failed": f"npu-smi could not ask a chip: {_HEALTH}; see {_KERNEL_LOG}.",
     "other_tool": (
         "This npu-smi is another vendor's program. Name Ascend's with --npu-smi-path, or leave ascend out of "
@@ -72,7 +71,7 @@ def advice(reason: str, subject: Subject) -> str:
         return tool_missing(subject)
     if reason == "library_missing":
         return library_missing(subject)
-    if reason == "no_permission":
+    if reason in ("no_permission", "driver_error"):
         return no_permission(subject)
     if reason in _BY_REASON:
         return _BY_REASON[reason]
@@ -93,7 +92,7 @@ def library_missing(subject: Subject) -> str:
 
 
 def no_permission(subject: Subject) -> str:
-    """-8005 says only that something within the driver failed; mostly no device file could be opened."""
+    """Also for an internal error of the driver (-8005), which has the same causes as a rule."""
     if subject.in_container:
         return f"{_MOUNTS}. If that is so already, the driver was upgraded: reboot the node."
     if subject.user.is_root:

@@ -145,6 +145,8 @@ class DetailRounds:
             for device in told.devices:
                 chip = _chip_of(device, chips)
                 details.processes[chip] = tuple(p for p in told.processes if p.device == device.id)
+            if len(chips) == 1 and not told.devices and told.processes:
+                details.processes[chips[0]] = told.processes
 
     def _common(self, text: str, board: int, details: Details) -> Parsed:
         watts = parse_common.board_power_watts(text)

@@ -31,6 +31,6 @@ def chip_device_id(
     if serial is not None and chip is not None:
         serial = f"{serial}-{chip}"
     if die or serial or board is None:
-        return device_id(Vendor.ASCEND, uuid=die, serial=serial, pci=pci)
+        return device_id(Vendor.ASCEND, uuid=die, serial=serial, pci=pci, index=chip)
     numbers = f"npu-{board}" if chip is None else f"npu-{board}-{chip}"
     return device_id(Vendor.ASCEND, serial=numbers if pci is None else f"{pci}-{numbers}")

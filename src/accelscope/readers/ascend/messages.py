@@ -16,7 +16,7 @@ _LINE_LIMIT = 500  # no message of the tool is longer
 # Errors of DCMI, the library below the tool, by its codes.
 _CODES = {
     -8002: "no_permission",
-    -8005: "no_permission",  # "inner error": what a user without access to the device files gets
+    -8005: "driver_error",  # "internal error": no access to the device files, or an upgraded driver, or else
     -8006: "driver_timeout",
     -8008: "no_devices",
     -8012: "not_ready",

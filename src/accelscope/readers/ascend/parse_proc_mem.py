@@ -35,7 +35,8 @@ def parse(text: str) -> Parsed:
                 rejected.add(message.text, message.reason)
         if not found or block.of_controller:
             continue
-        device = Draft(block.board, block.chip).device() if block.board is not None else None
+        is_named = block.board is not None or block.chip is not None
+        device = Draft(block.board, block.chip).device() if is_named else None
         if device is not None:
             devices.append(device)
         for line in found:

@@ -26,21 +26,31 @@ def parse(text: str) -> Parsed:
 
 
 def _take_memory(draft: Draft, block: Block) -> None:
-    """Capacity and a whole percentage of it: used memory is right to half a percent of the capacity."""
+    """Capacity and a whole percentage of it: used memory is right to half a percent of the capacity. Some
+    outputs have no line for the capacity, and still have the bandwidth."""
     capacities = {kind: block.values.get(f"{kind} capacity(mb)") for kind in _MEMORIES}
     told = [kind for kind, capacity in capacities.items() if capacity is not None]
-    kind = next((kind for kind in told if cells.count(capacities[kind] or "") != 0), None)
+    absent = [kind for kind in told if cells.count(capacities[kind] or "") == 0]
+    kind = next((kind for kind in told if kind not in absent), None)
+    if kind is None:
+        kind = next(
+            (kind for kind in _MEMORIES if kind not in absent and _bandwidth(kind) in block.values), None
+        )
     if kind is None:
         if told:
             draft.absences["memory_total_bytes"] = AbsenceReason.NOT_SUPPORTED
         return
     draft.take("memory_total_bytes", capacities[kind], cells.memory, f"{kind} capacity(mb)")
     total = draft.values.get("memory_total_bytes")
-    used = f"{kind} usage rate(%)"
+    fill = f"{kind} usage rate(%)"
     if total is not None:
-        draft.take("memory_used_bytes", block.values.get(used), lambda text: _part(total, text), used)
-    traffic = f"{kind} bandwidth usage rate(%)"
+        draft.take("memory_used_bytes", block.values.get(fill), lambda text: _part(total, text), fill)
+    traffic = _bandwidth(kind)
     draft.take("memory_utilization_ratio", block.values.get(traffic), cells.ratio, traffic)
+
+
+def _bandwidth(kind: str) -> str:
+    return f"{kind} bandwidth usage rate(%)"
 
 
 def _part(total: int, percent: str) -> int | None:
