@@ -203,6 +203,23 @@ def test_the_number_of_the_die_is_the_chips_uuid(line: str, uuid: str | None) ->
 
 
 @pytest.mark.parametrize(
+    ("die", "serial", "identity"),
+    [
+        ("FFFFFFFF FFFFFFFF", "S1", "S1-1"),
+        ("FFFFFFFF FFFFFFFF", "1023xxxx", "0000:c1:00.0-npu-6-1"),
+        ("NA", "**********", "0000:c1:00.0-npu-6-1"),
+        ("0A000001 0B000002", "**********", "0A000001-0B000002"),
+    ],
+)
+def test_a_masked_die_or_serial_number_makes_no_id(die: str, serial: str, identity: str) -> None:
+    text = (
+        f"NPU ID : 6\nChip ID : 1\nVDie ID : {die}\nSerial Number : {serial}\nPCIe Bus Info : 0000:C1:00.0\n"
+    )
+    [device] = parsed("board", text).devices
+    assert device.id == f"ascend:{identity}"
+
+
+@pytest.mark.parametrize(
     ("text", "state", "codes"),
     [
         ("Health Status : OK\nError Code : NA\nError Information : NA\n", HealthState.OK, []),

@@ -2,7 +2,7 @@
 
 import re
 
-from accelscope.model import Vendor, device_id
+from accelscope.model import Vendor, device_id, is_masked
 
 _DIE = re.compile(r"(?:[0-9A-Za-z]{1,16},\s*)?([0-9A-Fa-f]{8}(?:[ -][0-9A-Fa-f]{8}){1,7})")
 
@@ -28,7 +28,8 @@ def chip_device_id(
     """The id depends on this chip alone, never on which others are listed. A board's serial number is that of
     all its chips, and chips may share a bus address, so numbers follow both. Numbers alone are a last resort:
     they are assigned anew at each boot."""
-    if serial is not None and chip is not None:
+    die, serial = (None if fact and is_masked(fact) else fact for fact in (die, serial))
+    if serial and chip is not None:
         serial = f"{serial}-{chip}"
     if die or serial or board is None:
         return device_id(Vendor.ASCEND, uuid=die, serial=serial, pci=pci, index=chip)
