@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from tests.metrics.dialect_nodes import H100, node
 from tests.repository import REPOSITORY
 
 from accelscope.metrics.catalogue import CATALOGUE
+from accelscope.metrics.exposition import Exposition
 from accelscope.metrics.family import SCOPE_LABELS, Family, Type
 
 BASE_UNITS = (
@@ -58,3 +61,15 @@ def test_reference_pages_are_as_the_code_says() -> None:
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "shown"),
+    [(20, 80, ["0.25"]), (0, 80, ["0"]), (None, 80, []), (20, None, []), (0, 0, [])],
+)
+def test_memory_used_is_also_a_fraction_of_the_total(
+    used: int | None, total: int | None, shown: list[str]
+) -> None:
+    device = replace(H100, memory_used_bytes=used, memory_total_bytes=total)
+    page = Exposition().render(node(device)).text.decode()
+    assert re.findall(r"^accelerator_memory_used_ratio{.*} (\S+)$", page, re.MULTILINE) == shown

@@ -46,6 +46,12 @@ def _pcie(d: Device) -> Pcie:
     return d.pcie or _NO_PCIE
 
 
+def _memory_used_ratio(d: Device) -> float | None:
+    if d.memory_used_bytes is None or not d.memory_total_bytes:
+        return None
+    return d.memory_used_bytes / d.memory_total_bytes
+
+
 def _over_links(d: Device, value: Callable[[Link], float | None]) -> list[tuple[tuple[str, ...], float]]:
     """The links of one kind together. Each link's own figures are in /snapshot."""
     totals: dict[str, float] = {}
@@ -197,6 +203,12 @@ DEVICES: tuple[Family, ...] = (
         "bytes",
         "Memory in use, without what the driver reserves for itself where it tells that apart.",
         lambda d: d.memory_used_bytes,
+    ),
+    device(
+        "accelerator_memory_used_ratio",
+        "ratio",
+        "accelerator_memory_used_bytes as a fraction of accelerator_memory_total_bytes.",
+        _memory_used_ratio,
     ),
     device("accelerator_memory_free_bytes", "bytes", "Memory not in use.", lambda d: d.memory_free_bytes),
     device(

@@ -48,9 +48,10 @@ READ = {
     *questions.WORKLOAD_DETAILS,
     *(families.NODE_INFO, families.BUILD_INFO, families.STARTED, families.COLLECTED),
 }
-# Sums over links do not tell the links apart, nor does the latest of several dates whose it is; the rest is
-# about the agent and not about its devices.
+# The ratio follows from used and total memory. Sums over links do not identify single links, nor does the
+# latest of several dates; the rest is about the agent and not about its devices.
 NOT_READ = {
+    "accelerator_memory_used_ratio",
     "accelerator_link_capacity_bytes_per_second",
     "accelerator_link_transmit_bytes_total",
     "accelerator_link_receive_bytes_total",
