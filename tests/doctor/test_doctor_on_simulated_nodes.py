@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -190,9 +191,30 @@ def test_the_command_prints_the_document(mixed: SimulatedNode) -> None:
     }
 
 
-def test_the_command_prints_text_and_a_node_without_a_driver_is_no_error() -> None:
-    done = doctor(settings={"exporter_port": "0", "nvml_library": "/none", "nvidia_smi_path": "/none"})
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_the_command_prints_text_and_a_node_without_a_driver_is_no_error(
+    open_folder: Path, left_behind: bool
+) -> None:
+    """Also where NVIDIA's library has once made its device file, which is what it does as root."""
+    for folder in ("dev", "sys/bus/pci/devices"):
+        (open_folder / folder).mkdir(parents=True)
+    (open_folder / "dev/null").touch()
+    if left_behind:
+        with socket.socket(socket.AF_UNIX) as made:  # opening it fails as a device file without a driver
+            made.bind(str(open_folder / "dev/nvidiactl"))
+    done = doctor(
+        settings={
+            "exporter_port": "0",
+            "nvml_library": "/none",
+            "nvidia_smi_path": "/none",
+            "dev_root": str(open_folder / "dev"),
+            "sys_root": str(open_folder / "sys"),
+        }
+    )
     assert done.stderr == ""
+    words = " ".join(done.stdout.split())
+    assert ("left over, with neither a GPU on PCI nor the kernel module" in words) == left_behind
+    assert "fell off the bus" not in words
     assert "nvidia-smi" in done.stdout
     assert done.stdout.splitlines()[0].startswith("accelscope ")
     assert done.returncode < 2, done.stdout

@@ -172,6 +172,31 @@ def test_what_keeps_a_file_closed_makes_the_advice(
     assert todo in (finding.advice or "")
 
 
+@pytest.mark.parametrize("code", [errno.ENXIO, errno.ENODEV, errno.EACCES])
+@pytest.mark.parametrize(
+    ("on_pci", "module", "severity"),
+    [(False, False, "note"), (True, False, "error"), (False, True, "error")],
+)
+def test_a_device_file_without_gpu_and_module_is_left_over(
+    node: "NodeFolder",
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    on_pci: bool,
+    module: bool,
+    severity: str,
+) -> None:
+    monkeypatch.setattr(driver, "why_closed", lambda _: OSError(code, "closed"))
+    (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
+    node.device_files("nvidiactl")
+    if on_pci:
+        node.gpu("0000:1b:00.0", None)
+    if module:
+        node.module()
+    [finding] = driver.files(node.subject())
+    assert finding.severity == severity
+    assert (finding.advice is None) == (severity == "note")
+
+
 def test_the_hardware_is_what_others_than_the_driver_count(node: "NodeFolder") -> None:
     node.module()
     node.gpu("0000:1b:00.0")

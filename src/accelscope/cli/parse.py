@@ -24,8 +24,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Reads the saved output of a vendor's tool and prints as JSON what AccelScope makes of "
         "it, in the units of its model. What is absent is left out; why stands in `absent`.",
         epilog="Exit code: 0 if the output was read, 1 if the document has an `error` (the output is a "
-        "message of the tool, or not an output of this source), 2 if the command itself is wrong. Lines under "
-        "`rejected` beside values are no error.",
+        "message of the tool, or not an output of this source), 2 if the command itself is wrong. Lines "
+        "under `rejected` beside values are no error.",
     )
     parser.add_argument("source", nargs="?", metavar="SOURCE", help="kind of output; --list names them")
     parser.add_argument(

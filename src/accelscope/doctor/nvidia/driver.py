@@ -104,6 +104,15 @@ def files(subject: Subject) -> Iterator[Finding]:
         yield _none(subject)
         return
     closed = list(_closed(subject, there))
+    if closed and module_version(paths) is None and pci_devices(paths.sys, *PCI_CODES) == ():
+        # The library makes these files as root even where there is no driver, and never removes them.
+        yield note(
+            "device files",
+            f"{sentence([path.name for path in there])} in {paths.dev}: left over, with neither a GPU on PCI "
+            "nor the kernel module",
+            files=[str(path) for path in there],
+        )
+        return
     yield from closed
     missing = [] if control in there else [control.name]
     expected = sum(gpu.driver == "nvidia" for gpu in gpus(paths))
