@@ -69,6 +69,7 @@ prove: ## 1½ to 2 hours: a day of churn, long fuzzing, mutation of parsers and 
 	@scripts/setup --need compiler --need openssl --need node-exporter
 	@failed=; try() { printf '\n=== %s\n' "$$*"; "$$@" || failed="$$failed; $$*"; }; \
 	try $(BIN)/python -m soak; \
+	try $(BIN)/python -m soak.hostile_agent; \
 	try env FUZZ_SECONDS=600 scripts/fuzz; \
 	try $(BIN)/python scripts/mutate; \
 	try $(BIN)/python -m bench --peers --only exporters; \

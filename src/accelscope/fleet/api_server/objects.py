@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from sys import intern
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,10 @@ VGPU_MANAGER_CONTAINER = "nvidia-vgpu-manager-ctr"
 
 _ANNOTATION_BYTES = 64 << 10  # sixteen chips are some 3 KB
 _LABELS = 500
+_LONGEST_LABEL, _LONGEST_LABEL_VALUE = 253 + 1 + 63, 63  # an API server takes no longer ones
+_LONGEST_ADDRESS = 64  # characters of an IP
+_PORTS = 64  # of one pod
+_SHARED_TEXTS = 10_000
 _VENDORS = 8  # annotations by vendor
 _DOMAINS = re.compile(r"(?:[a-z0-9-]+\.)*(?:nvidia\.com|amd\.com|huawei\.com|furiosa\.ai)/(.+)", re.ASCII)
 # Under the same domains, and no devices: memory and cores of shares, network functions.
@@ -120,6 +124,15 @@ class _Pod(_Part):
 
 P = TypeVar("P", bound=_Part)
 
+# Thousands of nodes have the same labels. Not `sys.intern`: what it is given stays for good in Python 3.12.
+_shared_texts: dict[str, str] = {}
+
+
+def _shared(text: str) -> str:
+    if len(_shared_texts) >= _SHARED_TEXTS:
+        _shared_texts.clear()
+    return _shared_texts.setdefault(text, text)
+
 
 def decode_node(document: object) -> NodeObject:
     """Raises DecodeError for what is no node."""
@@ -135,7 +148,8 @@ def decode_node(document: object) -> NodeObject:
         devices_by_vendor=tuple(
             (key, text)
             for key in sorted(annotations)
-            if key.startswith(f"{DEVICES}.") and (text := _annotation(annotations, key)) is not None
+            if key.startswith(f"{DEVICES}.") and len(key) <= _LONGEST_LABEL
+            if (text := _annotation(annotations, key)) is not None
         )[:_VENDORS],
     )
 
@@ -148,9 +162,9 @@ def decode_agent_pod(document: object) -> AgentPod:
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         node=pod.spec.node_name or None,
-        ip=pod.status.pod_i_p or None,
+        ip=(pod.status.pod_i_p or "")[:_LONGEST_ADDRESS] or None,
         ready=_is_true(pod.status.conditions, "Ready") and pod.metadata.deletion_timestamp is None,
-        ports={port.name: port.container_port for port in ports if port.name},
+        ports={port.name: port.container_port for port in islice(ports, _PORTS) if 0 < len(port.name) <= 63},
     )
 
 
@@ -198,8 +212,11 @@ def _read(document: object, kind: type[P]) -> P:
         part = msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         raise DecodeError(str(error)) from None
-    name = part.metadata.name if isinstance(part, _Node | _Pod) else ""
-    if _NAME.fullmatch(name) is None:
+    assert isinstance(part, _Node | _Pod)
+    names = [part.metadata.name, part.metadata.namespace]
+    if isinstance(part, _Pod):
+        names.append(part.spec.node_name)
+    if not names[0] or not all(not name or _NAME.fullmatch(name) for name in names):
         raise DecodeError("an object with a name that none can have")
     return part
 
@@ -209,9 +226,13 @@ def _is_true(conditions: list[_Condition] | None, kind: str) -> bool:
 
 
 def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Thousands of nodes have the same keys, and mostly the same values."""
-    kept = ((key, value) for key, value in labels.items() if key.isascii() and value.isascii())
-    return {intern(key): intern(value) for key, value in list(kept)[:_LABELS]}
+    kept = (
+        (key, value)
+        for key, value in labels.items()
+        if len(key) <= _LONGEST_LABEL and len(value) <= _LONGEST_LABEL_VALUE
+        if key.isascii() and value.isascii()
+    )
+    return {_shared(key): _shared(value) for key, value in islice(kept, _LABELS)}
 
 
 def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, object]) -> Mapping[str, int]:
@@ -219,12 +240,12 @@ def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, obje
     only the name is left of a device plugin that is gone."""
     found: dict[str, int] = {}
     for resource, quantity in allocatable.items():
-        match = _DOMAINS.fullmatch(resource)
+        match = _DOMAINS.fullmatch(resource) if len(resource) <= _LONGEST_LABEL else None
         count = _count(quantity)
         if match is None or _NO_DEVICE.search(match[1]) or count is None:
             continue
         if count or _count(capacity.get(resource)):
-            found[intern(resource)] = count
+            found[_shared(resource)] = count
     return found
 
 

@@ -7,12 +7,14 @@ new one.
 import asyncio
 import math
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from accelscope.filewatch import open_regular
 from accelscope.fleet.api_server import Followed, Reply
@@ -22,7 +24,7 @@ from accelscope.fleet.sources.discovery import not_found_yet
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.reach import Reach
 from accelscope.fleet.sources.reported import reported
-from accelscope.fleet.sources.round import Round
+from accelscope.fleet.sources.round import Round, passes_by_itself
 from accelscope.fleet.sources.several_agents import Heard, together
 from accelscope.fleet.sources.snapshot_document import (
     BadDocument,
@@ -32,7 +34,8 @@ from accelscope.fleet.sources.snapshot_document import (
     decode_snapshot,
     glance,
 )
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.model import Snapshot
 
 AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
@@ -44,7 +47,29 @@ _USUAL_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
 _LARGE_AT_ONCE = 2
 _LEFT_ALONE_SECONDS = 300.0  # an agent that sends even more
+# Of all agents that share a node with others, in one cluster, compressed: their last readings are kept here.
+_MOST_BYTES_KEPT = 256 << 20
 _NOT_MODIFIED = 304
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_SNAPSHOT = msgspec.json.Decoder(Snapshot)
+
+
+class _LastReading(Struct, frozen=True, kw_only=True, gc=False):
+    """The last reading of an agent that shares its node with others: it is merged with theirs each time that
+    one of them has a new one. Compressed, since as objects it takes ten times the memory."""
+
+    document: bytes  # gzip or zlib
+    taken_at: float
+    remark: str | None
+    trouble: str | None = None  # why the agent did not answer this time
+
+    def heard(self) -> Heard:
+        return Heard(
+            snapshot=_SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB)),
+            taken_at=self.taken_at,
+            trouble=self.trouble,
+            remark=self.remark,
+        )
 
 
 class _Agent(Struct, gc=False):
@@ -53,7 +78,7 @@ class _Agent(Struct, gc=False):
     tag: str | None = None
     large: bool = False  # its document is beyond the usual
     left_alone_until: float = float("-inf")  # by the steady clock
-    heard: Heard | None = None  # kept only where a node has several agents
+    last: _LastReading | None = None  # only where a node has several agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,7 @@ class AgentsSource:
         # is one of all clusters, by the share of the loop.
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # held while a large answer comes and is worked on
         self._agents: dict[str, _Agent] = {}
+        self._bytes_kept = 0
         self._sees_devices = False
 
     def sees_accelerators(self) -> bool:
@@ -109,6 +135,8 @@ class AgentsSource:
             return SourceOutcome(up=False, reason=Reason.UNAUTHORIZED, text=text)
         pods = self._pods.items
         self._agents = {key: agent for key, agent in self._agents.items() if key in pods}
+        kept = (agent.last for agent in self._agents.values())
+        self._bytes_kept = sum(len(last.document) for last in kept if last is not None)
         nodes: dict[str, list[AgentPod]] = {}
         for pod in pods.values():
             if pod.node is not None:
@@ -136,14 +164,16 @@ class AgentsSource:
             text = f"the agent's pod {pods[0].name} is not ready"
             this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
             return
-        if not any(self._agent(pod).large for pod in ready):
-            answers = await self._ask_all(ready, headers)
-            if not any(self._agent(pod).large for pod in ready):
-                await self._say(node, ready, answers, this)
+        # Of an agent beside others that is not ready now, its devices are still named.
+        asked = [pod for pod in pods if pod.ready or (len(pods) > 1 and self._agent(pod).last is not None)]
+        if not any(self._agent(pod).large for pod in asked):
+            answers = await self._ask_all(asked, headers)
+            if not any(self._agent(pod).large for pod in asked):
+                await self._say(node, asked, answers, this)
                 return
         async with self._large:
-            answers = [await self._ask(pod, headers, ready, _MOST_BYTES) for pod in ready]
-            await self._say(node, ready, answers, this)
+            answers = [await self._ask(pod, headers, asked, _MOST_BYTES) for pod in asked]
+            await self._say(node, asked, answers, this)
 
     async def _ask_all(
         self, pods: Sequence[AgentPod], headers: Mapping[str, str]
@@ -154,12 +184,14 @@ class AgentsSource:
         return await asyncio.gather(*asked)
 
     async def _ask(
-        self, pod: AgentPod, headers: Mapping[str, str], ready: Sequence[AgentPod], limit_bytes: int
+        self, pod: AgentPod, headers: Mapping[str, str], asked: Sequence[AgentPod], limit_bytes: int
     ) -> _Answer | _Trouble:
         agent = self._agent(pod)
+        if not pod.ready:
+            return _Trouble("not_ready", f"the agent's pod {pod.name} is not ready")
         if time.monotonic() < agent.left_alone_until:
             return _Trouble(Reason.TOO_LARGE, f"{pod.name} sends more than {_MOST_BYTES} bytes")
-        if agent.tag is not None and (agent.heard is not None or len(ready) == 1):
+        if agent.tag is not None and (agent.last is not None or len(asked) == 1):
             headers = {**headers, "If-None-Match": agent.tag}
         await self._loop_share.room(self._pace)
         try:
@@ -207,39 +239,50 @@ class AgentsSource:
         assert isinstance(answer, _Answer)
         # Not before it was taken: whoever has the tag says that it has the reading.
         agent = self._agent(pod)
-        agent.tag, agent.heard = answer.reply.headers.get("etag"), None
+        agent.tag, agent.last = answer.reply.headers.get("etag"), None
 
     def _say_together(
         self, node: str, pods: Sequence[AgentPod], answers: Sequence[_Answer | _Trouble], this: Round
     ) -> None:
-        heard: list[Heard] = []
         troubles: list[_Trouble] = []
         news = False
         for pod, answer in zip(pods, answers, strict=True):
-            known = self._agent(pod)
+            agent = self._agent(pod)
             if _is_unchanged(answer):
-                if known.heard is not None:
-                    news = news or known.heard.trouble is not None
-                    known.heard = replace(known.heard, trouble=None)
-            else:
-                news = True
-                read = self._read(pod, answer, decode_snapshot)
-                if isinstance(read, _Trouble):
-                    troubles.append(read)
-                    if known.heard is not None:
-                        known.heard = replace(known.heard, trouble=read.text)
-                else:
-                    assert isinstance(answer, _Answer)
-                    known.heard, _ = read
-                    known.tag = answer.reply.headers.get("etag")
-            if known.heard is not None:
-                heard.append(known.heard)
+                if agent.last is not None and agent.last.trouble is not None:
+                    news = True
+                    agent.last = structs.replace(agent.last, trouble=None)
+                continue
+            news = True
+            trouble = self._take_one(pod, agent, answer)
+            if trouble is not None:
+                troubles.append(trouble)
+                if agent.last is not None:
+                    agent.last = structs.replace(agent.last, trouble=trouble.text)
         if len(troubles) == len(pods):
-            this.say(self._failure(node, troubles[0]))
+            this.say(self._failure(node, _all_of(troubles)))
         elif not news:
             this.say(NodeUnchanged(node=node, source=self.kind))
         else:
-            self._say_whole(node, pods, together(heard), this)
+            kept = (self._agent(pod).last for pod in pods)
+            self._say_whole(node, pods, together([last.heard() for last in kept if last is not None]), this)
+
+    def _take_one(self, pod: AgentPod, agent: _Agent, answer: _Answer | _Trouble) -> _Trouble | None:
+        """The reading of one agent of several. Why there is none, where there is none."""
+        read = self._read(pod, answer, decode_snapshot)
+        if isinstance(read, _Trouble):
+            return read
+        heard, document = read
+        document = document or zlib.compress(msgspec.json.encode(heard.snapshot), 1)
+        more = len(document) - (0 if agent.last is None else len(agent.last.document))
+        if len(document) > _USUAL_BYTES or self._bytes_kept + more > _MOST_BYTES_KEPT:
+            text = f"{pod.name}: agents that share a node with others have sent more than can be kept of them"
+            return _Trouble(Reason.TOO_LARGE, text)
+        self._bytes_kept += more
+        assert isinstance(answer, _Answer)
+        agent.last = _LastReading(document=document, taken_at=heard.taken_at, remark=heard.remark)
+        agent.tag = answer.reply.headers.get("etag")
+        return None
 
     def _say_whole(self, node: str, pods: Sequence[AgentPod], whole: Heard, this: Round) -> None:
         saying = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
@@ -255,6 +298,10 @@ class AgentsSource:
         if isinstance(answer, _Trouble):
             return answer
         reply = answer.reply
+        if len(reply.body) > _USUAL_BYTES and len(reply.gzip or reply.body) > _USUAL_BYTES:
+            # A real one compresses to a tenth. What does not is noise, and would take as much to be kept.
+            text = f"{pod.name} sent {len(reply.body)} bytes that do not come compressed to {_USUAL_BYTES}"
+            return _Trouble(Reason.TOO_LARGE, text)
         try:
             decoded = decode(reply.body)
         except BadDocument as error:
@@ -289,6 +336,13 @@ class AgentsSource:
         if not token or not token.isprintable() or not token.isascii():
             raise OSError
         return {TOKEN_HEADER: token}
+
+
+def _all_of(troubles: Sequence[_Trouble]) -> _Trouble:
+    """One for all agents of a node. What an operator has to mend comes before what passes by itself."""
+    first, *_ = in_order = sorted(troubles, key=lambda trouble: passes_by_itself(trouble.reason))
+    text = one_line("; ".join(dict.fromkeys(trouble.text for trouble in in_order)))
+    return _Trouble(first.reason, text, incompatible=any(trouble.incompatible for trouble in troubles))
 
 
 def _is_unchanged(answer: _Answer | _Trouble) -> bool:

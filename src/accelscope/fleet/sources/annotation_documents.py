@@ -15,7 +15,6 @@ from accelscope.readers.ascend.identity import chip_device_id
 
 _MIB = 1 << 20
 _MOST_DEVICES = 1024
-_TEXT_LIMIT = 256  # characters of a name
 _LARGEST = 2**63
 
 # As Go writes times: with up to nine digits of a second, of which Python reads six.
@@ -134,7 +133,7 @@ def _whole(entry: Mapping[str, object], name: str) -> int | None:
 
 def _text(entry: Mapping[str, object], name: str) -> str | None:
     value = entry.get(name)
-    return value[:_TEXT_LIMIT] if isinstance(value, str) and value else None
+    return value if isinstance(value, str) and value else None
 
 
 def _seconds(timestamp: str) -> float:

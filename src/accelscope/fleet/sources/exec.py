@@ -18,8 +18,9 @@ from accelscope.fleet.sources.nvidia_smi import (
     snapshot_of,
 )
 from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.plausible import TEXT_LIMIT
 from accelscope.fleet.sources.reported import reported
-from accelscope.fleet.sources.round import Round
+from accelscope.fleet.sources.round import Round, joined
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.readers.nvidia import parse_pmon, parse_query_gpu
@@ -27,6 +28,7 @@ from accelscope.readers.nvidia.messages import unknown_field
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _LEAST_PATIENCE = 8  # failures in a row
+_MOST_ADDRESSES = 1024  # of devices, remembered of one node
 # Of a tool that does not know what it is asked for.
 _NOT_UNDERSTOOD = frozenset({"unknown_option", "not_supported", "unrecognized"})
 _RENEWED_EARLY = 0.9  # of its time to live: a round that begins a little early is not for nothing
@@ -118,8 +120,7 @@ class ExecSource:
     def _lost(self, found: Mapping[str, DriverPod]) -> KubeError | None:
         """Why pods may be missing in what was found. A namespace that could never be looked into is nobody's
         loss where another has them."""
-        errors = (pods.error for pods in self._pods if not found or pods.synced.is_set())
-        return next((error for error in errors if error is not None), None)
+        return joined(pods.error for pods in self._pods if not found or pods.synced.is_set())
 
     async def _ask_node(self, node: str, pod: DriverPod, this: Round) -> None:
         known = self._nodes.setdefault(node, _Node())
@@ -153,6 +154,7 @@ class ExecSource:
             )
             saying = reported(node, self.kind, taken_at, snapshot)
             this.say(saying)
+        known.ids_by_address = _kept_ids(known.ids_by_address)
         if isinstance(saying, NodeFailure):
             return
         known.asked_at = began
@@ -198,6 +200,12 @@ class ExecSource:
         return NodeFailure(
             node=node, source=self.kind, reason=error.reason, text=f"nvidia-smi: {one_line(error.text)}"
         )
+
+
+def _kept_ids(by_address: dict[str, str]) -> dict[str, str]:
+    """The last ones, without texts that no report would hold: a tool may print others each time."""
+    short = [item for item in by_address.items() if max(map(len, item)) <= TEXT_LIMIT]
+    return dict(short[-_MOST_ADDRESSES:])
 
 
 def _text(result: ExecResult) -> str:

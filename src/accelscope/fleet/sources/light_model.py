@@ -12,12 +12,14 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 import msgspec
 
-from accelscope.fleet.sources.plausible import bounds
+from accelscope.fleet.sources.plausible import TEXT_LIMIT, bounds
 
 
 def light(kind: Any, name: str = "") -> Any:
-    """The type to decode in the place of `kind`. Numbers are bounded by the name of their field: a document
-    that has others is to be looked at more closely."""
+    """The type to decode in the place of `kind`. Numbers are bounded by the name of their field, and texts in
+    their length: a document that has others is to be looked at more closely."""
+    if kind is str:
+        return Annotated[str, msgspec.Meta(max_length=TEXT_LIMIT)]
     if kind is int or kind is float:
         least, most = bounds(name, kind)
         return Annotated[kind, msgspec.Meta(ge=least, le=most)]

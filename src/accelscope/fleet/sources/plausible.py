@@ -1,11 +1,19 @@
-"""What a number can be, by the name of its field: what is beyond it says nothing of a device, and would make
-sums of a whole fleet worthless.
+"""What a number can be, by the name of its field, and how long a text can be. A number beyond its bounds says
+nothing of a device and would make the sums of a whole fleet worthless. A text without a limit would let one
+node fill the memory of the fleet.
 
-Wide, since a driver may be odd and still be right: they keep out what nothing has, not what is unusual.
+The bounds are wide, since a driver may be odd and still be right: they keep out what nothing has, not what is
+unusual.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+
+# Characters of one text. The longest real one is the id of a claimed device: driver, pool and device, each a
+# Kubernetes name.
+TEXT_LIMIT = 1024
 
 _MOST_WHOLE = 2**53  # beyond it neighbours are the same in a column
 _MOST_SECONDS = 1e15
@@ -47,6 +55,22 @@ def is_plausible(name: str, kind: Any, value: float) -> bool:
     return least <= value <= most
 
 
-def left_out(names: frozenset[str]) -> str | None:
-    """For people: what was out of bounds."""
-    return f"values out of range were left out: {', '.join(sorted(names))}" if names else None
+def cut(text: str) -> str:
+    """At most TEXT_LIMIT characters of a text; the last one shows that more followed."""
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Names of the fields that lost a value, or the end of a text."""
+
+    numbers: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+
+    def remarks(self) -> Iterator[str]:
+        """For people."""
+        if self.numbers:
+            yield f"values out of range were left out: {', '.join(sorted(self.numbers))}"
+        if self.texts:
+            names = ", ".join(sorted(self.texts))
+            yield f"texts of more than {TEXT_LIMIT} characters were cut: {names}"

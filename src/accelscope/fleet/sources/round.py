@@ -6,13 +6,29 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from accelscope.fleet.report import NodeFailure, Saying, SourceOutcome, Take
+from accelscope.kube.errors import KubeError, one_line
 
 T = TypeVar("T")
 
-# Of failures that would be the next node's too: the server's or the way's, not the node's.
-_ALL_ALIKE = frozenset(
-    {"unreachable", "timeout", "tls", "unauthorized", "forbidden", "throttled", "too_large"}
-)
+# Of failures that would be the next node's too: the server's or the way's, not the node's. An answer that is
+# too large is its node's own.
+_ALL_ALIKE = frozenset({"unreachable", "timeout", "tls", "unauthorized", "forbidden", "throttled"})
+# Of failures that end without anybody doing anything: a pod starts, a server is asked less often.
+_PASSING = frozenset({"not_ready", "throttled", "timeout", "partial"})
+
+
+def passes_by_itself(reason: str) -> bool:
+    return reason in _PASSING
+
+
+def joined(errors: Iterable[KubeError | None]) -> KubeError | None:
+    """One for all of them, with the reason of one that somebody has to mend, if there is such a one."""
+    there = sorted(
+        (error for error in errors if error is not None), key=lambda one: passes_by_itself(one.reason)
+    )
+    if not there:
+        return None
+    return KubeError(there[0].reason, "; ".join(dict.fromkeys(error.text for error in there)))
 
 
 class Round:
@@ -57,16 +73,20 @@ class Round:
                 group.create_task(work())
 
     def outcome(self, expected: int, *, reason: str | None = None, text: str | None = None) -> SourceOutcome:
-        """Up, if anybody answered or nobody was to. `reason`: what is wrong beside the nodes that failed."""
-        if self._failed and reason is None:
-            reasons = self._failed.most_common()
-            reason = reasons[0][0]
-            by_reason = ", ".join(f"{word} {count}" for word, count in reasons)
-            text = f"{self._failed.total()} of {expected} nodes failed ({by_reason}): {self._text[reason]}"
+        """Up if a node answered, or if there was none to ask. `reason`: what is wrong beside the nodes that
+        failed."""
+        wrong = [] if reason is None else [(reason, text or reason)]
+        failed = {word: count for word, count in self._failed.items() if word != reason}
+        if failed:
+            words = sorted(failed, key=lambda word: (passes_by_itself(word), -failed[word]))
+            by_reason = "; ".join(f"{word} {failed[word]}: {self._text[word]}" for word in words)
+            wrong.append((words[0], f"{sum(failed.values())} of {expected} nodes failed ({by_reason})"))
+        # What somebody has to mend comes first, however many pods are merely not ready.
+        wrong.sort(key=lambda one: passes_by_itself(one[0]))
         return SourceOutcome(
             up=self._answered > 0 or not self._failed,
             expected=expected,
             answered=self._answered,
-            reason=reason,
-            text=text,
+            reason=wrong[0][0] if wrong else None,
+            text=one_line("; ".join(text for _, text in wrong)) or None,
         )

@@ -2,8 +2,8 @@
 
 The major of its schema must be ours. Within it a document of an older minor lacks fields, which take their
 defaults, and one of a newer minor has more: unknown fields are passed over, and so are words that an
-enumeration of ours does not have and numbers that cannot be, each at the smallest cost. Devices and numbers
-that are left out are told in a remark.
+enumeration of ours does not have and numbers that cannot be, each at the smallest cost. Texts that are too
+long are cut. A remark lists the devices and numbers that were left out and the texts that were cut.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 import msgspec
 
 from accelscope.fleet.sources.light_model import light
-from accelscope.fleet.sources.plausible import is_plausible, left_out
+from accelscope.fleet.sources.plausible import TEXT_LIMIT, LeftOut, cut, is_plausible
 from accelscope.kube.errors import one_line
 from accelscope.model import Snapshot
 from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, of_known_vendors
@@ -30,6 +30,8 @@ _FIRST = re.compile(rb'\{"schema_version":"([0-9.]{1,32})"')
 _decoder = msgspec.json.Decoder(Snapshot)
 _Light = light(Snapshot)
 _light_decoder = msgspec.json.Decoder(_Light)
+# As msgspec words it; the place is a path such as $.devices[...].model.
+_TEXT_TOO_LONG = re.compile(r"Expected `str` of length <= .* - at `\$\.([^`]*)`")
 
 # What a node can have, generously; each becomes a row.
 _MOST_DEVICES = 1024
@@ -120,7 +122,7 @@ def _looked_at(document: bytes, error: Exception) -> Decoded:
     try:
         _check_version(document)
         if len(document) > _MOST_BYTES_LOOKED_AT:
-            raise error
+            raise _too_long(error) or error
         if _ABSURD in document.translate(_DIGITS):
             raise BadDocument("it holds a number of 40 digits or more")
         _check_size(_members_decoder.decode(document))
@@ -131,13 +133,19 @@ def _looked_at(document: bytes, error: Exception) -> Decoded:
         raise BadDocument(one_line(str(why))) from None
 
 
+def _too_long(error: Exception) -> TooLarge | None:
+    """If `error` is about the length of a text."""
+    found = _TEXT_TOO_LONG.search(str(error))
+    return None if found is None else TooLarge(f"a text of more than {TEXT_LIMIT} characters in {found[1]}")
+
+
 def _made_the_best_of(document: object) -> Decoded:
-    rejected: set[str] = set()
+    left_out = LeftOut()
     document, remark = of_known_vendors(document)
-    known = _known(Snapshot, document, "", rejected)
+    known = _known(Snapshot, document, "", left_out)
     if isinstance(known, _Unknown):
-        raise BadDocument(f"out of range: {', '.join(sorted(rejected))}")
-    remarks = [text for text in (remark, left_out(frozenset(rejected))) if text is not None]
+        raise BadDocument(f"out of range: {', '.join(sorted(left_out.numbers))}")
+    remarks = [text for text in (remark, *left_out.remarks()) if text is not None]
     return Decoded(msgspec.convert(known, Snapshot), whole=False, remark="; ".join(remarks) or None)
 
 
@@ -167,23 +175,30 @@ class _Unknown(Enum):
     NUMBER = "a number that cannot be"
 
 
-def _known(kind: Any, value: object, name: str, rejected: set[str]) -> Any:
-    """`value` without what this version's types have no word for, and without numbers that cannot be, whose
-    names go into `rejected`. What is wrong otherwise stays, and is found by who converts it. `name`: of the
-    field."""
+def _known(kind: Any, value: object, name: str, left_out: LeftOut) -> Any:
+    """`value` without what this version's types have no word for, without numbers that cannot be, and with
+    texts cut to their limit; `left_out` takes the names of those fields. What is wrong otherwise stays, and
+    is found by who converts it. `name`: of the field."""
     if get_origin(kind) is UnionType:
         kind = next(option for option in get_args(kind) if option is not NoneType)
         if value is None:
             return None
     if get_origin(kind) is tuple:
-        return _known_items(kind, value, name, rejected)
+        return _known_items(kind, value, name, left_out)
     if is_dataclass(kind):
-        return _known_fields(kind, value, rejected)
-    if kind in (int, float) and isinstance(value, int | float) and not is_plausible(name, kind, value):
-        rejected.add(name)
-        return _Unknown.NUMBER
+        return _known_fields(kind, value, left_out)
     if isinstance(kind, type) and issubclass(kind, Enum) and isinstance(value, str):
         return _known_word(kind, value)
+    return _bounded(kind, value, name, left_out)
+
+
+def _bounded(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
+    if kind in (int, float) and isinstance(value, int | float) and not is_plausible(name, kind, value):
+        left_out.numbers.add(name)
+        return _Unknown.NUMBER
+    if kind is str and isinstance(value, str) and len(value) > TEXT_LIMIT:
+        left_out.texts.add(name)
+        return cut(value)
     return value
 
 
@@ -194,24 +209,24 @@ def _known_word(kind: type[Enum], value: str) -> object:
     return _Unknown.WORD if stand_in is None else stand_in.value
 
 
-def _known_items(kind: Any, value: object, name: str, rejected: set[str]) -> object:
+def _known_items(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
     if not isinstance(value, list | tuple):
         return value
     kinds = get_args(kind)
-    if kinds[-1] is not Ellipsis:
-        return value  # pairs of texts
-    items = (_known(kinds[0], item, name, rejected) for item in value)
+    if kinds[-1] is not Ellipsis:  # pairs of texts
+        return [_bounded(str, item, name, left_out) for item in value]
+    items = (_known(kinds[0], item, name, left_out) for item in value)
     return [item for item in items if not isinstance(item, _Unknown)]
 
 
-def _known_fields(kind: Any, value: object, rejected: set[str]) -> object:
+def _known_fields(kind: Any, value: object, left_out: LeftOut) -> object:
     if not isinstance(value, dict):
         return value
     known = {}
     for name, hint, required in _fields(kind):
         if name not in value:
             continue
-        item = _known(hint, value[name], name, rejected)
+        item = _known(hint, value[name], name, left_out)
         if not isinstance(item, _Unknown):
             known[name] = item
         elif required:

@@ -4,6 +4,7 @@ Sources say what they saw (`take`), the clusters' state is described, and time p
 put to the tables. All of it happens in one event loop, and nothing here waits.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,18 +14,21 @@ from typing import Literal
 
 from msgspec import structs
 
+from accelscope.config.log import fields
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying
 from accelscope.fleet.store.changes import Changes, Subscription
 from accelscope.fleet.store.events import EventLog
 from accelscope.fleet.store.happenings import Happenings
 from accelscope.fleet.store.node_object import NodeObject
-from accelscope.fleet.store.node_record import Ageing, Failure, NodeRecord, kept
+from accelscope.fleet.store.node_record import Ageing, Failure, Kept, NodeRecord, kept
 from accelscope.fleet.store.node_tables import NodeTables
 from accelscope.fleet.store.node_writer import WORK_OF_MARKING, NodeWriter, parts_of
 from accelscope.fleet.store.unusual import Unusual, UnusualKey
 from accelscope.fleet.store.whole_node import whole_node
 from accelscope.model import Snapshot
+
+log = logging.getLogger(__name__)
 
 STALE_AFTER_SECONDS = 60.0
 FORGET_AFTER_SECONDS = 900.0
@@ -35,6 +39,11 @@ _WORK_AT_ONCE = 200  # by one tick, so that a cluster that falls silent does not
 # Of one cluster, so that one which makes them up does not fill the memory.
 DEVICES_LIMIT = 200_000
 PROCESSES_LIMIT = 2_000_000
+NODES_LIMIT = 50_000
+READINGS_LIMIT = 256 << 20  # bytes
+# Of one node and source, bytes: hundreds of times what a node with eight devices takes, so that a few nodes
+# which send whatever they like do not use up what their cluster may keep.
+READING_LIMIT = 4 << 20
 _TOO_OLD = "its last reading is older than readings are kept"
 
 
@@ -45,6 +54,8 @@ class _Cluster:
     objects: Mapping[str, NodeObject] = field(default_factory=dict)  # also of nodes without a record
     devices: int = 0
     processes: int = 0
+    size: int = 0  # bytes of its readings
+    full: bool = False  # a node was passed over, as the log says
 
 
 class FleetStore:
@@ -57,6 +68,8 @@ class FleetStore:
         forget_after_seconds: float = FORGET_AFTER_SECONDS,
         devices_limit: int = DEVICES_LIMIT,
         processes_limit: int = PROCESSES_LIMIT,
+        nodes_limit: int = NODES_LIMIT,
+        readings_limit: int = READINGS_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ageing = Ageing(
@@ -64,6 +77,8 @@ class FleetStore:
         )
         self._devices_limit = devices_limit
         self._processes_limit = processes_limit
+        self._nodes_limit = nodes_limit
+        self._readings_limit = readings_limit
         self._clock = clock
         self._tables = tables = NodeTables(clock)
         self.nodes, self.devices = tables.nodes, tables.devices
@@ -178,7 +193,12 @@ class FleetStore:
         if held is None:
             return
         now = self._clock()
-        record = held.nodes.get(saying.node) or self._new(held, saying.node)
+        record = held.nodes.get(saying.node)
+        if record is None:
+            if len(held.nodes) >= self._nodes_limit:
+                self._pass_over(held, saying.node)
+                return
+            record = self._new(held, saying.node)
         if isinstance(saying, NodeReport):
             self._take_report(held, record, saying, now)
         elif isinstance(saying, NodeFailure):
@@ -189,17 +209,26 @@ class FleetStore:
         else:
             self._take_unchanged(held, record, saying, now)
 
+    def _pass_over(self, held: _Cluster, node: str) -> None:
+        if not held.full:
+            said = fields(cluster=held.view.id, limit=self._nodes_limit, node=node)
+            log.warning("a cluster has more nodes than one may have; further nodes are ignored", extra=said)
+        held.full = True
+
     def _take_report(self, held: _Cluster, record: NodeRecord, report: NodeReport, now: float) -> None:
         if self._ageing.is_forgotten(report.taken_at, now):
             record.failures[report.source] = Failure(_TOO_OLD, False, now)
             self._refresh(held, record, now)
             return
-        if (too_many := self._too_many(held, record, report)) is not None:
-            record.failures[report.source] = Failure(too_many, False, now)
+        reading = kept(report, now, self._ageing)
+        too_much = self._too_many(held, record, report) or self._too_large(held, record, reading)
+        if too_much is not None:
+            record.failures[report.source] = Failure(too_much, False, now, refused=True)
             self._refresh(held, record, now)
             return
         record.failures.pop(report.source, None)
-        record.readings[report.source] = kept(report, now, self._ageing)
+        record.readings[report.source] = reading
+        self._weigh(held, record)
         shares = record.shared_out(now)
         used = report.source in {share.source for share in shares}
         if used or shares != record.shares:
@@ -211,7 +240,10 @@ class FleetStore:
 
     def _take_unchanged(self, held: _Cluster, record: NodeRecord, saying: NodeUnchanged, now: float) -> None:
         """It answers, but its reading goes on ageing: until it is too old to be held."""
-        if saying.source not in record.readings:
+        failure = record.failures.get(saying.source)
+        if failure is not None and failure.refused:
+            record.failures[saying.source] = structs.replace(failure, at=now)  # that very reading was refused
+        elif saying.source not in record.readings:
             record.failures[saying.source] = Failure(_TOO_OLD, False, now)
         elif record.failures.pop(saying.source, None) is None:
             return
@@ -283,6 +315,7 @@ class FleetStore:
         if not record.is_known:
             self._forget(held, record)
             return WORK_OF_MARKING
+        self._weigh(held, record)
         with self._recounted(held, record):
             work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
         record.due = record.next_due(now, self._ageing)
@@ -299,6 +332,22 @@ class FleetStore:
         if processes > self._processes_limit:
             return f"its cluster has more than {self._processes_limit} processes"
         return None
+
+    def _too_large(self, held: _Cluster, record: NodeRecord, reading: Kept) -> str | None:
+        """Why the reading cannot be kept: it takes more memory than a node or a cluster may."""
+        if reading.size > READING_LIMIT:
+            return f"its reading takes {_mebibytes(reading.size)}, of {_mebibytes(READING_LIMIT)} for a node"
+        before = record.readings.get(reading.source)
+        size = held.size - (0 if before is None else before.size) + reading.size
+        if size > self._readings_limit:
+            return f"the readings of its cluster take {_mebibytes(self._readings_limit)}, which is the limit"
+        return None
+
+    def _weigh(self, held: _Cluster, record: NodeRecord) -> None:
+        """After its readings changed."""
+        size = sum(reading.size for reading in record.readings.values())
+        held.size += size - record.size
+        record.size = size
 
     @contextmanager
     def _recounted(self, held: _Cluster, record: NodeRecord) -> Iterator[None]:
@@ -326,6 +375,8 @@ class FleetStore:
 
     def _forget(self, held: _Cluster, record: NodeRecord) -> None:
         self._uncount(held, record)
+        held.size -= record.size
+        held.full = False
         del held.nodes[record.node]
         self._clear(record)
         self._touch(record.cluster, record.node)
@@ -340,6 +391,10 @@ class FleetStore:
     def _touch_cluster(self, cluster: str) -> None:
         self.generation += 1
         self._changes.cluster(cluster)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
 
 
 def _quiet(held: _Cluster) -> bool:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store.node_object import NodeObject
+from accelscope.fleet.store.node_rows import text_size
 from accelscope.model import Snapshot
 
 PRECEDENCE = {kind: place for place, kind in enumerate(SourceKind)}
@@ -54,6 +55,7 @@ class Kept(Struct, frozen=True, kw_only=True, gc=False):
     node_labels: tuple[tuple[str, str], ...]
     remark: str | None  # what of it had to be left out
     document: bytes  # gzip or zlib
+    size: int  # bytes of the document and of the texts in rows, about what it takes of the memory
 
     def snapshot(self) -> Snapshot:
         """As the source gave it, with times by the node's clock."""
@@ -63,6 +65,8 @@ class Kept(Struct, frozen=True, kw_only=True, gc=False):
 def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
     snapshot = report.snapshot
     taken_at = min(report.taken_at, now)  # a clock that runs ahead must not keep a node fresh
+    document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)
+    labels = sum(len(name) + len(value) for name, value in snapshot.node_labels)
     return Kept(
         source=report.source,
         taken_at=taken_at,
@@ -71,7 +75,8 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
         agent_version=snapshot.agent.version or None,
         node_labels=snapshot.node_labels,
         remark=report.remark,
-        document=report.document or zlib.compress(msgspec.json.encode(snapshot), 1),
+        document=document,
+        size=len(document) + text_size(snapshot) + labels,
     )
 
 
@@ -86,6 +91,7 @@ class Failure(Struct, frozen=True, gc=False):
     text: str
     incompatible: bool
     at: float
+    refused: bool = False  # it was read, and takes more than may be kept
 
 
 class Share(Struct, frozen=True, gc=False):
@@ -106,6 +112,7 @@ class NodeRecord(Struct, gc=False):
     shares: tuple[Share, ...] = ()  # that its rows were made from
     state: str | None = None  # of its row; None: it has none
     told: bool = False  # that it is not fresh, by an event
+    size: int = 0  # of its readings, as far as its cluster counts it
     due: float = -inf  # when it is to be looked at again, although no source said anything
 
     @property
@@ -157,10 +164,17 @@ class NodeRecord(Struct, gc=False):
                 told.update(vendors)
 
     def failure(self) -> Failure | None:
-        """The one to show: of the source that counts most. While the node is fresh, another source's does not
-        matter, unless it says that an agent cannot be understood."""
+        """What to show: of all sources, the one that counts most first. While the node is fresh, another
+        source's does not matter, unless it says that an agent cannot be understood."""
         shown = sorted(self.failures, key=PRECEDENCE.__getitem__)
         if self.shares and self.shares[0].fresh:
             used = {share.source for share in self.shares}
             shown = [source for source in shown if source in used or self.failures[source].incompatible]
-        return self.failures[shown[0]] if shown else None
+        if len(shown) < 2:
+            return self.failures[shown[0]] if shown else None
+        failed = [self.failures[source] for source in shown]
+        return Failure(
+            "; ".join(f"{source}: {self.failures[source].text}" for source in shown),
+            failed[0].incompatible,
+            max(failure.at for failure in failed),
+        )

@@ -67,6 +67,27 @@ def rows_of(place: Place, parts: Iterable[Part]) -> NodeRows:
     return rows
 
 
+def text_size(snapshot: Snapshot) -> int:
+    """Characters of the texts that rows of this snapshot hold. Tables hold equal texts once, so each counts
+    once."""
+    texts: set[str | None] = {snapshot.agent.version}
+    for device in snapshot.devices:
+        texts.update((device.id, device.model, device.uuid, device.serial, device.pci_address))
+        texts.update((device.driver_version, device.firmware_version, device.health.reason))
+        texts.update(throttle.reason for throttle in device.throttles)
+    for pod in snapshot.pods:
+        texts.update((pod.owner_kind, pod.owner_name))
+    for usage in snapshot.pod_usages:
+        texts.update((usage.namespace, usage.pod, usage.container, usage.partition, usage.pod_uid))
+        texts.update(usage.resources)
+    for process in snapshot.processes:
+        texts.update((process.name, process.user, process.partition))
+        if (owner := process.owner) is not None:
+            texts.update((owner.name, owner.namespace, owner.pod, owner.container))
+    texts.discard(None)
+    return sum(map(len, texts))  # type: ignore[arg-type]
+
+
 def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
     row = item[0]
     return row.namespace, row.pod, row.container

@@ -24,6 +24,8 @@ _STOPS_LIMIT = 2000
 _BETWEEN = "\0"
 _RECLAIMED_AT_LEAST = 1024
 _RECLAIMED_AT_MOST = 8192
+# By length as well as by number: a thousand long texts that no row holds any more are megabytes.
+_RECLAIMED_CHARACTERS = 1 << 18
 
 
 class Texts:
@@ -35,6 +37,7 @@ class Texts:
         self._lowered: list[str] = [""]
         self._held: list[int] = [1]  # rows by code; absence is never given back
         self._unheld: list[int] = []  # codes that came to be held by nobody; some may be held again by now
+        self._unheld_characters = 0
         self._free: list[int] = []
         self._in_order = in_order
         # An array, since the garbage collector would go through each new list of them, one by one.
@@ -76,11 +79,12 @@ class Texts:
             held[code] -= 1
             if not held[code]:
                 self._unheld.append(code)
+                self._unheld_characters += len(self._lowered[code])
 
     def settle(self) -> None:
         """After a change: works off what has piled up, while it is little."""
         bound = min(_RECLAIMED_AT_MOST, max(_RECLAIMED_AT_LEAST, len(self._texts) // 4))
-        if len(self._unheld) >= bound:
+        if len(self._unheld) >= bound or self._unheld_characters >= _RECLAIMED_CHARACTERS:
             self._reclaim()
         if self._in_order and len(self._unsorted) >= _MERGED_AT_ONCE:
             self.sort_some()
@@ -184,6 +188,7 @@ class Texts:
     def _reclaim(self) -> None:
         gone = {code for code in self._unheld if not self._held[code]}
         self._unheld = []
+        self._unheld_characters = 0
         for code in gone:
             del self._codes[self._texts[code]]
             self._texts[code] = None

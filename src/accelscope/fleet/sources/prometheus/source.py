@@ -24,6 +24,7 @@ from accelscope.fleet.sources.prometheus.node_series import NodeSeries
 from accelscope.fleet.sources.prometheus.questions import questions
 from accelscope.fleet.sources.prometheus.store import PromqlStore, Sample, Vector, each_sample
 from accelscope.fleet.sources.prometheus.target import (
+    MOST_TARGETS,
     Ages,
     Target,
     TargetKey,
@@ -151,6 +152,8 @@ class PrometheusSource:
         }
         for node in [node for node in self._told if node not in nodes]:
             del self._told[node]
+            if len(self._missing) >= MOST_TARGETS:  # of a store that names others each time
+                del self._missing[next(iter(self._missing))]
             self._missing[node] = now
             text = "the store has no current series of its agent"
             this.say(NodeFailure(node=node, source=self.kind, reason=_NO_SERIES, text=text))

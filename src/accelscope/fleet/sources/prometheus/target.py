@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.plausible import TEXT_LIMIT, cut
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.promql import once, series
 from accelscope.fleet.sources.prometheus.store import PromqlStore, Sample, each_sample
+from accelscope.kube.errors import KubeError, Reason
 
 TargetKey: TypeAlias = tuple[str, str]  # job, instance: what a store tells its targets apart by
 
 TARGET_LABELS = ("job", "instance")
 _FACTS = (families.BUILD_INFO, families.STARTED, families.COLLECTED)
+MOST_TARGETS = 50_000  # of one cluster; a store that has more of them is not believed
 _LONGEST_INTERVAL_SECONDS = 300.0  # stores look no further back for a current value
 
 
@@ -54,7 +57,11 @@ async def find_targets(store: PromqlStore, loop_share: LoopShare) -> Targets:
 
     def add(sample: Sample) -> None:
         key, node, at = target_key(sample.metric), sample.metric.get("node"), sample.number
-        if node and at is not None and (key not in found or found[key].scraped_at < at):
+        if not node or at is None or max(map(len, (node, *key))) > TEXT_LIMIT:
+            return
+        if key not in found and len(found) >= MOST_TARGETS:
+            raise KubeError(Reason.TOO_LARGE, f"the store has series of more than {MOST_TARGETS} agents")
+        if key not in found or found[key].scraped_at < at:
             found[key] = Target(key=key, node=node, scraped_at=at)
 
     def describe(sample: Sample) -> None:
@@ -73,7 +80,7 @@ def target_key(labels: Mapping[str, str]) -> TargetKey:
 def _told(target: Target, sample: Sample) -> Target:
     match sample.metric.get("__name__"):
         case families.BUILD_INFO:
-            return replace(target, version=sample.metric.get("version"))
+            return replace(target, version=cut(sample.metric.get("version", "")) or None)
         case families.STARTED:
             return replace(target, started_at=sample.number)
         case families.COLLECTED:

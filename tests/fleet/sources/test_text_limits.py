@@ -1,0 +1,195 @@
+"""No source lets a text of any length into the fleet, and no cluster more readings than it may keep."""
+
+import gzip
+import json
+import random
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.fleet.loop import run
+from tests.fleet.sources.prometheus.scraped import StubStore
+from tests.fleet.sources.prometheus.test_prometheus_source import NOW, agent, node, reading
+from tests.fleet.sources.stub_cluster import StubCluster, answering, one_round
+from tests.fleet.sources.test_agents_source import agents_of, document
+from tests.fleet.sources.test_annotations_source import annotated, source_of
+from tests.fleet.sources.test_exec_source import VALUES, clusters_with, drivers_of, row, smi
+from tests.fleet.sources.test_plausible_numbers import DEVICE, MINIMAL, written
+
+from accelscope.fleet.report import NodeFailure, NodeReport, Saying
+from accelscope.fleet.sources.exec import _MOST_ADDRESSES
+from accelscope.fleet.sources.plausible import TEXT_LIMIT
+from accelscope.fleet.sources.snapshot_document import TooLarge, decode_snapshot, glance
+from accelscope.sinks.documents import timestamp
+
+LONG = "x" * 5000
+
+
+def cut_in(saying: Saying, field: str) -> None:
+    assert isinstance(saying, NodeReport), saying
+    assert saying.remark == f"texts of more than {TEXT_LIMIT} characters were cut: {field}"
+    assert saying.document == b""  # what came would bring the text back
+
+
+@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("model", {"devices": [{**DEVICE, "model": LONG}]}),
+        ("id", {"devices": [{**DEVICE, "id": LONG}]}),
+        ("reason", {"devices": [{**DEVICE, "health": {"state": "ok", "reason": LONG}}]}),
+        ("name", {"processes": [{"pid": 1, "name": LONG}]}),
+        ("pod", {"processes": [{"pid": 1, "owner": {"kind": "pod", "pod": LONG}}]}),
+        (
+            "resources",
+            {
+                "pod_usages": [
+                    {"device": "a", "namespace": "b", "pod": "c", "container": "d", "resources": [LONG]}
+                ]
+            },
+        ),
+        ("node_labels", {"node_labels": [["rack", LONG]]}),
+        ("labels", {"labels": [[LONG, "7"]]}),
+        ("version", {"agent": {"version": LONG, "started_at": 1.0}}),
+    ],
+)
+def test_a_long_text_is_cut_and_its_field_is_named(decode: Any, name: str, members: dict[str, Any]) -> None:
+    result = decode(json.dumps({**MINIMAL, "devices": [DEVICE], **members}).encode())
+    assert result.remark == f"texts of more than {TEXT_LIMIT} characters were cut: {name}"
+    assert not result.whole
+    assert LONG not in str(result.snapshot)
+    assert "x" * (TEXT_LIMIT - 1) + "…" in str(result.snapshot)
+
+
+@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+def test_a_text_of_the_longest_length_is_left_as_it_is(decode: Any) -> None:
+    result = decode(written({**DEVICE, "model": "é" * TEXT_LIMIT}))
+    assert (result.whole, result.snapshot.devices[0].model) == (True, "é" * TEXT_LIMIT)
+
+
+def test_a_large_document_with_a_long_text_is_refused_with_the_place() -> None:
+    with pytest.raises(TooLarge, match=r"more than 1024 characters in devices\[0\]\.model"):
+        glance(written({**DEVICE, "model": "x" * (2 << 20)}))
+
+
+def test_an_agent() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        short, huge = document(), document()
+        short["devices"][0]["model"] = LONG
+        huge["devices"][0]["model"] = "x" * (15 << 20)
+        cluster.add_agent("agent-a", "node-a", answering(short))
+        cluster.add_agent("agent-b", "node-b", answering(huge))
+        async with agents_of(cluster) as agents:
+            outcome, said = await one_round(agents)
+        cut_in(said["node-a"], "model")
+        failure = said["node-b"]
+        assert isinstance(failure, NodeFailure)
+        assert (failure.reason, failure.incompatible) == ("too_large", False)
+        assert "more than 1024 characters in devices[0].model" in failure.text
+        assert outcome.answered == 1
+
+    run(go())
+
+
+def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_it_is_large() -> None:
+    noise = bytes(range(32, 127)).decode().replace('"', "").replace("\\", "")
+
+    async def invents(_: web.BaseRequest) -> web.StreamResponse:
+        text = "".join(random.choices(noise, k=2 << 20))
+        body = json.dumps({**document(), "invented": text}).encode()
+        return web.Response(body=gzip.compress(body, 1), headers={"Content-Encoding": "gzip"})
+
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-a", "node-a", invents)
+        cluster.add_agent("agent-b", "node-b", answering(document()))
+        cluster.add_agent("agent-c", "node-b", invents)
+        async with agents_of(cluster) as agents:
+            _, said = await one_round(agents)
+        failure = said["node-a"]
+        assert isinstance(failure, NodeFailure)
+        assert failure.reason == "too_large"
+        assert "do not come compressed" in failure.text
+        assert isinstance(said["node-b"], NodeReport)
+
+    run(go())
+
+
+def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_being_read() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        huge = document()
+        huge["devices"][0]["model"] = "x" * (2 << 20)
+        for number in range(20):
+            cluster.add_agent(f"agent-{number:02}", f"node-{number:02}", answering(huge))
+        cluster.add_agent("agent-99", "node-99", answering(document()))
+        async with agents_of(cluster, concurrency=1) as agents:
+            _, said = await one_round(agents)
+        assert isinstance(said["node-99"], NodeReport)
+
+    run(go())
+
+
+def test_a_command_in_a_driver_pod() -> None:
+    def prints(pod: str, command: list[str]) -> tuple[str, int]:
+        text, code = smi(pod, command)
+        return text.replace(VALUES["name"], LONG).replace("GPU-0", f"GPU-{LONG}").replace(
+            "python", LONG
+        ), code
+
+    async def go() -> None:
+        async with drivers_of(clusters_with(prints)) as driver:
+            _, said = await one_round(driver)
+        report = said["node-0"]
+        assert isinstance(report, NodeReport), report
+        assert len(report.snapshot.devices) == 2
+        assert "x" * TEXT_LIMIT not in str(report.snapshot)
+
+    run(go())
+
+
+def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() -> None:
+    rounds = 0
+
+    def invents(pod: str, command: list[str]) -> tuple[str, int]:
+        if command[1] == "pmon":
+            return smi(pod, command)
+        fields = command[1].removeprefix("--query-gpu=").split(",")
+        rows = (
+            row(0, fields).replace(":01:00.0", f":{n % 256:02X}:{n // 256:02X}.{rounds}") for n in range(900)
+        )
+        return "".join(f"{line}\n" for line in rows), 0
+
+    async def go() -> None:
+        nonlocal rounds
+        async with drivers_of(clusters_with(invents)) as driver:
+            for number in range(4):
+                rounds = number
+                await one_round(driver)
+            assert 0 < len(driver._nodes["node-0"].ids_by_address) <= _MOST_ADDRESSES
+
+    run(go())
+
+
+def test_an_annotation() -> None:
+    entry = {"id": "amd:a", "vendor": "amd", "model": LONG}
+    text = json.dumps({"timestamp": timestamp(1.8e9), "devices": [entry]})
+
+    async def go() -> None:
+        async with source_of(annotated(neutral=text)) as source:
+            _, said = await one_round(source)
+        cut_in(said["node-a"], "model")
+
+    run(go())
+
+
+def test_a_store_of_series() -> None:
+    async def go() -> None:
+        store = StubStore([agent(node("n1", LONG)), agent(node(LONG, "b"), instance="other:9400")], NOW)
+        async with reading(store.answer) as cluster:
+            [report] = await cluster.reports()
+        assert report.node == "n1"  # a node of the other name cannot be
+        cut_in(report, "id")
+
+    run(go())

@@ -1,0 +1,208 @@
+"""What one cluster may keep: rows, nodes, and the memory of its readings."""
+
+import os
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.fleet.store.nodes import Clock, report, snapshot
+
+from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.report import NodeUnchanged, SourceKind
+from accelscope.fleet.store.columns import layout_of
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.node_rows import Part, Place, rows_of, text_size
+from accelscope.fleet.store.texts import Texts
+from accelscope.model import (
+    AgentState,
+    Device,
+    Health,
+    HealthState,
+    Owner,
+    OwnerKind,
+    Pod,
+    PodUsage,
+    Process,
+    Snapshot,
+    Throttle,
+    Vendor,
+)
+
+MIB = 1 << 20
+
+
+def noise(characters: int) -> str:
+    return os.urandom(characters // 2).hex()
+
+
+@contextmanager
+def memory_of_at_most(growth_bytes: int) -> Iterator[None]:
+    """That stays, once it is done."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        yield
+        stays = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert stays <= growth_bytes, f"{stays / MIB:.1f} MiB stay"
+
+
+def named(*names: str, model: str = "H100") -> Snapshot:
+    """A node with one device and processes of these names."""
+    processes = tuple(Process(pid=pid, device="nvidia:a", name=name) for pid, name in enumerate(names))
+    return snapshot([Device(vendor=Vendor.NVIDIA, id="nvidia:a", model=model)], processes=processes)
+
+
+def store_of(clock: Clock, **limits: int) -> FleetStore:
+    store = FleetStore(clock=clock, **limits)
+    store.declare([ClusterView(id="a"), ClusterView(id="b")])
+    return store
+
+
+def reason_of(store: FleetStore, node: str = "n", cluster: str = "a") -> tuple[str, str | None]:
+    position = store.nodes.find(cluster=cluster, node=node)
+    assert position is not None
+    state, reason = store.nodes.value("state", position), store.nodes.value("reason", position)
+    return str(state), None if reason is None else str(reason)
+
+
+def test_texts_that_no_row_holds_any_more_are_given_back_by_their_length() -> None:
+    """They used to stay until there were a thousand of them, however long they were."""
+    texts = Texts()
+    before: list[int] = []
+    with memory_of_at_most(4 * MIB):
+        for _ in range(40):
+            codes = texts.encode([noise(MIB)])
+            texts.hold(codes)
+            texts.release(before)
+            texts.settle()
+            before = codes
+    assert len(texts) < 4
+
+
+def test_a_node_with_new_texts_each_time_takes_no_more_memory_in_the_end() -> None:
+    clock = Clock()
+    store = store_of(clock)
+
+    def take() -> None:
+        names = (noise(1000) for _ in range(200))
+        store.take("a", report("n", named(*names, model=noise(1000)), clock.advance(15)))
+        store.tick()
+
+    for _ in range(5):
+        take()
+    with memory_of_at_most(4 * MIB):
+        for _ in range(240):  # an hour's refreshes bring 48 MB of texts
+            take()
+    assert reason_of(store) == ("fresh", None)
+
+
+def test_a_reading_that_takes_too_much_is_refused_and_its_node_names_the_reason() -> None:
+    clock = Clock()
+    store = store_of(clock)
+    store.take("a", report("n", named("python"), clock.now))
+    store.take("a", report("n", named(*(noise(1000) for _ in range(5000))), clock.advance(15)))
+    assert reason_of(store) == ("fresh", "its reading takes 7.7 MiB, of 4.0 MiB for a node")
+    known = store.snapshot("a", "n")
+    assert known is not None
+    assert [process.name for process in known.processes] == ["python"]  # of before
+    store.take("a", NodeUnchanged(node="n", source=SourceKind.AGENTS))
+    assert reason_of(store)[1] == "its reading takes 7.7 MiB, of 4.0 MiB for a node"
+    store.take("a", report("n", named("python3"), clock.advance(15)))
+    assert reason_of(store) == ("fresh", None)
+
+
+def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
+    clock = Clock()
+    store = store_of(clock, readings_limit=3 * MIB)
+    large = named(*(noise(1000) for _ in range(600)))  # some 0.9 MiB with its document
+    for number in range(5):
+        store.take("a", report(f"n{number}", large, clock.now))
+    taken = [reason_of(store, f"n{number}") for number in range(5)]
+    limit = "the readings of its cluster take 3.0 MiB, which is the limit"
+    assert taken == [("fresh", None)] * 3 + [("unread", limit)] * 2
+    store.take("b", report("n0", large, clock.now))
+    assert reason_of(store, "n0", "b") == ("fresh", None)
+
+
+def test_what_is_forgotten_makes_room() -> None:
+    clock = Clock()
+    store = store_of(clock, readings_limit=3 * MIB, stale_after_seconds=60, forget_after_seconds=900)
+    large = named(*(noise(1000) for _ in range(1200)))
+    store.take("a", report("n0", large, clock.now))
+    store.take("a", report("n1", large, clock.now))
+    assert reason_of(store, "n1")[0] == "unread"
+    clock.advance(1000)
+    while store.tick():
+        pass
+    store.take("a", report("n1", large, clock.now))
+    assert reason_of(store, "n1") == ("fresh", None)
+    assert store.nodes.find(cluster="a", node="n0") is None
+
+
+def test_a_cluster_has_so_many_nodes() -> None:
+    clock = Clock()
+    store = store_of(clock, nodes_limit=2)
+    for name in ("n0", "n1", "n2"):
+        store.take("a", report(name, named("python"), clock.now))
+    assert store.clusters["a"].nodes == 2
+    store.take("b", report("n2", named("python"), clock.now))
+    assert store.clusters["b"].nodes == 1
+
+
+def test_every_text_of_a_row_is_counted() -> None:
+    """`text_size` names fields one by one: a column that is added must be added there too."""
+    count = iter(range(1, 1000))
+
+    def text() -> str:
+        return f"text-{next(count):03}"
+
+    owner = Owner(kind=OwnerKind.POD, name=text(), namespace=text(), pod=text(), container=text())
+    outside = Owner(kind=OwnerKind.CONTAINER, name=text())
+    shown = Snapshot(
+        node="n",
+        taken_at=1.0,
+        agent=AgentState(version=text(), started_at=0.0),
+        devices=(
+            Device(
+                vendor=Vendor.NVIDIA,
+                id="d",
+                model=text(),
+                uuid=text(),
+                serial=text(),
+                pci_address=text(),
+                driver_version=text(),
+                firmware_version=text(),
+                health=Health(HealthState.WARNING, text()),
+                throttles=(Throttle(reason=text(), active=True),),
+            ),
+        ),
+        processes=(
+            Process(pid=1, device="d", partition=text(), name=text(), user=text(), owner=owner),
+            Process(pid=2, device="d", owner=outside),
+        ),
+        pods=(Pod(uid="", namespace="space", name="pod", owner_kind=text(), owner_name=text()),),
+        pod_usages=(
+            PodUsage(
+                device="d",
+                namespace="space",
+                pod="pod",
+                container=text(),
+                partition=text(),
+                pod_uid=text(),
+                resources=(text(),),
+            ),
+        ),
+    )
+    part = Part(source="agents", state="fresh", taken_at=1.0, snapshot=shown, vendors=("nvidia",))
+    rows = rows_of(Place(cluster="c", node="n", simulated=False), [part])
+    held = {
+        value
+        for row in (*rows.devices, *rows.pods, *rows.processes)
+        for name in layout_of(type(row)).texts
+        if (value := getattr(row, name)) is not None and value.startswith("text-")
+    }
+    assert len(held) == next(count) - 3  # all but the agent's version, and the name of an owner that is a pod
+    others = {"d", "space", "pod", shown.agent.version, owner.name}
+    assert text_size(shown) == sum(len(one) for one in held | others if one is not None)
