@@ -412,6 +412,48 @@ def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
     run(go())
 
 
+def test_devices_of_an_agent_that_is_not_ready_stay_listed_beside_another_agent() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        for vendor in ("amd", "nvidia"):
+            cluster.add_agent(f"agent-{vendor}", "node-a", answering(vendor_agent(vendor, vendor), age=1.0))
+        async with agents_of(cluster) as agents:
+            _, said = await one_round(agents)
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            before = {device.id for device in report.snapshot.devices}
+            pod = cluster.pods["agent-nvidia"]
+            pod["status"]["conditions"][0]["status"] = "False"
+            cluster.put("pods", pod)
+            while agents._pods.items["accelscope-system/agent-nvidia"].ready:
+                await asyncio.sleep(0.02)
+            _, said = await one_round(agents)
+            report = said["node-a"]
+            assert isinstance(report, NodeReport)
+            assert {device.id for device in report.snapshot.devices} == before
+            stale = {device.vendor for device in report.snapshot.devices if device.stale}
+            assert stale == {Vendor.NVIDIA}
+            reasons = {device.health.reason for device in report.snapshot.devices if device.stale}
+            assert reasons == {"its agent does not answer: the agent's pod agent-nvidia is not ready"}
+
+    run(go())
+
+
+def test_a_node_with_several_agents_that_all_fail_names_each_reason() -> None:
+    async def go() -> None:
+        cluster = StubCluster()
+        cluster.add_agent("agent-a", "node-a", refused)
+        cluster.add_agent("agent-b", "node-a", answering(b"<html>"))
+        async with agents_of(cluster) as agents:
+            _, said = await one_round(agents)
+            failure = said["node-a"]
+            assert isinstance(failure, NodeFailure)
+            assert "connection refused" in failure.text
+            assert "agent-b sent no snapshot" in failure.text
+
+    run(go())
+
+
 def test_while_agents_are_rolled_out_each_device_is_there_once() -> None:
     async def go() -> None:
         cluster = StubCluster()

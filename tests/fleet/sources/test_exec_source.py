@@ -16,6 +16,7 @@ from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Sour
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.nvidia_smi import QUERY_FIELDS
 from accelscope.fleet.sources.pace import LoopShare
+from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.paths import pods_in
 from accelscope.model import HealthState, ProcessType
 
@@ -383,6 +384,45 @@ def test_a_pod_that_is_not_ready_and_a_refused_command_are_failures_of_their_nod
             }
             assert reasons == {"node-0": "not_ready", "node-1": "forbidden"}
             assert not outcome.up
+
+    run(go())
+
+
+def test_a_forbidden_command_is_not_hidden_by_pods_that_are_not_ready() -> None:
+    async def go() -> None:
+        cluster = clusters_with(nodes=4)
+        for number in range(3):
+            cluster.pods[f"driver-{number}"] = driver_pod(f"driver-{number}", f"node-{number}", ready=False)
+        cluster.refusal = lambda request: (
+            status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
+        )
+        async with drivers_of(cluster) as driver:
+            outcome, _ = await one_round(driver)
+            assert outcome.reason == "forbidden"
+            assert outcome.text is not None
+            assert outcome.text.startswith("4 of 4 nodes failed (forbidden 1: ")
+            assert "pods/exec is forbidden" in outcome.text
+            assert "not_ready 3: the driver's pod" in outcome.text
+
+    run(go())
+
+
+def test_a_forbidden_command_is_not_hidden_by_another_namespace_that_cannot_be_watched() -> None:
+    async def go() -> None:
+        entry = ExecEntry(
+            ttl_seconds=0, timeout_seconds=5, per_second=10_000, namespaces=("gpu-operator", "other")
+        )
+        cluster = clusters_with(nodes=1)
+        async with drivers_of(cluster, entry=entry) as driver:
+            await one_round(driver)
+            driver._pods[1].error = KubeError(Reason.TIMEOUT, "the watch of other timed out")
+            cluster.refusal = lambda request: (
+                status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
+            )
+            outcome, _ = await one_round(driver)
+            assert outcome.reason == "forbidden"
+            assert "pods/exec is forbidden" in (outcome.text or "")
+            assert "the watch of other timed out" in (outcome.text or "")
 
     run(go())
 

@@ -436,3 +436,20 @@ def test_thousands_of_silent_nodes_are_worked_off_over_several_ticks(store: Flee
     while store.tick():
         pass
     assert len(store.devices) == 0
+
+
+def test_a_node_that_nobody_can_read_names_what_each_source_says(store: FleetStore) -> None:
+    said = {AGENTS: "the agent's pod agent-a is not ready", EXEC: "pods/exec is forbidden"}
+    for source, text in said.items():
+        store.take("berlin", NodeFailure(node="n1", source=source, reason="any", text=text))
+    row = nodes(store)["n1"]
+    assert row.state == "unread"
+    assert row.reason == "agents: the agent's pod agent-a is not ready; exec: pods/exec is forbidden"
+
+
+def test_what_was_left_out_of_a_reading_is_named_beside_a_failure(store: FleetStore, clock: Clock) -> None:
+    cut = replace(report("n1", [device("a")], clock.now), remark="texts were cut: model")
+    store.take("berlin", cut)
+    assert nodes(store)["n1"].reason == "texts were cut: model"
+    store.take("berlin", failure("n1"))
+    assert nodes(store)["n1"].reason == "no answer within 5 s; texts were cut: model"

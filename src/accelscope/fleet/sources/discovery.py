@@ -6,6 +6,7 @@ from typing import Any
 
 from accelscope.fleet.api_server import Followed
 from accelscope.fleet.report import SourceOutcome
+from accelscope.fleet.sources.round import joined
 from accelscope.kube.errors import Reason
 
 _PATIENCE_SECONDS = 15.0
@@ -18,7 +19,7 @@ async def not_found_yet(*followed: Followed[Any]) -> SourceOutcome | None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not any(one.synced.is_set() for one in followed):
         if all(one.error is not None for one in followed) or time.monotonic() > deadline:
-            error = next((one.error for one in followed if one.error is not None), None)
+            error = joined(one.error for one in followed)
             if error is None:
                 return SourceOutcome(up=False, reason=Reason.TIMEOUT, text=_NO_LIST)
             return SourceOutcome(up=False, reason=error.reason, text=error.text)

@@ -23,5 +23,5 @@ def reported(
         source=source,
         taken_at=taken_at,
         snapshot=found.snapshot,
-        remark=found.remark or remark,
+        remark="; ".join(filter(None, (remark, found.remark))) or None,
     )

@@ -55,7 +55,7 @@ def together(heard: Sequence[Heard]) -> Heard:
     return Heard(
         snapshot=snapshot,
         taken_at=min(answered, default=in_order[0].taken_at),
-        remark=next((agent.remark for agent in in_order if agent.remark is not None), None),
+        remark="; ".join(dict.fromkeys(agent.remark for agent in in_order if agent.remark)) or None,
     )
 
 

@@ -130,7 +130,7 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
         if not record.shares[0].fresh:
             return STALE, text or _NOTHING_NEW
         remarks = (record.readings[share.source].remark for share in record.shares)
-        return FRESH, text or next(filter(None, remarks), None)
+        return FRESH, "; ".join(dict.fromkeys(filter(None, (text, *remarks)))) or None
     if failure is None:
         return UNREAD, _NO_SOURCE
     return INCOMPATIBLE if failure.incompatible else UNREAD, text
