@@ -268,7 +268,7 @@ CAPTURES: dict[str, Expected] = {
             **absent("encoder_utilization_ratio", "decoder_utilization_ratio"),
         },
         processes=[
-            {"pid": 1564865, "device_index": 0, "name": "rvs", "memory_bytes": round(1.1 * GIB)},
+            {"pid": 1564865, "device_index": 0, "name": "rvs", "memory_bytes": 0},
         ],
     ),
     "amd-smi_monitor_mi300x_cpx.txt": monitor(
@@ -288,7 +288,7 @@ CAPTURES: dict[str, Expected] = {
             **absent("encoder_utilization_ratio"),
         },
         processes=[
-            {"pid": 2266127, "device_index": 0, "name": NONE, "memory_bytes": round(2.8 * GIB)},
+            {"pid": 2266127, "device_index": 0, "name": NONE, "memory_bytes": 0},
         ],
     ),
     "amd-smi_process_text_nosudo.txt": Expected(
@@ -298,7 +298,7 @@ CAPTURES: dict[str, Expected] = {
                 "pid": 1693982,
                 "device_index": 0,
                 "name": NONE,
-                "memory_bytes": round(10.1 * GIB),
+                "memory_bytes": 0,
                 "utilization_ratio": NONE,
             }
         ],

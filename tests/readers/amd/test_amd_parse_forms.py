@@ -171,11 +171,35 @@ def test_memory_of_a_process_by_gpu_where_it_is_told_so() -> None:
     ]
 
 
-def test_a_sum_over_all_gpus_is_counted_once() -> None:
-    shared = {"mem_usage": held(0), "memory_usage": {"vram_mem": held(19, "GB")}}
-    document = [{"gpu": n, "process_list": [info(7, **shared)]} for n in range(2)]
+def test_memory_of_zero_on_a_gpu_is_zero_although_the_process_holds_memory_elsewhere() -> None:
+    on_both = {"memory_usage": {"vram_mem": held(19 * GIB)}}
+    document = [
+        {"gpu": 0, "process_list": [info(7, mem_usage=held(0), **on_both)]},
+        {"gpu": 1, "process_list": [info(7, mem_usage=held(19 * GIB), **on_both)]},
+    ]
     parsed = parse_process.parse(json.dumps(document))
-    assert [p.memory_bytes for p in parsed.processes] == [19 * GIB, None]
+    assert [(p.device_index, p.memory_bytes) for p in parsed.processes] == [(0, 0), (1, 19 * GIB)]
+
+
+@pytest.mark.parametrize("unknown", [{}, {"mem_usage": "N/A"}])
+def test_a_sum_over_several_gpus_is_the_memory_of_none_of_them(unknown: dict[str, object]) -> None:
+    summed = {**unknown, "memory_usage": {"vram_mem": held(19, "GB")}}
+    document = [{"gpu": n, "process_list": [info(7, **summed)]} for n in range(2)]
+    parsed = parse_process.parse(json.dumps(document))
+    assert [p.memory_bytes for p in parsed.processes] == [None, None]
+    parsed = parse_process.parse(json.dumps(document[:1]))
+    assert [p.memory_bytes for p in parsed.processes] == [19 * GIB]
+
+
+def test_memory_of_zero_in_the_table_of_the_monitor_is_zero() -> None:
+    text = (
+        "GPU  POWER\n  0  9 W\n  1  9 W\n\nPROCESS INFO:\n"
+        "GPU     NAME  PID  VRAM_MEM  MEM_USAGE\n"
+        "  0  python3    7   19.6 GB      0.0 B\n"
+        "  1  python3    7   19.6 GB    20.0 GB\n"
+    )
+    parsed = parse_monitor.parse(text)
+    assert [(p.device_index, p.memory_bytes) for p in parsed.processes] == [(0, 0), (1, 20 * GIB)]
 
 
 def test_memory_of_a_process_by_its_older_name() -> None:
@@ -274,7 +298,7 @@ def test_a_name_with_blanks_in_the_monitors_table() -> None:
     )
     [process] = parse_monitor.parse(text).processes
     assert (process.pid, process.name, process.memory_bytes) == (77, "tmux: 3 W x", 2 * GIB)
-    [process] = parse_monitor.parse(text.replace("2.0 GB", "0.0 B ")).processes
+    [process] = parse_monitor.parse(text.replace("2.0 GB", "N/A    ")).processes
     assert process.memory_bytes == 1.5 * GIB
     alone = parse_monitor.parse(text[text.index("GPU  NAME") :])
     assert (len(alone.processes), alone.error) == (1, None)

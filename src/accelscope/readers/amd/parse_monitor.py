@@ -13,7 +13,7 @@ from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.parse_process import ListedProcess, counted_once
+from accelscope.readers.amd.parse_process import ListedProcess, with_memory
 from accelscope.readers.programs import program_name
 
 TOOL = "amd-smi monitor"
@@ -102,7 +102,7 @@ def parse(text: str) -> Parsed:
         error = ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
     return Parsed(
         devices=trees.devices_of(list(drafts.values())),
-        processes=counted_once(list(listed.values())),
+        processes=with_memory(list(listed.values())),
         error=error,
         rejected=rejected.listed(),
     )

@@ -1,5 +1,6 @@
 """`amd-smi process --json` (and its text form): the processes of every GPU."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -34,12 +35,12 @@ def parse(text: str) -> Parsed:
                 rejected.add(f"pid: {str(info.get('pid'))[:100]}", "not_a_process")
             else:
                 found[index, listed.process.pid] = listed
-    return Parsed(processes=counted_once(list(found.values())), error=error, rejected=rejected.listed())
+    return Parsed(processes=with_memory(list(found.values())), error=error, rejected=rejected.listed())
 
 
 class ListedProcess:
-    """A process under one GPU. What the kernel's compute driver counts (`on_device`) is of that GPU; what
-    it holds through the graphics driver (`in_all`) is listed with the same sum under each of its GPUs."""
+    """A process under one GPU. `on_device` is the memory that the compute driver counts on that GPU.
+    `in_all` is what the process holds through the graphics driver: the same sum under each of its GPUs."""
 
     __slots__ = ("in_all", "on_device", "process")
 
@@ -49,15 +50,15 @@ class ListedProcess:
         self.in_all = in_all
 
 
-def counted_once(listed: list[ListedProcess]) -> tuple[Process, ...]:
-    """Memory by GPU where it is told so; a sum over all GPUs of a process stands at the first of them."""
-    summed: set[int] = set()
+def with_memory(listed: list[ListedProcess]) -> tuple[Process, ...]:
+    """The memory of each process on each GPU. Where the tool gives only the sum over all GPUs, that is the
+    memory on the GPU of a process that has one; for several GPUs nothing says how it is divided."""
+    gpus = Counter(entry.process.pid for entry in listed)
     processes = []
     for entry in listed:
         memory = entry.on_device
-        if not memory and entry.in_all is not None:
-            memory = None if entry.process.pid in summed else entry.in_all
-            summed.add(entry.process.pid)
+        if memory is None and gpus[entry.process.pid] == 1:
+            memory = entry.in_all
         processes.append(replace(entry.process, memory_bytes=memory))
     return tuple(processes)
 
