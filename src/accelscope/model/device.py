@@ -69,6 +69,7 @@ class Pcie:
     receive_bytes_total: float | None = None
     transmit_bytes_per_second: float | None = None
     receive_bytes_per_second: float | None = None
+    bytes_per_second: float | None = None  # both directions together, where the driver gives only that
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,9 @@ class Device:
     device_name: str | None = None  # name of the device file: nvidia0, npu0, renderD128
     driver_version: str | None = None
     firmware_version: str | None = None
+    vbios_version: str | None = None  # AMD: firmware_version is the VBIOS' part number there
+    part_number: str | None = None  # of the board: 102-G30211-0C
+    pci_device_id: str | None = None  # of the chip in the PCI list: 0x74a1
     revision: str | None = None  # of the silicon, where the driver tells: B0
     board_id: int | None = None  # Ascend: NPU id
     chip_id: int | None = None  # Ascend: chip of that NPU
@@ -283,6 +287,9 @@ _IDENTITY = (
     "device_name",
     "driver_version",
     "firmware_version",
+    "vbios_version",
+    "part_number",
+    "pci_device_id",
     "revision",
     "board_id",
     "chip_id",

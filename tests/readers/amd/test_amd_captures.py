@@ -414,11 +414,11 @@ CAPTURES: dict[str, Expected] = {
                 "name": "sglang::schedul",
                 "type": "compute",
                 "memory_bytes": 200145596416,
-                "utilization_ratio": 0.88,
+                "utilization_ratio": NONE,
                 "device": NONE,
                 "device_index": NONE,
             },
-            {"pid": 721888, "name": "python3", "memory_bytes": 0, "utilization_ratio": 0.0},
+            {"pid": 721888, "name": "python3", "memory_bytes": 0, "utilization_ratio": NONE},
         ],
     ),
     "rocm-smi_rx6700xt_rocm430.json": rocm(

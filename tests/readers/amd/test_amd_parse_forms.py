@@ -439,6 +439,173 @@ def test_links_and_their_states() -> None:
     assert parse_links.parse("no JSON") == {}
 
 
+def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
+    """From 27.1 on the tables are wrapped, and one of them is by port, not by GPU."""
+    gpus = ["0000:05:00.0", "0000:26:00.0", "0000:46:00.0"]
+    entries = [
+        {
+            "gpu": 0,
+            "bdf": gpus[0],
+            "link_metrics": {
+                "max_bandwidth": held(512, "Gb/s"),
+                "links": [
+                    {"gpu": 0, "bdf": gpus[0], "read": "N/A", "write": "N/A"},
+                    {"gpu": 1, "bdf": gpus[1], "read": held(3, "KB"), "write": held(5, "KB")},
+                    {"gpu": 2, "bdf": gpus[2], "read": held(0, "KB"), "write": held(0, "KB")},
+                ],
+            },
+        }
+    ]
+    ports = [{"gpu": 0, "bdf": gpus[0], "link_status": ["U", "D", "D"]}]
+    links = [{"gpu": 0, "bdf": gpus[0], "link_status": ["SELF", "U", "D"]}]
+    wrapped = {"xgmi_metric": [entries], "link_port_status": ports}
+    found = parse_links.parse(json.dumps(wrapped))[0]
+    assert [(link.remote, link.active) for link in found] == [(gpus[1], None), (gpus[2], None)]
+    for document in (
+        {**wrapped, "link_status": links},
+        {"link_status": links, **wrapped},
+        {**wrapped, "link_status": [links]},
+    ):
+        found = parse_links.parse(json.dumps(document))[0]
+        assert [(link.remote, link.active) for link in found] == [(gpus[1], True), (gpus[2], False)]
+    assert parse_links.parse(json.dumps({"link_port_status": ports})) == {}
+
+
+def test_visible_memory_is_not_the_memory_of_the_card() -> None:
+    usage = {
+        "total_vram": "N/A",
+        "used_vram": "N/A",
+        "free_vram": "N/A",
+        "total_visible_vram": held(512, "MB"),
+        "used_visible_vram": held(20, "MB"),
+        "free_visible_vram": held(492, "MB"),
+    }
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "mem_usage": usage}])).devices
+    assert (device.memory_total_bytes, device.memory_used_bytes, device.memory_free_bytes) == (None,) * 3
+    assert {a.field: str(a.reason) for a in device.absent} == {
+        "memory_total_bytes": "not_supported",
+        "memory_used_bytes": "not_supported",
+        "memory_free_bytes": "not_supported",
+    }
+
+
+@pytest.mark.parametrize(
+    ("blocks", "enabled"),
+    [
+        ({"UMC": "DISABLED", "SDMA": "DISABLED", "GFX": "ENABLED"}, True),
+        ({"UMC": "ENABLED", "SDMA": "DISABLED"}, True),
+        ({"UMC": "DISABLED", "GFX": "DISABLED"}, False),
+        ({"UMC": "N/A", "GFX": "DISABLED"}, False),
+        ([{"block": "UMC", "status": "DISABLED"}, {"block": "GFX", "status": "ENABLED"}], True),
+        ({"UMC": "N/A"}, None),
+        ("N/A", None),
+    ],
+)
+def test_ecc_is_on_if_it_is_on_in_any_block(blocks: object, enabled: bool | None) -> None:
+    document = [{"gpu": 0, "ras": {"ecc_block_state": blocks}, "bus": {"bdf": "0000:05:00.0"}}]
+    [device] = parse_static.parse(json.dumps(document)).devices
+    assert device.ecc_enabled is enabled
+    assert ("ecc_enabled" in {a.field for a in device.absent}) is (enabled is None)
+
+
+@pytest.mark.parametrize("key", ["model_number", "product_number"])
+def test_the_part_number_stands_beside_the_market_name(key: str) -> None:
+    document = {
+        "gpu": 0,
+        "asic": {"market_name": "AMD Instinct MI300X OAM", "device_id": "0x74a1"},
+        "board": {key: "102-G30211-0C", "product_name": "AMD Instinct MI300X OAM"},
+        "vbios": {"part_number": "113-M3000100-102", "version": "022.040.003.043.000001"},
+    }
+    [device] = parse_static.parse(json.dumps([document])).devices
+    assert (device.model, device.part_number) == ("AMD Instinct MI300X OAM", "102-G30211-0C")
+    assert (device.firmware_version, device.vbios_version) == ("113-M3000100-102", "022.040.003.043.000001")
+    assert device.pci_device_id == "0x74a1"
+
+
+def test_engines_are_read_by_partition_where_the_lists_of_engines_are_empty() -> None:
+    usage = {
+        "vcn_activity": ["N/A"] * 4,
+        "jpeg_activity": ["N/A"] * 32,
+        "vcn_busy": {"xcp_0": [held(10, "%"), held(30, "%"), "N/A"], "xcp_1": [held(80, "%")]},
+        "jpeg_busy": {"xcp_0": [held(0, "%")] * 40},
+    }
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "usage": usage}])).devices
+    assert (device.decoder_utilization_ratio, device.jpeg_utilization_ratio) == (0.4, 0.0)
+    usage["vcn_activity"] = [held(4, "%"), "N/A", "N/A", "N/A"]
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "usage": usage}])).devices
+    assert device.decoder_utilization_ratio == 0.04
+
+
+def test_a_compute_die_without_a_reading_does_not_rename_those_after_it() -> None:
+    whole = {"gfx_busy_inst": {"xcp_0": [held(10, "%"), "N/A", held(30, "%"), "N/A"]}}
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "usage": whole}])).devices
+    assert [(core.index, core.utilization_ratio) for core in device.cores] == [(0, 0.1), (2, 0.3)]
+    halves = {"xcp_0": ["N/A", held(10, "%"), "N/A"], "xcp_1": [held(20, "%"), held(30, "%"), "N/A"]}
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "usage": {"gfx_busy_inst": halves}}])).devices
+    assert [(core.index, core.utilization_ratio) for core in device.cores] == [(1, 0.1), (2, 0.2), (3, 0.3)]
+
+
+ZERO_ECC = {
+    "total_correctable_count": 0,
+    "total_uncorrectable_count": 0,
+    "total_deferred_count": 0,
+    "cache_correctable_count": "N/A",
+    "cache_uncorrectable_count": "N/A",
+}
+
+
+@pytest.mark.parametrize("blocks", ["N/A", {}])
+def test_a_card_without_ecc_has_no_counts_of_zero(blocks: object) -> None:
+    document = [{"gpu": 0, "ecc": ZERO_ECC, "ecc_blocks": blocks}]
+    [device] = parse_metric.parse(json.dumps(document)).devices
+    assert device.ecc == ()
+    assert [(a.field, str(a.reason)) for a in device.absent] == [("ecc", "not_supported")]
+
+
+def test_counts_of_zero_of_a_card_with_ecc_stay() -> None:
+    block = {"correctable_count": 0, "uncorrectable_count": 0, "deferred_count": 0}
+    for further in ({"ecc_blocks": {"UMC": block}}, {}):
+        [device] = parse_metric.parse(json.dumps([{"gpu": 0, "ecc": ZERO_ECC, **further}])).devices
+        totals = {(e.severity, e.count) for e in device.ecc if e.block is None}
+        assert totals == {("corrected", 0), ("uncorrected", 0), ("deferred", 0)}
+    counted = {**ZERO_ECC, "total_correctable_count": 3}
+    [device] = parse_metric.parse(json.dumps([{"gpu": 0, "ecc": counted, "ecc_blocks": "N/A"}])).devices
+    assert ("corrected", 3) in {(e.severity, e.count) for e in device.ecc}
+
+
+def test_traffic_over_pcie_in_both_directions() -> None:
+    document = [{"gpu": 0, "pcie": {"bandwidth": held(100, "Mb/s"), "current_bandwidth_sent": "N/A"}}]
+    [device] = parse_metric.parse(json.dumps(document)).devices
+    assert device.pcie is not None
+    assert device.pcie.bytes_per_second == 12.5e6
+
+
+def test_occupancy_over_all_gpus_is_not_the_utilization_of_a_process() -> None:
+    """rocm-smi divides the compute units that a process occupies by those of all GPUs of the node."""
+    document = {"card0": {"GPU use (%)": "92"}, "system": {"PID7": "train, 1, 4096, 0, 11"}}
+    [process] = parse_rocm_json.parse(json.dumps(document)).processes
+    assert (process.pid, process.memory_bytes, process.utilization_ratio) == (7, 4096, None)
+
+
+def test_partitions_with_one_address_are_numbered_under_their_gpu() -> None:
+    """All partitions have function 0 of the GPU's address, and from 27.1 on only the first has its number."""
+    serial = "0xF1B3A4C1007197FB"
+    for second in (serial, "N/A"):
+        static = [
+            {"gpu": n, "asic": {"asic_serial": serial if n % 2 == 0 else second}, "bus": {"bdf": address}}
+            for n, address in enumerate(("0000:10:00.0", "0000:10:00.0", "0000:28:00.0", "0000:28:00.0"))
+        ]
+        static[2]["asic"] = {"asic_serial": "0xAB"}
+        static[3]["asic"] = {"asic_serial": "0xAB" if second == serial else "N/A"}
+        devices = parse_static.parse(json.dumps(static)).devices
+        assert [device.id for device in devices] == [
+            "amd:0xf1b3a4c1007197fb",
+            "amd:0xf1b3a4c1007197fb/1",
+            "amd:0xab",
+            "amd:0xab/1",
+        ]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -8,14 +8,16 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.trees import Tree
 
-_STATES = {"U": True, "D": False}  # up, down; X is a link that is not there, as to itself
+_STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU itself
+# A table of states in the order of a GPU's ports: nothing in the output says where a port leads.
+_BY_PORT = "link_port_status"
 
 
 def parse(text: str) -> Mapping[int, tuple[Link, ...]]:
     """By the index of the GPU. The tool prints a table of traffic and one of states: they are joined by the
-    place of a link in them."""
+    place of a link in them, which is that of the other GPU."""
     found: dict[int, list[Link]] = {}
-    entries, _ = trees.gpus(text, Rejections())
+    entries, _ = trees.gpus(text, Rejections(), leave_out=_BY_PORT)
     for entry in entries:
         index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         if index is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from accelscope.model import Health, HealthState
+from accelscope.model import AbsenceReason, Health, HealthState
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.draft import Draft
@@ -11,7 +11,8 @@ from accelscope.readers.amd.trees import Tree
 TOOL = "amd-smi metric"
 
 # Path in the document, place in the model, how to read it. Of several paths for one place the first with a
-# value is taken. Visible VRAM is all that APUs have.
+# value is taken. Visible VRAM is the part that the processor can address, so it does not stand in for the
+# memory of the card.
 _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("usage.gfx_activity", "utilization_ratio", quantities.ratio),
     ("usage.gfx_usage", "utilization_ratio", quantities.ratio),
@@ -33,9 +34,6 @@ _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("mem_usage.total_vram", "memory_total_bytes", quantities.mebibytes),
     ("mem_usage.used_vram", "memory_used_bytes", quantities.mebibytes),
     ("mem_usage.free_vram", "memory_free_bytes", quantities.mebibytes),
-    ("mem_usage.total_visible_vram", "memory_total_bytes", quantities.mebibytes),
-    ("mem_usage.used_visible_vram", "memory_used_bytes", quantities.mebibytes),
-    ("mem_usage.free_visible_vram", "memory_free_bytes", quantities.mebibytes),
     ("energy.total_energy_consumption", "energy_joules", quantities.joules),
     ("pcie.speed", "pcie.generation", quantities.generation),
     ("pcie.current_speed", "pcie.generation", quantities.generation),
@@ -43,6 +41,7 @@ _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("pcie.current_width", "pcie.width", quantities.lanes),
     ("pcie.current_lanes", "pcie.width", quantities.lanes),
     ("pcie.replay_count", "pcie.replays_total", quantities.count),
+    ("pcie.bandwidth", "pcie.bytes_per_second", quantities.bits_per_second),
     ("pcie.current_bandwidth_sent", "pcie.transmit_bytes_per_second", quantities.bits_per_second),
     ("pcie.current_bandwidth_received", "pcie.receive_bytes_per_second", quantities.bits_per_second),
     ("pcie.l0_to_recovery_count", "errors.pcie.recovery", quantities.count),
@@ -92,33 +91,54 @@ def _draft(gpu: Tree) -> Draft:
     _take_clocks(draft, trees.group(gpu, "clock"))
     _take_throttles(draft, trees.group(gpu, "throttle"))
     _take_blocks(draft, trees.group(gpu, "ecc_blocks"))
+    _drop_ecc_of_no_block(draft, gpu)
     _take_raw_fan(draft, trees.group(gpu, "fan"))
     _judge_links(draft, gpu)
     return draft
 
 
 def _take_engines(draft: Draft, gpu: Tree) -> None:
-    """Video and JPEG engines come several to a chip; those that it has not are `N/A` in the list. The tool's
-    own monitor calls the mean of the video engines decoder use."""
-    for path, place in (
-        ("usage.vcn_activity", "decoder_utilization_ratio"),
-        ("usage.jpeg_activity", "jpeg_utilization_ratio"),
-    ):
-        listed = trees.at(gpu, path)
-        if isinstance(listed, list):
-            told = [use for use in map(_ratio, listed) if use is not None]
-            if told:
-                draft.put(place, round(sum(told) / len(told), 9))
-    for number, use in enumerate(_compute_dies(gpu)):
+    """A chip has several video and JPEG engines; missing ones are `N/A`. Older chips list them by engine,
+    newer ones (`gpu_metrics` from 1.7 on) by partition. The tool's own monitor shows the mean of the video
+    engines as decoder utilization."""
+    usage = trees.group(gpu, "usage")
+    for engine, place in (("vcn", "decoder_utilization_ratio"), ("jpeg", "jpeg_utilization_ratio")):
+        listed = usage.get(f"{engine}_activity")
+        ratios = _given(listed) if isinstance(listed, list) else []
+        if not ratios:
+            by_partition = _by_partition(usage, f"{engine}_busy")
+            ratios = [ratio for engines in by_partition.values() for ratio in _given(engines)]
+        if ratios:
+            draft.put(place, round(sum(ratios) / len(ratios), 9))
+    for number, use in _compute_dies(usage):
         draft.put(f"cores.{number}.use", use)
 
 
-def _compute_dies(gpu: Tree) -> Iterator[float]:
-    """Use of the compute dies (XCC), where the chip tells them singly; they are grouped by partition."""
-    for name, listed in trees.group(trees.group(gpu, "usage"), "gfx_busy_inst").items():
-        number = name.lower().removeprefix("xcp_")
+def _compute_dies(usage: Tree) -> Iterator[tuple[int, float]]:
+    """Use of the compute dies (XCC) by number, where the chip reports each. They are grouped by partition,
+    as many in each; the list of a partition has `N/A` for the dies of the others at its end."""
+    partitions = {
+        number: [_ratio(leaf) for leaf in listed]
+        for number, listed in _by_partition(usage, "gfx_busy_inst").items()
+    }
+    sizes = [place + 1 for dies in partitions.values() for place, use in enumerate(dies) if use is not None]
+    for partition, dies in sorted(partitions.items()):
+        for place, use in enumerate(dies):
+            if use is not None:
+                yield partition * max(sizes) + place, use
+
+
+def _by_partition(usage: Tree, name: str) -> dict[int, list[object]]:
+    found = {}
+    for key, listed in trees.group(usage, name).items():
+        number = key.lower().removeprefix("xcp_")
         if isinstance(listed, list) and number.isascii() and number.isdecimal() and len(number) < 4:
-            yield from (use for use in map(_ratio, listed) if use is not None)
+            found[int(number)] = listed
+    return found
+
+
+def _given(listed: list[object]) -> list[float]:
+    return [ratio for ratio in map(_ratio, listed) if ratio is not None]
 
 
 def _ratio(leaf: object) -> float | None:
@@ -177,6 +197,15 @@ def _take_blocks(draft: Draft, blocks: Mapping[str, object]) -> None:
                     quantities.count,
                     source=f"ecc_blocks.{name}.{key}",
                 )
+
+
+def _drop_ecc_of_no_block(draft: Draft, gpu: Tree) -> None:
+    """For a card without ECC the tool prints totals of 0 and no block that could count an error."""
+    totals = [place for place in draft.values if place.partition(".")[0] == "ecc"]
+    if totals and gpu.get("ecc_blocks") in ("N/A", {}) and not any(draft.values[place] for place in totals):
+        for place in totals:
+            del draft.values[place]
+            draft.miss(place, AbsenceReason.NOT_SUPPORTED)
 
 
 def _take_raw_fan(draft: Draft, fan: Mapping[str, object]) -> None:

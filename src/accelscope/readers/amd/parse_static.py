@@ -2,7 +2,7 @@
 
 import re
 
-from accelscope.model import pci_address
+from accelscope.model import AbsenceReason, pci_address
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.amd import quantities, trees
 from accelscope.readers.amd.draft import Draft
@@ -11,10 +11,14 @@ from accelscope.readers.amd.trees import Tree
 
 TOOL = "amd-smi static"
 
-# The VBIOS is named by its part number, as the driver and rocm-smi do; the tool calls it IFWI from ROCm 7.1.
+# The firmware is the VBIOS' part number, as in the driver's files and in rocm-smi; the tool calls the VBIOS
+# IFWI from ROCm 7.1 on.
 _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("asic.market_name", "model", quantities.name),
     ("board.product_name", "model", quantities.name),
+    ("board.model_number", "part_number", quantities.identifier),
+    ("board.product_number", "part_number", quantities.identifier),
+    ("asic.device_id", "pci_device_id", quantities.pci_device_id),
     ("asic.asic_serial", "uuid", quantities.unique_id),
     ("asic.target_graphics_version", "architecture", quantities.architecture),
     ("board.product_serial", "serial", quantities.identifier),
@@ -30,6 +34,9 @@ _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("vbios.vbios_version", "firmware_version", quantities.words),
     ("ifwi.part_number", "firmware_version", quantities.words),
     ("ifwi.version", "firmware_version", quantities.words),
+    ("vbios.version", "vbios_version", quantities.words),
+    ("vbios.vbios_version", "vbios_version", quantities.words),
+    ("ifwi.version", "vbios_version", quantities.words),
     ("driver.version", "driver_version", quantities.driver_version),
     ("driver.driver_version", "driver_version", quantities.driver_version),
     ("driver_version", "driver_version", quantities.driver_version),
@@ -47,8 +54,6 @@ _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("vram.size", "memory_total_bytes", quantities.mebibytes),
     ("vram.vram_size", "memory_total_bytes", quantities.mebibytes),
     ("vram.vram_size_mb", "memory_total_bytes", quantities.mebibytes),
-    ("ras.ecc_block_state.UMC", "ecc_enabled", quantities.flag),
-    ("ras.ecc_block_state.umc", "ecc_enabled", quantities.flag),
     ("partition.compute_partition", "compute_partition", quantities.partition),
     ("partition.accelerator_partition", "compute_partition", quantities.partition),
     ("partition.memory_partition", "memory_partition", quantities.partition),
@@ -67,10 +72,21 @@ def _draft(gpu: Tree) -> Draft:
         if place == "numa_node" and quantities.is_no_numa_node(quantities.text_of(trees.at(gpu, path)) or ""):
             continue
         trees.take(draft, gpu, path, place, read)
+    _take_ecc_mode(draft, gpu)
     for name, clock in trees.group(gpu, "clock").items():
         if isinstance(clock, dict):
             _take_clock(draft, name, clock)
     return draft
+
+
+def _take_ecc_mode(draft: Draft, gpu: Tree) -> None:
+    """On if it is on in any block of the chip."""
+    states = list(trees.leaves(trees.at(gpu, "ras.ecc_block_state")))
+    flags = [flag for flag in map(quantities.flag, states) if flag is not None]
+    if flags:
+        draft.put("ecc_enabled", any(flags))
+    elif any(quantities.absence(state) is not None for state in states):
+        draft.miss("ecc_enabled", AbsenceReason.NOT_SUPPORTED)
 
 
 def _take_clock(draft: Draft, name: str, clock: Tree) -> None:

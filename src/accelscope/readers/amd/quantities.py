@@ -116,6 +116,12 @@ def identifier(text: str) -> str | None:
     return match and match[1]
 
 
+def pci_device_id(text: str) -> str | None:
+    """`0x74a1`, in small letters and with four digits."""
+    match = re.fullmatch(r"\s*0x([0-9a-f]{1,4})\s*", text, re.IGNORECASE)
+    return f"0x{int(match[1], 16):04x}" if match else None
+
+
 def unique_id(text: str) -> str | None:
     """AMD's 64-bit number of a chip in one spelling: sysfs pads it, rocm-smi does not, amd-smi writes
     capitals."""

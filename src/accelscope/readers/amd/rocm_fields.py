@@ -149,8 +149,9 @@ def share_modules(drafts: list[tuple[Draft, bool]]) -> None:
 
 
 def processes_of(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
-    """`"PID710898": "name, GPUs, VRAM bytes, SDMA µs, CU occupancy %"`, over all GPUs together; and those
-    that are not so. A name may hold commas."""
+    """`"PID710898": "name, GPUs, VRAM bytes, SDMA µs, CU occupancy %"`, and the lines that are not so. A
+    name may hold commas. Memory is the sum over the GPUs of the process. The occupancy is a share of the
+    compute units of all GPUs of the node, so it is not the utilization of any of them."""
     found, strange = [], []
     for key, value in system.items():
         match = _PID.fullmatch(key.strip())
@@ -161,14 +162,13 @@ def processes_of(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
         if len(parts) != 5 or not pid:
             strange.append(f"{key}: {value[:200]}")
             continue
-        name, _, memory, _, occupancy = parts
+        name, _, memory, _, _ = parts
         found.append(
             Process(
                 pid=pid,
                 name=program_name(name, quantities.absence),
                 type=ProcessType.COMPUTE,
                 memory_bytes=quantities.memory(memory),
-                utilization_ratio=quantities.ratio(occupancy),
             )
         )
     return found, strange

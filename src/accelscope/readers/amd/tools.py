@@ -5,6 +5,7 @@ absent. Where the driver shows no files at all (a container without the node's /
 the tools are all there is.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -19,9 +20,19 @@ from accelscope.readers.contract import ReaderError, ReaderOptions
 from accelscope.readers.tool import Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
+_SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
+_SERVER_CHIP = re.compile(r"gfx9(?:06|08|0a|4|5)")
 _THERE_IS_NONE = frozenset({"no_devices", "nothing_to_report"})  # in the words of either tool
 # Not the NUMA node: of a GPU that the kernel says is at none, the tools say 0.
-_IDENTITY = ("model", "serial", "architecture", "firmware_version")
+_IDENTITY = (
+    "model",
+    "serial",
+    "architecture",
+    "firmware_version",
+    "vbios_version",
+    "part_number",
+    "pci_device_id",
+)
 # In the order of Device. What is measured is there too: a driver that shows no file of it leaves it to the
 # tool, and then it is as old as the tool's last run.
 _FILLED = (
@@ -136,7 +147,7 @@ class Tools:
             self._static = ()  # GPUs came or went: ask again who they are at the next run
         devices = [_joined(device, who.get(device.index)) for device in measured]
         failures: list[str] = []
-        if any("Instinct" in (device.model or "") for device in devices):
+        if any(map(_has_links, devices)):
             links = parse_links.parse(self._further(["xgmi", "--json"], failures))
             devices = [replace(d, links=() if d.index is None else links.get(d.index, ())) for d in devices]
         processes: tuple[Process, ...] = ()
@@ -231,11 +242,18 @@ def _answer(
     return Answer(source, tuple(counted), processes, by_slot, tuple(failures))
 
 
+def _has_links(device: Device) -> bool:
+    """XGMI is on AMD's chips for servers. Older versions of the tool leave "Instinct" out of the name."""
+    return bool(_SERVER_NAME.search(device.model or "") or _SERVER_CHIP.match(device.architecture or ""))
+
+
 def _part_of(whole: Device, part: Device) -> Device:
-    """Partitions show the power of their GPU, and in older versions its memory: counted at the first."""
+    """Partitions show the power of their GPU. Their memory is that of the GPU or a part of it: the first
+    partition shows the whole. Both are counted at the first. Newer versions do not know the partition's
+    name."""
     shared = ["power_watts", "power_limit_watts", "energy_joules"]
-    if part.memory_total_bytes == whole.memory_total_bytes:
+    if (part.memory_total_bytes or 0) <= (whole.memory_total_bytes or 0):
         shared += ["memory_total_bytes", "memory_used_bytes", "memory_free_bytes"]
     gone: dict[str, Any] = {name: None for name in shared if getattr(part, name) is not None}
     absences = (Absence(name, AbsenceReason.SHARED) for name in gone)
-    return replace(part, absent=(*part.absent, *absences), **gone)
+    return replace(part, model=whole.model, absent=(*part.absent, *absences), **gone)

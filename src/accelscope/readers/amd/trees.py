@@ -7,6 +7,7 @@ from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import indented, json_text, messages, quantities
 from accelscope.readers.amd.draft import Draft
+from accelscope.readers.amd.kfd import slot_of
 
 Tree = Mapping[str, object]
 
@@ -14,15 +15,18 @@ _MISSING = object()
 _MOST_LEAVES = 4096
 
 
-def gpus(text: str, rejected: Rejections) -> tuple[list[Tree], ParseError | None]:
-    """The trees, in the order of the output. A tool that watches prints a GPU again and again."""
+def gpus(
+    text: str, rejected: Rejections, *, leave_out: str | None = None
+) -> tuple[list[Tree], ParseError | None]:
+    """The trees, in the order of the output, without those in the table `leave_out`. A tool that watches
+    prints a GPU again and again."""
     found: list[Tree] = []
     error = None
     read_any = False
     for document in json_text.documents(text):
         read_any = True
         error = error or messages.error_in_document(document.value)
-        found.extend(_entries(document.value))
+        found.extend(_entries(document.value, leave_out))
         if not document.whole:
             rejected.add("the document is cut off", "truncated")
     if not read_any:
@@ -36,21 +40,21 @@ def gpus(text: str, rejected: Rejections) -> tuple[list[Tree], ParseError | None
     return found, error
 
 
-def _entries(document: object) -> Iterator[Tree]:
+def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
     """ROCm 6 prints a list, ROCm 7 an object that holds it; a tool asked for one GPU may print that alone."""
     if isinstance(document, list):
         for entry in document:
             if isinstance(entry, dict) and "gpu" in entry:
                 yield entry
             elif isinstance(entry, dict | list):
-                yield from _entries(entry)
+                yield from _entries(entry, leave_out)
     elif isinstance(document, dict):
         if "gpu" in document:
             yield document
             return
-        for member in document.values():
-            if isinstance(member, list):
-                yield from _entries(member)
+        for name, member in document.items():
+            if isinstance(member, list) and name != leave_out:
+                yield from _entries(member, leave_out)
 
 
 def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
@@ -77,14 +81,19 @@ def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
 
 
 def devices_of(drafts: list[Draft]) -> tuple[Device, ...]:
-    """Partitions of one GPU show the ids of the GPU: the second and later get a number to them, so that an
-    id names one thing."""
+    """A partition shows the ids of its GPU, or only the GPU's address: the second and later ones get a number
+    under the id of the first, so that an id names one thing."""
+    gpus: dict[str, Draft] = {}  # by slot
     seen: dict[str, int] = {}
     devices = []
     for draft in drafts:
-        number = seen.get(draft.id, 0)
-        seen[draft.id] = number + 1
-        devices.append(draft.device(f"{draft.id}/{number}" if number else None))
+        address = draft.values.get("pci_address")
+        whole = draft if address is None else gpus.setdefault(slot_of(address), draft)
+        same = draft.values.get("uuid", whole.values.get("uuid")) == whole.values.get("uuid")
+        id_ = whole.id if same else draft.id
+        number = seen.get(id_, 0)
+        seen[id_] = number + 1
+        devices.append(draft.device(f"{id_}/{number}" if number else id_))
     return tuple(devices)
 
 
