@@ -8,9 +8,14 @@ _MOST_LIST_BYTES = 1 << 20
 
 def read_text(path: str) -> str:
     """Raises OSError. May hang: a driver asks its device for some of its files."""
+    return read_bytes(path).decode(errors="replace")
+
+
+def read_bytes(path: str) -> bytes:
+    """Raises OSError and may hang, as `read_text`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, _MOST_BYTES).decode(errors="replace")
+        return os.read(descriptor, _MOST_BYTES)
     finally:
         os.close(descriptor)
 

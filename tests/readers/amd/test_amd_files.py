@@ -1,6 +1,7 @@
 """The driver's files, in folders made by hand."""
 
 import os
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -413,6 +414,71 @@ def test_a_module_with_two_dies_shows_its_power_once(
             assert reasons(device)["power_watts"] == "shared"
             assert device.power_limit_watts is None
             assert reasons(device)["energy_joules"] == "shared"
+
+
+# Offset of the energy counter by version of the table, from the kernel's structures.
+TABLES = {(1, 1): 24, (1, 2): 24, (1, 3): 24, (1, 4): 24, (1, 5): 88, (1, 6): 88, (1, 7): 24, (1, 8): 24}
+
+
+def gpu_metrics(version: tuple[int, int], energy: int, size: int = 200) -> bytes:
+    """A table of which only the energy was measured: the driver fills it with ones first."""
+    table = bytearray(b"\xff" * size)
+    struct.pack_into("<HBB", table, 0, size, *version)
+    struct.pack_into("<Q", table, TABLES.get(version, 24), energy)
+    return bytes(table)
+
+
+@pytest.mark.parametrize("version", TABLES)
+def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version: tuple[int, int]) -> None:
+    folder = lay_out_gpu(tmp_path, WELL)
+    reader = reader_of(tmp_path)
+    for joules in (3.0, 3.5, 90_000.25):
+        (folder / "gpu_metrics").write_bytes(gpu_metrics(version, int(joules * 65536)))
+        [key] = reader.survey().keys
+        assert reader.read(key).device.energy_joules == joules
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        b"",
+        b"\xff\xff",
+        gpu_metrics((1, 3), 0),  # a counter that this chip does not have
+        gpu_metrics((1, 7), 2**64 - 1),
+        gpu_metrics((1, 3), 7 << 16)[:30],  # cut off
+        gpu_metrics((1, 0), 7 << 16),
+        gpu_metrics((1, 9), 7 << 16),  # a list of attributes
+        gpu_metrics((2, 3), 7 << 16),  # of an APU
+        gpu_metrics((255, 255), 7 << 16),
+    ],
+)
+def test_a_table_without_energy_gives_none(tmp_path: Path, table: bytes) -> None:
+    (lay_out_gpu(tmp_path, WELL) / "gpu_metrics").write_bytes(table)
+    device = only_device(tmp_path)
+    assert (device.energy_joules, device.power_watts) == (None, 61.0)
+
+
+def test_a_module_with_two_dies_shows_its_energy_once(tmp_path: Path) -> None:
+    for number in range(2):
+        die(tmp_path, number, 300, serial_number="692140000412")
+        folder = tmp_path / f"sys/class/drm/card{number}/device"
+        (folder / "gpu_metrics").write_bytes(gpu_metrics((1, 3), 5 << 16))
+    reader = reader_of(tmp_path)
+    devices = [reader.read(key).device for key in reader.survey().keys]
+    assert [device.energy_joules for device in devices] == [5.0, None]
+    assert reasons(devices[1])["energy_joules"] == "shared"
+
+
+def test_part_number_and_pci_number_of_a_board(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "device": "0x74a1", "product_number": "102-G30211-0C"})
+    device = only_device(tmp_path)
+    assert (device.part_number, device.pci_device_id) == ("102-G30211-0C", "0x74a1")
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "0"])
+def test_a_board_without_a_part_number(tmp_path: Path, text: str) -> None:
+    lay_out_gpu(tmp_path, {**WELL, "product_number": text})
+    assert only_device(tmp_path).part_number is None
 
 
 def kfd_node(number: int, gpu_id: int, location: int, minor: int, **told: int) -> dict[str, str]:

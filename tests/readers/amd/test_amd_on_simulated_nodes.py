@@ -118,11 +118,16 @@ def test_newer_drivers_show_it_at_the_first_die_only(watch: "Watch") -> None:
 def test_what_only_the_tool_tells(watch: "Watch") -> None:
     watched = watch("amd-mi300x8")
     before = device(watched.read(), 0)
-    assert before.energy_joules is None
+    truth = shown(watched)[before.pci_address or ""]
+    assert before.energy_joules == pytest.approx(truth.energy_microjoules / 1e6)
     assert before.throttles == ()
+    assert before.vbios_version is None
     after = device(watched.with_tool(), 0)
-    truth = shown(watched)[after.pci_address or ""]
-    assert after.energy_joules == pytest.approx(truth.energy_microjoules / 1e6)
+    assert after.energy_joules == before.energy_joules
+    assert (after.vbios_version, after.part_number) == ("022.040.003.042.000001", "102-G30211-0C")
+    assert (after.decoder_utilization_ratio, after.jpeg_utilization_ratio) == (0.0, 0.0)
+    assert after.pcie is not None
+    assert after.pcie.bytes_per_second is not None
     assert {t.reason for t in after.throttles} >= {"ppt", "socket_thermal"}
     assert len(after.links) == 7
     assert all(link.active for link in after.links)

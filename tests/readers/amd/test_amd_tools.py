@@ -1,6 +1,7 @@
 """Where the driver shows no files, its tools are all there is."""
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +91,7 @@ def test_rocm_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     [device] = result.devices
     assert (device.id, device.utilization_ratio, device.temperature_celsius) == ("amd:0xab", 0.6, 61.0)
     [process] = result.processes
-    assert (process.pid, process.device, process.utilization_ratio) == (9, "amd:0xab", 0.5)
+    assert (process.pid, process.device, process.memory_bytes) == (9, "amd:0xab", 4096)
 
 
 def test_a_tool_without_a_driver_is_not_even_run(tmp_path: Path, watch_folder: "Watch") -> None:
@@ -188,3 +189,83 @@ def test_a_driver_without_gpus_and_without_a_tool_shows_none(tmp_path: Path, wat
     write(tmp_path, {"dev/kfd": ""})
     result = watch_folder().read()
     assert (result.state.found, result.state.up, result.devices) == (True, True, ())
+
+
+@pytest.mark.parametrize(
+    ("asic", "asked"),
+    [
+        ({"market_name": "AMD Instinct MI300X"}, True),
+        ({"market_name": "MI300X-O"}, True),
+        ({"market_name": "Aqua Vanjaram [Instinct MI300X VF]"}, True),
+        ({"market_name": "N/A", "target_graphics_version": "gfx90a"}, True),
+        ({"market_name": "AMD Radeon RX 7900 XTX", "target_graphics_version": "gfx1100"}, False),
+        ({"market_name": "AMD Radeon Graphics"}, False),
+    ],
+)
+def test_links_are_asked_for_where_the_chip_has_them(
+    tmp_path: Path, watch_folder: "Watch", asic: dict[str, str], asked: bool
+) -> None:
+    write(tmp_path, {"dev/kfd": ""})
+    static = [{**STATIC[0], "asic": {**asic, "asic_serial": "0x11"}}]
+    traffic = {"read": {"value": 1, "unit": "KB"}, "write": {"value": 1, "unit": "KB"}}
+    xgmi = {"xgmi_metric": [[{"gpu": 0, "link_metrics": {"links": [{"bdf": "0000:26:00.0", **traffic}]}}]]}
+    script = answers(tmp_path, static=static, metric=METRIC[:1], xgmi=xgmi)
+    [device] = watch_folder(amd_smi=script).with_tool().devices
+    assert bool(device.links) is asked
+
+
+def test_memory_of_partitions_that_only_a_tool_shows_adds_up_to_that_of_their_gpu(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
+    """The first partition shows the whole GPU, the others their part of it."""
+    write(tmp_path, {"dev/kfd": ""})
+    sizes = (196592, 24574, 24574)
+    static = [
+        {
+            "gpu": n,
+            "asic": {
+                "market_name": "AMD Radeon Graphics" if n else "AMD Instinct MI300X",
+                "asic_serial": "N/A" if n else "0x11",
+            },
+            "bus": {"bdf": "0000:10:00.0"},
+            "vram": {"size": {"value": size, "unit": "MB"}},
+        }
+        for n, size in enumerate(sizes)
+    ]
+    metric = [{"gpu": n, "power": "N/A"} for n in range(3)]
+    devices = watch_folder(amd_smi=answers(tmp_path, static=static, metric=metric)).with_tool().devices
+    assert [device.memory_total_bytes for device in devices] == [196592 << 20, None, None]
+    assert [device.model for device in devices] == ["AMD Instinct MI300X"] * 3
+    assert [device.id for device in devices] == ["amd:0x11", "amd:0x11/1", "amd:0x11/2"]
+
+
+def test_energy_of_a_tool_does_not_stand_in_for_a_counter_that_once_answered(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
+    """The tools round its unit, so that changing from one to the other would make it jump."""
+    folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
+    table = bytearray(b"\xff" * 120)
+    struct.pack_into("<HBB", table, 0, 120, 1, 3)
+    struct.pack_into("<Q", table, 24, 9 << 16)
+    (folder / "gpu_metrics").write_bytes(table)
+    energy = {"total_energy_consumption": {"value": 9.02, "unit": "J"}}
+    metric = [{**entry, "energy": energy} for entry in METRIC]
+    watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=metric))
+    assert watched.with_tool().devices[0].energy_joules == 9.0
+    (folder / "gpu_metrics").unlink()
+    assert watched.with_tool().devices[0].energy_joules is None
+
+
+def test_what_only_the_tool_knows_of_a_board(tmp_path: Path, watch_folder: "Watch") -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "vbios_version": "113-M3000100-102"}, pci="0000:01:00.0")
+    further = {
+        "board": {"model_number": "102-G30211-0C"},
+        "ifwi": {"part_number": "113-M3000100-102", "version": "022.040.003.043.000001"},
+    }
+    static = [{**entry, **further} for entry in STATIC]
+    metric = [{**entry, "pcie": {"bandwidth": {"value": 100, "unit": "Mb/s"}}} for entry in METRIC]
+    [device] = watch_folder(amd_smi=answers(tmp_path, static=static, metric=metric)).with_tool().devices
+    assert (device.part_number, device.vbios_version) == ("102-G30211-0C", "022.040.003.043.000001")
+    assert device.firmware_version == "113-M3000100-102"
+    assert device.pcie is not None
+    assert device.pcie.bytes_per_second == 12.5e6

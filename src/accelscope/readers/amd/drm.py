@@ -34,6 +34,7 @@ class Card:
     uuid: str | None = None
     serial: str | None = None
     product_name: str | None = None
+    part_number: str | None = None  # of the board
     firmware_version: str | None = None
     numa_node: int | None = None
     xgmi_hive: str | None = None
@@ -116,6 +117,7 @@ def _card(folder: str, name: str) -> Card | None:
         uuid=uuid,
         serial=_number(told(f"{folder}/serial_number")),
         product_name=_name(told(f"{folder}/product_name")),
+        part_number=_number(told(f"{folder}/product_number")),
         firmware_version=quantities.words(told(f"{folder}/vbios_version") or ""),
         numa_node=quantities.numa_node(numa),
         xgmi_hive=told(f"{folder}/xgmi_hive_info/xgmi_hive_id"),

@@ -11,6 +11,7 @@ from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import Card
 from accelscope.readers.amd.file_errors import reason_of
+from accelscope.readers.amd.gpu_metrics import energy_joules
 from accelscope.readers.amd.health import SUSPENDED, health_of
 from accelscope.readers.amd.hwmon import Sensors
 from accelscope.readers.amd.kfd import KfdNode
@@ -18,7 +19,7 @@ from accelscope.readers.amd.processes import Holders, ProcessLister
 from accelscope.readers.amd.ras import ErrorCounters
 from accelscope.readers.amd.tools import filled
 from accelscope.readers.contract import DeviceLost
-from accelscope.readers.files import read_text, told
+from accelscope.readers.files import read_bytes, read_text, told
 
 _ASLEEP = ("suspended", "suspending")
 
@@ -37,6 +38,7 @@ _FILES: tuple[tuple[str, str, quantities.Read, bool], ...] = (
     ("current_compute_partition", "compute_partition", quantities.partition, False),
     ("current_memory_partition", "memory_partition", quantities.partition, False),
 )
+_METRICS = "gpu_metrics"
 _LEVELS = {
     "pp_dpm_sclk": "graphics",
     "pp_dpm_mclk": "memory",
@@ -52,6 +54,7 @@ _OF_THE_MODULE = (
     "power_limit_default_watts",
     "power_limit_min_watts",
     "power_limit_max_watts",
+    "energy_joules",
 )
 MEASURED: Final = (
     "utilization_ratio",
@@ -85,6 +88,7 @@ class Gpu:
         self._sensors = Sensors(card.folder)
         self._errors = ErrorCounters(card.folder)
         self.shows_power = True  # False: a die that leaves it to the other die of its module
+        self._counts_energy = False  # in gpu_metrics
         self._missing: set[str] = set()  # files that this GPU does not have: not asked for again
 
     def read(self, place: Place) -> Reading:
@@ -95,6 +99,7 @@ class Gpu:
         now = self._clock()
         self._take_files(draft)
         self._take_levels(draft)
+        self._take_energy(draft)
         self._sensors.take(draft)
         refused = self._is_refused(draft)
         errors = self._errors.take(draft, now)
@@ -102,7 +107,7 @@ class Gpu:
         draft.partitions = self._partitions(place, draft)
         device = draft.device(self.card.id)
         device = replace(device, read_at=now, errors=(*device.errors, *errors))
-        device = filled(device, place.told)
+        device = filled(device, self._without_second_counter(place.told))
         health = health_of(device, self._errors.bad_pages, now=now, refused=refused)
         return Reading(
             replace(device, health=health),
@@ -146,6 +151,8 @@ class Gpu:
             "device_name": card.render_node,
             "driver_version": place.driver_version,
             "firmware_version": card.firmware_version,
+            "part_number": card.part_number,
+            "pci_device_id": None if card.code is None else f"0x{card.code:04x}",
             "architecture": place.nodes[0].architecture if place.nodes else None,
         }
         for name, fact in facts.items():
@@ -177,6 +184,26 @@ class Gpu:
                 draft.put(f"clocks.{domain}", now * 1e6)
             if top:
                 draft.put(f"clocks.{domain}.max", top * 1e6)
+
+    def _take_energy(self, draft: Draft) -> None:
+        if _METRICS in self._missing:
+            return
+        try:
+            joules = energy_joules(read_bytes(f"{self.card.folder}/{_METRICS}"))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                self._missing.add(_METRICS)
+            if self._counts_energy:
+                draft.miss("energy_joules", reason_of(error))
+            return
+        if joules is not None:
+            draft.put("energy_joules", joules)
+            self._counts_energy = True
+
+    def _without_second_counter(self, told: Device | None) -> Device | None:
+        """A tool counts energy in a rounded unit and reads it less often. Changing from one counter to the
+        other would look like a jump."""
+        return replace(told, energy_joules=None) if told is not None and self._counts_energy else told
 
     def _text(self, draft: Draft, name: str, place: str, *, missed: bool) -> str | None:
         if name in self._missing:
@@ -239,10 +266,11 @@ class Gpu:
 
 
 def _uses(cores: tuple[Core, ...], partitions: int) -> list[float | None]:
-    """Compute dies are told in the order of partitions, as many for each."""
+    """Compute dies are numbered in the order of partitions, as many for each."""
     each = len(cores) // partitions
     uses = [core.utilization_ratio for core in cores]
-    if not each or len(cores) % partitions or None in uses:
+    complete = [core.index for core in cores] == list(range(len(cores)))
+    if not each or len(cores) % partitions or None in uses or not complete:
         return [None] * partitions
     told = [use for use in uses if use is not None]
     return [round(sum(told[n * each : (n + 1) * each]) / each, 9) for n in range(partitions)]
