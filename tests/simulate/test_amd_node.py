@@ -36,11 +36,11 @@ def device(node: SimulatedNode, slot: int) -> Path:
     return node.folder / "sys/bus/pci/devices" / node.readings(AmdDriver)[slot].gpu.address
 
 
-def tree(node: SimulatedNode) -> dict[str, str]:
+def tree(node: SimulatedNode) -> dict[str, bytes]:
     """Everything that the driver shows, without the tools' state."""
     files = (path for top in ("sys", "proc", "dev") for path in sorted((node.folder / top).rglob("*")))
     return {
-        str(path.relative_to(node.folder)): path.read_text()
+        str(path.relative_to(node.folder)): path.read_bytes()
         for path in files
         if path.is_file() and not path.is_symlink()
     }
@@ -108,9 +108,27 @@ def test_partitions_are_gpus_to_the_tools(tmp_path: Path, native_cache: Path) ->
     node = build(tmp_path, native_cache, "amd-mi300-cpx")
     listed = json.loads(say(node, "amd_smi", "static", "--json").stdout)
     assert [entry["gpu"] for entry in listed] == list(range(16))
-    assert listed[9]["bus"]["bdf"].endswith(".1")
+    assert listed[9]["bus"]["bdf"] == listed[8]["bus"]["bdf"]
     nodes = list((node.folder / "sys/class/kfd/kfd/topology/nodes").iterdir())
     assert len(nodes) == 17
+
+
+def test_a_uuid_is_made_of_the_chips_numbers_as_amds_library_makes_it(
+    tmp_path: Path, native_cache: Path
+) -> None:
+    node = build(tmp_path, native_cache, "amd-mi300x8")
+    [static] = json.loads(say(node, "amd_smi", "static", "--json").stdout)["gpu_data"][:1]
+    [listed] = json.loads(say(node, "amd_smi", "list", "--json").stdout)["gpu_data"][:1]
+    number = static["asic"]["asic_serial"].removeprefix("0x").lower()
+    assert listed["uuid"] == f"{number[:2]}ff74a1-0000-1000-80{number[2:4]}-{number[4:]}"
+
+
+def test_a_radeon_counts_no_ecc_errors_in_any_block(tmp_path: Path, native_cache: Path) -> None:
+    node = build(tmp_path, native_cache, "amd:\n  devices: [{model: rx-7900-xtx}]\n")
+    document = json.loads(say(node, "amd_smi", "metric", "--json").stdout)
+    [gpu] = (document["gpu_data"] if isinstance(document, dict) else document)[:1]
+    assert gpu["ecc"]["total_uncorrectable_count"] == 0
+    assert (gpu["ecc"]["cache_correctable_count"], gpu["ecc_blocks"]) == ("N/A", "N/A")
 
 
 def test_partitions_have_platform_devices_numbered_across_the_gpus(

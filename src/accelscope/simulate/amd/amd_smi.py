@@ -5,16 +5,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accelscope.simulate import identity
 from accelscope.simulate.amd.cards import Family
 from accelscope.simulate.amd.readings import GpuReading, PartReading
 from accelscope.simulate.amd.spec import AmdSpec
 from accelscope.simulate.faults import FaultKind
 
 _MIB = 1 << 20
+VBIOS_VERSION = "022.040.003.042.000001"
 _NA = "N/A"
 _GT_PER_SECOND = {3: 8, 4: 16, 5: 32}
 _LINK_GIGABITS = 32
+_JOULES_PER_COUNT = 15.3e-6  # the tool rounds the driver's unit, 2^-16 J
+_JPEG_ENGINES = 40
+_VIDEO_ENGINES = 4
 _VIOLATIONS = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
 
 
@@ -36,8 +39,15 @@ class Logical:
 
     @property
     def bdf(self) -> str:
-        """The function tells partitions apart."""
-        return f"{self.reading.gpu.address[:-1]}{self.part.part.number}"
+        """All partitions of a GPU have its address."""
+        return self.reading.gpu.address
+
+    @property
+    def uuid(self) -> str:
+        """Made by AMD's library from the chip's own number and its PCI number."""
+        number = self.reading.gpu.unique_id or 0
+        first, second, rest = number >> 56, number >> 48 & 0xFF, number & (1 << 48) - 1
+        return f"{first:02x}ff{self.reading.gpu.card.code:04x}-0000-1000-80{second:02x}-{rest:012x}"
 
 
 def logical_gpus(readings: Iterable[GpuReading]) -> tuple[Logical, ...]:
@@ -74,7 +84,7 @@ def monitor(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
 
 
 def listing(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
-    """Ids only; the uuid is another number than the chip's own."""
+    """Ids only."""
     return _document(spec, [_ids(gpu) for gpu in gpus])
 
 
@@ -97,7 +107,7 @@ def _ids(gpu: Logical) -> dict[str, Any]:
     return {
         "gpu": gpu.index,
         "bdf": gpu.bdf,
-        "uuid": identity.uuid(gpu.reading.gpu.seed, "amd", "uuid", gpu.reading.gpu.slot, part.number),
+        "uuid": gpu.uuid,
         "kfd_id": part.gpu_id,
         "node_id": part.node,
         "partition_id": part.number,
@@ -129,7 +139,7 @@ def _static(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
             "pcie_interface_version": f"Gen {card.pcie_generation}",
             "slot_type": "OAM" if instinct else "PCIE",
         },
-        "vbios": {"name": card.market_name, "part_number": card.vbios, "version": "022.040.003.042.000001"},
+        "vbios": {"name": card.market_name, "part_number": card.vbios, "version": VBIOS_VERSION},
         "limit": {
             "max_power": _value(card.power.max_watts, "W"),
             "min_power": _value(card.power.min_watts, "W"),
@@ -141,6 +151,7 @@ def _static(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
         },
         "driver": {"name": "amdgpu", "version": spec.driver_version or banner},
         "board": {
+            "model_number": card.part_number or _NA,
             "product_serial": node.serial or "0",
             "product_name": card.market_name if instinct else _NA,
             "manufacturer_name": "AMD" if instinct else _NA,
@@ -185,10 +196,12 @@ def _metric(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
             "width": 16,
             "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if told else _NA,
             "replay_count": reading.pcie_replays if told else _NA,
+            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if told and card.xccs > 1 else _NA,
             "nak_sent_count": 0 if told and card.ras_blocks else _NA,
             "nak_received_count": 0 if told and card.ras_blocks else _NA,
         },
-        "ecc": _totals(reading) if told and card.ras_blocks else _NA,
+        "ecc": _totals(reading) if told else _NA,
+        "ecc_blocks": _blocks(reading) if told and card.ras_blocks else _NA,
         "fan": {
             "speed": _NA,
             "max": _NA,
@@ -198,7 +211,7 @@ def _metric(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
             "usage": _value(reading.fan_percent, "%") if told and reading.fan_percent is not None else _NA,
         },
         "energy": {
-            "total_energy_consumption": _value(reading.energy_microjoules / 1e6, "J")
+            "total_energy_consumption": _value(round(reading.energy_counts * _JOULES_PER_COUNT, 3), "J")
             if told and card.family is Family.INSTINCT
             else _NA
         },
@@ -213,9 +226,13 @@ def _usage(gpu: Logical) -> dict[str, Any]:
         "gfx_activity": _value(reading.busy_percent, "%"),
         "umc_activity": _value(reading.memory_busy_percent, "%"),
         "mm_activity": _NA,
-        "vcn_activity": [_value(0, "%"), _NA, _NA, _NA],
+        "vcn_activity": [_NA if card.xccs > 1 else _value(0, "%"), _NA, _NA, _NA],
     }
     if card.xccs > 1:
+        for engine, count in (("vcn", _VIDEO_ENGINES), ("jpeg", _JPEG_ENGINES)):
+            usage[f"{engine}_busy"] = {
+                f"xcp_{part.part.number}": [_value(0, "%")] * count for part in reading.parts
+            }
         each = card.xccs // len(reading.parts)
         usage["gfx_busy_inst"] = {
             f"xcp_{part.part.number}": [_value(part.busy_percent, "%")] * each + [_NA] * (card.xccs - each)
@@ -239,9 +256,25 @@ def _totals(reading: GpuReading) -> dict[str, Any]:
         "total_correctable_count": sum(corrected for _, corrected in counts),
         "total_uncorrectable_count": sum(uncorrected for uncorrected, _ in counts),
         "total_deferred_count": 0,
-        "cache_correctable_count": 0,
-        "cache_uncorrectable_count": 0,
+        "cache_correctable_count": 0 if reading.errors else _NA,
+        "cache_uncorrectable_count": 0 if reading.errors else _NA,
     }
+
+
+def _blocks(reading: GpuReading) -> dict[str, Any]:
+    return {
+        block.upper(): {
+            "correctable_count": corrected,
+            "uncorrectable_count": uncorrected,
+            "deferred_count": 0,
+        }
+        for block, (uncorrected, corrected) in reading.errors.items()
+    }
+
+
+def pcie_megabits(reading: GpuReading) -> int:
+    """In both directions: what feeds the memory comes over PCIe in part."""
+    return 40 * reading.memory_busy_percent
 
 
 def _memory(gpu: Logical) -> dict[str, Any]:

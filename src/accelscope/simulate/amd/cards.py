@@ -49,7 +49,8 @@ class Card:
     gfx_millivolts: int | None = None
     fan_rpm: int | None = None  # at full speed; None: it has none
     pcie_generation: int = 4
-    vbios: str = "113-SIMULATED-001"
+    vbios: str = "113-SIMULATED-001"  # its part number
+    part_number: str | None = None  # of the board; None: it has no memory for it
     ras_blocks: tuple[str, ...] = ()
 
     @property
@@ -80,6 +81,7 @@ CARDS = {
             mclk_mhz=(900, 1100, 1300),
             pcie_generation=5,
             vbios="113-M3000100-102",
+            part_number="102-G30211-0C",
             ras_blocks=INSTINCT_BLOCKS,
         ),
         Card(
@@ -100,6 +102,7 @@ CARDS = {
             mclk_mhz=(400, 700, 1200, 1600),
             gfx_millivolts=818,
             vbios="113-D65209-073",
+            part_number="102-D65209-0C",
             ras_blocks=INSTINCT_BLOCKS,
         ),
         Card(

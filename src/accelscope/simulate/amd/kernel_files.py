@@ -1,5 +1,6 @@
 """What the amdgpu driver shows of a GPU in /sys/bus/pci, /sys/devices/platform, /sys/class/drm and /dev."""
 
+import struct
 from collections.abc import Iterator
 
 from accelscope.simulate.amd.cards import Family
@@ -12,6 +13,8 @@ _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
 _LANES = 16
 _GTT_BYTES = 64 << 30
 _PAGE_BYTES = 0x1000
+_TABLE_BYTES = {3: 120, 7: 2208}  # size of gpu_metrics by content revision
+_NOT_MEASURED = 2**64 - 1
 # Files that the driver asks the device for. A device that is gone or asleep does not answer: a folder in
 # their place makes reading them fail.
 _HANGING = "gpu_busy_percent"
@@ -74,9 +77,11 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
     if card.family is Family.INSTINCT:
         yield "serial_number", f"{gpu.serial}\n"
         yield "product_name", f"{card.market_name}\n"
+        yield "product_number", f"{card.part_number}\n"
     elif card.family is Family.RADEON:
         yield "serial_number", "\n"
         yield "product_name", "\n"
+        yield "product_number", "\n"
     yield "vbios_version", f"{card.vbios}\n"
     yield "mem_info_vram_total", f"{card.vram_bytes}\n"
     yield "mem_info_gtt_total", f"{_GTT_BYTES}\n"
@@ -94,7 +99,10 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
 
 def _measured(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, Content]]:
     silent = reading.suspended or reading.fault == FaultKind.LOST
-    for name, text in (*_values(reading), *_sensors(reading, repeats_power)):
+    files: list[tuple[str, Content]] = [*_values(reading), *_sensors(reading, repeats_power)]
+    if reading.gpu.card.family is not Family.APU:
+        files.append(("gpu_metrics", _metrics_table(reading, repeats_power)))
+    for name, text in files:
         if silent and not name.endswith("_label"):
             yield name, Folder()
         elif name == _HANGING and reading.fault == FaultKind.HANG:
@@ -120,6 +128,27 @@ def _values(reading: GpuReading) -> Iterator[tuple[str, str]]:
     if reading.errors:
         pages = (f"0x{0x7F000 + n:x} : 0x{_PAGE_BYTES:x} : R\n" for n in range(reading.bad_pages))
         yield "ras/gpu_vram_bad_pages", "".join(pages)
+
+
+def _metrics_table(reading: GpuReading, repeats_power: bool) -> bytes:
+    """The driver's binary table, of version 1.7 or 1.3. What is not measured holds all ones."""
+    gpu, card = reading.gpu, reading.gpu.card
+    new = card.xccs > 1
+    shows = gpu.is_primary_die or repeats_power
+    watts = reading.power_microwatts // 10**6 if shows else 0
+    activity = (reading.busy_percent, reading.memory_busy_percent)
+    hotspot, memory = reading.junction_millicelsius // 1000, reading.memory_millicelsius // 1000
+    energy = _NOT_MEASURED
+    if card.family is Family.INSTINCT:
+        energy = reading.energy_counts if shows else 0
+    if new:
+        values = struct.pack("<6HQQ", hotspot, memory, 0xFFFF, watts, *activity, _NOT_MEASURED, energy)
+    else:
+        edge = reading.edge_millicelsius // 1000
+        temperatures = (edge, hotspot, memory, 0xFFFF, 0xFFFF, 0xFFFF)
+        values = struct.pack("<10HQ", *temperatures, *activity, 0xFFFF, watts, energy)
+    size = _TABLE_BYTES[7 if new else 3]
+    return (struct.pack("<HBB", size, 1, 7 if new else 3) + values).ljust(size, b"\xff")
 
 
 def _levels(levels: tuple[int, ...], now: int) -> str:

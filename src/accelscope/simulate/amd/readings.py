@@ -70,6 +70,11 @@ class GpuReading:
     parts: tuple[PartReading, ...]
 
     @property
+    def energy_counts(self) -> int:
+        """As the driver counts it, in units of 2^-16 J."""
+        return self.energy_microjoules * 2**16 // 10**6
+
+    @property
     def suspended(self) -> bool:
         return self.gpu.spec.suspended
 

@@ -22,10 +22,12 @@ def everything(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
                 sums = pids.setdefault(process.pid, [0, 0, 0])
                 sums[0] += 1
                 sums[1] += process.vram_bytes
-                sums[2] = max(sums[2], round(100 * process.load))
+                sums[2] += round(process.load * reading.gpu.card.compute_units)
     names = {process.pid: process.name for reading in shown for process in reading.processes}
+    units = sum(reading.gpu.card.compute_units for reading in shown)
     for pid, (gpus, vram, occupied) in pids.items():
-        system[f"PID{pid}"] = f"{names[pid][:15]}, {gpus}, {vram}, 0, {occupied}"
+        # The tool divides by the compute units of all GPUs, not only of those that the process is on.
+        system[f"PID{pid}"] = f"{names[pid][:15]}, {gpus}, {vram}, 0, {100 * occupied // units}"
     document["system"] = system
     return json.dumps(document) + "\n"
 
@@ -73,7 +75,7 @@ def _measured(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
         told["Temperature (Sensor junction) (C)"] = f"{reading.junction_millicelsius / 1000:.1f}"
         told["Temperature (Sensor memory) (C)"] = f"{reading.memory_millicelsius / 1000:.1f}"
     if card.family is Family.INSTINCT:
-        told["Accumulated Energy (uJ)"] = f"{reading.energy_microjoules:.1f}"
+        told["Accumulated Energy (uJ)"] = f"{reading.energy_counts * 15.3:.1f}"
     if reading.fan_percent is not None:
         told["Fan speed (%)"] = str(reading.fan_percent)
     return told

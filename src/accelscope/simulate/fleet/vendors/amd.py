@@ -25,6 +25,7 @@ from accelscope.model import (
     Throttle,
     Vendor,
 )
+from accelscope.simulate.amd.amd_smi import VBIOS_VERSION, pcie_megabits
 from accelscope.simulate.amd.cards import Family
 from accelscope.simulate.amd.gpu import Gpu
 from accelscope.simulate.amd.readings import GpuReading, PartReading, ProcessReading
@@ -94,6 +95,9 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
         device_name=f"renderD{gpu.first_minor}",
         driver_version=spec.driver_version or spec.kernel_release,
         firmware_version=card.vbios,
+        vbios_version=VBIOS_VERSION if tool == "amd-smi" else None,
+        part_number=card.part_number,
+        pci_device_id=f"0x{card.code:04x}",
         read_at=look.now,
     )
     if reading.suspended:
@@ -113,6 +117,7 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
         utilization_ratio=reading.busy_percent / 100,
         memory_utilization_ratio=reading.memory_busy_percent / 100 if card.family is not Family.APU else None,
         decoder_utilization_ratio=0.0 if whole and card.family is not Family.APU else None,
+        jpeg_utilization_ratio=0.0 if whole and card.xccs > 1 else None,
         cores=_cores(reading) if whole and card.xccs > 1 else (),
         memory_total_bytes=card.vram_bytes,
         memory_used_bytes=reading.vram_used_bytes,
@@ -123,7 +128,7 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
         temperature_shutdown_celsius=None if card.family is Family.APU else float(card.emergency_celsius),
         power_watts=reading.power_microwatts / 1e6 if metered else None,
         **_limits(gpu),
-        energy_joules=reading.energy_microjoules / 1e6 if tool and instinct and metered else None,
+        energy_joules=round(reading.energy_counts / 2**16, 6) if instinct and metered else None,
         rails=() if reading.millivolts is None else (Rail("gfx", volts=reading.millivolts / 1000),),
         fans=_fans(reading),
         clocks=(
@@ -131,7 +136,7 @@ def _device(spec: AmdSpec, reading: GpuReading, shown: Sequence[GpuReading], loo
             Clock("memory", reading.mclk_mhz * 1e6, card.mclk_mhz[-1] * 1e6),
         ),
         throttles=throttles,
-        pcie=_pcie(reading),
+        pcie=_pcie(reading, whole=whole),
         links=tuple(_links(reading, shown)) if whole else (),
         ecc=ecc,
         retired_pages=(EccCount("uncorrected", True, reading.bad_pages),) if reading.errors else (),
@@ -177,7 +182,7 @@ def _fans(reading: GpuReading) -> tuple[Fan, ...]:
     return (Fan(0, 255 * reading.fan_percent // 100 / 255, float(rpm * reading.fan_percent // 100)),)
 
 
-def _pcie(reading: GpuReading) -> Pcie | None:
+def _pcie(reading: GpuReading, *, whole: bool) -> Pcie | None:
     card = reading.gpu.card
     if card.family is Family.APU:
         return None
@@ -188,6 +193,7 @@ def _pcie(reading: GpuReading) -> Pcie | None:
         width=16,
         max_width=16,
         replays_total=reading.pcie_replays,
+        bytes_per_second=pcie_megabits(reading) * 1e6 / 8 if whole and card.xccs > 1 else None,
     )
 
 
