@@ -136,6 +136,7 @@ AMD = [
     "gpu_free_vram",
     "pcie_speed",
     "pcie_max_speed",
+    "pcie_bandwidth",
     "pcie_replay_count",
     "pcie_recovery_count",
     "pcie_nack_sent_count",
@@ -280,7 +281,6 @@ def test_every_family_of_a_dialect_is_in_the_table_or_shown_to_be_absent() -> No
     ecc = {f"gpu_ecc_{word}_{block}" for word in ("correct", "uncorrect", "deferred") for block in blocks}
     shown = {"gpu_ecc_correct_umc", "gpu_ecc_uncorrect_bif"}
     assert rest["amd"] == (ecc - shown) | {
-        "pcie_bandwidth",
         "pcie_replay_rollover_count",
         "pcie_nack_received_count",
     }
@@ -305,6 +305,7 @@ UNITS = [
     (WHOLE_MI300X, "amd", "gpu_total_vram", "196592"),
     (WHOLE_MI300X, "amd", "gpu_used_vram", "285"),
     (MI300X, "amd", "pcie_speed", "32"),
+    (MI300X, "amd", "pcie_bandwidth", "100"),
     (MI300X, "amd", "gpu_package_power", "142"),
     (ASCEND_910B, "npu-exporter", "npu_chip_info_hbm_used_memory", "59718"),
     (ASCEND_910B, "npu-exporter", "npu_chip_info_aicore_current_freq", "1800"),
@@ -388,6 +389,65 @@ def test_prefix_of_amd_is_settable() -> None:
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert {"amd_gpu_gfx_activity", "amd_pcie_speed", "amd_gpu_nodes_total"} <= set(names)
     assert all(name.startswith("amd_") for name in names)
+
+
+def test_labels_of_amd_have_the_exporters_forms() -> None:
+    """As in the samples that its repository and its users publish."""
+    device = replace(MI300X, partitions=(), compute_partition="SPX")
+    [line] = lines(page(node(device), "amd"), "gpu_gfx_activity")
+    labels = dict(re.findall(r'(\w+)="(.*?)"', line))
+    assert labels | {"hostname": ""} == {
+        "card_model": "102-G30211-0C",
+        "card_series": "AMD Instinct MI300X OAM",
+        "card_vendor": "AMD",
+        "cluster_name": "amdgpu-k8s-metrics-exporter",
+        "container": "",
+        "deployment_mode": "",
+        "driver_version": "6.12.12",
+        "gpu_compute_partition_type": "spx",
+        "gpu_id": "0",
+        "gpu_memory_partition_type": "nps1",
+        "gpu_partition_id": "0",
+        "gpu_uuid": "72ff74a1-0000-1000-804c-3b58bf67050e",
+        "hostname": "",
+        "job_id": "",
+        "job_partition": "",
+        "job_user": "",
+        "namespace": "",
+        "pod": "",
+        "serial_number": "692251001124",
+        "vbios_version": "022.040.003.043.000001",
+    }
+
+
+@pytest.mark.parametrize(
+    ("known", "labels"),
+    [
+        ({"part_number": None}, {"card_model": "AMD Instinct MI300X OAM"}),
+        ({"vbios_version": None}, {"vbios_version": ""}),
+        ({"uuid": "0xab"}, {"gpu_uuid": "00ff74a1-0000-1000-8000-0000000000ab"}),
+        ({"pci_device_id": None}, {"gpu_uuid": "0x724c3b58bf67050e"}),
+        ({"uuid": None}, {"gpu_uuid": ""}),
+    ],
+)
+def test_labels_of_amd_for_a_gpu_of_which_less_is_known(
+    known: dict[str, object], labels: dict[str, str]
+) -> None:
+    device = replace(MI300X, partitions=(), **known)  # type: ignore[arg-type]
+    [line] = lines(page(node(device), "amd"), "gpu_gfx_activity")
+    shown = dict(re.findall(r'(\w+)="(.*?)"', line))
+    assert shown | labels == shown
+
+
+def test_partitions_of_amd_count_as_gpus() -> None:
+    """As amd-smi and the exporter number them."""
+    second = replace(MI300X, id="amd:0x2", index=1)
+    whole_gpu = replace(MI250, index=2)
+    text = page(node(second, whole_gpu, MI300X), "amd")
+    found = {
+        tuple(re.findall(r'gpu_(?:id|partition_id)="(.*?)"', line)) for line in lines(text, "gpu_total_vram")
+    }
+    assert found == {("0", "0"), ("1", "1"), ("2", "0"), ("3", "1"), ("4", "NA")}
 
 
 def test_power_of_amd_by_generation() -> None:

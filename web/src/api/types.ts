@@ -202,7 +202,7 @@ export interface Device {
   errors: ErrorCount[];
   /** Fans. */
   fans: Fan[];
-  /** Version of the firmware or VBIOS. */
+  /** Version of the firmware or VBIOS. AMD: the part number of the VBIOS. */
   firmware_version: string | null;
   /** Share of cycles in which the pipe for 16-bit floats was active. */
   fp16_active_ratio: number | null;
@@ -242,10 +242,14 @@ export interface Device {
   numa_node: number | null;
   /** Use of the optical flow engine. */
   optical_flow_utilization_ratio: number | null;
+  /** AMD: part number of the board: `102-G30211-0C`. */
+  part_number: string | null;
   /** Parts that are handed out by themselves. */
   partitions: Partition[];
   /** Such as `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
+  /** AMD: number of the chip in the PCI list: `0x74a1`. */
+  pci_device_id: string | null;
   /** The link to the host. */
   pcie: Pcie | null;
   /** 0 is the fastest. */
@@ -300,6 +304,8 @@ export interface Device {
   utilization_ratio: number | null;
   /** As the driver writes it. */
   uuid: string | null;
+  /** AMD: version of the VBIOS. Only `amd-smi` reports it. */
+  vbios_version: string | null;
   /** Use of the vector cores. */
   vector_utilization_ratio: number | null;
   /** Who made it. */
@@ -971,6 +977,8 @@ export interface Partition {
 }
 
 export interface Pcie {
+  /** AMD: both directions together, where `amd-smi` reports only that. */
+  bytes_per_second: number | null;
   /** PCIe generation now. */
   generation: number | null;
   /** Highest that device and slot allow. */

@@ -8,7 +8,7 @@ from accelscope.metrics.dialects.amd_ecc import ECC_FAMILIES
 from accelscope.metrics.dialects.amd_families import FAMILIES
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, node_gauges
 from accelscope.metrics.dialects.view import DeviceView, NodeView
-from accelscope.model import OwnerKind, Process, Vendor
+from accelscope.model import Device, OwnerKind, Process, Vendor
 
 # What the published charts write where nobody says otherwise; the dashboards select by it.
 _CLUSTER_NAME = "amdgpu-k8s-metrics-exporter"
@@ -16,6 +16,26 @@ _CLUSTER_NAME = "amdgpu-k8s-metrics-exporter"
 
 def _cluster_name(node: NodeView) -> str:
     return node.labels.get("cluster_name", _CLUSTER_NAME)
+
+
+def _gpu_id(view: DeviceView) -> str:
+    """As the exporter counts GPUs: each partition is one."""
+    index = view.device.index
+    if index is None:
+        return ""
+    before = [d for d in view.node.devices if d.index is not None and d.index < index]
+    further = sum(len(device.partitions) - 1 for device in before if device.partitions)
+    part = view.partition
+    return str(index + further + (part.index or 0 if part is not None else 0))
+
+
+def _uuid(device: Device) -> str:
+    """As AMD's library writes it: the chip's own number around its PCI number."""
+    if not re.fullmatch(r"0x[0-9a-f]{1,16}", device.uuid or "") or device.pci_device_id is None:
+        return device.uuid or ""
+    own = f"{int(device.uuid or '0', 16):016x}"
+    code = device.pci_device_id.removeprefix("0x")
+    return f"{own[:2]}ff{code}-0000-1000-80{own[2:4]}-{own[4:]}"
 
 
 def _partition_id(view: DeviceView) -> str:
@@ -55,8 +75,8 @@ def _job_user(view: DeviceView) -> str:
 
 LABELS = Labels(
     others=(
-        Label("gpu_id", lambda v: "" if v.device.index is None else str(v.device.index)),
-        Label("card_model", lambda v: v.device.model),
+        Label("gpu_id", _gpu_id),
+        Label("card_model", lambda v: v.device.part_number or v.device.model),
         Label("gpu_partition_id", _partition_id),
         Label("gpu_compute_partition_type", lambda v: (v.device.compute_partition or "none").lower()),
         Label("gpu_memory_partition_type", lambda v: (v.device.memory_partition or "none").lower()),
@@ -70,11 +90,11 @@ LABELS = Labels(
         Label("job_user", _job_user),
         Label("job_partition", lambda _: ""),  # a batch system's queue, which no process tells
         # Optional there, on in the published charts, and asked for by the dashboards.
-        Label("gpu_uuid", lambda v: v.device.uuid),
+        Label("gpu_uuid", lambda v: _uuid(v.device)),
         Label("card_series", lambda v: v.device.model),
         Label("card_vendor", lambda _: "AMD"),
         Label("driver_version", lambda v: v.device.driver_version),
-        Label("vbios_version", lambda v: v.device.firmware_version),
+        Label("vbios_version", lambda v: v.device.vbios_version),
         Label("cluster_name", lambda v: _cluster_name(v.node)),
     )
 )
@@ -112,8 +132,16 @@ NOTES = (
     "All are gauges, also energy and error totals, as there.",
     "`cluster_name` is the node's static label of that name (`--labels cluster_name=...`), else what the "
     "published charts write. The other static labels stand on `accelerator_info` only.",
-    "`card_model` and `card_series` are both the market name; the exporter has a part number in the first. "
-    "`gpu_uuid` is the chip's unique id.",
+    "`card_model` is the part number of the board (`102-G30211-0C`), by which AMD's dashboards distinguish "
+    "MI2xx from MI3xx, and the market name where the board has none. `card_series` is the market name.",
+    "`gpu_uuid` has the form of AMD's library (`ccff74a1-0000-1000-80…`), which is made from the chip's "
+    "unique id and its PCI number. Libraries from ROCm 10 on write the partition's number in place of `ff`.",
+    "`vbios_version` and `pcie_bandwidth` need `amd-smi`: the driver's files do not have them. Without it "
+    "the label is empty and the series is absent.",
+    "`gpu_id` counts partitions, as `amd-smi` does: on GPUs that are cut into eight, the second GPU begins "
+    "at 8.",
+    "`gpu_energy_consumed` moves with every collection. AMD's library multiplies the same counter by 15.3 µJ "
+    "instead of 2⁻¹⁶ J (15.259 µJ), so its numbers are 0.27 % higher.",
     "`pod`, `namespace` and `container` name who holds the GPU or partition, else the only pod whose "
     "processes use it. They are empty for a free GPU, and for one that several pods share: "
     "`accelerator_pod_*` tell them apart.",

@@ -101,9 +101,16 @@ def _pcie_speed(view: DeviceView, *, highest: bool) -> float | None:
 def _pcie_bandwidth(view: DeviceView) -> float | None:
     """Both directions together, in megabits per second."""
     pcie = of_device(view).pcie
-    if pcie is None or pcie.transmit_bytes_per_second is None or pcie.receive_bytes_per_second is None:
+    if pcie is None:
         return None
-    return whole(pcie.transmit_bytes_per_second + pcie.receive_bytes_per_second, 8e-6)
+    total, sent, received = (
+        pcie.bytes_per_second,
+        pcie.transmit_bytes_per_second,
+        pcie.receive_bytes_per_second,
+    )
+    if total is None and sent is not None and received is not None:
+        total = sent + received
+    return None if total is None else whole(total, 8e-6)
 
 
 def _pcie_errors(name: str, code: str, text: str) -> Family:
