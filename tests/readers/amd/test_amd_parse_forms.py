@@ -523,7 +523,7 @@ def test_the_part_number_stands_beside_the_market_name(key: str) -> None:
 
 
 def test_engines_are_read_by_partition_where_the_lists_of_engines_are_empty() -> None:
-    usage = {
+    usage: dict[str, object] = {
         "vcn_activity": ["N/A"] * 4,
         "jpeg_activity": ["N/A"] * 32,
         "vcn_busy": {"xcp_0": [held(10, "%"), held(30, "%"), "N/A"], "xcp_1": [held(80, "%")]},

@@ -55,7 +55,7 @@ METRIC: list[tuple[str, object, Callable[[Device], Any], object]] = [
     ("mem_usage.total_vram", leaf(196592, "MB"), lambda d: d.memory_total_bytes, 206141652992),
     ("mem_usage.used_vram", leaf(12, "GB"), lambda d: d.memory_used_bytes, 12 * 2**30),
     ("mem_usage.free_vram", leaf(5, "MiB"), lambda d: d.memory_free_bytes, 5 * MIB),
-    ("mem_usage.total_visible_vram", leaf(512, "MB"), lambda d: d.memory_total_bytes, 512 * MIB),
+    ("pcie.bandwidth", leaf(100, "Mb/s"), lambda d: d.pcie and d.pcie.bytes_per_second, 12.5e6),
     ("throttle.ppt_violation_status", "ACTIVE", lambda d: (d.throttles[0].reason, d.throttles[0].active), 0),
 ]
 SPECIAL = {"pcie.nak_sent_count": ("pcie", "nak_sent", 5), "throttle.ppt_violation_status": ("ppt", True)}
