@@ -133,6 +133,8 @@ def test_value_in_base_unit(read: Callable[[str], object], text: str, value: obj
         (r"\\server\share\a b\tool -k secret", "tool"),
         ("/usr/bin/wine /home/a/game.exe --key=secret", "wine"),
         ("Some Tool.exe", "Some Tool.exe"),
+        ("TOKEN=hunter2", None),
+        ("TOKEN=hunter2 KEY=x /usr/bin/python3 train.py", "python3"),
         ("[Not Found]", None),
         ("[Insufficient Permissions]", None),
         ("-", None),
@@ -151,15 +153,22 @@ def test_program_is_named_without_its_arguments(title: str, name: str | None) ->
         ("NVIDIA Overlay.", "NVIDIA Overlay."),
         ("sglang::schedul   ", "sglang::schedul"),
         ("7zip", "7zip"),
+        ("NVIDIA Share.ex", "NVIDIA Share.ex"),
+        ("NVIDIA Share.exe", "NVIDIA Share.exe"),
         ("chrome --type=gp", "chrome"),
         ("java -Dkey=se", "java"),
+        ("python train.py", "python"),
+        ("psql hunter2", "psql"),
+        ("curl token=hunt", "curl"),
+        ("run my.secret.", "run"),  # too short to be a name that was cut
+        ("TOKEN=hunter2 sh", "sh"),
         ("sh /run/secret", "sh"),
         ("/usr/lib/xorg/Xo", "Xo"),
         ("-", None),
         ("", None),
     ],
 )
-def test_command_of_pmon_keeps_its_blanks_and_loses_its_options(command: str, name: str | None) -> None:
+def test_command_of_pmon_is_named_without_its_arguments(command: str, name: str | None) -> None:
     assert command_name(command) == name
 
 

@@ -26,7 +26,7 @@ def expected(*, memory: int | None = None) -> Process:
     return Process(
         pid=4242,
         device_index=1,
-        name="my tool",
+        name="my",
         type=ProcessType.COMPUTE,
         memory_bytes=memory,
         utilization_ratio=0.5,

@@ -13,6 +13,9 @@ from accelscope.readers.nvidia.cells import absence
 _WINDOWS_PROGRAM = re.compile(r"\.exe(?=[\s\"']|$)", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 _OPTIONS = re.compile(r"\s+[-/]")
+_ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
+_PMON_WIDTHS = (15, 16)
+_CUT_WINDOWS_PROGRAM = re.compile(r"^[^/]*\.(?:e|ex|exe)?$", re.IGNORECASE)
 
 
 def program_name(title: str) -> str | None:
@@ -21,6 +24,10 @@ def program_name(title: str) -> str | None:
     text = title.strip().strip("\"'")[:4096]
     if absence(text) is not None:
         return None
+    if before := _ENVIRONMENT.match(text):
+        text = text[before.end() :]
+        if not text:
+            return None
     if "/" not in text or _DRIVE.match(text):
         end = _WINDOWS_PROGRAM.search(text)
         if end is not None:
@@ -31,11 +38,12 @@ def program_name(title: str) -> str | None:
 
 
 def command_name(command: str) -> str | None:
-    """pmon's last column: a base name already, with its blanks, cut after 15 or 16 characters."""
-    text = command.strip()[:4096]
-    if absence(text) is not None:
-        return None
-    return _base(_without_options(text))
+    """pmon's last column: the same, cut after 15 or 16 characters. What the cut left of `.exe` still tells a
+    name on Windows."""
+    text = command.strip()
+    if len(text) in _PMON_WIDTHS and _CUT_WINDOWS_PROGRAM.search(text):
+        return _base(text)
+    return program_name(text)
 
 
 def process_type(letters: str) -> tuple[ProcessType | None, bool | None] | None:
