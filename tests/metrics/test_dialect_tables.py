@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 from tests.metrics.dialect_nodes import (
@@ -157,6 +158,7 @@ FURIOSA = {
     "furiosa_npu_hw_power": "label",
     "furiosa_npu_hw_voltage": "label",
     "furiosa_npu_hw_current": "label",
+    "furiosa_npu_core_utilization": "",
 }
 FURIOSA_2025_LABELS = "arch core device driver_version? firmware_version? hostname pci_bus_id? uuid"
 FURIOSA_2025 = {
@@ -541,6 +543,85 @@ def test_first_910_has_no_vector_cores() -> None:
     assert (
         value(replace(ASCEND_910B, model="910A"), "npu-exporter", "npu_chip_info_vector_utilization") is None
     )
+
+
+# What npu-exporter has and we have not. The first are of the UB ports of the 950 (A5).
+NPU_NOT_OFFERED = [
+    *(
+        f"npu_chip_info_{name}"
+        for name in [
+            "ub_ipv4_pkt_cnt_rx",
+            "ub_ipv6_pkt_cnt_rx",
+            "unic_ipv4_pkt_cnt_rx",
+            "unic_ipv6_pkt_cnt_rx",
+            "ub_compact_pkt_cnt_rx",
+            "ub_umoc_ctph_cnt_rx",
+            "ub_umoc_ntph_cnt_rx",
+            "ub_mem_pkt_cnt_rx",
+            "unknown_pkt_cnt_rx",
+            "drop_ind_cnt_rx",
+            "err_ind_cnt_rx",
+            "to_host_pkt_cnt_rx",
+            "to_imp_pkt_cnt_rx",
+            "to_mar_pkt_cnt_rx",
+            "to_link_pkt_cnt_rx",
+            "to_noc_pkt_cnt_rx",
+            "route_err_cnt_rx",
+            "out_err_cnt_rx",
+            "length_err_cnt_rx",
+            "rx_busi_flit_num",
+            "rx_send_ack_flit",
+            "ub_ipv4_pkt_cnt_tx",
+            "ub_ipv6_pkt_cnt_tx",
+            "unic_ipv4_pkt_cnt_tx",
+            "unic_ipv6_pkt_cnt_tx",
+            "ub_compact_pkt_cnt_tx",
+            "ub_umoc_ctph_cnt_tx",
+            "ub_umoc_ntph_cnt_tx",
+            "ub_mem_pkt_cnt_tx",
+            "unknown_pkt_cnt_tx",
+            "drop_ind_cnt_tx",
+            "err_ind_cnt_tx",
+            "lpbk_ind_cnt_tx",
+            "out_err_cnt_tx",
+            "length_err_cnt_tx",
+            "tx_busi_flit_num",
+            "tx_recv_ack_flit",
+            "retry_req_sum",
+            "retry_ack_sum",
+            "crc_error_sum",
+            "core_mib_rxpausepkts",
+            "core_mib_txpausepkts",
+            "core_mib_rxpfcpkts",
+            "core_mib_txpfcpkts",
+            "core_mib_rxbadpkts",
+            "core_mib_txbadpkts",
+            "core_mib_rxbadoctets",
+            "core_mib_txbadoctets",
+        ]
+    ),
+    *(f"npu_chip_info_{name}" for name in ("network_status", "link_status", "bandwidth_rx", "bandwidth_tx")),
+    *("npu_chip_link_speed", "npu_chip_link_up_num"),
+    *(f"npu_chip_info_pcie_{way}_{kind}_bw" for way in ("rx", "tx") for kind in ("p", "np", "cpl")),
+    *(f"npu_chip_info_hccs_statistic_info_{kind}_cnt_0" for kind in ("tx", "rx", "crc_err")),
+    *(f"npu_chip_info_hccs_bandwidth_info_{kind}" for kind in ("tx_0", "rx_7", "total_tx", "profiling_time")),
+    *(f"npu_chip_optical_{kind}" for kind in ("state", "temp", "vcc", "tx_power_0", "rx_power_3")),
+    *("npu_chip_mac_tx_pause_num", "npu_chip_roce_rx_all_pkt_num"),
+    *("npu_chip_info_rx_fcs_num", "npu_chip_info_rx_ecn_num"),
+    *("npu_chip_info_sio_crc_tx_err_cnt", "npu_chip_info_sio_crc_rx_err_cnt"),
+    *("vnpu_pod_aicore_utilization", "vnpu_pod_total_memory", "vnpu_pod_used_memory"),
+    *("npu_chip_info_overall_utilization", "npu_chip_info_hbm_ecc_enable_flag"),
+    *("npu_chip_info_product_type", "machine_healthy_npu_nums", "machine_unhealthy_npu_nums"),
+    "machine_unknown_npu_nums",
+]
+
+
+@pytest.mark.parametrize("name", NPU_NOT_OFFERED)
+def test_what_npu_exporter_has_is_offered_or_listed_as_missing(name: str) -> None:
+    [made] = dialects.load(("npu-exporter",))
+    listed = [word for missing in made.missing for word in re.split(r",? ", missing.names)]
+    offered = [family.name for family in made.families]
+    assert name in offered or any(fnmatchcase(name, word) for word in listed)
 
 
 # furiosa

@@ -2,12 +2,14 @@
 
 from accelscope.metrics.dialects.amounts import millionths, thousandths
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, gauge, gauges
-from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range
+from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range, core_utilization
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.model import Vendor
 
 _CARD_POWER = {"warboy": "PCI Total RMS PWR"}  # what the driver calls the power of the whole card
-_LATER_CARD_POWER = "rms"  # and the exporter that came with RNGD
+# The exporter that came with RNGD has names of its own for these.
+_LATER_CARD_POWER = "rms"
+_LATER_TEMPERATURES = {"PEAK": "peak", "AMBIENT": "ambient"}
 
 LABELS = Labels(
     others=(
@@ -26,6 +28,11 @@ def _powers(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
     card = ((label,), millionths(view.device.power_watts))
     rails = [((rail.name,), millionths(rail.watts)) for rail in view.device.rails]
     return [card, *(rail for rail in rails if rail[0] != card[0])]
+
+
+def _temperatures(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
+    later = {} if architecture(view) in _CARD_POWER else _LATER_TEMPERATURES
+    return [((later.get(s.name, s.name),), thousandths(s.celsius)) for s in view.device.sensors]
 
 
 def dialect() -> Dialect:
@@ -53,7 +60,7 @@ def dialect() -> Dialect:
                         "furiosa_npu_hw_temperature",
                         "Temperature of a part of the card, in thousandths of a degree Celsius.",
                         ("label",),
-                        lambda v: [((s.name,), thousandths(s.celsius)) for s in v.device.sensors],
+                        _temperatures,
                     ),
                     gauges(
                         "furiosa_npu_hw_power",
@@ -75,11 +82,15 @@ def dialect() -> Dialect:
                     ),
                 ),
             ),
+            Section(LABELS.without("core"), (core_utilization(),)),
         ),
         notes=(
             "Units are those of the driver: thousandths of a degree, microwatts, millivolts, milliamperes.",
-            "`label` is the driver's name of the sensor, rail or error counter. The card's power is "
-            "`PCI Total RMS PWR` on Warboy and `rms` on RNGD.",
+            "`label` is the driver's name of the sensor, rail or error counter. The card's power is `PCI "
+            "Total RMS PWR` on Warboy and `rms` on RNGD; RNGD's temperatures are `peak` and `ambient`, as "
+            "furiosa-metrics-exporter 2024.1 writes them.",
+            "furiosa-metrics-exporter 2024.1 to 2025.1 has these labels and power in microwatts, but "
+            "temperatures in degrees: divide by 1000 when you compare.",
             "`core` is the range of all cores: `0-1` on Warboy, `0-7` on RNGD.",
             "Cannot be on together with `furiosa-2025`, which has the same names in other units.",
         ),

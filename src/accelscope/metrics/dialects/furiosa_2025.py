@@ -1,9 +1,9 @@
 """`furiosa-2025`: the names of FuriosaAI's current furiosa-metrics-exporter."""
 
-from accelscope.metrics.dialects.amounts import fine_percent, megahertz
+from accelscope.metrics.dialects.amounts import megahertz
 from accelscope.metrics.dialects.between import Changes
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, gauge, gauges
-from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range
+from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range, core_utilization
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family
 from accelscope.model import Vendor
@@ -98,14 +98,7 @@ def dialect() -> Dialect:
             Section(
                 LABELS.without("core"),
                 (
-                    gauges(
-                        "furiosa_npu_core_utilization",
-                        "Share of time in which a core ran, in %.",
-                        ("core",),
-                        lambda v: [
-                            ((str(c.index),), fine_percent(c.utilization_ratio)) for c in v.device.cores
-                        ],
-                    ),
+                    core_utilization(),
                     gauges(
                         "furiosa_npu_core_frequency",
                         "Clock of a core, in MHz.",

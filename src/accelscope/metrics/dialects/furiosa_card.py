@@ -1,6 +1,9 @@
-"""What both Furiosa dialects say of a card."""
+"""What both Furiosa dialects have in common."""
 
+from accelscope.metrics.dialects.amounts import fine_percent
+from accelscope.metrics.dialects.dialect import gauges
 from accelscope.metrics.dialects.view import DeviceView
+from accelscope.metrics.family import Family
 from accelscope.model import HealthState
 
 _CORES = {"warboy": 2, "rngd": 8}
@@ -24,3 +27,12 @@ def alive(view: DeviceView) -> bool | None:
     if view.device.stale or state in (HealthState.CRITICAL, HealthState.LOST):
         return False
     return None if state is HealthState.UNKNOWN else True
+
+
+def core_utilization() -> Family:
+    return gauges(
+        "furiosa_npu_core_utilization",
+        "Fraction of time during which a core was running, in %.",
+        ("core",),
+        lambda v: [((str(c.index),), fine_percent(c.utilization_ratio)) for c in v.device.cores],
+    )

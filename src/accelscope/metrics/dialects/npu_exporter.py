@@ -129,8 +129,36 @@ MISSING = (
         "counters of the chip's links are not read",
     ),
     Missing(
+        "npu_chip_info_ub_ipv4_pkt_cnt_rx, npu_chip_info_ub_ipv6_pkt_cnt_rx, "
+        "npu_chip_info_unic_ipv4_pkt_cnt_rx, npu_chip_info_unic_ipv6_pkt_cnt_rx, "
+        "npu_chip_info_ub_compact_pkt_cnt_rx, npu_chip_info_ub_umoc_ctph_cnt_rx, "
+        "npu_chip_info_ub_umoc_ntph_cnt_rx, npu_chip_info_ub_mem_pkt_cnt_rx, "
+        "npu_chip_info_unknown_pkt_cnt_rx, npu_chip_info_drop_ind_cnt_rx, npu_chip_info_err_ind_cnt_rx, "
+        "npu_chip_info_to_host_pkt_cnt_rx, npu_chip_info_to_imp_pkt_cnt_rx, "
+        "npu_chip_info_to_mar_pkt_cnt_rx, npu_chip_info_to_link_pkt_cnt_rx, "
+        "npu_chip_info_to_noc_pkt_cnt_rx, npu_chip_info_route_err_cnt_rx, npu_chip_info_out_err_cnt_rx, "
+        "npu_chip_info_length_err_cnt_rx, npu_chip_info_rx_busi_flit_num, npu_chip_info_rx_send_ack_flit, "
+        "npu_chip_info_ub_ipv4_pkt_cnt_tx, npu_chip_info_ub_ipv6_pkt_cnt_tx, "
+        "npu_chip_info_unic_ipv4_pkt_cnt_tx, npu_chip_info_unic_ipv6_pkt_cnt_tx, "
+        "npu_chip_info_ub_compact_pkt_cnt_tx, npu_chip_info_ub_umoc_ctph_cnt_tx, "
+        "npu_chip_info_ub_umoc_ntph_cnt_tx, npu_chip_info_ub_mem_pkt_cnt_tx, "
+        "npu_chip_info_unknown_pkt_cnt_tx, npu_chip_info_drop_ind_cnt_tx, npu_chip_info_err_ind_cnt_tx, "
+        "npu_chip_info_lpbk_ind_cnt_tx, npu_chip_info_out_err_cnt_tx, npu_chip_info_length_err_cnt_tx, "
+        "npu_chip_info_tx_busi_flit_num, npu_chip_info_tx_recv_ack_flit, npu_chip_info_retry_req_sum, "
+        "npu_chip_info_retry_ack_sum, npu_chip_info_crc_error_sum, npu_chip_info_core_mib_rxpausepkts, "
+        "npu_chip_info_core_mib_txpausepkts, npu_chip_info_core_mib_rxpfcpkts, "
+        "npu_chip_info_core_mib_txpfcpkts, npu_chip_info_core_mib_rxbadpkts, "
+        "npu_chip_info_core_mib_txbadpkts, npu_chip_info_core_mib_rxbadoctets, "
+        "npu_chip_info_core_mib_txbadoctets",
+        "the ports of the 950's interconnect (UB) are not read",
+    ),
+    Missing(
+        "machine_healthy_npu_nums, machine_unhealthy_npu_nums, machine_unknown_npu_nums",
+        "later than v26.1.0; count over `npu_chip_info_health_status`",
+    ),
+    Missing(
         "npu_chip_info_overall_utilization",
-        "read only where it stands in for a use of the AI cores that is not told",
+        "read only where npu-smi gives no utilisation of the AI cores, which it then replaces",
     ),
     Missing(
         "npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not among what is read of a chip"
