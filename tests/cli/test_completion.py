@@ -34,7 +34,7 @@ CASES = [
     ("accelscope device-plugin --plugin-dir ", {"nodes/"}),
     ("accelscope agent --node-name ", set()),
     ("accelscope top --tree p", {"pod"}),
-    ("accelscope parse rocm", {"rocm-smi-json", "rocm-smi-csv"}),
+    ("accelscope parse rocm", {"rocm-smi-json", "rocm-smi-csv", "rocm-smi-table"}),
     ("accelscope parse nvidia-smi-xml se", {"settings.yaml"}),
     ("accelscope fleet token c", {"create"}),
     ("accelscope fleet token create --scope ", {"read", "admin"}),

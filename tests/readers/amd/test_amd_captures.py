@@ -45,6 +45,36 @@ def monitor(*devices: dict[str, object], processes: Sequence[dict[str, object]] 
     return Expected("amd-smi-monitor", devices, processes)
 
 
+def table(*devices: dict[str, object]) -> Expected:
+    return Expected("rocm-smi-table", devices)
+
+
+def concise(
+    index: int,
+    code: str,
+    edge: float,
+    watts: float,
+    megahertz: tuple[int, int],
+    fan: float,
+    cap: float,
+    use: float,
+) -> dict[str, object]:
+    return {
+        "index": index,
+        "id": f"amd:unidentified-{index}",
+        "pci_device_id": code,
+        **heat(edge),
+        "power_watts": watts,
+        "power_limit_watts": cap,
+        **clocks(graphics=megahertz[0], memory=megahertz[1]),
+        "fans.0.ratio": fan,
+        "utilization_ratio": use,
+        "memory_used_bytes": NONE,
+        "memory_utilization_ratio": NONE,
+        **absent("compute_partition", "memory_partition"),
+    }
+
+
 def heat(
     edge: float | None = None, junction: float | None = None, memory: float | None = None
 ) -> dict[str, object]:
@@ -356,6 +386,39 @@ CAPTURES: dict[str, Expected] = {
         ],
     ),
     "rocm-smi_err_old-unable.txt": Expected("rocm-smi-json", error="driver_error"),
+    "rocm-smi_showhw_mi300a_tpx.txt": table(
+        *(
+            {
+                "index": number,
+                "id": f"amd:000{number // 3}:01:00.0" + (f"/{number % 3}" if number % 3 else ""),
+                "pci_address": f"000{number // 3}:01:00.0",
+                "pci_device_id": "0x74a0",
+                "architecture": "gfx942",
+                "ecc_enabled": True,
+                **absent("firmware_version"),
+            }
+            for number in range(12)
+        )
+    ),
+    "rocm-smi_table_navi21_rocm611.txt": table(
+        concise(0, "0x73bf", 43.0, 6.0, (0, 96), 0.0, 150.0, 0.0),
+        concise(1, "0x73a3", 34.0, 8.0, (0, 96), 0.2, 213.0, 0.0),
+    ),
+    "rocm-smi_table_rx7800xt_rx580_rocm720.txt": table(
+        concise(0, "0x747e", 49.0, 64.0, (1372, 456), 0.0, 236.0, 0.29),
+        concise(1, "0x67df", 58.0, 92.165, (1365, 2000), 0.3373, 145.0, 1.0),
+    ),
+    "rocm-smi_table_w7900x8_warning.txt": table(
+        *(
+            concise(number, "0x744b", celsius, watts, (0, 96), 0.2, 241.0, 0.0)
+            for number, (celsius, watts) in enumerate(
+                (
+                    *((49.0, 70.0), (32.0, 19.0), (24.0, 12.0), (25.0, 12.0)),
+                    *((29.0, 17.0), (25.0, 12.0), (28.0, 14.0), (32.0, 15.0)),
+                )
+            )
+        )
+    ),
     "rocm-smi_memuse_rx6800x2.json": rocm(
         {"index": 0, "memory_utilization_ratio": 0.0, "memory_used_bytes": NONE},
         {"index": 1, "memory_utilization_ratio": 0.0, "memory_used_bytes": NONE},
@@ -552,10 +615,6 @@ OTHER_KINDS = {
     "amd-smi_list-e_mi325xvf.txt": "ids only: amd-smi static has them beside the rest",
     "amd-smi_partition_mi325x.txt": "profiles that could be chosen, no reading",
     "amd-smi_table_r9700x2_rocm72.txt": "table for eyes",
-    "rocm-smi_showhw_mi300a_tpx.txt": "table for eyes",
-    "rocm-smi_table_navi21_rocm611.txt": "table for eyes",
-    "rocm-smi_table_rx7800xt_rx580_rocm720.txt": "table for eyes",
-    "rocm-smi_table_w7900x8_warning.txt": "table for eyes",
 }
 AMD_SOURCES = [name for name in sources() if name.startswith(("amd-smi", "rocm-smi"))]
 

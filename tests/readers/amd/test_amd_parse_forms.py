@@ -12,6 +12,7 @@ from accelscope.readers.amd import (
     parse_process,
     parse_rocm_csv,
     parse_rocm_json,
+    parse_rocm_table,
     parse_static,
 )
 
@@ -604,6 +605,125 @@ def test_partitions_with_one_address_are_numbered_under_their_gpu() -> None:
             "amd:0xab",
             "amd:0xab/1",
         ]
+
+
+OLDEST_TABLE = """
+====================    ROCm System Management Interface    ====================
+================================================================================
+ GPU  Temp    AvgPwr   SCLK     MCLK     Fan      Perf    SCLK OD    MCLK OD
+  0   35c     73.68W   1411Mhz  300Mhz   9.8%     auto      0%         0%
+================================================================================
+"""
+OLD_TABLE = """
+======================= ROCm System Management Interface =======================
+================================= Concise Info =================================
+GPU  Temp (DieEdge)  AvgPwr  SCLK    MCLK     Fan   Perf  PwrCap  VRAM%  GPU%
+0    42.0c           38.0W   300Mhz  1200Mhz  9.8%  auto  290.0W    7%   20%
+1    N/A             N/A     None    None     0%    auto  Unsupported  0%  Unsupported
+================================================================================
+============================= End of ROCm SMI Log ==============================
+"""
+STACKED_TABLE = """
+Device  [Model : Revision]  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%
+        Name (20 chars)       (Junction)  (Socket)  (Mem, Compute)
+====================================================================================================
+0  [0x74a1 : 0x00]  50.0°C  170.0W  NPS1, SPX  131Mhz  900Mhz  0%  auto  750.0W  3%  4%
+        AMD Instinct MI300X
+1  [0x0b0c : 0x00]  51.0°C  N/A  N/A, N/A  800Mhz  1600Mhz  0%  auto  0.0W  0%  0%
+        AMD INSTINCT MI200 (
+2  [0x5200 : 0xc8]  46.0°C  72.0W  N/A, N/A  21Mhz  1249Mhz  0%  auto  291.0W  4%  1%
+        0x744c
+====================================================================================================
+"""
+CUT_TABLE = """
+Device  Node  IDs  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%
+\x1b[3m   (DID,  GUID)  (Junction)  (Socket)  (Mem, Compute, ID)  \x1b[0m
+====================================================================================================
+0  1  0x74a1,  40211  48.0°C  253.0W  NPS4, CPX, 0  2100Mhz  1300Mhz  0%  n/a  750.0W  14%  19%
+1  2  0x74a1,  14344  48.0°C  253.0W  NPS4, CPX, 1  2100Mhz  1300Mhz  0%  n/a  750.0W  14%  19%
+2  3  N/A,  27906  N/A  N/A  N/A, N/A, 2  N/A  N/A  0%  n/a  N/A  N/A  N/A
+3  4  0x7408,  59177  72.0°C  475.0W  N/A, N/A, 0  1700Mhz  1600Mhz  0%  n/a  560.0W  47%  84%
+4  5  0x7408,  53520  72.0°C  475.0W  N/A, N/A, 0  1700Mhz  1600Mhz  0%  n/a  560.0W  47%  86%
+5       6     0x7408,   9418   72.0°C      475.
+"""
+
+
+def test_the_oldest_tables_of_rocm_smi() -> None:
+    [device] = parse_rocm_table.parse(OLDEST_TABLE).devices
+    assert (device.index, device.temperature_celsius, device.power_watts) == (0, 35.0, 73.68)
+    assert [(c.domain, c.hertz) for c in device.clocks] == [("graphics", 1411e6), ("memory", 300e6)]
+    assert (device.power_limit_watts, device.utilization_ratio) == (None, None)
+    first, second = parse_rocm_table.parse(OLD_TABLE).devices
+    assert (first.temperature_celsius, first.power_watts, first.power_limit_watts) == (42.0, 38.0, 290.0)
+    assert (first.utilization_ratio, first.fans[0].speed_ratio) == (0.2, 0.098)
+    assert (second.index, second.temperature_celsius, second.power_watts) == (1, None, None)
+    assert (second.utilization_ratio, second.power_limit_watts, second.clocks) == (None, None, ())
+
+
+def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
+    parsed = parse_rocm_table.parse(STACKED_TABLE)
+    whole, die, radeon = parsed.devices
+    assert (whole.model, whole.memory_partition, whole.compute_partition) == (
+        "AMD Instinct MI300X",
+        "NPS1",
+        "SPX",
+    )
+    assert [(sensor.name, sensor.celsius) for sensor in whole.sensors] == [("junction", 50.0)]
+    # A name of twenty characters may be cut, a number is none, and a cap of 0 W is no limit.
+    assert (die.model, radeon.model) == (None, None)
+    assert (die.power_watts, die.power_limit_watts, radeon.power_watts) == (None, None, 72.0)
+    assert parsed.rejected == ()
+
+
+def test_power_in_a_table_of_rocm_smi_is_counted_once_for_partitions_and_dies() -> None:
+    parsed = parse_rocm_table.parse(CUT_TABLE)
+    assert [device.power_watts for device in parsed.devices] == [253.0, None, None, 475.0, None]
+    reasons = [{a.field: str(a.reason) for a in device.absent} for device in parsed.devices]
+    assert [told.get("power_watts") for told in reasons] == [None, "shared", "shared", None, "shared"]
+    assert [device.pci_device_id for device in parsed.devices] == [
+        "0x74a1",
+        "0x74a1",
+        None,
+        "0x7408",
+        "0x7408",
+    ]
+    assert [device.utilization_ratio for device in parsed.devices] == [0.19, 0.19, None, 0.84, 0.86]
+    assert [rejection.reason for rejection in parsed.rejected] == ["not_a_row"]
+
+
+def test_a_later_table_of_rocm_smi_replaces_and_completes_an_earlier_one() -> None:
+    later = OLD_TABLE.replace("42.0c", "N/A  ").replace("38.0W", "55.0W")
+    hardware = (
+        "GPU  DID     GFX RAS   SDMA RAS  UMC RAS   VBIOS             BUS\n"
+        "0    0x738c  DISABLED  DISABLED  DISABLED  113-D3431401-101  0000:83:00.0\n"
+    )
+    first, _ = parse_rocm_table.parse(OLD_TABLE + later + hardware).devices
+    assert (first.id, first.firmware_version, first.ecc_enabled) == (
+        "amd:0000:83:00.0",
+        "113-D3431401-101",
+        False,
+    )
+    assert (first.temperature_celsius, first.power_watts) == (None, 55.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("WARNING: No AMD GPUs specified\n" + STACKED_TABLE.partition("====")[0], "no_devices"),
+        (STACKED_TABLE.partition("====")[0], "truncated"),
+        ("GPU  POWER\n0    5 W\n", "unrecognized"),
+        ('{"card0": {"GPU use (%)": "5"}}', "unrecognized"),
+    ],
+)
+def test_what_is_not_a_table_of_rocm_smi(text: str, reason: str) -> None:
+    parsed = parse_rocm_table.parse(text)
+    assert (parsed.devices, parsed.error and parsed.error.reason) == ((), reason)
+
+
+def test_a_power_cap_of_zero_is_no_limit() -> None:
+    document = {"card0": {"GPU use (%)": "5", "Max Graphics Package Power (W)": "0.0"}}
+    [device] = parse_rocm_json.parse(json.dumps(document)).devices
+    assert device.power_limit_watts is None
 
 
 @pytest.mark.parametrize(

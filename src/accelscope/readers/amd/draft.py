@@ -61,6 +61,8 @@ class Draft:
         reason = quantities.absence(text)
         if place in _NUMBERED and not text.strip().strip("0x"):
             reason = AbsenceReason.NOT_SUPPORTED  # zeros stand for none
+        if place == "power_limit_watts" and quantities.watts(text.strip()) == 0:
+            reason = AbsenceReason.NOT_SUPPORTED  # of a die whose module's limit is at the other die
         if reason is None:
             value = read(text)
             if value is not None:

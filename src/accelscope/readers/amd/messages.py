@@ -35,8 +35,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "tool_missing",
         ),
         (
-            r"no (?:amd )?(?:gpus?|devices?)(?: devices?)? (?:were |was )?(?:found|detected|available)"
-            r"|unable to detect any gpu|not_found",
+            r"no (?:amd )?(?:gpus?|devices?)(?: devices?)? (?:were |was )?"
+            r"(?:found|detected|available|specified)|unable to detect any gpu|not_found",
             "no_devices",
         ),
         (r"traceback \(most recent call last\)|exception", "tool_failed"),

@@ -7,6 +7,7 @@ from accelscope.readers.amd import (
     parse_process,
     parse_rocm_csv,
     parse_rocm_json,
+    parse_rocm_table,
     parse_static,
 )
 
@@ -18,6 +19,11 @@ SOURCES = (
     ),
     Source(
         "rocm-smi-csv", "rocm-smi … --csv: one row per card", lambda text, _fields: parse_rocm_csv.parse(text)
+    ),
+    Source(
+        "rocm-smi-table",
+        "rocm-smi without --json: its table of GPUs, and that of --showhw",
+        lambda text, _fields: parse_rocm_table.parse(text),
     ),
     Source(
         "amd-smi-metric",
