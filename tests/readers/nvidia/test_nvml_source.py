@@ -344,3 +344,48 @@ def test_the_numa_node_is_the_one_that_the_kernel_says_the_gpu_is_attached_to(
     source = NvmlSource(paths_of(node))
     assert {source.read(key).device.numa_node for key in source.survey().keys} == {expected}
     source.close()
+
+
+def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp_path: Path) -> None:
+    """As of Ada and later: NVML's thresholds in degrees are on their way out there."""
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    binding.nvmlInit()
+
+    def limits(index: int) -> tuple[float | None, float | None]:
+        device = NvmlDevice(binding, index, None, paths_of(node).sys).read(1.0, ()).device
+        absent = {absence.field for absence in device.absent}
+        missing = {"temperature_slowdown_celsius", "temperature_shutdown_celsius"} & absent
+        told = (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius)
+        assert bool(missing) == (None in told)
+        assert "temperature_margin" not in absent
+        return told
+
+    models = [binding.nvmlDeviceGetName(binding.nvmlDeviceGetHandleByIndex(index)) for index in range(4)]
+    in_degrees = [limits(index) for index in range(4)]
+
+    def removed(*_: Any) -> int:
+        raise binding.NVMLError(NOT_SUPPORTED)
+
+    binding.nvmlDeviceGetTemperatureThreshold = removed
+    by_margin = [limits(index) for index in range(4)]
+    for model, before, after in zip(models, in_degrees, by_margin, strict=True):
+        assert after == (before if model in ("NVIDIA H100 80GB HBM3", "NVIDIA L4") else (None, None))
+    assert any(None not in told for told in by_margin)
+    assert any(None in told for told in by_margin)
+    binding.nvmlShutdown()
+    unload(binding)
+
+
+def test_pcie_throughput_is_in_thousands_of_bytes(tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(WHOLE.replace("h100-80gb", "a100-40gb")), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    binding.nvmlInit()
+    binding.nvmlDeviceGetPcieThroughput = lambda _handle, counter: 4000 + counter
+    pcie = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device.pcie
+    assert pcie is not None
+    assert (pcie.transmit_bytes_per_second, pcie.receive_bytes_per_second) == (4_000_000, 4_001_000)
+    binding.nvmlShutdown()
+    unload(binding)

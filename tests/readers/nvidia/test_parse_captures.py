@@ -14,7 +14,6 @@ from accelscope.model import Device, Partition, Process
 from accelscope.parsing.registry import sources
 
 MIB = 2**20
-KIB = 2**10
 MHZ = 1e6
 NONE = object()  # the file says nothing of it: neither a value nor an absence
 
@@ -96,8 +95,8 @@ def pcie(generation: int, width: int, of_generation: int, of_width: int) -> dict
 def traffic(transmit: int, receive: int) -> dict[str, object]:
     return {
         "pcie.replays_total": 0,
-        "pcie.transmit_bytes_per_second": transmit * KIB,
-        "pcie.receive_bytes_per_second": receive * KIB,
+        "pcie.transmit_bytes_per_second": transmit * 1000,
+        "pcie.receive_bytes_per_second": receive * 1000,
     }
 
 

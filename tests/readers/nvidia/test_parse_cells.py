@@ -81,7 +81,7 @@ def test_absence_has_its_reason(text: str, reason: str | None) -> None:
         (cells.celsius, "-8 C", -8.0),
         (cells.celsius, "65535", None),
         (cells.volts, "912.500 mV", 0.9125),
-        (cells.bytes_per_second, "4000 KB/s", 4000 * 1024.0),
+        (cells.bytes_per_second, "4000 KB/s", 4e6),
         (cells.bytes_per_second, "0 KB/s", 0.0),
         (cells.count, "3", 3),
         (cells.count, "3.5", None),

@@ -318,3 +318,34 @@ def test_entities_are_characters() -> None:
     bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "boom"><!ENTITY b SYSTEM "file:///etc/hostname">]>'
     text = log(gpu("<product_name>&a;&b;</product_name>")).replace(HEAD, bomb)
     assert only(text).model == "&a;&b;"
+
+
+MARGINS = (
+    "<temperature><gpu_temp>{now} C</gpu_temp><gpu_temp_tlimit>{margin} C</gpu_temp_tlimit>"
+    "<gpu_temp_max_tlimit_threshold>-8 C</gpu_temp_max_tlimit_threshold>"
+    "<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold></temperature>"
+)
+
+
+@pytest.mark.parametrize(("now", "margin"), [(36, 46), (80, 2), (82, 0), (85, -3)])
+def test_limits_that_are_given_as_margins_are_limits_in_degrees(now: int, margin: int) -> None:
+    """Ada and later: the card slows down when its margin has fallen to that of the threshold."""
+    device = only(log(gpu(MARGINS.format(now=now, margin=margin))))
+    assert (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius) == (84.0, 90.0)
+
+
+@pytest.mark.parametrize("missing", ["gpu_temp", "gpu_temp_tlimit", "gpu_temp_slow_tlimit_threshold"])
+def test_without_one_of_the_margins_there_is_no_limit(missing: str) -> None:
+    text = (
+        MARGINS.format(now=36, margin=46)
+        .replace(f"<{missing}>", f"<{missing}>N/A<!--")
+        .replace(f"</{missing}>", f"--></{missing}>")
+    )
+    assert only(log(gpu(text))).temperature_slowdown_celsius is None
+
+
+def test_a_limit_in_degrees_goes_before_one_by_margin() -> None:
+    text = MARGINS.format(now=36, margin=46).replace(
+        "</temperature>", "<gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold></temperature>"
+    )
+    assert only(log(gpu(text))).temperature_slowdown_celsius == 89.0

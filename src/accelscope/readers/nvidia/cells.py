@@ -54,7 +54,8 @@ _WATTS = {"": 1.0, "w": 1.0, "mw": 1e-3, "kw": 1e3}
 _HERTZ = {"": 1e6, "mhz": 1e6, "khz": 1e3, "ghz": 1e9, "hz": 1.0}
 _CELSIUS = {"": 1.0, "c": 1.0, "°c": 1.0}
 _VOLTS = {"": 1e-3, "mv": 1e-3, "v": 1.0}
-_BYTES_PER_SECOND = {"": 2.0**10, "kb/s": 2.0**10, "mb/s": 2.0**20, "gb/s": 2.0**30, "b/s": 1.0}
+# Of PCIe traffic decimal ones: drivers that measure whole megabytes print multiples of 1,000 KB/s.
+_BYTES_PER_SECOND = {"": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9, "b/s": 1.0}
 _PERCENT = {"": 1.0, "%": 1.0}
 _PLAIN = {"": 1}
 _LANES = {"": 1, "x": 1}

@@ -27,6 +27,7 @@ from accelscope.readers.nvidia.nvml_links import Links
 from accelscope.readers.nvidia.nvml_memory_errors import MemoryErrors
 from accelscope.readers.nvidia.nvml_mig import MigInstances
 from accelscope.readers.nvidia.nvml_processes import ProcessLister
+from accelscope.readers.nvidia.temperature_limits import limit_by_margin
 from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
 from accelscope.readers.pci import numa_node_of
 
@@ -45,7 +46,13 @@ _ARCHITECTURES = {
 _CLOCKS = {0: "graphics", 1: "sm", 2: "memory", 3: "video"}
 _MEMORY_TEMPERATURE = 82  # field numbers of nvml.h
 _RECOVERY_ACTION = 230
-_SLOWDOWN, _SHUTDOWN = 1, 0  # temperature thresholds of nvml.h
+# Place in the model, temperature threshold of nvml.h, and the field with the same threshold as a margin.
+_TEMPERATURE_LIMITS = (
+    ("temperature_slowdown_celsius", 1, 194),
+    ("temperature_shutdown_celsius", 0, 193),
+)
+# Drivers that measure PCIe traffic in whole megabytes give multiples of 1,000 KB/s: the prefixes are decimal.
+_BYTES_IN_KB = 1000
 
 
 class NvmlDevice:
@@ -188,17 +195,12 @@ class NvmlDevice:
             "power_limit_min_watts": None if limits is None else limits[0] / 1000,
             "power_limit_max_watts": None if limits is None else limits[1] / 1000,
             "power_limit_default_watts": _thousandth(default),
-            "temperature_slowdown_celsius": ask(
-                "temperature_slowdown_celsius", "nvmlDeviceGetTemperatureThreshold", handle, _SLOWDOWN
-            ),
-            "temperature_shutdown_celsius": ask(
-                "temperature_shutdown_celsius", "nvmlDeviceGetTemperatureThreshold", handle, _SHUTDOWN
-            ),
         }
 
     def _field_values(self) -> dict[tuple[int, int], float]:
         """All values that NVML gives by number, in one call: (number, scope) -> value."""
-        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0), *self._links.wanted_fields()]
+        limits = [(field, 0) for _, _, field in _TEMPERATURE_LIMITS]
+        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0), *limits, *self._links.wanted_fields()]
         answers = self._ask("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
         if answers is None:
             return {}
@@ -283,7 +285,30 @@ class NvmlDevice:
             sensors.append(Sensor("memory", float(memory)))
         else:
             self._ask.miss("sensors.memory", AbsenceReason.NOT_SUPPORTED)
-        return {"temperature_celsius": None if gpu is None else float(gpu), "sensors": tuple(sensors)}
+        return {
+            "temperature_celsius": None if gpu is None else float(gpu),
+            "sensors": tuple(sensors),
+            **self._temperature_limits(fields, gpu),
+        }
+
+    def _temperature_limits(
+        self, fields: dict[tuple[int, int], float], gpu: int | None
+    ) -> dict[str, float | None]:
+        """Where a card has no thresholds in degrees (Ada and later), they are margins: it slows down when its
+        own margin has fallen to that of the threshold. The limit is then the temperature now plus what is
+        left; it moves by a few degrees, since the margin is that of the card's hottest place."""
+        limits: dict[str, float | None] = {}
+        for place, threshold, field in _TEMPERATURE_LIMITS:
+            limit = self._ask.once(place, "nvmlDeviceGetTemperatureThreshold", self.handle, threshold)
+            at = fields.get((field, 0))
+            if limit is None and gpu is not None and at is not None:
+                margin = self._ask("temperature_margin", "nvmlDeviceGetMarginTemperature", self.handle)
+                self._ask.forget("temperature_margin")
+                if margin is not None:
+                    limit = limit_by_margin(gpu, margin, _signed(at))
+                    self._ask.forget(place)
+            limits[place] = None if limit is None else float(limit)
+        return limits
 
     def _fans(self) -> tuple[Fan, ...]:
         count = self._ask("fans", "nvmlDeviceGetNumFans", self.handle) or 0
@@ -322,9 +347,9 @@ class NvmlDevice:
             if activity is not None and not activity:
                 ask.miss(f"pcie.{field}", AbsenceReason.NO_SAMPLE)
             elif field not in rates:  # each of these calls watches the bus for 20 ms; GPM gives it for free
-                kib = ask(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
-                if kib is not None:
-                    rates[field] = kib * 1024
+                kilobytes = ask(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
+                if kilobytes is not None:
+                    rates[field] = kilobytes * _BYTES_IN_KB
         return Pcie(
             generation=ask("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", handle),
             max_generation=ask("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
@@ -334,6 +359,11 @@ class NvmlDevice:
             transmit_bytes_per_second=rates.get("transmit_bytes_per_second"),
             receive_bytes_per_second=rates.get("receive_bytes_per_second"),
         )
+
+
+def _signed(value: float) -> float:
+    """Some drivers give a negative number as an unsigned one of 32 bits."""
+    return value - 2**32 if value >= 2**31 else value
 
 
 def _union_value(answer: Any) -> float:

@@ -10,6 +10,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
 from accelscope.readers.nvidia.draft import Draft
 from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.readers.nvidia.temperature_limits import limit_by_margin
 from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 from accelscope.readers.nvidia.xml_tree import XmlBroken, log_of, tree_of
 
@@ -167,6 +168,7 @@ def _draft(gpu: Element, root: Element, index: int | None) -> Draft:
         draft.values["index"] = index
     for path, place, read in _PATHS:
         draft.take_told(place, gpu.findtext(path), read, path)
+    _take_temperature_margins(gpu, draft)
     draft.take_told("pci_address", gpu.get("id"), pci_address, "id")
     for tag in ("driver_version", "kmd_version"):
         draft.take_told("driver_version", root.findtext(tag), cells.words, tag)
@@ -179,6 +181,20 @@ def _draft(gpu: Element, root: Element, index: int | None) -> Draft:
             draft.recovery_action = draft.recovery_action or action
     _take_partitions(gpu, draft)
     return draft
+
+
+def _take_temperature_margins(gpu: Element, draft: Draft) -> None:
+    """Ada and later cards have margins in place of limits in degrees."""
+    now = draft.values.get("temperature_celsius")
+    margin = cells.celsius(gpu.findtext("temperature/gpu_temp_tlimit") or "")
+    for place, tag in (
+        ("temperature_slowdown_celsius", "gpu_temp_slow_tlimit_threshold"),
+        ("temperature_shutdown_celsius", "gpu_temp_max_tlimit_threshold"),
+    ):
+        threshold = cells.celsius(gpu.findtext(f"temperature/{tag}") or "")
+        if place not in draft.values and now is not None and margin is not None and threshold is not None:
+            draft.values[place] = limit_by_margin(now, margin, threshold)
+            draft.absences.pop(place, None)
 
 
 def _take_partitions(gpu: Element, draft: Draft) -> None:

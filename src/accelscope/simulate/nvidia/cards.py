@@ -39,6 +39,9 @@ class NvLinkFigures:
     mbps: int  # of one link in one direction, MB/s
 
 
+_ADA = 8  # nvmlDeviceArchitecture_t
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     model: str
@@ -77,6 +80,11 @@ class Card:
     nvlink: NvLinkFigures | None = None
     gpm: bool = False
     mig_profiles: tuple[GpuProfile, ...] = ()
+
+    @property
+    def has_temperature_margins(self) -> bool:
+        """Data-centre cards since Ada tell how far they are from their limits. GeForce cards do not."""
+        return self.architecture >= _ADA and self.serial
 
 
 CARDS: dict[str, Card] = {

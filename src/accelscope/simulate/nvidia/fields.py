@@ -54,6 +54,11 @@ def _device(reading: GpuReading) -> dict[str, object]:
         "270": f"q{reading.thermal_violation_nanoseconds}",
         "271": "q0",
     }
+    limits = reading.gpu.card.temperature
+    if reading.gpu.card.has_temperature_margins:
+        values["193"] = f"s{limits.gpu_max - limits.shutdown}"
+        values["194"] = f"s{limits.gpu_max - limits.slowdown}"
+        values["196"] = "s0"
     if reading.memory_temperature_celsius is not None:
         values["82"] = f"u{reading.memory_temperature_celsius}"
     return values

@@ -132,7 +132,11 @@ def _state(spec: NvidiaSpec) -> Iterator[QueryField]:
     yield QueryField("temperature.gpu", lambda r: r.temperature_celsius)
     yield QueryField(
         "temperature.gpu.tlimit",
-        lambda r: r.gpu.card.temperature.gpu_max - r.temperature_celsius if r.gpu.card.gpm else None,
+        lambda r: (
+            r.gpu.card.temperature.gpu_max - r.temperature_celsius
+            if r.gpu.card.has_temperature_margins
+            else None
+        ),
         since=535,
     )
     # This one cell is bare where the others have brackets.

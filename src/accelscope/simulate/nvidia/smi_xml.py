@@ -178,13 +178,26 @@ def _remapped(reading: GpuReading) -> object | None:
 
 
 def _temperature(reading: GpuReading) -> list[Node]:
-    limits = reading.gpu.card.temperature
+    """Cards with margins have them in place of limits in degrees."""
+    limits, now = reading.gpu.card.temperature, reading.temperature_celsius
+    memory = ("memory_temp", _unit(reading.memory_temperature_celsius, "C"))
+    if reading.gpu.card.has_temperature_margins:
+        return [
+            ("gpu_temp", f"{now} C"),
+            ("gpu_temp_tlimit", f"{limits.gpu_max - now} C"),
+            ("gpu_temp_max_tlimit_threshold", f"{limits.gpu_max - limits.shutdown} C"),
+            ("gpu_temp_slow_tlimit_threshold", f"{limits.gpu_max - limits.slowdown} C"),
+            ("gpu_temp_max_gpu_tlimit_threshold", "0 C"),
+            memory,
+            ("gpu_temp_max_mem_tlimit_threshold", "N/A" if limits.memory_max is None else "0 C"),
+        ]
     return [
-        ("gpu_temp", f"{reading.temperature_celsius} C"),
+        ("gpu_temp", f"{now} C"),
+        ("gpu_temp_tlimit", "N/A"),
         ("gpu_temp_max_threshold", f"{limits.shutdown} C"),
         ("gpu_temp_slow_threshold", f"{limits.slowdown} C"),
         ("gpu_temp_max_gpu_threshold", f"{limits.gpu_max} C"),
-        ("memory_temp", _unit(reading.memory_temperature_celsius, "C")),
+        memory,
         ("gpu_temp_max_mem_threshold", _unit(limits.memory_max, "C")),
     ]
 

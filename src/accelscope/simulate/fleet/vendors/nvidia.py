@@ -201,8 +201,8 @@ def _pcie(reading: GpuReading) -> Pcie:
         width=card.pcie_width,
         max_width=card.pcie_width,
         replays_total=reading.pcie_replays,
-        transmit_bytes_per_second=reading.pcie_transmit_kb_per_second * 1024,
-        receive_bytes_per_second=reading.pcie_receive_kb_per_second * 1024,
+        transmit_bytes_per_second=reading.pcie_transmit_kb_per_second * 1000,
+        receive_bytes_per_second=reading.pcie_receive_kb_per_second * 1000,
     )
 
 
