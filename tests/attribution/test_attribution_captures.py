@@ -113,6 +113,7 @@ def test_devices_of_a_checkpoint(name: str, captures: Path) -> None:
     assert (grant.container_name, grant.resource_name) == (container, resource)
     assert len(grant.device_ids) == len(ids)
     assert all(map(str.startswith, grant.device_ids, ids))
+    assert sorted(grant.visible_devices) == sorted(grant.device_ids)  # none of these plugins shares cards
     assert found.rejected == ()
 
 

@@ -1,5 +1,6 @@
 """The kubelet's own record of who was given which device."""
 
+import base64
 import json
 from typing import Any
 
@@ -153,3 +154,64 @@ def test_each_entry_is_a_grant_or_rejected(entries: list[object]) -> None:
         assert grant.pod_uid
         assert grant.container_name
         assert grant.resource_name
+
+
+def message(*fields: tuple[int, bytes]) -> bytes:
+    """Length-delimited fields of protobuf, all shorter than 128 bytes."""
+    return b"".join(bytes([number << 3 | 2, len(value)]) + value for number, value in fields)
+
+
+def pair(first: str, second: str) -> bytes:
+    return message((1, first.encode()), (2, second.encode()))
+
+
+def answered(*fields: tuple[int, bytes]) -> DeviceGrant:
+    answer = base64.b64encode(message(*fields)).decode()
+    parsed = parse_checkpoint(written(entry(DeviceIDs=["GPU-a-3"], AllocResp=answer)))
+    assert parsed.rejected == ()
+    [grant] = parsed.allocations or ()
+    return grant
+
+
+def test_the_answer_of_the_plugin_names_the_card_that_was_given() -> None:
+    """HAMi's plugin gives another card than the one whose id the kubelet chose."""
+    grant = answered(
+        (1, pair("CUDA_DEVICE_MEMORY_LIMIT_0", "1024m")),
+        (1, pair("NVIDIA_VISIBLE_DEVICES", "GPU-b,GPU-c")),
+        (2, pair("/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu/libvgpu.so")),
+        (3, pair("/dev/nvidia0", "/dev/nvidia1")),
+    )
+    assert grant.device_ids == ("GPU-a-3",)
+    assert grant.visible_devices == ("GPU-b", "GPU-c")
+    assert grant.device_files == ("/dev/nvidia1",)  # the node's, not the container's
+
+
+def test_devices_by_cdi_and_by_mounts() -> None:
+    grant = answered(
+        (1, pair("NVIDIA_VISIBLE_DEVICES", "/var/run/nvidia-container-devices")),
+        (2, pair("/var/run/nvidia-container-devices/GPU-b", "/dev/null")),
+        (4, pair("cdi.k8s.io/nvidia-device-plugin_1", "nvidia.com/gpu=GPU-b,nvidia.com/gpu=GPU-c")),
+        (4, pair("example.com/other", "secret")),
+        (5, message((1, b"nvidia.com/gpu=GPU-d"))),
+    )
+    assert grant.visible_devices == ("GPU-b",)
+    assert grant.cdi_devices == ("nvidia.com/gpu=GPU-b", "nvidia.com/gpu=GPU-c", "nvidia.com/gpu=GPU-d")
+
+
+@pytest.mark.parametrize("value", ["all", "none", "void", ""])
+def test_a_variable_that_names_no_device(value: str) -> None:
+    assert answered((1, pair("NVIDIA_VISIBLE_DEVICES", value))).visible_devices == ()
+
+
+def test_other_variables_are_not_kept() -> None:
+    grant = answered((1, pair("TOKEN", "hunter2")), (1, pair("NVIDIA_VISIBLE_DEVICES", "GPU-b")))
+    assert "hunter2" not in repr(grant)
+
+
+@pytest.mark.parametrize("answer", ["not base64!", "CmsKFk5W", 7, [], base64.b64encode(b"\x0f\x01").decode()])
+def test_a_bad_answer_costs_itself(answer: object) -> None:
+    parsed = parse_checkpoint(written(entry(AllocResp=answer)))
+    assert parsed.allocations == (granted("GPU-a"),)
+    assert [(r.line, r.reason) for r in parsed.rejected] == [
+        ("PodDeviceEntries[0].AllocResp", "not_an_answer")
+    ]

@@ -4,15 +4,32 @@ The format is private to the kubelet, and pods that have ended stay in it for a 
 pod-resources socket instead. This is for looking at a node's file.
 """
 
+import base64
 import json
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from accelscope.attribution.protobuf import fields, string
+from accelscope.kube.errors import DecodeError
 from accelscope.parsing.json_escapes import without_halves
 from accelscope.parsing.parsed import DeviceGrant, Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 
 _LONGEST = 512  # of any name in the file
 _ENTRIES = "PodDeviceEntries"
+# The variables by which the vendors' runtimes choose the devices of a container.
+_VISIBLE_DEVICES = frozenset(
+    {
+        "NVIDIA_VISIBLE_DEVICES",
+        "AMD_VISIBLE_DEVICES",
+        "ASCEND_VISIBLE_DEVICES",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "NPU_DEVNAME",
+    }
+)
+_NO_DEVICE = frozenset({"all", "none", "void"})
+_MOUNTED_LIST = "/var/run/nvidia-container-devices"
+_CDI_ANNOTATION = "cdi.k8s.io/"
 
 
 def parse_checkpoint(text: str) -> Parsed:
@@ -57,7 +74,73 @@ def _grant(entry: object, where: str, rejections: Rejections) -> DeviceGrant | N
     if ids is None:
         return None
     pod_uid, container, resource = names
-    return DeviceGrant(pod_uid, container, resource, ids)
+    answer = _answer(entry.get("AllocResp"), f"{where}.AllocResp", rejections)
+    return DeviceGrant(
+        pod_uid,
+        container,
+        resource,
+        ids,
+        visible_devices=tuple(answer.visible),
+        device_files=tuple(answer.files),
+        cdi_devices=tuple(answer.cdi),
+    )
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What a ContainerAllocateResponse of the device plugin API says of devices. Nothing else of it is kept:
+    variables may hold secrets."""
+
+    visible: dict[str, None] = field(default_factory=dict)
+    files: dict[str, None] = field(default_factory=dict)
+    cdi: dict[str, None] = field(default_factory=dict)
+    mounted_list: bool = False  # the variable points to a folder with one file for each device
+    mounts: list[str] = field(default_factory=list)  # paths in the container
+
+    def take(self, number: int, message: memoryview) -> None:
+        """One field, by its number in the published api.proto."""
+        texts = {place: value for place, value in fields(message) if value is not None}
+        first, second = (string(texts[place]) if place in texts else "" for place in (1, 2))
+        match number:
+            case 1 if first in _VISIBLE_DEVICES:
+                self._take_visible(second)
+            case 2:
+                self.mounts.append(first)
+            case 3 if _is_name(second):
+                self.files[second] = None
+            case 4 if first.startswith(_CDI_ANNOTATION):
+                self.cdi.update(dict.fromkeys(filter(_is_name, second.split(","))))
+            case 5 if _is_name(first):
+                self.cdi[first] = None
+
+    def _take_visible(self, value: str) -> None:
+        names = [name.strip() for name in value.split(",")]
+        self.mounted_list = any(name.startswith("/") for name in names)
+        self.visible.update(
+            (name, None) for name in names if _is_name(name) and name not in _NO_DEVICE and name[0] != "/"
+        )
+
+
+def _answer(value: object, where: str, rejections: Rejections) -> _Answer:
+    answer = _Answer()
+    if value is None or value == "":
+        return answer
+    if not isinstance(value, str):
+        rejections.add(where, "not_an_answer")
+        return answer
+    try:
+        for number, message in fields(base64.b64decode(value, validate=True)):
+            if message is not None:
+                answer.take(number, message)
+    except (ValueError, DecodeError):
+        rejections.add(where, "not_an_answer")
+        return _Answer()
+    if answer.mounted_list:
+        for path in answer.mounts:
+            folder, _, name = path.rpartition("/")
+            if folder == _MOUNTED_LIST and _is_name(name):
+                answer.visible[name] = None
+    return answer
 
 
 def _device_ids(value: object, where: str, rejections: Rejections) -> tuple[str, ...] | None:

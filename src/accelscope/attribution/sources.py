@@ -18,7 +18,7 @@ SOURCES = (
     ),
     Source(
         "kubelet-checkpoint",
-        "the kubelet's kubelet_internal_checkpoint: device ids of each container",
+        "the kubelet's kubelet_internal_checkpoint: device ids and given devices by container",
         lambda text, _fields: checkpoint.parse_checkpoint(text),
         tells="allocations",
     ),

@@ -10,7 +10,7 @@ from accelscope.cli.refusal import Refused, refuse
 from accelscope.config.kind import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing.parsed import DeviceGrant, Parsed
 from accelscope.parsing.registry import sources
 from accelscope.parsing.source import Source
 
@@ -73,10 +73,14 @@ def _told_besides(source: Source, parsed: Parsed) -> dict[str, Any]:
             return {"containers": plain(parsed.containers or ())}
         case "allocations":
             grants = parsed.allocations or ()
-            return {"allocations": [{**plain(each), "device_ids": list(each.device_ids)} for each in grants]}
+            return {"allocations": [_grant(each) for each in grants]}
         case "ratio" if parsed.ratio is not None:
             return {"ratio": parsed.ratio}
     return {}
+
+
+def _grant(grant: DeviceGrant) -> dict[str, Any]:
+    return {**plain(grant), "device_ids": list(grant.device_ids)}
 
 
 def _device(device: Device) -> dict[str, Any]:

@@ -24,12 +24,16 @@ class ContainerRef:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Devices that the kubelet gave to a container, by the ids of their plugin."""
+    """Devices that the kubelet gave to a container. `device_ids` are those that the kubelet chose; the others
+    are what the plugin answered. Where it shares devices, as HAMi's does, only that names the device."""
 
     pod_uid: str
     container_name: str
     resource_name: str
     device_ids: tuple[str, ...] = ()
+    visible_devices: tuple[str, ...] = ()  # by the variable of the vendor's runtime
+    device_files: tuple[str, ...] = ()  # on the node
+    cdi_devices: tuple[str, ...] = ()  # vendor.com/class=name
 
 
 @dataclass(frozen=True, slots=True)
