@@ -24,7 +24,7 @@ AMD = (
 NEITHER = {
     *("sw_power_cap", "board_limit", "reliability"),
     *("ppt", "gfx_clk_below_host_limit", "gfx_clk_below_host_limit_power"),
-    *("app_power_cap", "app_clock_cap", "hw_clock_cap", "hw_bus_limit", "other_reason"),
+    *("app_power_cap", "app_clock_cap", "hw_clock_cap", "hw_bus_limit", "gov_clock_cap", "other_reason"),
 }
 
 

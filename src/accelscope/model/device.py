@@ -54,6 +54,8 @@ class Core:
     utilization_ratio: float | None = None
     clock_hertz: float | None = None
     occupied: bool | None = None
+    cycles_total: int | None = None  # Furiosa RNGD: since the card was started
+    task_cycles_total: int | None = None  # of these, the cycles in which a task ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +203,14 @@ class Device:
     pci_address: str | None = None
     numa_node: int | None = None
     device_name: str | None = None  # name of the device file: nvidia0, npu0, renderD128
+    device_number: str | None = None  # Furiosa: major and minor number of its device file, 511:0
+    device_files: tuple[str, ...] = ()  # Furiosa: what opens all of its cores or some, npu0pe0-1
     driver_version: str | None = None
     firmware_version: str | None = None
     vbios_version: str | None = None  # AMD: firmware_version is the VBIOS' part number there
     part_number: str | None = None  # of the board: 102-G30211-0C
     pci_device_id: str | None = None  # of the chip in the PCI list: 0x74a1
+    runtime_version: str | None = None  # Furiosa RNGD: PERT, the run-time of its cores
     revision: str | None = None  # of the silicon, where the driver tells: B0
     board_id: int | None = None  # Ascend: NPU id
     chip_id: int | None = None  # Ascend: chip of that NPU
@@ -216,6 +221,7 @@ class Device:
     read_at: float | None = None  # seconds since the epoch of the last good reading
     uptime_seconds: float | None = None
     performance_state: int | None = None
+    governor: str | None = None  # Furiosa RNGD: performance, powersave
     persistence_mode: bool | None = None
     ecc_enabled: bool | None = None
     mig_enabled: bool | None = None
@@ -285,11 +291,14 @@ _IDENTITY = (
     "pci_address",
     "numa_node",
     "device_name",
+    "device_number",
+    "device_files",
     "driver_version",
     "firmware_version",
     "vbios_version",
     "part_number",
     "pci_device_id",
+    "runtime_version",
     "revision",
     "board_id",
     "chip_id",

@@ -65,7 +65,7 @@ def warboy(index: int, address: str, **changed: str) -> dict[str, str]:
 def rngd(index: int, address: str, **changed: str) -> dict[str, str]:
     folder = f"sys/class/rngd_mgmt/rngd!npu{index}mgmt"
     attributes = {
-        "device_state": "1\n",
+        "device_state": "0\n",
         "atr_error": ATR_ERROR.format(axi_post=0),
         "busname": f"{address}\n",
         "device_sn": f"RNGD00000{index}\n",
@@ -73,7 +73,7 @@ def rngd(index: int, address: str, **changed: str) -> dict[str, str]:
         "device_uuid": f"B000000{index}-1111-2222-3333-444444444444\n",
         "fw_version": "2026.3.0, 2d3f72a\n",
         "heartbeat": "86400\n",
-        "npu_clocks": "2000\n" * 8,
+        "npu_clocks": "2000000000\n" * 8,
         "pe_occupancy": "1\n1\n0\n0\n0\n0\n0\n0\n",
         "platform_type": "FuriosaAI\n",
         "throttle_reason": "0x00000000\n",

@@ -93,6 +93,7 @@ def by_uuid(result: Result) -> dict[str | None, Device]:
 def test_a_healthy_node_is_read_as_it_is(watch: Watch, name: str) -> None:
     watched = watch(name)
     watched.collect(7200)
+    earlier = {card.uuid: card for card in watched.node.readings(FuriosaDriver)}
     result = watched.collect(7210)
     assert (result.state.up, result.state.errors, result.state.rejected) == (True, (), ())
     devices = by_uuid(result)
@@ -100,6 +101,7 @@ def test_a_healthy_node_is_read_as_it_is(watch: Watch, name: str) -> None:
     assert devices.keys() == {card.uuid for card in truth}
     for card in truth:
         assert_shows(devices[card.uuid], card)
+        assert_counted(devices[card.uuid], earlier[card.uuid], card)
     held = {(p.device, p.pid): p.cores for p in result.processes}
     assert held == {(devices[c.uuid].id, p.pid): p.cores for c in truth for p in c.processes}
     assert SECRET_ARGUMENT not in repr(result)
@@ -117,19 +119,31 @@ def assert_shows(device: Device, card: CardReading) -> None:
     assert [core.occupied for core in device.cores] == [core.held for core in card.cores]
     if card.model.family is Family.RNGD:
         assert [core.clock_hertz for core in device.cores] == [core.mhz * 1e6 for core in card.cores]
-        shown = [core.utilization_ratio or 0.0 for core in device.cores]
-        assert shown == [core.utilization for core in card.cores]
-        assert device.utilization_ratio == pytest.approx(sum(shown) / 8)
-        assert (device.power_limit_watts, len(device.throttles)) == (300.0, 8)
+        assert device.memory_used_bytes == card.memory_used_bytes
+        assert (device.power_limit_watts, len(device.throttles)) == (300.0, 9)
+        assert device.governor == "performance"
     else:
-        # Over the ten seconds between the two readings, not over the last one.
         for core, true in zip(device.cores, card.cores, strict=True):
             assert (core.utilization_ratio is not None) == true.held
         assert {rail.name for rail in device.rails} > {"NE Core Volt", "PCI 12V Curr", "NE 12V PWR"}
 
 
-def test_memory_of_an_rngd_comes_with_its_tool(watch: Watch) -> None:
-    watched = watch("furiosa-rngd")
+def assert_counted(device: Device, earlier: CardReading, now: CardReading) -> None:
+    """Over the time between the two readings."""
+    for core, before, after in zip(device.cores, earlier.cores, now.cores, strict=True):
+        if after.held and now.model.family is Family.RNGD:
+            true = (after.busy_seconds - before.busy_seconds) / (now.uptime_seconds - earlier.uptime_seconds)
+            assert core.utilization_ratio == pytest.approx(true, abs=1e-6)
+    shown = [core.utilization_ratio or 0.0 for core in device.cores]
+    assert device.utilization_ratio == pytest.approx(sum(shown) / len(shown))
+
+
+@pytest.mark.parametrize("tool", ["none", "2024.2", "2026.1"])
+def test_memory_of_an_rngd_needs_no_tool(watch: Watch, tool: str) -> None:
+    watched = watch(
+        f"node: x\nfuriosa: {{furiosa_smi: '{tool}', devices: [{{model: rngd, count: 2}}]}}\n"
+        "processes: [{devices: all, memory: 20GiB}]\n"
+    )
     devices = by_uuid(watched.collect(100))
     for card in watched.node.readings(FuriosaDriver):
         assert devices[card.uuid].memory_used_bytes == card.memory_used_bytes
@@ -252,7 +266,8 @@ def test_a_broken_tool_costs_what_it_adds(watch: Watch, fault: Fault, reasons: s
         assert not device.stale
         assert device.temperature_celsius is not None
         assert device.health.state is HealthState.OK
-        assert (device.memory_total_bytes, device.utilization_ratio) == (None, None)
+        assert device.memory_total_bytes == 51_002_736_640
+        assert device.utilization_ratio is not None
 
 
 @pytest.mark.parametrize("kind", [FaultKind.TOOL_TRUNCATED, FaultKind.TOOL_NON_UTF8])
@@ -266,9 +281,9 @@ def test_damaged_output_invents_nothing(watch: Watch, kind: FaultKind) -> None:
     for device in result.devices:
         card = truth[device.uuid or ""]
         assert device.temperature_celsius == card.peak_celsius
-        assert device.memory_total_bytes in (None, card.model.memory_bytes)
-        for core, true in zip(device.cores, card.cores, strict=True):
-            assert core.utilization_ratio in (None, true.utilization)
+        assert device.memory_total_bytes == card.model.memory_bytes
+        assert device.memory_used_bytes == card.memory_used_bytes
+        assert [core.occupied for core in device.cores] == [core.held for core in card.cores]
     pids = {process.pid for card in truth.values() for process in card.processes}
     assert {process.pid for process in result.processes} <= pids
 

@@ -385,10 +385,10 @@ def test_doorbells_are_no_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "liveness", "state"),
     [
-        ("1", "alive", HealthState.OK),
-        ("1", "dead", HealthState.OK),  # the driver's own word counts
-        ("0", "alive", HealthState.CRITICAL),
-        ("2", "alive", HealthState.OK),  # only 0 and 1 mean something: then the tool's word counts
+        ("0", "alive", HealthState.OK),
+        ("0", "dead", HealthState.OK),  # the driver's own word counts
+        ("1", "alive", HealthState.CRITICAL),
+        ("2", "alive", HealthState.CRITICAL),
         ("", "dead", HealthState.CRITICAL),
         ("", "", HealthState.UNKNOWN),
         ("", "sleeping", HealthState.UNKNOWN),
@@ -581,8 +581,8 @@ def test_cards_with_the_same_uuid_are_told_apart_by_their_place(tmp_path: Path) 
         cards = [reader.read(key).device for key in reader.survey().keys]
         assert [card.id for card in cards] == [
             f"furiosa:{RNGD_AT}",
-            f"furiosa:{same.strip()}",
-            "furiosa:0000:46:00.0",
+            "furiosa:RNGD000001",
+            "furiosa:RNGD000002",
         ]
         assert [card.memory_total_bytes is not None for card in cards] == [False, False, True]
 
@@ -594,10 +594,24 @@ def test_cards_with_the_same_uuid_are_told_apart_also_where_only_a_tool_shows_th
     reader = FuriosaReader(options(tmp_path))
     for _ in range(2):
         cards = [reader.read(key).device for key in reader.survey().keys]
-        assert [(card.id, card.index) for card in cards] == [
-            (f"furiosa:{same}", 0),
-            ("furiosa:0000:45:00.0", 1),
-        ]
+        assert [(card.id, card.index) for card in cards] == [("furiosa:SN-npu0", 0), ("furiosa:SN-npu1", 1)]
+
+
+def test_a_card_does_not_take_over_the_id_of_another_that_had_the_same_uuid(tmp_path: Path) -> None:
+    same = "C0000000-1111-2222-3333-444444444444\n"
+    write(tmp_path, rngd(0, RNGD_AT, device_uuid=same) | rngd(1, "0000:45:00.0", device_uuid=same))
+    reader = FuriosaReader(options(tmp_path))
+    both = [reader.read(key).device.id for key in reader.survey().keys]
+    shutil.rmtree(tmp_path / "sys/class/rngd_mgmt/rngd!npu0mgmt")
+    assert [reader.read(key).device.id for key in reader.survey().keys] == both[1:]
+
+
+def test_cards_with_masked_uuids_have_ids_of_their_own(tmp_path: Path) -> None:
+    masked = "XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX\n"
+    write(tmp_path, rngd(0, RNGD_AT, device_uuid=masked) | rngd(1, "0000:45:00.0", device_uuid=masked))
+    reader = FuriosaReader(options(tmp_path))
+    ids = ["furiosa:RNGD000000", "furiosa:RNGD000001"]
+    assert [reader.read(key).device.id for key in reader.survey().keys] == ids
 
 
 def test_a_foreign_npu_is_not_ours(tmp_path: Path) -> None:

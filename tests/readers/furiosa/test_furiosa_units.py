@@ -72,13 +72,14 @@ AT = "0000:01:00.0"
         (sysfs_text.core_flags, "1\n0\n0\n1\n", (True, False, False, True)),
         (sysfs_text.core_flags, "1\nx\n", None),
         (sysfs_text.core_flags, "", None),
-        (sysfs_text.core_clocks, "2000\n1700\n", (2e9, 1.7e9)),  # MHz
-        (sysfs_text.core_clocks, "2000000\n", (2e9,)),  # kHz
-        (sysfs_text.core_clocks, "2000000000 1700000000\n", (2e9, 1.7e9)),  # Hz
-        (sysfs_text.core_clocks, "0\n2000\n", (0.0, 2e9)),
-        (sysfs_text.core_clocks, "pe0 (MHz): 2000\npe1 (MHz): 1700\n", (2e9, 1.7e9)),
-        (sysfs_text.core_clocks, "2000\n\nfast\n", None),
-        (sysfs_text.core_clocks, "20000\n", None),  # of no unit that a core has
+        (sysfs_text.core_clocks, "2000000000\n1700000000\n", (2e9, 1.7e9)),  # Hz
+        (sysfs_text.core_clocks, "0\n2000000000\n", (0.0, 2e9)),
+        (sysfs_text.core_clocks, "2000000000\n\nfast\n", None),
+        (sysfs_text.core_clocks, "-1\n", None),
+        (sysfs_text.core_clocks, "999999999999999\n", None),
+        (sysfs_text.is_alive_state, "0\n", True),
+        (sysfs_text.is_alive_state, "1\n", False),
+        (sysfs_text.core_memory, "dram_capacity: 0x10\ndram_usage: 0x8\n", None),
         (
             sysfs_text.error_counts,
             "AXI Post Error: 3\nDevice Error: 0\n",
@@ -139,9 +140,14 @@ def test_a_sensor_in_base_units(
     ("file", "raw", "shown", "value"),
     [
         ("heartbeat", "86400", lambda c: c.uptime_seconds, 86400.0),
-        ("npu_clocks", "2000\n1700\n", lambda c: [k.clock_hertz for k in c.cores][:2], [2e9, 1.7e9]),
-        ("npu_clocks", "2000\n1700\n", lambda c: [(k.domain, k.hertz) for k in c.clocks], [("npu", 2e9)]),
-        ("device_state", "1", lambda c: c.health.state, "ok"),
+        (
+            "npu_clocks",
+            "2000000000\n1700000000\n",
+            lambda c: [k.clock_hertz for k in c.cores][:2],
+            [2e9, 1.7e9],
+        ),
+        ("npu_clocks", "2000000000\n17\n", lambda c: [(k.domain, k.hertz) for k in c.clocks], [("npu", 2e9)]),
+        ("device_state", "0", lambda c: c.health.state, "ok"),
         (
             "throttle_reason",
             "0x44",
@@ -195,7 +201,7 @@ def card_of(root: Path) -> Device:
         ((500, (1 << 32) - 10), (1500, 490), 0.5),  # the tasks' counter wraps
         ((500, 100), (500, 100), None),  # stood still
         ((500, 100), (20, 10), None),  # was reset
-        ((0, 0), (100, 200), None),  # tasks cannot run longer than time goes
+        ((0, 0), (100, 200), 1.0),  # the vendor's library caps it
         ((0, 0), (1 << 32, 100), None),  # the tasks' counter may have wrapped once or not
     ],
 )

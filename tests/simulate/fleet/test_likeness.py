@@ -142,10 +142,10 @@ def compare(real: Any, made: Any, where: str) -> list[str]:
 
 
 def measured_otherwise(key: str, real: dict[str, Any], where: str) -> bool:
-    """Warboy's counters, and shares of its energy, too."""
+    """The counters of Furiosa's cores, and shares of their energy, too."""
     if key in BETWEEN_READINGS or (key == "utilization_ratio" and ".partitions" in where):
         return True
-    warboy = real.get("model") == "warboy"
-    return (warboy and key in ("utilization_ratio", "cores")) or (
+    furiosa = real.get("vendor") == "furiosa" or (".cores[" in where and "occupied" in real)
+    return (furiosa and key == "utilization_ratio") or (
         key in ("energy_joules", "idle_energy_joules") and str(real.get("device", "")).startswith("furiosa")
     )

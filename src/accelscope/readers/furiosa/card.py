@@ -6,7 +6,7 @@ from pathlib import Path
 from accelscope.model import Clock, Core, Device, Reading, Throttle, Vendor, pci_address
 from accelscope.readers.contract import DeviceLost
 from accelscope.readers.files import read_text
-from accelscope.readers.furiosa import cells, pci_device, sysfs_text
+from accelscope.readers.furiosa import cells, pci_device, rngd_cores, sysfs_text
 from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.draft import stable_id
 from accelscope.readers.furiosa.entries import Entry
@@ -14,7 +14,7 @@ from accelscope.readers.furiosa.health import health_of
 from accelscope.readers.furiosa.hwmon import Hwmon, Sensors
 from accelscope.readers.furiosa.join import reading
 from accelscope.readers.furiosa.memory import CardMemory
-from accelscope.readers.furiosa.view import Told
+from accelscope.readers.furiosa.view import Told, joined_cores
 from accelscope.readers.pci import link_of
 
 _MILLI = 1e-3
@@ -42,6 +42,8 @@ class CardReader:
         attributes.absent.pop("model", None)  # the driver's class says the family too
         revision = attributes.value(f"{folder}/soc_rev", "revision", cells.words)
         attributes.absent.pop("revision", None)  # a detail of the identity that not every driver has
+        number = attributes.value(f"{folder}/dev", "device_number", cells.device_number)
+        attributes.absent.pop("device_number", None)
         return Device(
             vendor=Vendor.FURIOSA,
             id=stable_id(uuid, serial, address, entry.index),
@@ -52,6 +54,7 @@ class CardReader:
             serial=serial,
             pci_address=address,
             device_name=entry.name,
+            device_number=number,
             driver_version=attributes.value(f"{folder}/version", "driver_version", cells.words),
             firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", cells.words),
             revision=revision,
@@ -74,14 +77,25 @@ class CardReader:
         """The card's values; `told` fills what the driver does not show."""
         memory = self._memories.setdefault(card.id, CardMemory())
         folder = entry.folder
-        alive_file = "alive" if entry.architecture == "warboy" else "device_state"
-        alive = attributes.value(f"{folder}/{alive_file}", "health", sysfs_text.flag)
+        if entry.architecture == "warboy":
+            alive = attributes.value(f"{folder}/alive", "health", sysfs_text.flag)
+        else:
+            alive = attributes.value(f"{folder}/device_state", "health", sysfs_text.is_alive_state)
         attributes.absent.pop("health", None)  # an unknown health speaks for itself
+        governor = attributes.value(f"{folder}/npu_governor", "governor", cells.governor)
+        attributes.absent.pop("governor", None)  # not every driver has one
         counts = attributes.value(f"{folder}/atr_error", "errors", sysfs_text.error_counts)
         uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", cells.count)
         device = self._pci_device(card)
-        cores, clocks = self._cores(entry, attributes, memory)
+        total, used = None, None
+        if entry.architecture == "warboy":
+            cores, clocks = self._warboy_cores(entry, attributes, memory)
+        else:
+            cores, clocks = self._rngd_cores(entry, attributes, memory, now)
+            total, used = rngd_cores.card_memory(_core_folders(entry, cores), attributes)
         limit, default_limit = self._limits(entry)
+        if sensors.power_limit_watts is not None:
+            limit = sensors.power_limit_watts
         throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
         errors = memory.errors(counts, now) if counts else ()
         values = {
@@ -91,6 +105,9 @@ class CardReader:
             "read_at": now,
             "numa_node": pci_device.numa_node(device, attributes),
             "uptime_seconds": None if uptime is None else float(uptime),
+            "governor": governor,
+            "memory_total_bytes": total,
+            "memory_used_bytes": used,
             "temperature_celsius": sensors.temperature_celsius,
             "power_watts": sensors.power_watts,
             "power_limit_watts": limit,
@@ -108,13 +125,17 @@ class CardReader:
     def _pci_device(self, card: Device) -> str:
         return f"{self._pci_devices}/{card.pci_address or 'unknown'}"
 
-    def _cores(
+    def _warboy_cores(
         self, entry: Entry, attributes: Attributes, memory: CardMemory
     ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
         folder = entry.folder
-        if entry.architecture == "warboy":
-            clocks = attributes.value(f"{folder}/ne_clk_freq_info", "clocks", sysfs_text.clocks)
-            return memory.cores.read(folder.rpartition("/")[0], entry.name, attributes), clocks or ()
+        clocks = attributes.value(f"{folder}/ne_clk_freq_info", "clocks", sysfs_text.clocks)
+        return memory.warboy_cores.read(folder.rpartition("/")[0], entry.name, attributes), clocks or ()
+
+    def _rngd_cores(
+        self, entry: Entry, attributes: Attributes, memory: CardMemory, now: float
+    ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
+        folder = entry.folder
         per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs_text.core_clocks) or ()
         held = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs_text.core_flags) or ()
         cores = tuple(
@@ -125,7 +146,18 @@ class CardReader:
             )
             for index in range(max(len(per_core), len(held)))
         )
-        return cores, (Clock("npu", hertz=max(per_core)),) if per_core else ()
+        uses = memory.rngd_cores.read(_core_folders(entry, cores), now, attributes)
+        measured = tuple(
+            Core(
+                core,
+                utilization_ratio=use.ratio,
+                cycles_total=use.counters.cycles,
+                task_cycles_total=use.counters.task_cycles,
+            )
+            for core, use in uses.items()
+        )
+        clocks = (Clock("npu", hertz=max(per_core)),) if per_core else ()
+        return joined_cores(cores, measured), clocks
 
     def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
         try:
@@ -142,11 +174,18 @@ class CardReader:
         )
 
     def _limits(self, entry: Entry) -> tuple[float | None, float | None]:
-        """RNGD's, which the driver shows to root only, in debugfs."""
+        """RNGD's in debugfs, which only root may read: the limit of drivers that have none among their
+        sensors, and the usual one."""
         if entry.architecture != "rngd":
             return None, None
         folder = f"{self._debugfs}/mgmt{entry.index}"
         return _limit(f"{folder}/power_limit_mw"), _limit(f"{folder}/power_limit_default_mw")
+
+
+def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> list[str]:
+    """Of an RNGD: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
+    of_card = entry.folder.removesuffix("mgmt")
+    return [f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.CORES)]
 
 
 def _limit(path: str) -> float | None:

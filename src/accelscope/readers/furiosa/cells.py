@@ -78,6 +78,18 @@ def architecture(text: str) -> str | None:
     return "rngd" if "rngd" in folded or "renegade" in folded else None
 
 
+def device_number(text: str) -> str | None:
+    """`511:0`, the major and minor number of a device file."""
+    match = re.fullmatch(r"\s*([0-9]{1,10}:[0-9]{1,10})\s*", text, re.ASCII)
+    return match and match[1]
+
+
+def governor(text: str) -> str | None:
+    """As the driver writes it: `performance`, where furiosa-smi has `Performance`."""
+    found = words(text)
+    return found and found.casefold()
+
+
 def count(text: str) -> int | None:
     parts = digits_and_unit(text)
     if parts is None or parts[1] or "." in parts[0]:

@@ -4,8 +4,10 @@ A *place* is where a value goes in the model, as a path: `power_watts`, `clocks.
 is absent.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accelscope.model import (
@@ -25,7 +27,9 @@ from accelscope.readers.furiosa import cells
 from accelscope.readers.furiosa.devfiles import card_index
 
 _CELL_LIMIT = 200  # characters of a rejected cell that are kept
-_NIL_UUID = "00000000-0000-0000-0000-000000000000"  # of a card that was never given one
+# Of a card that was never given one (zeros), or that somebody hid before passing the output on.
+_MASKED = re.compile(r"[*<>]|x{4}", re.IGNORECASE)
+_MASKED_SERIAL = re.compile(r"[*<>]|x{4}|0{8}", re.IGNORECASE)
 
 
 def card_name(text: str) -> str | None:
@@ -51,6 +55,9 @@ PLACES: Mapping[str, tuple[str, cells.Read]] = {
     "serial": ("serial", cells.identifier),
     "firmware": ("firmware_version", cells.words),
     "firmware_version": ("firmware_version", cells.words),
+    "pert": ("runtime_version", cells.words),
+    "governor": ("governor", cells.governor),
+    "pci_dev": ("device_number", cells.device_number),
     "temp": ("temperature_celsius", cells.celsius),
     "temperature": ("temperature_celsius", cells.celsius),
     "power": ("power_watts", cells.watts),
@@ -63,9 +70,26 @@ PLACES: Mapping[str, tuple[str, cells.Read]] = {
 
 
 def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int | None = None) -> str:
-    """Of a card; a uuid of zeros tells nothing, since every card without one has it."""
-    own = None if uuid == _NIL_UUID else uuid
-    return device_id(Vendor.FURIOSA, uuid=own, serial=serial, pci=pci, index=index)
+    """Of a card. Masked identifiers do not count: other cards may have the same."""
+    own_serial = None if serial and _MASKED_SERIAL.search(serial) else serial
+    return device_id(Vendor.FURIOSA, uuid=own_uuid(uuid), serial=own_serial, pci=pci, index=index)
+
+
+def own_uuid(uuid: str | None) -> str | None:
+    """None also for one that is masked, or whose digits are all the same."""
+    if uuid is None or _MASKED.search(uuid) or len(set(uuid.casefold()) - {"-"}) < 2:
+        return None
+    return uuid
+
+
+def without_shared_uuids(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Cards that were given the same uuid get ids of their own: none of them has it."""
+    counts = Counter(device.uuid for device in devices)
+    return tuple(id_without_uuid(each) if each.uuid and counts[each.uuid] > 1 else each for each in devices)
+
+
+def id_without_uuid(card: Device) -> Device:
+    return replace(card, id=stable_id(None, card.serial, card.pci_address, card.index))
 
 
 @dataclass(slots=True)

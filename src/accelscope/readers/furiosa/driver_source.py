@@ -3,13 +3,16 @@
 Where /sys does not show the driver (a container that has the device files and a tool), the tools alone do.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from accelscope.model import AbsenceReason, Device, HealthState, Reading, Rejection
 from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.readers.files import entries as names_in
 from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.card import CardReader
-from accelscope.readers.furiosa.draft import stable_id
+from accelscope.readers.furiosa.devfiles import card_files, folder_of
+from accelscope.readers.furiosa.draft import id_without_uuid
 from accelscope.readers.furiosa.entries import Entries, Entry
 from accelscope.readers.furiosa.health import health_of
 from accelscope.readers.furiosa.join import reading
@@ -23,25 +26,29 @@ PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor number, processing 
 class DriverSource:
     def __init__(self, options: ReaderOptions) -> None:
         self._sys = options.paths.sys
+        self._dev = options.paths.dev
         self._clock = options.clock
         self._entries = Entries(self._sys)
         self._cards = CardReader(self._sys)
         self._tools = Tools(options)
         self._shown: dict[str, Entry] = {}
+        self._file_names: dict[str, list[str]] = {}  # in /dev, by family
         self._told: dict[str, Told] = {}  # by key, where there are only tools
         self._heard = Heard()
-        self._owners: dict[str, str] = {}  # Device.id -> key, of this pass
+        self._shared_uuids: set[str] = set()  # seen at several cards, now or earlier: nobody's own
         self._without_sensors: set[str] | None = None  # keys; None: nobody has looked yet
         self._driver_version: str | None = None
 
     def survey(self) -> Survey:
         entries = self._entries.listed()
-        self._owners = {}
         if entries is None:
             self._shown = {}
             return self._survey_with_tools()
         self._shown = {entry.key: entry for entry in entries}
         self._told = {}
+        self._shared_uuids |= self._entries.shared_uuids(entries)
+        families = {entry.architecture for entry in entries}
+        self._file_names = {family: names_in(str(folder_of(self._dev, family))) for family in families}
         found = self._tools.found() if entries else ()
         warboys = frozenset(entry.name for entry in entries if entry.architecture == "warboy")
         wanting = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
@@ -64,7 +71,9 @@ class DriverSource:
 
     def _read_card(self, key: str, entry: Entry) -> Reading:
         attributes = Attributes()
-        card = self._unique(key, self._cards.identity(entry, attributes))
+        card = self._identified(self._cards.identity(entry, attributes))
+        files = card_files(self._file_names[entry.architecture], entry.index).cores
+        card = replace(card, device_files=tuple(file.name for file in files))
         told = [view.of(card) for view in self._heard.views]
         one = _one([each for each in told if each is not None], self._heard.missing)
         sensors = self._cards.sensors(card, attributes)
@@ -75,23 +84,26 @@ class DriverSource:
                 self._without_sensors.add(key)
         return self._cards.read(entry, card, sensors, attributes, told=one, now=self._clock())
 
-    def _unique(self, key: str, card: Device) -> Device:
-        """Cards that were given the same uuid, or whose uuid was masked, are told apart by their place."""
-        if self._owners.setdefault(card.id, key) == key:
-            return card
-        return replace(card, id=stable_id(None, None, card.pci_address, card.index))
+    def _identified(self, card: Device) -> Device:
+        """Cards that were given the same uuid have ids of their own, also when only one of them is left."""
+        return id_without_uuid(card) if card.uuid in self._shared_uuids else card
 
     def _survey_with_tools(self) -> Survey:
         found = self._tools.found()
         self._heard = heard = self._tools.look(found, frozenset(), info=True)
         rejected = list(heard.rejected)
         self._told = {}
-        for told in (told for view in heard.views for told in view.cards):
+        shown = [told for view in heard.views for told in view.cards]
+        # Both tools may show the same card.
+        cards = {(t.device.architecture, t.device.device_name, t.device.uuid) for t in shown}
+        counts = Counter(uuid for _, _, uuid in cards)
+        self._shared_uuids |= {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
+        for told in shown:
             device = told.device
             if device.uuid is None and device.serial is None and device.pci_address is None:
                 rejected.append(Rejection(f"{device.device_name}", "unidentified"))
                 continue
-            self._told[self._unique(f"{device.architecture}-{device.device_name}", device).id] = told
+            self._told[self._identified(device).id] = told
         if not self._told:
             self._explain_nothing(heard)
         if self._driver_version is None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,11 @@ class Entries:
 
     def driver_version(self, entries: tuple[Entry, ...]) -> str | None:
         return next((version for version in (self._of(e).driver_version for e in entries) if version), None)
+
+    def shared_uuids(self, entries: tuple[Entry, ...]) -> set[str]:
+        """Those that several cards were given."""
+        counts = Counter(told(f"{entry.folder}/device_uuid") for entry in entries)
+        return {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
 
     def _of(self, entry: Entry) -> _Static:
         """Read once: these two files are the driver's own words, but even so not asked at every pass."""

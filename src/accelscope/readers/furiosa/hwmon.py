@@ -6,7 +6,7 @@ Temperatures are in m°C, powers in µW, voltages in mV, currents in mA.
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Rail, Sensor
 from accelscope.readers.furiosa.attributes import Attributes
@@ -34,6 +34,7 @@ class Sensors:
     power_watts: float | None = None
     sensors: tuple[Sensor, ...] = ()
     rails: tuple[Rail, ...] = ()
+    power_limit_watts: float | None = None
 
 
 class Hwmon:
@@ -45,17 +46,19 @@ class Hwmon:
     def read(self, device: str, attributes: Attributes) -> Sensors:
         """Of one PCI device's folder."""
         found: list[tuple[_Place, float]] = []
+        limit: float | None = None
         for folder in _folders(f"{device}/hwmon"):
             try:
                 places = self._places(folder, attributes)
             except OSError:
                 attributes.absent["sensors"] = AbsenceReason.LOST  # it went away while it was looked at
                 continue
+            limit = _limit(folder, attributes) if limit is None else limit
             for place in places:
                 number = attributes.value(place.path, place.field, whole)
                 if number is not None:
                     found.append((place, round(number * _UNITS[place.kind], 9)))
-        return _sensors(found)
+        return replace(_sensors(found), power_limit_watts=limit)
 
     def _places(self, folder: str, attributes: Attributes) -> tuple[_Place, ...]:
         inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
@@ -91,6 +94,13 @@ def _look(folder: str, attributes: Attributes) -> list[_Place]:
         # Of a power's average and its last value, the average, which comes first by name.
         places.setdefault((match[1], int(match[2])), place)
     return [places[key] for key in sorted(places)]
+
+
+def _limit(folder: str, attributes: Attributes) -> float | None:
+    """`power1_max`, as RNGD's driver has it since 2026.4; 0 is no limit that a card could run with."""
+    microwatts = attributes.value(f"{folder}/power1_max", "power_limit_watts", whole)
+    attributes.absent.pop("power_limit_watts", None)  # not every driver has one
+    return round(microwatts * _UNITS["power"], 9) if microwatts is not None and microwatts > 0 else None
 
 
 def _sensors(found: Iterable[tuple[_Place, float]]) -> Sensors:

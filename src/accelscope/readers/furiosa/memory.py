@@ -2,6 +2,7 @@
 
 from accelscope.model import ErrorCount
 from accelscope.readers.furiosa.perf import WarboyCores
+from accelscope.readers.furiosa.rngd_cores import RngdCores
 from accelscope.readers.growth import Growth
 
 
@@ -9,7 +10,8 @@ class CardMemory:
     """Belongs to a card, not to its name: names move when a card drops out."""
 
     def __init__(self) -> None:
-        self.cores = WarboyCores()
+        self.warboy_cores = WarboyCores()
+        self.rngd_cores = RngdCores()
         self._growth = Growth()
 
     def errors(self, counts: dict[str, int], now: float) -> tuple[ErrorCount, ...]:

@@ -22,7 +22,7 @@ FILES = (*(f"pe{index}" for index in range(CORES)), FUSION)  # after the card's 
 
 _LINE = re.compile(r"(\w{1,60}):\s*0x([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _32_BITS = 1 << 32
-_SAMPLE_SECONDS = 0.05
+SAMPLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,11 @@ def counters(text: str) -> Counters | None:
 
 def utilization(before: Counters, now: Counters) -> float | None:
     """Share of the cycles in between in which a task ran; None: the counters were reset or stood still, or so
-    much time passed that nobody knows how often they wrapped."""
+    much time passed that it is not known how often they wrapped. The counters are not read at one instant,
+    so more task cycles than cycles are possible: at most 1, as the vendor's library has it."""
     cycles = now.cycles - before.cycles
     tasks = (now.task_cycles - before.task_cycles) % _32_BITS
-    return tasks / cycles if 0 < cycles < _32_BITS and tasks <= cycles else None
+    return min(1.0, tasks / cycles) if 0 < cycles < _32_BITS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class WarboyCores:
         ratios = {file: self._since_last_pass(file, use) for file, use in uses.items()}
         again = [file for file, use in uses.items() if use.counters and ratios[file] is None]
         if again:
-            self._sleep(_SAMPLE_SECONDS)
+            self._sleep(SAMPLE_SECONDS)
         for file in again:
             first, second = uses[file].counters, _use(f"{class_folder}/{card}{file}", attributes).counters
             if first is not None and second is not None:

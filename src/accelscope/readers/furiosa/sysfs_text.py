@@ -13,9 +13,12 @@ _CLOCK_UNITS = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
 _MASK = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _NAMED_BIT = re.compile(r"(0x[0-9a-f]{1,16}).{0,20}?\b(?:THROTTLE_)?([A-Z][A-Z0-9_]{2,40})", re.ASCII)
 _COUNT = re.compile(r"([^:]{1,60}):\s*([0-9]{1,18})", re.ASCII)
+_HEXADECIMAL = re.compile(r"(\w{1,60}):\s*(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _MOST_LINES = 1024
+_MAX_CORE_HERTZ = 1e11
 
-# Bits of throttle_reason, by the names of the vendor's library; throttle_reason_list has them with a prefix.
+# Bits of throttle_reason, by the names of the vendor's library of 2026.4; throttle_reason_list has them with
+# a prefix. Until 2026.1 the bit 0x80 was the last one and meant other_reason: drivers with a list name it so.
 THROTTLE_BITS = {
     0x1: "idle",
     0x2: "thermal_slowdown",
@@ -24,11 +27,10 @@ THROTTLE_BITS = {
     0x10: "hw_clock_cap",
     0x20: "hw_bus_limit",
     0x40: "hw_power_cap",
-    0x80: "other_reason",
+    0x80: "gov_clock_cap",
+    0x100: "other_reason",
 }
-
-# A clock of a core in one of these ranges is in that unit: they do not overlap.
-_CORE_CLOCK_RANGES = ((50.0, 1e4, 1e6), (5e4, 1e7, 1e3), (5e7, 1e10, 1.0))
+UNKNOWN_THROTTLE = "unknown"  # as the vendor's library calls a bit that has no name
 
 
 def whole(text: str) -> int | None:
@@ -39,6 +41,27 @@ def whole(text: str) -> int | None:
 def flag(text: str) -> bool | None:
     """`1` or `0`; anything else is not known to mean anything."""
     return {"1": True, "0": False}.get(text.strip())
+
+
+def is_alive_state(text: str) -> bool:
+    """`device_state` of an RNGD: 0 is alive, and anything else is not."""
+    return text.strip() == "0"
+
+
+def hexadecimal_values(text: str) -> dict[str, int]:
+    """`dram_usage: 0x130000000` by name; lines of another form are left out."""
+    found = (_HEXADECIMAL.fullmatch(line) for line in _lines(text))
+    return {match[1]: int(match[2], 16) for match in found if match is not None}
+
+
+def core_memory(text: str) -> tuple[int, int] | None:
+    """`alloc_status` of a core: bytes in all and in use, those that it shares with other cores included."""
+    values = hexadecimal_values(text)
+    try:
+        total = values["dram_capacity"] + values["shared_capacity"]
+        return total, values["dram_usage"] + values["shared_usage"]
+    except KeyError:
+        return None
 
 
 def error_counts(text: str) -> dict[str, int] | None:
@@ -63,18 +86,13 @@ def clocks(text: str) -> tuple[Clock, ...] | None:
 
 
 def core_clocks(text: str) -> tuple[float, ...] | None:
-    """`npu_clocks`: one number per core, in order, as hertz. The file does not say its unit; the magnitude
-    does. With a name and a unit before each number, as in `ne_clk_freq_info`, those hold."""
-    named = clocks(text)
-    if named is not None:
-        return tuple(clock.hertz for clock in named if clock.hertz is not None)
+    """`npu_clocks`: one number per core, in order, in hertz."""
     found = []
-    for word in text.replace(",", " ").split()[:_MOST_LINES]:
+    for word in text.split()[:_MOST_LINES]:
         number = whole(word)
-        hertz = None if number is None else _core_hertz(number)
-        if hertz is None:
+        if number is None or not 0 <= number <= _MAX_CORE_HERTZ:
             return None  # the place of a number is its core: with one missing the others would shift
-        found.append(hertz)
+        found.append(float(number))
     return tuple(found) or None
 
 
@@ -97,15 +115,11 @@ def throttles(reasons: str, listed: str) -> tuple[Throttle, ...] | None:
     active = int(match[1], 16)
     names = {int(bit, 16): name.casefold() for bit, name in _NAMED_BIT.findall(listed[:10_000])}
     names = {bit: name for bit, name in names.items() if bit and bit & (bit - 1) == 0}  # single bits
-    return tuple(
-        Throttle(name, active=bool(active & bit)) for bit, name in sorted((names or THROTTLE_BITS).items())
-    )
-
-
-def _core_hertz(number: int) -> float | None:
-    if number == 0:
-        return 0.0
-    return next((number * unit for low, high, unit in _CORE_CLOCK_RANGES if low <= number <= high), None)
+    named = sorted((names or THROTTLE_BITS).items())
+    found = [Throttle(name, active=bool(active & bit)) for bit, name in named]
+    if active & ~sum(bit for bit, _ in named):
+        found.append(Throttle(UNKNOWN_THROTTLE, active=True))
+    return tuple(found)
 
 
 def _lines(text: str) -> list[str]:

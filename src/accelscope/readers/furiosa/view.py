@@ -5,11 +5,12 @@ not where address or uuid say otherwise.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from accelscope.model import AbsenceReason, Core, Device, Process, Rejection, Vendor
 
 _WARBOY_CORES = 2
+_OF_CORES = tuple(field.name for field in fields(Core) if field.name != "index")
 NO_DEVICE = Device(vendor=Vendor.FURIOSA, id="")
 
 # What one source tells where another does not; cores and health are joined by themselves.
@@ -20,6 +21,10 @@ JOINED = (
     "pci_address",
     "driver_version",
     "firmware_version",
+    "runtime_version",
+    "device_number",
+    "device_files",
+    "governor",
     "memory_total_bytes",
     "memory_used_bytes",
     "temperature_celsius",
@@ -104,12 +109,8 @@ def joined_cores(first: tuple[Core, ...], second: tuple[Core, ...]) -> tuple[Cor
     cores = {core.index: core for core in first}
     for other in second:
         core = cores.get(other.index, other)
-        cores[other.index] = Core(
-            other.index,
-            other.utilization_ratio if core.utilization_ratio is None else core.utilization_ratio,
-            other.clock_hertz if core.clock_hertz is None else core.clock_hertz,
-            other.occupied if core.occupied is None else core.occupied,
-        )
+        added = {name: getattr(other, name) for name in _OF_CORES if getattr(core, name) is None}
+        cores[other.index] = replace(core, **added)
     return tuple(cores[index] for index in sorted(cores))
 
 

@@ -1,6 +1,6 @@
 """What the driver shows of a card in /sys and /dev."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from accelscope.simulate.folder import Blocking, Content, Folder, Link
 from accelscope.simulate.furiosa.models import Family
@@ -16,6 +16,7 @@ _FIRST_MAJOR = 511  # the kernel hands out major numbers from here downwards
 _COUNTER_HERTZ = 100e6
 WARBOY_VOLTS = {"NE Core 48V Volt": 47.9, "NE Core Volt": 0.72}
 WARBOY_TOTAL = "PCI Total RMS PWR"  # what the whole card draws
+GOVERNOR = "performance"
 _POWER_LIMIT_MILLIWATTS = 300_000
 _POWER_MAX_MILLIWATTS = 675_000  # the driver shows it, and it limits nothing
 _THROTTLE_NAMES = (
@@ -26,6 +27,7 @@ _THROTTLE_NAMES = (
     "HW_CLOCK_CAP",
     "HW_BUS_LIMIT",
     "HW_POWER_CAP",
+    "GOV_CLOCK_CAP",
     "OTHER_REASON",
 )
 
@@ -35,17 +37,27 @@ def pci_files(cards: Iterable[CardReading], *, loaded: bool) -> Iterator[tuple[s
     for card in cards:
         if not card.listed:
             continue
-        folder = f"sys/bus/pci/devices/{card.address}"
+        root = f"pci{card.address.rpartition(':')[0]}"
+        folder = f"sys/devices/{root}/{card.address}"
+        yield f"sys/bus/pci/devices/{card.address}", Link(f"../../../devices/{root}/{card.address}")
         model = card.model
         yield f"{folder}/vendor", "0x1ed2\n"
         yield f"{folder}/device", f"0x{model.pci_device_code:04x}\n"
+        yield f"{folder}/subsystem_vendor", "0x1ed2\n"
+        yield f"{folder}/subsystem_device", f"0x{model.pci_device_code:04x}\n"
+        yield f"{folder}/revision", "0x00\n"
         yield f"{folder}/class", "0x120000\n"
+        if model.virtual_functions:
+            yield f"{folder}/sriov_totalvfs", f"{model.virtual_functions}\n"
+            yield f"{folder}/sriov_numvfs", "0\n"
         yield f"{folder}/numa_node", f"{card.numa_node}\n"
         for what in ("current", "max"):
             yield f"{folder}/{what}_link_speed", f"{model.link_speed}\n"
             yield f"{folder}/{what}_link_width", f"{model.link_width}\n"
         if loaded:
-            yield f"{folder}/driver", Link(f"../../../../bus/pci/drivers/{_DRIVERS[model.family]}")
+            driver = f"bus/pci/drivers/{_DRIVERS[model.family]}"
+            yield f"sys/{driver}", Folder()
+            yield f"{folder}/driver", Link(f"../../../{driver}")
             for name, value in _hwmon(card).items():
                 yield f"{folder}/hwmon/hwmon{card.slot + 2}/{name}", f"{value}\n"
 
@@ -73,13 +85,24 @@ def device_files(cards: Iterable[CardReading]) -> Iterator[tuple[str, Content]]:
         warboy = card.model.family is Family.WARBOY
         folder = "dev" if warboy else "dev/rngd"
         link = "_" if warboy else ""
-        cores = [f"pe{core}" for core in range(card.model.cores)]
-        fusions = [f"pe{first}-{last}" for first, last in card.model.fusions]
         channels = [f"ch{channel}" for channel in range(card.model.channels)]
         others = [f"{link}mgmt", *(f"{link}bar{bar}" for bar in (0, 2, 4)), *channels]
-        own = [""] if warboy else ["dmar", *(f"{channel}r" for channel in channels)]
-        for name in (*cores, *fusions, *others, *own):
-            yield f"{folder}/{card.name}{name}", ""
+        own = [] if warboy else ["dmar", *(f"{channel}r" for channel in channels)]
+        for name in (*core_files(card), *(f"{card.name}{other}" for other in (*others, *own))):
+            yield f"{folder}/{name}", ""
+
+
+def core_files(card: CardReading) -> Sequence[str]:
+    """Names of the files that open all cores or some: those of fewer cores first."""
+    every = [""] if card.model.family is Family.WARBOY else []
+    cores = [f"pe{core}" for core in range(card.model.cores)]
+    fusions = [f"pe{first}-{last}" for first, last in card.model.fusions]
+    return [f"{card.name}{name}" for name in (*every, *cores, *fusions)]
+
+
+def device_number(card: CardReading) -> str:
+    """Major and minor number of the card's management file."""
+    return f"{_FIRST_MAJOR - card.slot}:0"
 
 
 def _entry(card: CardReading, what: str) -> str:
@@ -91,12 +114,13 @@ def _entry(card: CardReading, what: str) -> str:
 
 def _attributes(card: CardReading, versions: Versions) -> Mapping[str, Content]:
     warboy = card.model.family is Family.WARBOY
+    # The two families say the opposite: Warboy's 1 is alive, RNGD's 0 is.
     state = "alive" if warboy else "device_state"
     texts = {
-        state: f"{int(card.alive)}",
+        state: f"{int(card.alive if warboy else not card.alive)}",
         "atr_error": "\n".join(f"{name}: {count}" for name, count in card.errors.items()),
         "busname": card.address,
-        "dev": f"{_FIRST_MAJOR - card.slot}:0",
+        "dev": device_number(card),
         "device_sn": card.serial,
         "device_type": card.model.device_type,
         "device_uuid": card.uuid,
@@ -113,7 +137,8 @@ def _attributes(card: CardReading, versions: Versions) -> Mapping[str, Content]:
             "dram (MT/s): 4266"
         )
     else:
-        texts["npu_clocks"] = "\n".join(str(core.mhz) for core in card.cores)
+        texts["npu_clocks"] = "\n".join(str(core.mhz * 1_000_000) for core in card.cores)
+        texts["npu_governor"] = GOVERNOR
         texts["pe_occupancy"] = "\n".join(str(int(core.held)) for core in card.cores)
         texts["throttle_reason"] = f"0x{card.throttle_reasons:08x}"
         texts["throttle_reason_list"] = "\n".join(
@@ -128,10 +153,11 @@ def _attributes(card: CardReading, versions: Versions) -> Mapping[str, Content]:
 def _core_files(card: CardReading) -> Iterator[tuple[str, Content]]:
     folder = f"sys/class/{CLASSES[card.model.family]}"
     if card.model.family is Family.RNGD:
-        for index, core in enumerate(card.cores):
-            holder = next((p.pid for p in card.processes if index in p.cores), 0)
-            text = f"{holder}\n" if core.held else "0\n"
-            yield f"{folder}/{_entry(card, f'pe{index}')}/alloc_status", text
+        for index, used in enumerate(core_memory(card)):
+            core = f"{folder}/{_entry(card, f'pe{index}')}"
+            yield f"{core}/alloc_status", _alloc_status(card.model.memory_bytes // card.model.cores, used)
+            cycles, tasks = rngd_cycles(card, index)
+            yield f"{core}/metrics", f"CycleCount: 0x{cycles:x}\nTaskCycleCount: 0x{tasks:x}\n"
         return
     for process in card.processes:
         first, last = process.cores[0], process.cores[-1]
@@ -139,6 +165,28 @@ def _core_files(card: CardReading) -> Iterator[tuple[str, Content]]:
         # Counters of a device file that is not open cannot be read; a plain file that is not there is as near
         # as it gets.
         yield f"{folder}/{_entry(card, name)}/perf_regs", _perf_regs(card, first)
+
+
+def core_memory(card: CardReading) -> Sequence[int]:
+    """Bytes in use at each core of an RNGD: a process spreads its memory over the cores that it holds."""
+    used = [0] * card.model.cores
+    for process in card.processes:
+        share, rest = divmod(process.memory_bytes, len(process.cores))
+        for core in process.cores:
+            used[core] += share
+        used[process.cores[0]] += rest
+    return used
+
+
+def rngd_cycles(card: CardReading, core: int) -> tuple[int, int]:
+    """Cycles of a core since the card was started, and those in which a task ran."""
+    hertz = card.model.core_mhz * 1e6
+    return int(card.uptime_seconds * hertz), int(card.cores[core].busy_seconds * hertz)
+
+
+def _alloc_status(capacity: int, used: int) -> str:
+    sizes = {"dram_capacity": capacity, "dram_usage": used, "shared_capacity": 0, "shared_usage": 0}
+    return "".join(f"{name}: 0x{size:x}\n" for name, size in sizes.items())
 
 
 def _perf_regs(card: CardReading, core: int) -> str:
@@ -171,6 +219,8 @@ def _hwmon(card: CardReading) -> Mapping[str, object]:
     powers = warboy_powers(card) if warboy else {"RMS_TOTAL": card.watts}
     for number, (label, watts) in enumerate(powers.items(), 1):
         files |= {f"power{number}_label": label, f"power{number}_average": round(1e6 * watts)}
+    if not warboy:
+        files["power1_max"] = 1000 * _POWER_LIMIT_MILLIWATTS
     if warboy:
         for number, (label, value) in enumerate(WARBOY_VOLTS.items()):
             files |= {f"in{number}_label": label, f"in{number}_input": round(1000 * value)}

@@ -24,6 +24,7 @@ class CardModel:
     pci_device_code: int
     link_speed: str
     link_width: int
+    virtual_functions: int  # of SR-IOV
     fusions: tuple[tuple[int, int], ...]  # first and last core of each device file for several
     channels: int
 
@@ -42,6 +43,7 @@ WARBOY = CardModel(
     pci_device_code=0x0000,
     link_speed="16.0 GT/s PCIe",
     link_width=8,
+    virtual_functions=0,
     fusions=((0, 1),),
     channels=4,
 )
@@ -59,6 +61,7 @@ RNGD = CardModel(
     pci_device_code=0x0001,
     link_speed="32.0 GT/s PCIe",
     link_width=16,
+    virtual_functions=8,
     fusions=((0, 1), (2, 3), (4, 5), (6, 7), (0, 3), (4, 7)),
     channels=8,
 )

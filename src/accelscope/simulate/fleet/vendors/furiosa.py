@@ -36,6 +36,7 @@ _REASONS = (
     "hw_clock_cap",
     "hw_bus_limit",
     "hw_power_cap",
+    "gov_clock_cap",
     "other_reason",
 )
 
@@ -64,11 +65,11 @@ def _device(spec: FuriosaSpec, reading: CardReading, look: Look) -> Device:
     rngd = model.family is Family.RNGD
     index = reading.slot if reading.index is None else reading.index
     versions, uuid = spec.versions(model.family), look.names.id(reading.uuid)
-    # By the tool, of what sysfs does not tell; its newest version tells of memory, too.
+    # Where the driver's classes are not shown, RNGD's tool reports use, and its newest version memory.
     told = rngd and spec.furiosa_smi is not SmiVersion.NONE
     lively = told and spec.furiosa_smi is not SmiVersion.V2024_1
-    remembers = told and spec.furiosa_smi is SmiVersion.V2026_1
-    counted = not rngd and spec.sysfs  # Warboy's cores count how long they ran
+    remembers = rngd and (spec.sysfs or spec.furiosa_smi is SmiVersion.V2026_1)
+    counted = spec.sysfs  # cores count how long they ran
     generation = _GENERATIONS[model.link_speed]
     return Device(
         vendor=Vendor.FURIOSA,
@@ -81,13 +82,16 @@ def _device(spec: FuriosaSpec, reading: CardReading, look: Look) -> Device:
         pci_address=reading.address,
         numa_node=reading.numa_node,
         device_name=f"npu{index}",
+        device_number=kernel.device_number(reading),
+        device_files=tuple(kernel.core_files(reading)),
         driver_version=versions.driver,
         firmware_version=versions.firmware,
         revision=_REVISION,
         health=_health(reading, told=lively),
         read_at=look.now,
         uptime_seconds=float(int(reading.uptime_seconds)),
-        utilization_ratio=_utilization(reading, told=told) if told or counted else None,
+        governor=kernel.GOVERNOR if rngd else None,
+        utilization_ratio=_utilization(reading, counted=counted) if told or counted else None,
         cores=tuple(_cores(reading, told=told, counted=counted)),
         memory_total_bytes=model.memory_bytes if remembers else None,
         memory_used_bytes=reading.memory_used_bytes if remembers else None,
@@ -123,25 +127,31 @@ def _throttled(reading: CardReading) -> bool:
     return any(throttle.active and throttle.reason == "thermal_slowdown" for throttle in _throttles(reading))
 
 
-def _utilization(reading: CardReading, *, told: bool) -> float:
-    cores = [_core_utilization(core, told=told) if core.held else 0.0 for core in reading.cores]
+def _utilization(reading: CardReading, *, counted: bool) -> float:
+    cores = [_core_utilization(core, counted=counted) if core.held else 0.0 for core in reading.cores]
     return round(sum(cores) / len(cores), 9)
 
 
-def _core_utilization(core: CoreReading, *, told: bool) -> float:
+def _core_utilization(core: CoreReading, *, counted: bool) -> float:
     """The tool prints hundredths of a percent."""
-    return round(round(100 * core.utilization, 2) / 100, 6) if told else round(core.utilization, 9)
+    return round(core.utilization, 9) if counted else round(round(100 * core.utilization, 2) / 100, 6)
 
 
 def _cores(reading: CardReading, *, told: bool, counted: bool) -> Iterator[Core]:
+    rngd = reading.model.family is Family.RNGD
     for index, core in enumerate(reading.cores):
-        if told:
-            ratio = _core_utilization(core, told=True) if core.held else 0.0
-            yield Core(index, utilization_ratio=ratio, clock_hertz=core.mhz * 1e6, occupied=core.held)
-        else:
-            known = counted and core.held  # counters of a core that is not held cannot be read
-            ratio_of_counter = _core_utilization(core, told=False) if known else None
-            yield Core(index, utilization_ratio=ratio_of_counter, occupied=core.held)
+        # Warboy's counters of a core that is not held cannot be read.
+        known = told or (counted and (rngd or core.held))
+        ratio = (_core_utilization(core, counted=counted) if core.held else 0.0) if known else None
+        cycles, tasks = kernel.rngd_cycles(reading, index) if rngd and counted else (None, None)
+        yield Core(
+            index,
+            utilization_ratio=ratio,
+            clock_hertz=core.mhz * 1e6 if rngd and counted else None,
+            occupied=core.held,
+            cycles_total=cycles,
+            task_cycles_total=tasks,
+        )
 
 
 def _sensors(reading: CardReading) -> tuple[Sensor, ...]:

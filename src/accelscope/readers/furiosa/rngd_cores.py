@@ -1,0 +1,110 @@
+"""Memory and utilisation of an RNGD's cores: `alloc_status` and `metrics` in the folder of each core.
+
+Counters are hexadecimal and have 64 bits: the cycles of the core, and those in which a task ran.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelscope.model import AbsenceReason
+from accelscope.readers.furiosa import sysfs_text
+from accelscope.readers.furiosa.attributes import Attributes
+from accelscope.readers.furiosa.perf import SAMPLE_SECONDS, Counters
+
+CORES = 8
+
+_UTILIZATION = "cores.utilization_ratio"
+_MEMORY = ("memory_total_bytes", "memory_used_bytes")
+# After so long counters that stand still are those of a core that runs nothing. Over less they say little.
+_STANDS_STILL_SECONDS = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    counters: Counters
+    ratio: float | None = None
+
+
+def counters(text: str) -> Counters | None:
+    values = sysfs_text.hexadecimal_values(text)
+    if "CycleCount" not in values or "TaskCycleCount" not in values:
+        return None
+    return Counters(values["CycleCount"], values["TaskCycleCount"])
+
+
+def utilization(before: Counters, now: Counters) -> float | None:
+    """Share of the cycles in between in which a task ran; None: the counters were reset or stood still. The
+    two are not read at one instant, so the share may come out above 1: at most 1."""
+    cycles, tasks = now.cycles - before.cycles, now.task_cycles - before.task_cycles
+    return min(1.0, tasks / cycles) if cycles > 0 and tasks >= 0 else None
+
+
+def card_memory(folders: Sequence[str], attributes: Attributes) -> tuple[int | None, int | None]:
+    """Bytes in all and in use: the sums over all cores, or None while one of them cannot be read."""
+    total = used = 0
+    for folder in folders:
+        memory = _core_memory(f"{folder}/alloc_status", attributes)
+        if memory is None:
+            return None, None
+        total, used = total + memory[0], used + memory[1]
+    return (total, used) if folders else (None, None)
+
+
+def _core_memory(path: str, attributes: Attributes) -> tuple[int, int] | None:
+    first, *others = _MEMORY
+    text = attributes.text(path, first)
+    if (
+        text is None or sysfs_text.whole(text) is not None
+    ):  # older drivers have a number there that is no size
+        memory = None
+    else:
+        memory = attributes.value(path, first, sysfs_text.core_memory)
+    reason = attributes.absent.get(first, AbsenceReason.NOT_KNOWN)
+    if reason is AbsenceReason.NOT_KNOWN:
+        attributes.absent.pop(
+            first, None
+        )  # the driver does not show it, so it is the tool that is expected to
+    elif memory is None:
+        attributes.absent.update(dict.fromkeys(others, reason))
+    return memory
+
+
+class RngdCores:
+    """The counters of one card's cores, from one reading to the next. `sleep` is waited between two readings
+    of one pass, where there is no earlier one to compare with."""
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+        self._before: dict[int, Counters] = {}
+        self._read_at = 0.0
+
+    def read(self, folders: Sequence[str], now: float, attributes: Attributes) -> Mapping[int, CoreUse]:
+        """By core; without those whose counters cannot be read."""
+        found = self._counters(folders, attributes)
+        passed = now - self._read_at
+        ratios = {core: self._since_last_pass(core, told, passed) for core, told in found.items()}
+        again = [core for core, ratio in ratios.items() if ratio is None]
+        if again:
+            self._sleep(SAMPLE_SECONDS)
+            later = self._counters([folders[core] for core in again], attributes)
+            for place, told in later.items():
+                ratios[again[place]] = utilization(found[again[place]], told)
+        if attributes.absent.get(_UTILIZATION) is AbsenceReason.NOT_KNOWN:
+            del attributes.absent[_UTILIZATION]  # an older driver: the tool is expected to show it
+        if found and all(ratio is None for ratio in ratios.values()):
+            attributes.absent[_UTILIZATION] = attributes.absent["utilization_ratio"] = AbsenceReason.NO_SAMPLE
+        self._before, self._read_at = found, now
+        return {core: CoreUse(told, ratios[core]) for core, told in found.items()}
+
+    def _counters(self, folders: Sequence[str], attributes: Attributes) -> dict[int, Counters]:
+        read = (attributes.value(f"{folder}/metrics", _UTILIZATION, counters) for folder in folders)
+        return {place: told for place, told in enumerate(read) if told is not None}
+
+    def _since_last_pass(self, core: int, told: Counters, passed: float) -> float | None:
+        before = self._before.get(core)
+        if before is None:
+            return None
+        if told == before:
+            return 0.0 if passed >= _STANDS_STILL_SECONDS else None
+        return utilization(before, told)
