@@ -84,6 +84,12 @@ def full(uuid: str, serial: str) -> dict[str, object]:
     return {"uuid": uuid, "serial": serial}
 
 
+def number(major: int) -> dict[str, object]:
+    return {"device_number": f"{major}:0"}
+
+
+PERT_2024 = {"runtime_version": "2024.2.1+de20a9f"}
+PERT_2025 = {"runtime_version": "2025.1.0+1694e18"}
 FW_2024_1, FW_2024_2, FW_2025 = "0.0.15+af1daaa", "0.0.21+d6cada3", "2025.1.0+696efad"
 FW_2026 = "1.7.0, 4dfed1852e7b"
 
@@ -110,17 +116,17 @@ EXPECTED: dict[str, Expected] = {
     "furiosa-smi-info_2024.2.1_2rngd_pert.txt": Expected(
         "furiosa-smi-info",
         [
-            rngd(0, "2024.2.0+7a11888", 30.62, 35.0, "0000:17:00.0"),
-            rngd(1, "2024.2.0+7a11888", 31.41, 37.0, "0000:2a:00.0"),
+            rngd(0, "2024.2.0+7a11888", 30.62, 35.0, "0000:17:00.0") | PERT_2024,
+            rngd(1, "2024.2.0+7a11888", 31.41, 37.0, "0000:2a:00.0") | PERT_2024,
         ],
     ),
     "furiosa-smi-info_2025.2_4rngd_pert.txt": Expected(
         "furiosa-smi-info",
         [
-            rngd(0, FW_2025, 29.81, 35.0, "0000:30:00.0"),
-            rngd(1, FW_2025, 32.97, 36.0, "0000:3f:00.0"),
-            rngd(2, FW_2025, 32.04, 36.0, "0000:40:00.0"),
-            rngd(3, FW_2025, 31.48, 36.0, "0000:41:00.0"),
+            rngd(0, FW_2025, 29.81, 35.0, "0000:30:00.0") | PERT_2025,
+            rngd(1, FW_2025, 32.97, 36.0, "0000:3f:00.0") | PERT_2025,
+            rngd(2, FW_2025, 32.04, 36.0, "0000:40:00.0") | PERT_2025,
+            rngd(3, FW_2025, 31.48, 36.0, "0000:41:00.0") | PERT_2025,
         ],
     ),
     "furiosa-smi-info_2026.1_1rngd.txt": Expected(
@@ -139,32 +145,67 @@ EXPECTED: dict[str, Expected] = {
         "furiosa-smi-info",
         [
             rngd(0, "2026.3.0, 2d3f72a", 59.65, 42.0, "0000:03:00.0")
-            | {"uuid": "<redacte", "serial": "RNGD-A", "clocks.npu": 2e9}
+            | {"uuid": "<redacte", "serial": "RNGD-A", "clocks.npu": 2e9, "governor": "performance"}
+            | number(510)
         ],
     ),
     "furiosa-smi-info-full_2024.1_2rngd.txt": Expected(
         "furiosa-smi-info",
         [
-            rngd(0, FW_2024_1, 30.18, 53.0, "0000:17:00.0") | full("3E93AE7C", "RNGDXXXXXX") | NO_CLOCK,
-            rngd(1, FW_2024_1, 29.44, 53.0, "0000:2a:00.0") | full("176DAD0F", "RNGDXXXXXY") | NO_CLOCK,
+            rngd(0, FW_2024_1, 30.18, 53.0, "0000:17:00.0")
+            | full("3E93AE7C", "RNGDXXXXXX")
+            | NO_CLOCK
+            | number(508),
+            rngd(1, FW_2024_1, 29.44, 53.0, "0000:2a:00.0")
+            | full("176DAD0F", "RNGDXXXXXY")
+            | NO_CLOCK
+            | number(506),
         ],
     ),
     "furiosa-smi-info-full_2024.2_4rngd.txt": Expected(
         "furiosa-smi-info",
         [
-            rngd(0, FW_2024_2, 30.0, 35.0, "0000:30:00.0") | full("8EAE95DA", "RNGD000002") | NO_CLOCK,
-            rngd(1, FW_2024_2, 32.97, 36.0, "0000:3f:00.0") | full("50D4EF2E", "RNGD000126") | NO_CLOCK,
-            rngd(2, FW_2024_2, 32.6, 36.0, "0000:40:00.0") | full("B45DF4F9", "RNGD000128") | NO_CLOCK,
-            rngd(3, FW_2024_2, 31.67, 36.0, "0000:41:00.0") | full("2D56DDB6", "RNGD000123") | NO_CLOCK,
+            rngd(0, FW_2024_2, 30.0, 35.0, "0000:30:00.0")
+            | full("8EAE95DA", "RNGD000002")
+            | NO_CLOCK
+            | number(510),
+            rngd(1, FW_2024_2, 32.97, 36.0, "0000:3f:00.0")
+            | full("50D4EF2E", "RNGD000126")
+            | NO_CLOCK
+            | number(506),
+            rngd(2, FW_2024_2, 32.6, 36.0, "0000:40:00.0")
+            | full("B45DF4F9", "RNGD000128")
+            | NO_CLOCK
+            | number(504),
+            rngd(3, FW_2024_2, 31.67, 36.0, "0000:41:00.0")
+            | full("2D56DDB6", "RNGD000123")
+            | NO_CLOCK
+            | number(502),
         ],
     ),
     "furiosa-smi-info-full_2025.2_4rngd_pert.txt": Expected(
         "furiosa-smi-info",
         [
-            rngd(0, FW_2025, 30.0, 35.0, "0000:30:00.0") | full("8EAE95DA", "RNGD000002") | NO_CLOCK,
-            rngd(1, FW_2025, 32.97, 36.0, "0000:3f:00.0") | full("50D4EF2E", "RNGD000126") | NO_CLOCK,
-            rngd(2, FW_2025, 32.6, 36.0, "0000:40:00.0") | full("B45DF4F9", "RNGD000128") | NO_CLOCK,
-            rngd(3, FW_2025, 31.67, 36.0, "0000:41:00.0") | full("2D56DDB6", "RNGD000123") | NO_CLOCK,
+            rngd(0, FW_2025, 30.0, 35.0, "0000:30:00.0")
+            | PERT_2025
+            | full("8EAE95DA", "RNGD000002")
+            | NO_CLOCK
+            | number(510),
+            rngd(1, FW_2025, 32.97, 36.0, "0000:3f:00.0")
+            | PERT_2025
+            | full("50D4EF2E", "RNGD000126")
+            | NO_CLOCK
+            | number(506),
+            rngd(2, FW_2025, 32.6, 36.0, "0000:40:00.0")
+            | PERT_2025
+            | full("B45DF4F9", "RNGD000128")
+            | NO_CLOCK
+            | number(504),
+            rngd(3, FW_2025, 31.67, 36.0, "0000:41:00.0")
+            | PERT_2025
+            | full("2D56DDB6", "RNGD000123")
+            | NO_CLOCK
+            | number(502),
         ],
     ),
     "furiosa-smi-status_2024.1_2rngd_occupied.txt": Expected(
@@ -194,10 +235,10 @@ EXPECTED: dict[str, Expected] = {
         ],
     ),
     "furiosactl-info_0.5_warboy.txt": Expected(
-        "furiosactl-info", [warboy(0, "FuriosaAI Warboy", 34.0, 12.92, "0000:01:00.0")]
+        "furiosactl-info", [warboy(0, "FuriosaAI Warboy", 34.0, 12.92, "0000:01:00.0") | number(510)]
     ),
     "furiosactl-info_k8s-pod_warboy.txt": Expected(
-        "furiosactl-info", [warboy(0, "FuriosaAI Warboy", 40.0, 1.37, "0000:01:00.0")]
+        "furiosactl-info", [warboy(0, "FuriosaAI Warboy", 40.0, 1.37, "0000:01:00.0") | number(509)]
     ),
     "furiosactl-info_0.9_warboy.txt": Expected(
         "furiosactl-info",
@@ -208,6 +249,7 @@ EXPECTED: dict[str, Expected] = {
         [
             warboy(1, "warboy", 54.0, 0.99, "0000:44:00.0")
             | full("00000000", "WBYB000000")
+            | number(511)
             | {"firmware_version": "1.6.0, 3c10fd3"}
         ],
     ),
@@ -216,6 +258,7 @@ EXPECTED: dict[str, Expected] = {
         [
             warboy(7, "warboy", 47.0, 0.99, "0000:d6:00.0")
             | full("<device_", "<device_sn")
+            | number(492)
             | {"firmware_version": "1.6.0, 7a3b908"}
         ],
     ),
@@ -228,6 +271,7 @@ EXPECTED: dict[str, Expected] = {
                 "device_name": "npu0",
                 "cores.0.occupied": False,
                 "cores.1.occupied": False,
+                "device_files": ("npu0", "npu0pe0", "npu0pe1", "npu0pe0-1"),
             }
         ],
     ),

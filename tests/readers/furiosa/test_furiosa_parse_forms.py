@@ -12,6 +12,15 @@ from accelscope.readers.furiosa.parse_ps import program_name
 
 FULL = "Arch  Device  UUID  S/N  Firmware  Temp.  Power  Core Clock  Governor  PCI-BDF  PCI-DEV"
 UUIDS = ("D0000000-0000-4000-8000-000000000001", "D0000000-0000-4000-8000-000000000002")
+
+
+def with_another_column(text: str) -> str:
+    return "\n".join(
+        f"{line} Mood |" if "Arch" in line else f"{line} good |" if line.startswith("|") else line
+        for line in text.splitlines()
+    )
+
+
 INFO = drawn(
     FULL,
     f"rngd  npu0  {UUIDS[0]}  RNGD900001  2026.2.2, 0a1b2c3  36.25°C  41.00 W  2000 MHz  Performance  "
@@ -78,7 +87,7 @@ def test_a_full_table_of_2026() -> None:
         "\n".join(line for number, line in enumerate(INFO.splitlines()) if number not in (4,)),
         "  " + INFO.replace("\n", "\n  "),
         reordered(INFO, [9, 1, 5, 6, 0, 2, 3, 4, 7, 8, 10]),
-        INFO.replace("| Governor    |", "| Mood        |"),
+        with_another_column(INFO),
         INFO.replace("+", "┼").replace("|", "│").replace("-----", "─────"),
         INFO.replace("|  ", "| ").replace("Temp.", "TEMP"),
     ],
@@ -494,6 +503,107 @@ def test_a_message_has_a_reason(source: str, text: str, reason: str) -> None:
     assert parsed.error is not None
     assert (parsed.error.reason, parsed.devices, parsed.processes) == (reason, (), ())
     assert parsed.error.text
+
+
+@pytest.mark.parametrize(
+    "masked",
+    [
+        "<redacted-uuid>",
+        "<device_uuid>",
+        "XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX",
+        "********-****-****-****-************",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "00000000-0000-0000-0000-000000000000",
+    ],
+)
+def test_cards_with_masked_uuids_have_ids_of_their_own(masked: str) -> None:
+    text = INFO.replace(UUIDS[0], masked).replace(UUIDS[1], masked)
+    assert [card.id for card in parse("furiosa-smi-info", text).devices] == [
+        "furiosa:RNGD900001",
+        "furiosa:RNGD900002",
+    ]
+    without_serials = text.replace("RNGD900001", "<device_sn>").replace("RNGD900002", "<device_sn>")
+    assert [card.id for card in parse("furiosa-smi-info", without_serials).devices] == [
+        "furiosa:0000:8a:00.0",
+        "furiosa:0001:0b:00.0",
+    ]
+
+
+def test_cards_that_were_given_one_uuid_have_ids_of_their_own() -> None:
+    text = INFO.replace(UUIDS[1], UUIDS[0])
+    assert [card.id for card in parse("furiosa-smi-info", text).devices] == [
+        "furiosa:RNGD900001",
+        "furiosa:RNGD900002",
+    ]
+
+
+YAML_INFO = """---
+- dev_name: npu7
+  product_name: warboy
+  device_uuid: A0000007-1111-2222-3333-444444444444
+  device_sn: WBYB0012345
+  firmware: "1.6.0, 7a3b908"
+  temperature: 47°C
+  power: 0.99 W
+  pci_bdf: 0000:44:00.0
+  pci_dev: 511:0
+- dev_name: npu8
+  product_name: warboy
+  pci_bdf: "0000:45:00.0"
+"""
+
+
+def test_furiosactl_in_yaml() -> None:
+    """YAML reads 511:0 and 0000:44:00.0 as numbers in base 60; they are texts here."""
+    for text in (YAML_INFO, YAML_INFO.removeprefix("---\n"), f"WARN an old driver\n{YAML_INFO}"):
+        parsed = parse("furiosactl-info", text)
+        assert (parsed.error, parsed.rejected) == (None, ())
+        first, second = parsed.devices
+        assert (first.device_name, first.model, first.serial) == ("npu7", "warboy", "WBYB0012345")
+        assert (first.temperature_celsius, first.power_watts) == (47.0, 0.99)
+        assert (first.pci_address, first.device_number) == ("0000:44:00.0", "511:0")
+        assert (second.device_name, second.pci_address) == ("npu8", "0000:45:00.0")
+
+
+def test_processes_and_cores_of_furiosactl_in_yaml() -> None:
+    [process] = parse("furiosactl-ps", "- npu: npu0pe0-1\n  pid: 4242\n  cmd: ./infer --token=x\n").processes
+    assert (process.pid, process.device_index, process.cores, process.name) == (4242, 0, (0, 1), "infer")
+    listed = (
+        "- npu: npu0\n  cores:\n  - idx: 0\n    status: available\n  - idx: 1\n    status: occupied\n"
+        "  devfiles:\n  - npu0\n  - npu0pe0\n"
+    )
+    [card] = parse("furiosactl-list", listed).devices
+    assert [(core.index, core.occupied) for core in card.cores] == [(0, False), (1, True)]
+    assert card.device_files == ("npu0", "npu0pe0")
+
+
+def test_an_item_of_yaml_that_is_cut_off_costs_itself() -> None:
+    parsed = parse("furiosactl-info", YAML_INFO[: YAML_INFO.index('  pci_bdf: "0000:45')] + "  pci_bd")
+    assert [card.device_name for card in parsed.devices] == ["npu7"]
+    assert [rejection.reason for rejection in parsed.rejected] == ["truncated"]
+
+
+def test_yaml_with_references_is_not_followed() -> None:
+    bomb = "- dev_name: &a [x, x, x]\n  power: [*a, *a, *a]\n"
+    parsed = parse("furiosactl-info", bomb)
+    assert (parsed.devices, parsed.error is not None) == ((), True)
+
+
+def test_an_empty_list_in_yaml() -> None:
+    assert parse("furiosactl-info", "--- []\n") == Parsed()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| NPU  | Cores | DEVFILES |\n| npu1 | 0 (available) | npu1, npu1pe0, npu1pe0-1 |\n",
+        "| NPU  | DEVNAME |\n| npu1 | npu1 |\n|      | npu1pe0 |\n|      | npu1pe0-1 |\n",
+        '[{"npu": "npu1", "cores": [], "devfiles": ["npu1", "npu1pe0", "npu1pe0-1"]}]',
+    ],
+)
+def test_device_files_of_a_list(text: str) -> None:
+    [card] = parse("furiosactl-list", text).devices
+    assert card.device_files == ("npu1", "npu1pe0", "npu1pe0-1")
 
 
 def test_identity_of_a_card_without_a_uuid_of_its_own() -> None:

@@ -15,6 +15,7 @@ from accelscope.readers.contract import DeviceLost
 from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.card import CardReader
 from accelscope.readers.furiosa.devfiles import CardFiles, CoreFile, card_files, folder_of
+from accelscope.readers.furiosa.draft import own_uuid
 from accelscope.readers.furiosa.entries import CLASSES, Entries
 
 LEGACY = "beta.furiosa.ai/npu"
@@ -46,7 +47,7 @@ class FuriosaPart:
         return device.architecture in _FAMILIES and family in (None, device.architecture)
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
-        stable = device.uuid or device.pci_address
+        stable = own_uuid(device.uuid) or device.pci_address
         files = self._files(device).cores
         if stable is None or not files:
             return ()

@@ -1,4 +1,4 @@
-"""JSON that furiosa-smi and furiosactl print: a list of objects, perhaps with warnings before it."""
+"""JSON and YAML that furiosa-smi and furiosactl print: a list of objects, perhaps with warnings before it."""
 
 import json
 import re
@@ -12,6 +12,8 @@ from accelscope.readers.furiosa.tables import column_name
 Fields = Mapping[str, object]  # of one object, by the names of `column_name`
 
 _OPENING = re.compile(r"^[ \t]*([\[{])", re.MULTILINE)
+_YAML_ITEM = re.compile(r"^- [\w-]{1,40}:(?=\s|$)", re.MULTILINE | re.ASCII)
+_EMPTY_YAML = re.compile(r"\A\s*---\s*\[\]\s*\Z")
 _BLANKS = re.compile(r"[\s,]*")
 _MOST_ATTEMPTS = 20  # log lines begin with brackets too
 _MOST_OBJECTS = 100_000
@@ -25,13 +27,38 @@ class Documents:
 
 
 def read_documents(text: str, rejected: Rejections) -> Documents | None:
-    """The objects of the first JSON document in the text; None: there is none."""
+    """The objects of the first document in the text; None: there is none."""
     text = without_halves(text)
     for attempt, opening in enumerate(_OPENING.finditer(text), 1):
         found = _from(text, opening.start(1), rejected)
-        if found is not None or attempt == _MOST_ATTEMPTS:
+        if found is not None:
             return found
-    return None
+        if attempt == _MOST_ATTEMPTS:
+            break
+    return _from_yaml(text, rejected)
+
+
+def _from_yaml(text: str, rejected: Rejections) -> Documents | None:
+    """Item by item, as with JSON."""
+    if _EMPTY_YAML.search(text):
+        return Documents(())
+    starts = [match.start() for match in _YAML_ITEM.finditer(text)][:_MOST_OBJECTS]
+    if not starts:
+        return None
+    from accelscope.readers.furiosa.yaml_items import read_item  # noqa: PLC0415 - an agent hardly needs it
+
+    objects: list[Fields] = []
+    whole = True
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        fields = read_item(text[start:end])
+        if fields is None:
+            rejected.add(
+                text[start : min(end, start + 500)], "truncated" if end == len(text) else "unreadable"
+            )
+            whole = False
+        else:
+            objects.append({column_name(key): value for key, value in fields.items()})
+    return Documents(tuple(objects), whole=whole) if objects else None
 
 
 def _from(text: str, start: int, rejected: Rejections) -> Documents | None:

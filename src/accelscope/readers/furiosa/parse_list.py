@@ -1,6 +1,7 @@
-"""`furiosactl list [--format json]`: which cores of each card are held, told by core or by device file."""
+"""`furiosactl list [--format json|yaml]`: a card's device files, and which of its cores are occupied."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from accelscope.model import Core
 from accelscope.parsing.parsed import Parsed
@@ -22,14 +23,17 @@ def parse(text: str) -> Parsed:
     documents = read_documents(text, rejected)
     if documents is not None:
         for fields in documents.objects:
-            _take(drafts, rejected, fields.get("npu", fields.get("device")), _of_document(fields))
+            held, files = dict(_held_cores(fields.get("cores"))), fields.get("devfiles")
+            names = map(text_of, files) if isinstance(files, list) else ()
+            _take(drafts, rejected, fields.get("npu", fields.get("device")), held, names)
     else:
         table = read_table(text, _is_list, rejected)
         if not table.found:
             return Parsed(error=messages.no_reading(text, TOOL))
         for block in table.blocks:
             for row in filled_downwards(block, "npu"):
-                _take(drafts, rejected, row["npu"], _of_row(row, rejected))
+                names = re.split(r"[\s,]+", row.get("devfiles", row.get("devname", "")).strip())
+                _take(drafts, rejected, row["npu"], _of_row(row, rejected), names)
     if not drafts and rejected.listed():
         return Parsed(error=messages.no_reading(text, TOOL), rejected=rejected.listed())
     return Parsed(devices=tuple(draft.device() for draft in drafts.values()), rejected=rejected.listed())
@@ -40,7 +44,11 @@ def _is_list(columns: frozenset[str]) -> bool:
 
 
 def _take(
-    drafts: dict[str, Draft], rejected: Rejections, npu: object, held: Mapping[int, bool | None]
+    drafts: dict[str, Draft],
+    rejected: Rejections,
+    npu: object,
+    held: Mapping[int, bool | None],
+    files: Iterable[str],
 ) -> None:
     draft = Draft()
     draft.take_all({"npu": text_of(npu)})
@@ -51,16 +59,15 @@ def _take(
     draft = drafts.setdefault(name, draft)
     for index, occupied in held.items():
         draft.cores[index] = Core(index, occupied=occupied)
-
-
-def _of_document(fields: Mapping[str, object]) -> dict[int, bool | None]:
-    return dict(_held_cores(fields.get("cores")))
+    opening = tuple(file.name for file in map(core_file, files) if file is not None)
+    if opening:
+        draft.values["device_files"] = (*draft.values.get("device_files", ()), *opening)
 
 
 def _held_cores(value: object) -> Iterator[tuple[int, bool | None]]:
     for core in value if isinstance(value, list) else ():
-        index = cells.plain_number(core.get("idx")) if isinstance(core, Mapping) else None
-        if isinstance(index, int) and 0 <= index < 1000:
+        index = cells.count(text_of(core.get("idx"))) if isinstance(core, Mapping) else None
+        if index is not None and index < 1000:
             yield index, status_is_occupied(str(core.get("status", "")))
 
 

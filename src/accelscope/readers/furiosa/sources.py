@@ -6,17 +6,17 @@ from accelscope.readers.furiosa import parse_info, parse_list, parse_ps, parse_s
 SOURCES = (
     Source(
         "furiosactl-info",
-        "furiosactl info, table or JSON: cards with temperature and power",
+        "furiosactl info, table, JSON or YAML: cards with temperature and power",
         lambda text, _fields: parse_info.parse(text, "furiosactl info"),
     ),
     Source(
         "furiosactl-list",
-        "furiosactl list, table or JSON: cards with the cores that are held",
+        "furiosactl list, table, JSON or YAML: cards with device files and the cores that are held",
         lambda text, _fields: parse_list.parse(text),
     ),
     Source(
         "furiosactl-ps",
-        "furiosactl ps, table or JSON: processes with the cores that they hold",
+        "furiosactl ps, table, JSON or YAML: processes with the cores that they hold",
         lambda text, _fields: parse_ps.parse(text, "furiosactl ps"),
     ),
     Source(
