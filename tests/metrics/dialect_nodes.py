@@ -279,7 +279,17 @@ RNGD = Device(
     firmware_version="2026.1.0, 5b172ac",
     health=OK,
     read_at=READ_AT,
-    cores=tuple(Core(n, n / 100 + 0.0007, 2e9, occupied=n > 0) for n in range(8)),
+    cores=tuple(
+        Core(
+            n,
+            n / 100 + 0.0007,
+            2e9,
+            occupied=n > 0,
+            cycles_total=2022126000000000,
+            task_cycles_total=101140206641 * n,
+        )
+        for n in range(8)
+    ),
     memory_total_bytes=51002736640,
     memory_used_bytes=1024,
     temperature_celsius=67.756,

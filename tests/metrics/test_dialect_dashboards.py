@@ -61,9 +61,9 @@ DASHBOARDS: dict[str, tuple[str, str, str, str]] = {
     "furiosa npu-dashboard.json, npu-dashboard-with-pod.json": (
         "furiosa-2025",
         "furiosa_npu_alive furiosa_npu_core_frequency furiosa_npu_core_utilization furiosa_npu_hw_power "
-        "furiosa_npu_hw_temperature",
+        "furiosa_npu_hw_temperature furiosa_npu_task_execution_cycle furiosa_npu_total_cycle_count",
         "hostname device core namespace pod container",
-        "furiosa_npu_task_execution_cycle furiosa_npu_total_cycle_count",
+        "",
     ),
     "Perses: Accelerators common metrics": (
         "openshift",

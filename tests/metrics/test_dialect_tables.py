@@ -171,6 +171,7 @@ FURIOSA_2025 = {
     "furiosa_npu_dram_usage": "",
     "furiosa_npu_throttling_events_count": "label",
 }
+FURIOSA_2025_COUNTERS = ("furiosa_npu_total_cycle_count", "furiosa_npu_task_execution_cycle")
 OPENSHIFT = [
     "accelerator_gpu_utilization",
     "accelerator_power_usage_watts",
@@ -205,7 +206,8 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
     "furiosa-2025": {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_2025_LABELS} {own}".split())))
         for name, own in FURIOSA_2025.items()
-    },
+    }
+    | dict.fromkeys(FURIOSA_2025_COUNTERS, (COUNTER, FURIOSA_2025_LABELS)),
     "openshift": dict.fromkeys(OPENSHIFT, (GAUGE, f"vendor device index {OPENSHIFT_LABELS}")),
     "vgpu": dict.fromkeys(VGPU, (GAUGE, "gpu_id namespace pod")),
 }
@@ -323,6 +325,8 @@ UNITS = [
     (RNGD, "furiosa-2025", 'furiosa_npu_core_utilization{.*core="3".*', "3.07"),
     (RNGD, "furiosa-2025", 'furiosa_npu_core_frequency{.*core="7".*', "2000"),
     (RNGD, "furiosa-2025", "furiosa_npu_dram_total", "51002736640"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_total_cycle_count{.*core="3".*', "2022126000000000"),
+    (RNGD, "furiosa-2025", 'furiosa_npu_task_execution_cycle{.*core="0".*', "0"),
     (H100, "openshift", "accelerator_gpu_utilization", "29"),
     (H100, "openshift", "accelerator_sm_clock_hertz", "1980000000"),
 ]

@@ -148,10 +148,14 @@ export interface Columns {
 export interface Core {
   /** Its clock. */
   clock_hertz: number | null;
+  /** Furiosa RNGD: cycles since the card was started. */
+  cycles_total: number | null;
   /** Its number on the device. */
   index: number;
   /** Somebody holds it, whether or not it runs. */
   occupied: boolean | null;
+  /** Furiosa RNGD: of these, the cycles in which a task ran. */
+  task_cycles_total: number | null;
   /** Share of the period in which it ran. */
   utilization_ratio: number | null;
 }
@@ -184,8 +188,12 @@ export interface Device {
   cores: Core[];
   /** Use of the video decoders. */
   decoder_utilization_ratio: number | null;
+  /** Furiosa: names of the files that open all of its cores or some of them. */
+  device_files: string[];
   /** Name of its device file: `nvidia0`, `npu0`, `renderD128`. */
   device_name: string | null;
+  /** Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). */
+  device_number: string | null;
   /** Share of cycles in which device memory was sending or receiving. */
   dram_active_ratio: number | null;
   /** Version of the driver. */
@@ -210,6 +218,8 @@ export interface Device {
   fp32_active_ratio: number | null;
   /** Share of cycles in which the pipe for 64-bit floats was active. */
   fp64_active_ratio: number | null;
+  /** Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. */
+  governor: string | null;
   /** Share of time in which the graphics or compute engine was active. */
   graphics_active_ratio: number | null;
   /** One scale for all vendors. */
@@ -278,6 +288,8 @@ export interface Device {
   retired_pages: EccCount[];
   /** Revision of the silicon: `B0`. */
   revision: string | null;
+  /** Furiosa RNGD: version of the run-time of its cores (PERT). */
+  runtime_version: string | null;
   /** All temperature sensors, the main one included. */
   sensors: Sensor[];
   /** Serial number of the board. */

@@ -18,7 +18,8 @@ LIBRARY = (
 )
 TOOL_HANG = (
     f"The tool hangs, mostly because a card does: see {_KERNEL_LOG}. The agent goes on without it and tries "
-    "again once a minute; memory and utilisation by core are absent until it answers."
+    "again once a minute; processes are absent until it answers, and with older drivers memory and "
+    "utilisation by core of RNGD."
 )
 
 _BY_REASON = {

@@ -35,7 +35,8 @@ def tools(subject: Subject) -> Iterator[Finding]:
         elif name == "furiosa-smi" and "rngd" in families:
             yield warning(
                 name,
-                f"{program} not found: memory, utilisation by core and processes of RNGD cards are absent",
+                f"{program} not found: processes of RNGD cards are absent, and with drivers before 2026.4 "
+                "memory and utilisation by core",
                 advice.advice("tool_missing", subject),
             )
         else:

@@ -2,7 +2,7 @@
 
 from accelscope.metrics.dialects.amounts import megahertz
 from accelscope.metrics.dialects.between import Changes
-from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, gauge, gauges
+from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, counters, gauge, gauges
 from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range, core_utilization
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family
@@ -105,6 +105,18 @@ def dialect() -> Dialect:
                         ("core",),
                         lambda v: [((str(c.index),), megahertz(c.clock_hertz)) for c in v.device.cores],
                     ),
+                    counters(
+                        "furiosa_npu_total_cycle_count",
+                        "Cycles of a core since the card was started.",
+                        ("core",),
+                        lambda v: [((str(c.index),), c.cycles_total) for c in v.device.cores],
+                    ),
+                    counters(
+                        "furiosa_npu_task_execution_cycle",
+                        "Cycles of a core in which a task ran, since the card was started.",
+                        ("core",),
+                        lambda v: [((str(c.index),), c.task_cycles_total) for c in v.device.cores],
+                    ),
                 ),
             ),
         ),
@@ -114,15 +126,9 @@ def dialect() -> Dialect:
             "use it.",
             "A card that several pods share has one series, not one more for each pod: sums are right. It "
             "names no pod; `accelerator_pod_*` tell them apart.",
+            "`furiosa_npu_total_cycle_count` and `furiosa_npu_task_execution_cycle` need a driver of RNGD "
+            "that has the file `metrics` for each core (2026.4).",
             "`furiosa_npu_throttling_events_count` counts what changed between two readings of the agent.",
             "Cannot be on together with `furiosa`, which has the same names in other units.",
-        ),
-        missing=(
-            Missing(
-                "furiosa_npu_total_cycle_count, furiosa_npu_task_execution_cycle",
-                "neither the driver's files nor furiosa-smi show the counters of an RNGD's cores; the panel "
-                "of the vendor's dashboard that divides them is empty, the one of "
-                "furiosa_npu_core_utilization shows the same share",
-            ),
         ),
     )

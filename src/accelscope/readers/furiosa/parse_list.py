@@ -24,7 +24,7 @@ def parse(text: str) -> Parsed:
     if documents is not None:
         for fields in documents.objects:
             held, files = dict(_held_cores(fields.get("cores"))), fields.get("devfiles")
-            names = map(text_of, files) if isinstance(files, list) else ()
+            names = [text_of(name) for name in files] if isinstance(files, list) else []
             _take(drafts, rejected, fields.get("npu", fields.get("device")), held, names)
     else:
         table = read_table(text, _is_list, rejected)
