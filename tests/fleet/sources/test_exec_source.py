@@ -56,7 +56,7 @@ PMON_WITHOUT_MEMORY = """\
 
 
 def row(index: int, fields: list[str]) -> str:
-    own = {"index": str(index), "uuid": f"GPU-{index:08d}", "pci.bus_id": f"00000000:{index + 1:02X}:00.0"}
+    own = {"index": str(index), "uuid": f"GPU-a{index:07d}", "pci.bus_id": f"00000000:{index + 1:02X}:00.0"}
     return ", ".join({**VALUES, **own}[field] for field in fields)
 
 
@@ -108,7 +108,7 @@ def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             first, second = report.snapshot.devices
-            assert first.id == "nvidia:GPU-00000000"
+            assert first.id == "nvidia:GPU-a0000000"
             assert first.utilization_ratio == 0.37
             assert first.memory_total_bytes == 81559 << 20
             assert first.power_watts == 118.5
@@ -278,8 +278,8 @@ def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
             report = said["node-0"]
             assert isinstance(report, NodeReport)
             assert {device.id: device.health.state for device in report.snapshot.devices} == {
-                "nvidia:GPU-00000000": HealthState.OK,
-                "nvidia:GPU-00000001": HealthState.LOST,
+                "nvidia:GPU-a0000000": HealthState.OK,
+                "nvidia:GPU-a0000001": HealthState.LOST,
             }
 
     run(go())

@@ -134,7 +134,7 @@ def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_being_rea
 def test_a_command_in_a_driver_pod() -> None:
     def prints(pod: str, command: list[str]) -> tuple[str, int]:
         text, code = smi(pod, command)
-        return text.replace(VALUES["name"], LONG).replace("GPU-0", f"GPU-{LONG}").replace(
+        return text.replace(VALUES["name"], LONG).replace("GPU-a", f"GPU-{LONG}").replace(
             "python", LONG
         ), code
 
