@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
+import os
+import stat
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from tests.fleet.history.test_history import Fleet, gpu
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB
 
-from accelscope.fleet.history import History, HistoryLimits
+from accelscope.fleet.history import History, HistoryLimits, state_file
 
 
 def _fleet() -> Fleet:
@@ -165,15 +168,56 @@ def test_a_disk_that_does_not_take_it_is_said_once(tmp_path: Path, caplog: pytes
     ]
 
 
-def test_a_full_disk_leaves_the_file_of_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_leaves_the_file_of_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet, path = _saved(tmp_path)
     before = path.read_bytes()
-    scratch = tmp_path / "history.new"
-    scratch.symlink_to("/dev/full")
+
+    def on_a_full_disk(_: Path) -> tuple[BinaryIO, Path]:
+        scratch = tmp_path / ".history.x.new"
+        scratch.touch()
+        return Path("/dev/full").open("wb"), scratch
+
+    monkeypatch.setattr(state_file, "_open_scratch", on_a_full_disk)
     run(fleet.history.save(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
     assert "cannot be kept" in caplog.text
+
+
+def test_nobody_else_reads_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        fleet, path = _saved(tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)  # as an earlier version left it
+    History().load(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    run(fleet.history.save(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["history.new", ".history.new"])
+def test_a_link_in_its_folder_is_not_written_through(tmp_path: Path, name: str) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "state"
+    victim.write_text("untouched")
+    folder.mkdir()
+    (folder / name).symlink_to(victim)
+    (folder / "history").symlink_to(victim)
+    _, path = _saved(folder)
+    assert victim.read_text() == "untouched"
+    assert not path.is_symlink()
+
+
+def test_what_a_process_that_was_killed_left_is_removed(tmp_path: Path) -> None:
+    _, path = _saved(tmp_path)
+    (tmp_path / ".history.abc123.new").write_bytes(b"half")
+    History().load(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
 def test_a_minute_that_passes_while_it_is_saved_does_no_harm(tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ written before and after a minute went by are each right.
 import asyncio
 import logging
 import os
+import stat
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,6 +38,7 @@ _HEAD_LIMIT = 64 << 20
 _CHECKED_AT_ONCE = 1 << 20
 _NUMBER = 4  # bytes
 _FLOAT = np.dtype("<f4")
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PLACES_KEPT = 3  # files put aside, so that a fault that comes back does not fill the disk
 
 
@@ -65,23 +69,24 @@ class StateFile:
     async def save(self, path: Path) -> None:
         """Pages are copied one at a time, and written by a thread."""
         async with self._saving:
-            scratch = path.with_name(f"{path.name}.new")
+            scratch: Path | None = None
             try:
-                await self._write(scratch)
+                file, scratch = await asyncio.to_thread(_open_scratch, path)
+                await self._write(file)
                 await asyncio.to_thread(_put_in_place, scratch, path)
             except OSError as error:
                 if not self._failed:
                     said = fields(path=str(path), error=error.strerror or str(error))
                     log.warning("history cannot be kept over a restart; it is tried again", extra=said)
                 self._failed = True
-                await asyncio.to_thread(_remove, scratch)
+                if scratch is not None:
+                    await asyncio.to_thread(_remove, scratch)
                 return
             if self._failed:
                 log.info("history is kept over a restart again", extra=fields(path=str(path)))
             self._failed = False
 
-    async def _write(self, scratch: Path) -> None:
-        file = await asyncio.to_thread(scratch.open, "wb")
+    async def _write(self, file: BinaryIO) -> None:
         try:
             written = _Written(file)
             await asyncio.to_thread(written.add, _MAGIC + b"%d\n" % VERSION)
@@ -98,7 +103,10 @@ class StateFile:
 
     def load(self, path: Path) -> None:
         try:
+            for left in path.parent.glob(_scratch_name(path, "*")):  # of a process that was killed
+                _remove(left)
             with path.open("rb") as file:
+                _make_private(file)
                 _check(file)
                 for head, numbers in _pages(file):
                     self._take(head, numbers)
@@ -223,6 +231,25 @@ def _numbers(file: BinaryIO, head: _Head) -> Minutes:
         raise BadStateError("a page's numbers are cut off")
     numbers: npt.NDArray[np.float32] = np.frombuffer(content, _FLOAT).reshape(shape)
     return numbers
+
+
+def _scratch_name(path: Path, middle: str) -> str:
+    return f".{path.name}.{middle}.new"
+
+
+def _open_scratch(path: Path) -> tuple[BinaryIO, Path]:
+    """A new file beside `path` that only its owner reads, whatever the umask: it holds what the API guards.
+    Under a name that nobody can guess, and never through a link."""
+    before, after = _scratch_name(path, "*").split("*")
+    descriptor, name = tempfile.mkstemp(prefix=before, suffix=after, dir=path.parent)
+    return open(descriptor, "wb"), Path(name)  # noqa: PTH123 - of a descriptor; the caller closes it
+
+
+def _make_private(file: BinaryIO) -> None:
+    """One that an earlier version left readable for all."""
+    if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _OTHERS:
+        with suppress(OSError):  # another user's, which the next save replaces
+            os.fchmod(file.fileno(), 0o600)
 
 
 def _put_in_place(scratch: Path, path: Path) -> None:
