@@ -1,11 +1,12 @@
 """Who is let in, and how far that one sees."""
 
+import json
 import os
 import time
 from pathlib import Path
 
 import pytest
-from tests.fleet.api.serving import serving, tokens_file
+from tests.fleet.api.serving import nvidia, report, serving, snapshot, tokens_file
 from tests.fleet.loop import run
 
 from accelscope.allowance import Rate
@@ -118,6 +119,32 @@ def test_answers_to_one_are_not_confirmed_to_another(tmp_path: Path) -> None:
             assert (await client.ask("/api/v1/nodes", headers=bearer("everything") | shown))[0] == 304
             assert (await client.ask("/api/v1/nodes", headers=bearer("parisian") | shown))[0] == 200
             assert (await client.ask("/api/v1/nodes", headers=shown))[0] == 401
+
+    run(body())
+
+
+def test_a_change_of_a_cluster_does_not_show_to_those_who_do_not_see_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+            paths = ("/api/v1/nodes", "/api/v1/summary", "/api/v1/gpu/summary", "/api/v1/clusters")
+
+            async def seen(token: str) -> list[object]:
+                found: list[object] = []
+                for path in paths:
+                    _, headers, content = await client.ask(path, headers=bearer(token))
+                    answer = json.loads(content)
+                    found += [headers["ETag"], answer["generation"] if isinstance(answer, dict) else None]
+                found.append((await client.get("/api/v1/version", headers=bearer(token)))["generation"])
+                return found
+
+            limited, whole = await seen("parisian"), await seen("reader")
+            client.store.take("berlin", report(snapshot("alpha", (nvidia(0),))))
+            assert await seen("parisian") == limited
+            assert all(a != b for a, b in zip(await seen("reader"), whole, strict=True) if a is not None)
+            before = await seen("parisian")
+            client.store.take("paris", report(snapshot("louvre", (nvidia(0),))))
+            after = await seen("parisian")
+            assert all(a != b for a, b in zip(after, before, strict=True) if a is not None)
 
     run(body())
 

@@ -126,7 +126,7 @@ export interface ClusterView {
 export interface Clusters {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** one for each cluster of the clusters file */
   items: ClusterView[];
@@ -139,7 +139,7 @@ export interface Columns {
   at: number;
   /** those that were asked for */
   fields: Record<string, TextColumn | NumberColumn | FlagColumn>;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** length of every column */
   rows: number;
@@ -344,7 +344,7 @@ export interface DeviceDetail {
   balance: DeviceBalance | null;
   /** its row */
   device: DeviceRow;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** rows of the containers that hold or use it */
   pods: PodRow[];
@@ -495,7 +495,7 @@ export interface Events {
   at: number;
   /** from this number on none is missing; of older ones, not all are held */
   first: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** oldest first */
   items: Event[];
@@ -665,7 +665,7 @@ export interface HealthReport {
   devices: DeviceRow[];
   /** all devices, by their health */
   devices_by_health: Record<string, number>;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** incompatible, stale, then unread; `limit` at most */
   nodes: NodeRow[];
@@ -740,7 +740,7 @@ export interface IdlePods {
   device_hours: number;
   /** of all pages together; as the summary has it for the same pods */
   devices_idle: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: IdlePod[];
@@ -810,7 +810,7 @@ export interface NamespaceRow {
 export interface Namespaces {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: NamespaceRow[];
@@ -829,7 +829,7 @@ export interface NodeDetail {
   attribution: AttributionSourceState[];
   /** rows of its devices */
   devices: DeviceRow[];
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** between two readings there */
   interval_seconds: number | null;
@@ -906,7 +906,7 @@ export type OwnerKind = "container" | "none" | "pod" | "slurm_job" | "systemd_un
 export interface DeviceRowPage {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: DeviceRow[];
@@ -919,7 +919,7 @@ export interface DeviceRowPage {
 export interface NodeRowPage {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: NodeRow[];
@@ -932,7 +932,7 @@ export interface NodeRowPage {
 export interface PodRowPage {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: PodRow[];
@@ -945,7 +945,7 @@ export interface PodRowPage {
 export interface ProcessRowPage {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** the rows */
   items: ProcessRow[];
@@ -1037,7 +1037,7 @@ export interface PodDetail {
   containers: PodRow[];
   /** rows of the devices that it holds or uses */
   devices: DeviceRow[];
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** namespace of the pod */
   namespace: string;
@@ -1233,7 +1233,7 @@ export interface Refreshed {
   at: number;
   /** as it is after the refresh */
   cluster: ClusterView;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
 }
 
@@ -1302,7 +1302,7 @@ export interface SourceView {
 export interface Summary {
   /** when this was answered, seconds since the epoch */
   at: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** by `group_by`; empty without it */
   groups: SummaryRow[];
@@ -1409,7 +1409,7 @@ export interface UnusualReport {
   devices: DeviceRow[];
   /** how many devices are out of their habit */
   devices_total: number;
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** `limit` at most */
   pods: PodRow[];
@@ -1420,7 +1420,7 @@ export interface UnusualReport {
 export type Vendor = "amd" | "ascend" | "furiosa" | "nvidia";
 
 export interface Version {
-  /** grows with every change of what the fleet knows */
+  /** grows with every change of what the caller can see */
   generation: number;
   /** of agents that it understands: this major version */
   snapshot_schema: string;

@@ -180,7 +180,7 @@ class Answering:
     def _etag(self, call: Call, route: Route) -> str | None:
         if not route.cached or asks_for_ages(call.values):
             return None
-        said = f"{self._fleet.store.generation} {call.caller.view} {call.request.raw_path}"
+        said = f"{call.generation} {call.caller.view} {call.request.raw_path}"
         return f'W/"{hashlib.blake2b(said.encode(), key=self._secret, digest_size=12).hexdigest()}"'
 
     async def _answered(self, call: Call, route: Route, etag: str | None) -> Ready:

@@ -27,7 +27,7 @@ class Refreshed(Struct, frozen=True, kw_only=True):
 
 def clusters(call: Call) -> Clusters:
     items = visible_clusters(call)
-    return Clusters(items=items, total=len(items), generation=call.fleet.store.generation, at=call.now)
+    return Clusters(items=items, total=len(items), generation=call.generation, at=call.now)
 
 
 def cluster(call: Call) -> ClusterView:
@@ -38,7 +38,7 @@ async def refresh(call: Call) -> Refreshed:
     id_ = visible_cluster(call, call.values["cluster"]).id
     await call.fleet.refresh(id_)
     view = visible_cluster(call, id_)  # it may have left the list meanwhile
-    return Refreshed(cluster=view, generation=call.fleet.store.generation, at=call.now)
+    return Refreshed(cluster=view, generation=call.generation, at=call.now)
 
 
 _CLUSTER = path_parameter("cluster", "id of the cluster")

@@ -92,7 +92,7 @@ def node_detail(call: Call) -> NodeDetail:
         attribution=[] if snapshot is None else list(snapshot.attribution),
         sinks=[] if snapshot is None else list(snapshot.sinks),
         unattributed=[] if snapshot is None else list(snapshot.unattributed),
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 
@@ -120,7 +120,7 @@ def device_detail(call: Call) -> DeviceDetail:
         pods=_rows(call, store.pods, *there),
         processes=_rows(call, store.processes, *there),
         unattributed=[] if snapshot is None else [one for one in snapshot.unattributed if one.device == id_],
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 
@@ -158,7 +158,7 @@ def pod_detail(call: Call) -> PodDetail:
             for allocation in snapshot.allocations
             if (allocation.namespace, allocation.pod) == (namespace, name)
         ],
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

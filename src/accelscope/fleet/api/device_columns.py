@@ -60,7 +60,7 @@ def device_columns(call: Call) -> Large:
     for name in call.values["fields"]:
         texts = tuple(table.texts(name).texts) if table.is_text(name) else ()
         copies[name] = (table.column(name, positions), texts)
-    generation, now = call.fleet.store.generation, call.now
+    generation, now = call.generation, call.now
 
     def make() -> Document:
         return Document(_encoded(copies, len(positions), generation, now))

@@ -36,7 +36,7 @@ def events(call: Call) -> Events:
         first=log.first_id,
         last=log.last_id,
         next=shown[-1].id if more else log.last_id,
-        generation=call.fleet.store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -61,7 +61,7 @@ def health(call: Call) -> HealthReport:
         nodes=_first(call, store.nodes, "state", _NODE_STATES, where),
         nodes_by_state=nodes,
         clusters=clusters,
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 
@@ -76,7 +76,7 @@ def unusual(call: Call) -> UnusualReport:
         devices_total=devices.total,
         pods=store.pods.rows(pods.positions, call.now),
         pods_total=pods.total,
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -79,7 +79,7 @@ def idle_pods(call: Call) -> IdlePods:
         devices_idle=round(float(pods.shares.sum()), SHARE_DIGITS),
         device_hours=round(pods.device_hours, SHARE_DIGITS),
         next=write_cursor(call.question, pods.place(shown[-1])) if more else None,
-        generation=call.fleet.store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -35,7 +35,7 @@ def list_namespaces(call: Call) -> Namespaces:
         items=shown,
         total=len(rows),
         next=following,
-        generation=call.fleet.store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -27,6 +27,11 @@ class Call:
     request: web.Request
     admitted_again: Callable[[], Awaitable[Caller]]  # looks at the token anew; raises Problem
 
+    @property
+    def generation(self) -> int:
+        """Of what the caller sees: changes of other clusters must not show in it."""
+        return self.fleet.store.generation_of(self.caller.clusters)
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

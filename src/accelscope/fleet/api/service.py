@@ -25,9 +25,7 @@ class Alive(Struct, frozen=True, kw_only=True):
 
 
 def version(call: Call) -> Version:
-    return Version(
-        version=__version__, snapshot_schema=SCHEMA_VERSION, generation=call.fleet.store.generation
-    )
+    return Version(version=__version__, snapshot_schema=SCHEMA_VERSION, generation=call.generation)
 
 
 def healthz(_: Call) -> Alive:

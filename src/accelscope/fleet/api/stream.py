@@ -147,12 +147,12 @@ class Streams:
 
     def _hello(self, call: Call) -> bytes:
         store = call.fleet.store
-        hello = Hello(generation=store.generation, at=time.time(), summary=_sum(call))
+        hello = Hello(generation=call.generation, at=time.time(), summary=_sum(call))
         return self._entry("hello", hello, store.events.last_id)
 
     def _resync(self, call: Call) -> bytes:
         store = call.fleet.store
-        again = Resync(generation=store.generation, at=time.time())
+        again = Resync(generation=call.generation, at=time.time())
         return self._entry("resync", again, store.events.last_id)
 
     def _event(self, event: Event) -> bytes:
@@ -176,7 +176,7 @@ class Streams:
         nodes = [node for node in change.nodes if _is_meant(call, node[0])]
         if clusters or nodes:
             changed = Changed(
-                generation=change.generation,
+                generation=call.generation,
                 at=time.time(),
                 clusters=clusters,
                 nodes=nodes if len(nodes) <= NODES_LIMIT else None,

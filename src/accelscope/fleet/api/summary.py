@@ -39,7 +39,7 @@ def summary(call: Call) -> Summary:
         groups=shown,
         groups_total=len(groups),
         next=following,
-        generation=store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -16,7 +16,7 @@ from accelscope.fleet.store.table import Table
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
-Generation = Annotated[int, Meta(description="grows with every change of what the fleet knows")]
+Generation = Annotated[int, Meta(description="grows with every change of what the caller can see")]
 At = Annotated[float, Meta(description="when this was answered, seconds since the epoch")]
 Next = Annotated[str | None, Meta(description="cursor of the next page; null: this is the last")]
 
@@ -43,7 +43,7 @@ def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
         items=table.rows(found.positions, call.now),
         total=found.total,
         next=None if found.after is None else write_cursor(call.question, found.after),
-        generation=call.fleet.store.generation,
+        generation=call.generation,
         at=call.now,
     )
 

@@ -6,7 +6,7 @@ put to the tables. All of it happens in one event loop, and nothing here waits.
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +85,7 @@ class FleetStore:
         self.pods, self.processes = tables.pods, tables.processes
         self.events = EventLog()
         self.generation = 0  # grows with each change that an answer could show
+        self._generations: Counter[str] = Counter()  # the same by cluster, also of those that left the list
         self._happenings = Happenings(self.events)
         self._unusual = Unusual(self.devices, self.pods, self._happenings)
         self._writer = NodeWriter(tables, self._unusual, self._happenings, self._touch)
@@ -384,12 +385,20 @@ class FleetStore:
     def _clear(self, record: NodeRecord) -> None:
         self._tables.clear(record.cluster, record.node, record.number)
 
+    def generation_of(self, clusters: Collection[str] | None) -> int:
+        """Grows with each change of these clusters and with no other; None: of all."""
+        if clusters is None:
+            return self.generation
+        return sum(self._generations[cluster] for cluster in clusters)
+
     def _touch(self, cluster: str, node: str) -> None:
         self.generation += 1
+        self._generations[cluster] += 1
         self._changes.node(cluster, node)
 
     def _touch_cluster(self, cluster: str) -> None:
         self.generation += 1
+        self._generations[cluster] += 1
         self._changes.cluster(cluster)
 
 
