@@ -17,8 +17,34 @@ it("quotes what needs it", () => {
   expect(csv(["x"], [['say "a,b"'], ["two\nlines"]])).toBe('x\r\n"say ""a,b"""\r\n"two\nlines"\r\n');
 });
 
-it.each(["=1+1", "+1", "-1", "@x", "\tx"])("does not let a text be a formula: %j", (text) => {
+it.each([
+  "=1+1",
+  "+1",
+  "-1",
+  "@x",
+  "\tx",
+  "\rx",
+  "\n=1+1",
+  "\nx",
+  "\u000bx",
+  "\u0000=1",
+  "  =1+1",
+  "\u00a0=1+1",
+  "\u200b=1+1",
+  "\ufeff=1+1",
+  "\uff1d1+1", // ＝
+  "\uff0b1", // ＋
+  "\uff0d1", // －
+  "\uff20x", // ＠
+  "\u3000\uff1d1", // after an ideographic space
+  "\ufe661", // ﹦
+  "\u22121", // −
+])("does not let a text be a formula: %j", (text) => {
   expect(csv(["x"], [[text]])).toContain(`'${text}`);
+});
+
+it.each(["a=1", "job-7", "x@y", "python", "８卡", "ﬁle", ""])("leaves other texts as they are: %j", (text) => {
+  expect(csv(["x"], [[text]])).toBe(`x\r\n${text}\r\n`);
 });
 
 it("leaves negative numbers alone", () => {

@@ -2,8 +2,12 @@
 
 export type CsvValue = string | number | boolean | null;
 
-// A text that begins like a formula would be run by a spreadsheet.
-const FORMULA = /^[=+\-@\t\r]/;
+// A text that begins like a formula would be run by a spreadsheet. Some of them skip blanks and invisible
+// characters before it, some read the wide forms of East Asian keyboards, and some begin a new cell at a
+// control character.
+const FORMULA = /^[\s\p{C}]*[=+\-@\u2212]/u;
+const CONTROL = /^\p{Cc}/u;
+const LOOKED_AT = 64; // characters
 
 export function csv(header: readonly string[], rows: readonly (readonly CsvValue[])[]): string {
   return [header, ...rows]
@@ -15,8 +19,13 @@ export function csv(header: readonly string[], rows: readonly (readonly CsvValue
 function field(value: CsvValue): string {
   if (value === null) return "";
   if (typeof value !== "string") return String(value);
-  const text = FORMULA.test(value) ? `'${value}` : value;
+  const text = isFormula(value) ? `'${value}` : value;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function isFormula(text: string): boolean {
+  const start = text.trimStart().slice(0, LOOKED_AT).normalize("NFKC");
+  return CONTROL.test(text) || FORMULA.test(start);
 }
 
 export function download(name: string, text: string): void {
