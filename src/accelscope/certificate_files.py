@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 from accelscope.filewatch import FileWatch, open_regular
+from accelscope.secret_files import warn_world_readable
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class CertificateFiles:
             log.warning("the certificate files cannot be used, the old certificate stays: %s", error)
         else:
             log.info("certificate re-read", extra={"fields": {"path": self._certificate}})
+            warn_world_readable("the private key", [self._key])
 
     def following_context(self) -> ssl.SSLContext:
         """For a server that keeps the context it is given, as asyncio's do: each handshake with this one goes

@@ -20,6 +20,7 @@ from accelscope.filewatch import FileWatch
 from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
 from accelscope.readers.tool import end_running_tools, start_no_more_tools
+from accelscope.secret_files import warn_world_readable
 from accelscope.serve import Server, Tls, TokenFile
 
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
         )
     if settings.token_review and settings.tls_certificate is None:
         log.warning("tokens that the API server takes travel here unencrypted: set --tls-certificate")
+    warn_world_readable("the private key", [settings.tls_key])
+    warn_world_readable("the tokens", [settings.token_file])
+    warn_world_readable("the agent's own token", [settings.kube_token_file])
     for server, unchecked in (
         ("API server", settings.kube_insecure_skip_tls_verify),
         ("kubelet", settings.kubelet_insecure_skip_tls_verify),

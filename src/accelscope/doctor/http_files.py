@@ -2,7 +2,6 @@
 with, so that what fails there fails here, with the same words."""
 
 import math
-import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from accelscope.doctor.certificate import NotACertificate, validities
 from accelscope.doctor.check import Check
 from accelscope.doctor.finding import Finding, counted, error, note, ok, warning
 from accelscope.doctor.subject import Subject
+from accelscope.secret_files import is_world_readable
 from accelscope.serve import ServeError, TokenFile
 
 _SOON_DAYS = 14
@@ -120,7 +120,7 @@ def _days(days: float) -> str:
 
 
 def _exposed(subject: Subject, name: str, path: str, what: str) -> Iterator[Finding]:
-    if not Path(path).stat().st_mode & stat.S_IROTH:
+    if not is_world_readable(path):
         return
     found = f"every user of this machine can read {what} in {path}"
     if subject.in_container:

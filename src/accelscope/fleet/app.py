@@ -35,6 +35,7 @@ from accelscope.fleet.sources.prometheus.past import StoredPast
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.kube.endpoint import is_loopback
+from accelscope.secret_files import warn_world_readable
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +175,11 @@ class FleetProcess:
             len(self.store.clusters),
             extra=fields(url=f"{scheme}://{shown}:{listener.port}", auth=self._access.guarded),
         )
+        warn_world_readable("the private key", [self._settings.tls_key])
 
     async def _each_list(self, entries: Sequence[ClusterEntry]) -> None:
+        files = (path for entry in entries for path in entry.secret_files)
+        warn_world_readable("the credentials of a cluster", files)
         await self._past.declare(entries)
         if self._reviews is not None:
             await self._reviews.declare(entries)

@@ -7,6 +7,7 @@ from _operator import _compare_digest as equal_in_constant_time
 from pathlib import Path
 
 from accelscope.filewatch import FileWatch, open_regular
+from accelscope.secret_files import warn_world_readable
 from accelscope.serve.error import ServeError
 from accelscope.serve.message import Request, Response
 
@@ -59,6 +60,7 @@ class TokenFile:
             log.warning("the token file cannot be used, the old tokens stay: %s", error)
         else:
             log.info("tokens re-read", extra={"fields": {"path": str(self._watch.path)}})
+            warn_world_readable("the tokens", [str(self._watch.path)])
 
 
 def _read(path: Path) -> tuple[bytes, ...]:

@@ -97,3 +97,14 @@ class ClusterEntry:
     exec: ExecEntry | None = None
     annotations: AnnotationsEntry | None = None
     prometheus: PrometheusEntry | None = None
+
+    @property
+    def secret_files(self) -> tuple[str, ...]:
+        """Paths of the files with what opens the cluster, its agents and its store."""
+        paths: list[str | None] = []
+        if isinstance(self.access, KubeconfigAccess):
+            paths += self.access.paths
+        for entry in (self.access, self.agents, self.prometheus):
+            if entry is not None and not isinstance(entry, KubeconfigAccess):
+                paths += [entry.token_file, entry.client_key_file]
+        return tuple(path for path in paths if path is not None)
