@@ -472,6 +472,28 @@ def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
     assert parse_links.parse(json.dumps({"link_port_status": ports})) == {}
 
 
+def test_a_link_without_traffic_is_known_by_its_state() -> None:
+    """The tool has no traffic for chips before MI300."""
+    gpus = ["0000:05:00.0", "0000:26:00.0", "0000:46:00.0"]
+    links = [{"gpu": n, "bdf": bdf, "read": "N/A", "write": "N/A"} for n, bdf in enumerate(gpus)]
+    entry = {"gpu": 0, "bdf": gpus[0], "link_metrics": {"links": links}}
+    document = {"xgmi_metric": [entry], "link_status": [{"gpu": 0, "link_status": ["SELF", "D", "N/A"]}]}
+    [link] = parse_links.parse(json.dumps(document))[0]
+    assert (link.index, link.remote, link.active) == (1, gpus[1], False)
+    assert parse_links.parse(json.dumps({"xgmi_metric": [entry]})) == {}
+
+
+def test_a_number_of_the_pci_list_is_no_name() -> None:
+    document = {"gpu": 0, "asic": {"market_name": "0x1002"}, "board": {"product_name": "N/A"}}
+    parsed = parse_static.parse(json.dumps([document]))
+    assert parsed.devices[0].model is None
+    assert {a.field: str(a.reason) for a in parsed.devices[0].absent}["model"] == "not_known"
+    assert parsed.rejected == ()
+    document["board"] = {"product_name": "AMD Instinct MI300X"}
+    [device] = parse_static.parse(json.dumps([document])).devices
+    assert device.model == "AMD Instinct MI300X"
+
+
 def test_visible_memory_is_not_the_memory_of_the_card() -> None:
     usage = {
         "total_vram": "N/A",

@@ -63,6 +63,8 @@ class Draft:
             reason = AbsenceReason.NOT_SUPPORTED  # zeros stand for none
         if place == "power_limit_watts" and quantities.watts(text.strip()) == 0:
             reason = AbsenceReason.NOT_SUPPORTED  # of a die whose module's limit is at the other die
+        if place == "model" and quantities.name(text) is None:
+            reason = AbsenceReason.NOT_KNOWN  # a number of the PCI list, or nothing
         if reason is None:
             value = read(text)
             if value is not None:

@@ -23,16 +23,19 @@ def parse(text: str) -> Mapping[int, tuple[Link, ...]]:
         if index is None:
             continue
         if "link_metrics" in entry:
-            found[index] = _measured(trees.group(entry, "link_metrics"))
+            own = pci_address(quantities.text_of(entry.get("bdf")) or "")
+            found[index] = _measured(trees.group(entry, "link_metrics"), own)
     for entry in entries:
         index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         states = entry.get("link_status")
         if index is not None and isinstance(states, list):
             found[index] = _with_states(found.get(index, []), states)
-    return {index: tuple(links) for index, links in found.items() if links}
+    known = {index: tuple(filter(_is_known, links)) for index, links in found.items()}
+    return {index: links for index, links in known.items() if links}
 
 
-def _measured(metrics: Tree) -> list[Link]:
+def _measured(metrics: Tree, own: str | None) -> list[Link]:
+    """A GPU is listed among its own neighbours, with its own address."""
     listed = metrics.get("links")
     rate = quantities.bits_per_second(quantities.text_of(metrics.get("max_bandwidth")) or "")
     links = []
@@ -52,12 +55,13 @@ def _measured(metrics: Tree) -> list[Link]:
                 receive_bytes_total=read,
             )
         )
-    # A GPU is listed among its own neighbours, without traffic.
-    return [
-        link
-        for link in links
-        if link.transmit_bytes_total is not None or link.receive_bytes_total is not None
-    ]
+    return [link for link in links if link.remote is None or link.remote != own]
+
+
+def _is_known(link: Link) -> bool:
+    """A neighbour without traffic and state may have no link at all."""
+    traffic = (link.transmit_bytes_total, link.receive_bytes_total)
+    return link.active is not None or any(amount is not None for amount in traffic)
 
 
 def _with_states(links: list[Link], states: list[object]) -> list[Link]:

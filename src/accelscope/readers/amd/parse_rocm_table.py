@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from accelscope.model import AbsenceReason, pci_address
+from accelscope.model import pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
@@ -162,11 +162,7 @@ def _partition(cells: Mapping[str, list[str]]) -> int | None:
 
 def _take_name(draft: Draft, text: str) -> None:
     """A name that fills the column may be cut."""
-    name = quantities.name(text) if len(text) < _NAME_WIDTH else None
-    if name is None:
-        draft.miss("model", AbsenceReason.NOT_KNOWN)
-    else:
-        draft.put("model", name)
+    draft.take("model", text if len(text) < _NAME_WIDTH else "", quantities.name, "Name")
 
 
 def _complete(draft: Draft, later: Draft) -> None:

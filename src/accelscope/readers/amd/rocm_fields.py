@@ -7,7 +7,7 @@ names of its own. Everything is a word, and the unit stands in the name.
 import re
 from collections.abc import Mapping
 
-from accelscope.model import AbsenceReason, Process, ProcessType, pci_address
+from accelscope.model import Process, ProcessType, pci_address
 from accelscope.readers.amd import quantities
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import DUAL_DIE_CODES
@@ -82,9 +82,6 @@ def draft_of(values: Values, index: int, driver_version: str | None) -> Draft:
         if key not in values:
             continue
         if place == "numa_node" and quantities.is_no_numa_node(values[key]):
-            continue
-        if place == "model" and quantities.name(values[key]) is None:
-            draft.miss(place, AbsenceReason.NOT_KNOWN)  # a number of the PCI list, or nothing
             continue
         draft.take(place, values[key], read, key)
     for key, value in values.items():
