@@ -26,7 +26,16 @@ _MOST_FILES = 340  # with as many clients as are let in
 # Who a device is, and what the agent itself knows of it: all that is shown of one that cannot be read.
 _IDENTITY = frozenset(
     {"vendor", "id", "index", "model", "architecture", "uuid", "serial", "pci_address", "numa_node"}
-    | {"device_name", "driver_version", "firmware_version", "revision", "board_id", "chip_id", "physical_id"}
+    | {
+        "device_name",
+        "driver_version",
+        "firmware_version",
+        "revision",
+        "board_id",
+        "chip_id",
+        "chip_count",
+        "physical_id",
+    }
     | {"read_at", "errors", "stale", "health"}
 )
 

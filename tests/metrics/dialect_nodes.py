@@ -206,6 +206,7 @@ ASCEND_910B = Device(
     ecc_enabled=True,
     utilization_ratio=0.58,
     vector_utilization_ratio=0.21,
+    overall_utilization_ratio=0.61,
     tensor_active_ratio=0.64,
     memory_utilization_ratio=0.14,
     memory_total_bytes=65536 * 2**20,

@@ -79,6 +79,7 @@ NPU = [
     "npu_chip_info_error_code",
     "npu_chip_info_error_code_1",
     "npu_chip_info_utilization",
+    "npu_chip_info_overall_utilization",
     "npu_chip_info_vector_utilization",
     "npu_chip_info_cube_utilization",
     "npu_chip_info_temperature",

@@ -214,6 +214,7 @@ class Device:
     revision: str | None = None  # of the silicon, where the driver tells: B0
     board_id: int | None = None  # Ascend: NPU id
     chip_id: int | None = None  # Ascend: chip of that NPU
+    chip_count: int | None = None  # Ascend: chips of that NPU
     physical_id: int | None = None  # Ascend: Phy-ID
     # state
     health: Health = UNKNOWN_HEALTH
@@ -235,6 +236,10 @@ class Device:
     jpeg_utilization_ratio: float | None = None
     optical_flow_utilization_ratio: float | None = None
     vector_utilization_ratio: float | None = None
+    control_cpu_utilization_ratio: float | None = None  # Ascend: the chip's own CPUs
+    overall_utilization_ratio: float | None = (
+        None  # Ascend: all engines, where `utilization_ratio` is AI cores
+    )
     graphics_active_ratio: float | None = None
     sm_active_ratio: float | None = None
     sm_occupancy_ratio: float | None = None
@@ -247,6 +252,7 @@ class Device:
     # memory
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
+    memory_used_ratio: float | None = None  # where a tool prints how full it is and not how large
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     bar1_total_bytes: int | None = None
@@ -302,6 +308,7 @@ _IDENTITY = (
     "revision",
     "board_id",
     "chip_id",
+    "chip_count",
     "physical_id",
 )
 _PARTITION_IDENTITY = (

@@ -151,6 +151,7 @@ WORDS: Mapping[type[Any], Words] = {
             "revision": "Revision of the silicon: `B0`.",
             "board_id": "Ascend: the NPU id.",
             "chip_id": "Ascend: the chip of the NPU.",
+            "chip_count": "Ascend: how many chips the NPU has.",
             "physical_id": "Ascend: the Phy-ID.",
             "health": "One scale for all vendors.",
             "stale": "It did not answer the last attempt to read it.",
@@ -171,6 +172,9 @@ WORDS: Mapping[type[Any], Words] = {
             "jpeg_utilization_ratio": "Use of the JPEG engines.",
             "optical_flow_utilization_ratio": "Use of the optical flow engine.",
             "vector_utilization_ratio": "Use of the vector cores.",
+            "control_cpu_utilization_ratio": "Ascend: use of the CPUs on the chip that control it.",
+            "overall_utilization_ratio": "Ascend: use of the chip as a whole, where the driver reports it "
+            "beside that of the AI cores.",
             "graphics_active_ratio": "Share of time in which the graphics or compute engine was active.",
             "sm_active_ratio": "Share of time in which at least one warp was on a multiprocessor, averaged "
             "over all of them.",
@@ -183,6 +187,8 @@ WORDS: Mapping[type[Any], Words] = {
             "cores": "Cores, of a device that shows them singly.",
             "memory_total_bytes": "Memory of the device.",
             "memory_used_bytes": "Memory in use, without what the driver reserves where it tells that apart.",
+            "memory_used_ratio": "How full the memory is, in outputs without sizes (`accelscope parse`). "
+            "An agent reports sizes instead.",
             "memory_free_bytes": "Memory not in use.",
             "memory_reserved_bytes": "Memory that the driver or firmware keeps for itself.",
             "bar1_total_bytes": "Size of the PCIe BAR1 window.",
@@ -213,6 +219,7 @@ WORDS: Mapping[type[Any], Words] = {
         {
             "board_id": _OTHER_VENDORS,
             "chip_id": _OTHER_VENDORS,
+            "chip_count": _OTHER_VENDORS,
             "physical_id": _OTHER_VENDORS,
             "compute_partition": _OTHER_VENDORS,
             "memory_partition": _OTHER_VENDORS,

@@ -239,6 +239,7 @@ CAPTURES: dict[str, Expected] = {
                 pci_address="0000:61:00.0",
                 driver_version="23.0.5",
                 firmware_version="7.1.0.7.220",
+                chip_count=1,
                 uuid=NOTHING,
                 serial=NOTHING,
                 model=NOTHING,
@@ -249,16 +250,30 @@ CAPTURES: dict[str, Expected] = {
         "npu-smi-common",
         [
             bare(
-                1, 0, temperature_celsius=60.0, power_watts=NOTHING, utilization_ratio=0.0, **clock(960, 1080)
-            ),
-            bare(
-                1, 1, temperature_celsius=59.0, power_watts=NOTHING, utilization_ratio=0.0, **clock(960, 1080)
-            ),
+                1,
+                number,
+                temperature_celsius=celsius,
+                power_watts=NOTHING,
+                utilization_ratio=0.0,
+                memory_used_ratio=0.03,
+                **clock(960, 1080),
+            )
+            for number, celsius in ((0, 60.0), (1, 59.0))
         ],
     ),
     "common_910B.txt": Expected(
         "npu-smi-common",
-        [bare(0, 0, temperature_celsius=46.0, power_watts=69.0, utilization_ratio=0.0, **clock(1000, 1000))],
+        [
+            bare(
+                0,
+                0,
+                temperature_celsius=46.0,
+                power_watts=69.0,
+                utilization_ratio=0.0,
+                memory_used_ratio=0.0,
+                **clock(1000, 1000),
+            )
+        ],
     ),
     "common_910_23.txt": Expected(
         "npu-smi-common",
@@ -331,6 +346,9 @@ CAPTURES: dict[str, Expected] = {
                 *(0, 0),
                 memory_total_bytes=65536 * MIB,
                 memory_used_bytes=round(65536 * MIB * 0.05),
+                memory_used_ratio=0.05,
+                control_cpu_utilization_ratio=0.06,
+                overall_utilization_ratio=0.0,
                 memory_utilization_ratio=0.0,
                 utilization_ratio=0.0,
                 vector_utilization_ratio=0.0,

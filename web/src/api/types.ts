@@ -178,12 +178,16 @@ export interface Device {
   bar1_used_bytes: number | null;
   /** Ascend: the NPU id. */
   board_id: number | null;
+  /** Ascend: how many chips the NPU has. */
+  chip_count: number | null;
   /** Ascend: the chip of the NPU. */
   chip_id: number | null;
   /** Clocks of the device's parts. */
   clocks: Clock[];
   /** AMD: `SPX`, `DPX`, `CPX` … */
   compute_partition: string | null;
+  /** Ascend: use of the CPUs on the chip that control it. */
+  control_cpu_utilization_ratio: number | null;
   /** Cores, of a device that shows them singly. */
   cores: Core[];
   /** Use of the video decoders. */
@@ -242,6 +246,8 @@ export interface Device {
   memory_total_bytes: number | null;
   /** Memory in use, without what the driver reserves where it tells that apart. */
   memory_used_bytes: number | null;
+  /** How full the memory is, in outputs without sizes (`accelscope parse`). An agent reports sizes instead. */
+  memory_used_ratio: number | null;
   /** Share of the driver's last sample period in which memory was read or written, not how full it is. */
   memory_utilization_ratio: number | null;
   /** It is cut into MIG instances. */
@@ -252,6 +258,8 @@ export interface Device {
   numa_node: number | null;
   /** Use of the optical flow engine. */
   optical_flow_utilization_ratio: number | null;
+  /** Ascend: use of the chip as a whole, where the driver reports it beside that of the AI cores. */
+  overall_utilization_ratio: number | null;
   /** AMD: part number of the board: `102-G30211-0C`. */
   part_number: string | null;
   /** Parts that are handed out by themselves. */

@@ -129,6 +129,7 @@ DEVICES: tuple[Family, ...] = (
             (("jpeg",), d.jpeg_utilization_ratio),
             (("optical_flow",), d.optical_flow_utilization_ratio),
             (("vector",), d.vector_utilization_ratio),
+            (("control_cpu",), d.control_cpu_utilization_ratio),
         ],
     ),
     device(

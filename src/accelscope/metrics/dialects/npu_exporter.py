@@ -157,10 +157,6 @@ MISSING = (
         "later than v26.1.0; count over `npu_chip_info_health_status`",
     ),
     Missing(
-        "npu_chip_info_overall_utilization",
-        "read only where npu-smi gives no utilisation of the AI cores, which it then replaces",
-    ),
-    Missing(
         "npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not among what is read of a chip"
     ),
     Missing(

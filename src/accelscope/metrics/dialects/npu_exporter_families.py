@@ -109,6 +109,11 @@ CHIP_FAMILIES = (
         lambda v: percent(v.device.utilization_ratio),
     ),
     gauge(
+        "npu_chip_info_overall_utilization",
+        "Utilisation of the chip as a whole, in %.",
+        lambda v: percent(v.device.overall_utilization_ratio),
+    ),
+    gauge(
         "npu_chip_info_vector_utilization",
         "Utilisation of the vector cores, in %.",
         lambda v: percent(v.device.vector_utilization_ratio) if _has_vector_cores(v.device) else None,

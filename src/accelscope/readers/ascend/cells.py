@@ -62,6 +62,11 @@ def ratio(text: str) -> float | None:
     return percent / 100 if percent is not None and 0 <= percent / 100 <= _MAX_RATIO else None
 
 
+def fill(text: str) -> float | None:
+    """0-1, of a number of percent that cannot be more than 100."""
+    return between(ratio(text), 0, 1)
+
+
 def watts(text: str) -> float | None:
     return between(_number(text), 0, _MAX_WATTS)
 

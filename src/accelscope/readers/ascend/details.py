@@ -37,6 +37,7 @@ _NO_DETAILS = frozenset(
     {
         *("vendor", "id", "uuid", "index", "model", "pci_address", "board_id", "chip_id", "physical_id"),
         *("health", "stale", "read_at", "errors", "absent"),
+        "memory_used_ratio",  # the table has sizes
     }
 )
 _BY_NAME = {"sensors": "name", "clocks": "domain", "rails": "name"}  # lists, and what tells members apart

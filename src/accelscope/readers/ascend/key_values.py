@@ -92,8 +92,10 @@ def _take(section: _Section, key: str, value: str) -> None:
             section.close()
         section.open.of_controller = True
     elif key in _HEADINGS:
-        if key == _CHIP_COUNT and section.open.is_empty:  # of a board it stands at the end
+        if key == _CHIP_COUNT and section.open.is_empty:
             section.chip_count = cells.count(value)
+        elif key == _CHIP_COUNT:  # `-t board` prints it last, as one of the board's facts
+            section.open.values.setdefault(key, value)
     else:
         section.open.values.setdefault(key, value)
 

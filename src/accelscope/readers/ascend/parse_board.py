@@ -11,7 +11,8 @@ _FIELDS: tuple[Field, ...] = (
     ("uuid", die_id, ("vdie id", "ddie id", "die id")),
     ("serial", cells.identifier, ("serial number",)),
     ("pci_address", cells.address, ("pcie bus info",)),
-    ("model", cells.words, ("chip name",)),
+    ("model", cells.words, ("chip name", "product name")),
+    ("chip_count", cells.count, ("chip count",)),
     ("driver_version", cells.words, ("software version",)),
     ("firmware_version", cells.words, ("firmware version",)),
 )

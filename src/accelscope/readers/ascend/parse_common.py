@@ -1,4 +1,4 @@
-"""`npu-smi info -t common -i N`: clock, temperature and power of the chips of a board."""
+"""`npu-smi info -t common -i N`: use, clock, temperature and power of the chips of a board."""
 
 from dataclasses import replace
 
@@ -14,6 +14,8 @@ TOOL = "npu-smi info -t common"
 _POWER = "npu real-time power(w)"
 _FIELDS: tuple[Field, ...] = (
     ("utilization_ratio", cells.ratio, ("aicore usage rate(%)",)),
+    # Where the chip has HBM, `memory` is the DDR memory of its own CPUs.
+    ("memory_used_ratio", cells.fill, ("hbm usage rate(%)", "memory usage rate(%)")),
     ("temperature_celsius", cells.celsius, ("temperature(c)",)),
     ("power_watts", cells.watts, (_POWER,)),
 )

@@ -91,6 +91,7 @@ DEVICE_DETAILS: Mapping[str, Take] = {
             "jpeg": "jpeg_utilization_ratio",
             "optical_flow": "optical_flow_utilization_ratio",
             "vector": "vector_utilization_ratio",
+            "control_cpu": "control_cpu_utilization_ratio",
         },
     ),
     "accelerator_graphics_active_ratio": number("graphics_active_ratio"),
