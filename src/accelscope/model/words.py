@@ -146,7 +146,7 @@ WORDS: Mapping[type[Any], Words] = {
             "firmware_version": "Version of the firmware or VBIOS. AMD: the part number of the VBIOS.",
             "vbios_version": "AMD: version of the VBIOS. Only `amd-smi` reports it.",
             "part_number": "AMD: part number of the board: `102-G30211-0C`.",
-            "pci_device_id": "AMD: number of the chip in the PCI list: `0x74a1`.",
+            "pci_device_id": "AMD and Ascend: number of the chip in the PCI list: `0x74a1`.",
             "runtime_version": "Furiosa RNGD: version of the run-time of its cores (PERT).",
             "revision": "Revision of the silicon: `B0`.",
             "board_id": "Ascend: the NPU id.",

@@ -240,6 +240,7 @@ CAPTURES: dict[str, Expected] = {
                 driver_version="23.0.5",
                 firmware_version="7.1.0.7.220",
                 chip_count=1,
+                pci_device_id="0xd801",
                 uuid=NOTHING,
                 serial=NOTHING,
                 model=NOTHING,

@@ -97,6 +97,7 @@ UNITS: list[tuple[str, str, str, object]] = [
     ("board", lines("Chip Name : 910X"), "model", "910X"),
     ("board", lines("Product Name : IT21\nChip Name : 910X"), "model", "910X"),
     ("board", lines("Product Name : IT21"), "model", "IT21"),
+    ("board", lines("PCI Device ID : 0xD801"), "pci_device_id", "0xd801"),
     ("board", lines("Serial Number : AB12\nChip Count : 2"), "chip_count", 2),
     ("health", lines("Health Status : OK\nError Code : 80E01801"), "errors.code", "80E01801"),
     ("ecc", lines("HBM Double Bit Error Count : 12"), "ecc.count", 12),

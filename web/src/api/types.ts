@@ -266,7 +266,7 @@ export interface Device {
   partitions: Partition[];
   /** Such as `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
-  /** AMD: number of the chip in the PCI list: `0x74a1`. */
+  /** AMD and Ascend: number of the chip in the PCI list: `0x74a1`. */
   pci_device_id: string | null;
   /** The link to the host. */
   pcie: Pcie | null;

@@ -17,6 +17,7 @@ MIB = 2**20  # npu-smi divides bytes by 1024 twice and calls that MB
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_PCI_DEVICE_ID = re.compile(r"0x[0-9a-f]{4}")
 _WORD = re.compile(r"[!-~]{1,128}")
 
 _MARKERS = {
@@ -94,6 +95,11 @@ def identifier(text: str) -> str | None:
     """One word of printable ASCII, such as a serial number. A damaged one must not pass for another's."""
     bare = text.strip()
     return bare if _WORD.fullmatch(bare) else None
+
+
+def pci_device_id(text: str) -> str | None:
+    bare = text.strip().casefold()
+    return bare if _PCI_DEVICE_ID.fullmatch(bare) else None
 
 
 def address(text: str) -> str | None:

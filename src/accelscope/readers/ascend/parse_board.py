@@ -12,6 +12,7 @@ _FIELDS: tuple[Field, ...] = (
     ("serial", cells.identifier, ("serial number",)),
     ("pci_address", cells.address, ("pcie bus info",)),
     ("model", cells.words, ("chip name", "product name")),
+    ("pci_device_id", cells.pci_device_id, ("pci device id",)),
     ("chip_count", cells.count, ("chip count",)),
     ("driver_version", cells.words, ("software version",)),
     ("firmware_version", cells.words, ("firmware version",)),

@@ -71,6 +71,7 @@ def _device(spec: AscendSpec, reading: ChipReading, readings: Sequence[ChipReadi
         firmware_version=_FIRMWARE,
         board_id=chip.board,
         chip_id=None if model.layout is Layout.NO_CHIPS else chip.number,
+        pci_device_id=f"0x{model.pci_device_code:04x}",
         chip_count=chip.board_chips,
         physical_id=chip.slot if numbered else None,
         health=_health(reading),
