@@ -47,6 +47,7 @@ OF_UPGRADES = {"--install", "--reset-then-reuse-values"}
 # Other people's, which are turned off.
 THEIR_OBJECTS = {
     "clusterpolicy/cluster-policy",
+    "configmap/NAME of NAMESPACE",
     "configmap/npu-device-plugin of NAMESPACE",
     "deviceconfig/NAME",
 }
@@ -93,6 +94,10 @@ def rendered(renderings: Renderings, words: list[str], folder: Path) -> Objects:
         file = folder / "my-values.yaml"
         file.write_text("{}")
         options[options.index("my-values.yaml")] = str(file)
+    if "dcgmCounters=counters.csv" in options:
+        counters = folder / "counters.csv"
+        counters.write_text("DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n")
+        options[options.index("dcgmCounters=counters.csv")] = f"dcgmCounters={counters}"
     return renderings.objects(renderings.template(release, *options))
 
 
@@ -122,8 +127,8 @@ def test_the_chart_takes_it_and_it_changes_something(
 ) -> None:
     made = rendered(renderings, words, tmp_path)
     understood(made, tmp_path / "agent.yaml")
-    settings = {at + 1 for at, word in enumerate(words) if word == "--set"}
-    plain = [word for at, word in enumerate(words) if word != "--set" and at not in settings]
+    settings = {at + 1 for at, word in enumerate(words) if word in ("--set", "--set-file")}
+    plain = [word for at, word in enumerate(words) if at not in settings and at + 1 not in settings]
     if {words[at].partition(".")[0] for at in settings} - {"image"}:
         assert made != rendered(renderings, plain, tmp_path), "it is said to do something"
 

@@ -51,6 +51,7 @@ STEPS: tuple[Place, ...] = (
     ("fleet", GRANTS, 1),
     ("switching/exec-collector", "Steps", 0),
     ("switching/exec-collector", "Steps", 1),
+    ("switching/exec-collector", "Steps", 2),
     ("fleet", IN_A_CLUSTER, 1),
     ("fleet", IN_A_CLUSTER, 2),
     ("fleet", IN_A_CLUSTER, 3),
@@ -66,6 +67,7 @@ NOT_HERE: dict[Place, str] = {
     ): "its image comes from a registry; test_device_plugin.py has it with another",
     ("switching/amd-device-metrics-exporter", "", 1): "an object of AMD's operator",
     ("switching/dcgm-exporter", "", 1): "an object of NVIDIA's operator",
+    ("switching/dcgm-exporter", "Bring your counters along", 0): "a ConfigMap of NVIDIA's operator",
     ("fleet", IN_A_CLUSTER, 0): "agent_image.py does it, with buildah and without a registry",
 }
 
@@ -77,6 +79,8 @@ OF_MANIFESTS = {
     "fleet-reader-exec": "accelscope-fleet-reader",
 }
 BINDING = "grafana-reads-the-fleet"
+# Commands that fetch a token, and the file that they write it into.
+TOKENS = {("fleet", GRANTS): "paris.token", ("switching/exec-collector", "Steps"): "berlin.token"}
 
 
 def described_clusters(cluster: Cluster) -> str:
@@ -143,28 +147,26 @@ def test_every_command_is_tried_or_named_with_the_reason() -> None:
     assert not set(STEPS) & NOT_HERE.keys()
 
 
-def has_fetched_token(shell: Shell) -> None:
+def has_fetched_token(shell: Shell, page: str, section: str) -> None:
     """The control plane makes it a moment after the Secret; the page says to fetch it again then."""
-    shell.run(commands(DOCS / "fleet.md", GRANTS)[0])
-    assert (shell.folder / "paris.token").read_bytes()
+    shell.run(commands(DOCS / f"{page}.md", section)[0])
+    assert (shell.folder / TOKENS[page, section]).read_bytes()
 
 
 @pytest.mark.parametrize(("page", "section", "number"), STEPS)
 def test_commands_do_what_the_page_says(
     cluster: Cluster, shell: Shell, page: str, section: str, number: int
 ) -> None:
-    if page == "switching/exec-collector" and number == 0:
+    if page == "switching/exec-collector" and number == 1:
         (shell.folder / "clusters.yaml").write_text(described_clusters(cluster))
-        for ending in ("token", "crt"):  # of the account that the page on the fleet made
-            (shell.folder / f"berlin.{ending}").write_bytes((shell.folder / f"paris.{ending}").read_bytes())
-    if page == "fleet" and section == GRANTS and number == 0:
-        until_passes(lambda: has_fetched_token(shell))
+    if number == 0 and (page, section) in TOKENS:
+        until_passes(lambda: has_fetched_token(shell, page, section))
         return
     said = shell.run(commands(DOCS / f"{page}.md", section)[number])
     match page, section, number:
         case "device-plugin", _, 0:
             assert "successfully rolled out" in said
-        case "switching/exec-collector", _, 0:
+        case "switching/exec-collector", _, 1:
             assert "\n[]" in said, "there are no driver pods here"
         case "fleet", "In a cluster", 1:
             assert '"id":"own"' in said
