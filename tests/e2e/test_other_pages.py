@@ -40,6 +40,7 @@ STEPS: tuple[Place, ...] = (
     ("device-plugin", "Install", 3),
     ("device-plugin", "Install", 4),
     ("switching/furiosa", "Metrics", 0),
+    ("switching/furiosa", "Metrics", 1),
     ("switching/furiosa", "Labels", 0),
     ("switching/npu-exporter", "npu-exporter", 0),
     ("switching/npu-exporter", "The annotation `k8s-monitor.io/npu-metrics`", 0),

@@ -13,7 +13,7 @@ from tests.repository import REPOSITORY
 
 from accelscope.simulate import SimulatedNode
 
-GUIDE = (REPOSITORY / "docs/switching/dcgm-exporter.md").read_text()
+GUIDES = REPOSITORY / "docs" / "switching"
 CLASHING = (
     "accelerator_memory_used_bytes",
     "accelerator_memory_total_bytes",
@@ -27,9 +27,10 @@ RULES = [
 ]
 
 
-def documented(kind: str) -> list[dict[str, Any]]:
+def documented(guide: str, kind: str) -> list[dict[str, Any]]:
     """The rules of the guide, from the chart's spelling to that of Prometheus' own configuration."""
-    [block] = [b for b in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if f" {kind}:" in b]
+    text = (GUIDES / f"{guide}.md").read_text()
+    [block] = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if f" {kind}:" in b]
     rules = yaml.safe_load(block)["scrape"]["endpoint"][kind]
     return [
         {re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", key): value for key, value in rule.items()}
@@ -58,18 +59,26 @@ def prometheus(frozen_node: SimulatedNode, folder: Path) -> Iterator[PrometheusS
             "job_name": "accelscope",
             "static_configs": [target],
             "honor_labels": True,
-            "relabel_configs": documented("relabelings"),
-            "metric_relabel_configs": documented("metricRelabelings"),
+            "relabel_configs": documented("dcgm-exporter", "relabelings"),
+            "metric_relabel_configs": documented("dcgm-exporter", "metricRelabelings"),
         }
-        # The server waits for targets by the label `job`, which the relabeling sets.
-        with PrometheusServer(
-            folder / "prometheus", {"nvidia-dcgm-exporter": (agent.port, job)}, rules=RULES
-        ) as server:
+        ascend: dict[str, object] = {
+            "job_name": "accelscope-ascend",
+            "static_configs": [
+                {**target, "labels": {"__meta_kubernetes_pod_label_accelscope_io_agent": "ascend"}}
+            ],
+            "relabel_configs": documented("npu-exporter", "relabelings"),
+            "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": ".+", "action": "drop"}],
+        }
+        # The server waits for targets by the label `job`, which the relabelings set.
+        jobs = {"nvidia-dcgm-exporter": (agent.port, job), "npu-exporter": (agent.port, ascend)}
+        with PrometheusServer(folder / "prometheus", jobs, rules=RULES) as server:
             yield server
 
 
 def test_targets_have_the_job_and_node_that_old_alerts_select(prometheus: PrometheusServer) -> None:
     prometheus.until_holds('up{job="nvidia-dcgm-exporter", kubernetes_node="worker-1"}', 1)
+    prometheus.until_holds('up{job="npu-exporter"}', 1)
 
 
 @pytest.mark.parametrize("name", CLASHING)
