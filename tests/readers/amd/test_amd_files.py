@@ -107,7 +107,12 @@ def test_only_cards_of_this_driver_count_and_in_the_order_of_the_bus(tmp_path: P
 def test_two_cards_with_one_number_stay_two(tmp_path: Path) -> None:
     for card in (0, 1):
         lay_out_gpu(tmp_path, {**WELL, "unique_id": "abcd"}, card=card, pci=f"0000:0{card}:00.0")
-    assert reader_of(tmp_path).survey().keys == ("amd:0xabcd", "amd:0000:01:00.0")
+    reader = reader_of(tmp_path)
+    assert reader.survey().keys == ("amd:0000:00:00.0", "amd:0000:01:00.0")
+    (tmp_path / "sys/class/drm/card0").rename(tmp_path / "gone")
+    assert reader.survey().keys == ("amd:0000:01:00.0",)
+    (tmp_path / "gone").rename(tmp_path / "sys/class/drm/card0")
+    assert reader.survey().keys == ("amd:0000:00:00.0", "amd:0000:01:00.0")
 
 
 def test_a_tree_that_tells_nothing_of_bus_and_driver(tmp_path: Path) -> None:

@@ -407,6 +407,16 @@ def test_clocks_of_static_by_their_levels() -> None:
         assert (clock.hertz, clock.max_hertz) == (5e8, 2.1e9)
 
 
+def test_a_clock_of_static_that_stands_still_is_zero() -> None:
+    levels = {"Level 0": "0 MHz", "Level 1": "96 MHz"}
+    gpu = {"gpu": 0, "clock": {"mem": {"current_level": 0, "frequency_levels": levels}}}
+    [clock] = parse_static.parse(json.dumps([gpu])).devices[0].clocks
+    assert (clock.hertz, clock.max_hertz) == (0.0, 96e6)
+    gpu = {"gpu": 0, "clock": {"mem": {"current_level": 0, "frequency_levels": {"Level 0": "0 MHz"}}}}
+    [clock] = parse_static.parse(json.dumps([gpu])).devices[0].clocks
+    assert (clock.hertz, clock.max_hertz) == (0.0, None)
+
+
 def test_links_and_their_states() -> None:
     entry = {
         "gpu": 0,

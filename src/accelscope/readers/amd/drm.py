@@ -5,6 +5,7 @@ Nothing here asks a device: the kernel answers from its own memory, also for a G
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,11 +56,11 @@ class Cards:
     def __init__(self, sys: Path) -> None:
         self._drm = f"{sys}/class/drm"
         self._known: dict[str, tuple[object, Card | None]] = {}
+        self._repeated: set[str | None] = set()  # unique ids that several cards showed
 
     def find(self) -> tuple[Card, ...]:
         """In the order of their PCI addresses, which is how AMD's tools count."""
         known: dict[str, tuple[object, Card | None]] = {}
-        found: dict[str, Card] = {}
         for name in entries(self._drm):
             if not _CARD.fullmatch(name):
                 continue
@@ -68,12 +69,21 @@ class Cards:
             before = self._known.get(name)
             card = before[1] if before is not None and before[0] == mark else _card(folder, name)
             known[name] = mark, card
-            if card is not None:
-                if card.id in found:  # a damaged number must not make two GPUs one
-                    card = replace(card, id=device_id(Vendor.AMD, pci=card.pci_address, index=len(found)))
-                found[card.id] = card
         self._known = known
-        return tuple(sorted(found.values(), key=lambda card: (card.pci_address or "", card.name)))
+        self._avoid_repeated_numbers()
+        found = [card for _, card in known.values() if card is not None]
+        return tuple(sorted(found, key=lambda card: (card.pci_address or "", card.name)))
+
+    def _avoid_repeated_numbers(self) -> None:
+        """Cards that show one unique id go by their addresses, all of them and from then on: which of them
+        are there must not change the id of another."""
+        counts = Counter(card.uuid for _, card in self._known.values() if card is not None and card.uuid)
+        self._repeated.update(uuid for uuid, count in counts.items() if count > 1)
+        for name, (mark, card) in self._known.items():
+            if card is not None and card.uuid in self._repeated:
+                id_ = device_id(Vendor.AMD, pci=card.pci_address, index=_number_of(name))
+                if card.id != id_:
+                    self._known[name] = mark, replace(card, id=id_)
 
 
 def driver_version(sys: Path, proc: Path) -> str | None:
@@ -108,7 +118,7 @@ def _card(folder: str, name: str) -> Card | None:
     numa = told(f"{folder}/numa_node") or ""
     place = told(f"{folder}/xgmi_physical_id")
     return Card(
-        id=device_id(Vendor.AMD, uuid=uuid, pci=address, index=int(name.removeprefix("card"))),
+        id=device_id(Vendor.AMD, uuid=uuid, pci=address, index=_number_of(name)),
         name=name,
         folder=folder,
         pci_address=address,
@@ -123,6 +133,10 @@ def _card(folder: str, name: str) -> Card | None:
         xgmi_hive=told(f"{folder}/xgmi_hive_info/xgmi_hive_id"),
         xgmi_place=quantities.count(place) if place else None,
     )
+
+
+def _number_of(name: str) -> int:
+    return int(name.removeprefix("card"))
 
 
 def _held_by_driver(folder: str, uevent: str) -> bool:

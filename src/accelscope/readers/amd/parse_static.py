@@ -99,11 +99,12 @@ def _take_clock(draft: Draft, name: str, clock: Tree) -> None:
     for title, leaf in levels.items():
         match = _LEVEL.fullmatch(title)
         value = quantities.hertz(quantities.text_of(leaf) or "")
-        if match is not None and value:
+        if match is not None and value is not None:
             hertz[int(match[1])] = value
     current = clock.get("current level", clock.get("current_level"))
     now = quantities.count(quantities.text_of(current) or "")
     if now in hertz and f"clocks.{domain}" not in draft.values:
         draft.put(f"clocks.{domain}", hertz[now])
-    if hertz and f"clocks.{domain}.max" not in draft.values:
-        draft.put(f"clocks.{domain}.max", max(hertz.values()))
+    highest = max(hertz.values(), default=0)
+    if highest and f"clocks.{domain}.max" not in draft.values:
+        draft.put(f"clocks.{domain}.max", highest)
