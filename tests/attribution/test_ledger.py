@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.attribution.cgroup import place_of
-from accelscope.attribution.ledger import Ledger
+from accelscope.attribution.ledger import KeptIdle, Ledger
 from accelscope.attribution.owners import PodTable, owner_of
 from accelscope.attribution.processes import HostProcess
 from accelscope.attribution.usage import DeviceUse, UsageKey, uses
@@ -240,6 +240,50 @@ def test_who_holds_one_part_is_idle_while_it_works_on_another() -> None:
         ledger.enter({GPU.id: use}, [], now)
     assert ledger.idle_seconds(use, key("a", part="part-0"), 60) == 60
     assert ledger.idle_seconds(use, key("a", part="part-1"), 60) == 0
+
+
+NOT_BUSY = replace(GPU, utilization_ratio=0.0)
+
+
+def still(uid: str | None) -> DeviceUse:
+    return uses([NOT_BUSY], [], [replace(holds("a"), pod_uid=uid)])[GPU.id]
+
+
+def test_idle_time_that_was_kept_goes_on_after_a_restart() -> None:
+    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    assert idle_seconds(ledger, still("uid-1"), key("a"), 100) == 7200
+    assert idle_seconds(ledger, still("uid-1"), key("a"), 160) == 7260
+
+
+def test_kept_idle_time_waits_until_it_is_known_which_pod_holds_the_device() -> None:
+    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger.enter({}, [], 100)  # the driver has not answered yet
+    assert idle_seconds(ledger, still(None), key("a"), 110) == 0
+    assert idle_seconds(ledger, still("uid-1"), key("a"), 120) == 7220
+
+
+def test_kept_idle_time_is_not_given_to_another_pod_of_the_same_name() -> None:
+    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    assert idle_seconds(ledger, still("uid-2"), key("a"), 100) == 0
+    assert idle_seconds(ledger, still("uid-2"), key("a"), 130) == 30
+
+
+def test_kept_idle_time_ends_when_the_pod_works() -> None:
+    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    working = uses([GPU], [runs(owner("a", uid="uid-1"))], [replace(holds("a"), pod_uid=None)])[GPU.id]
+    assert idle_seconds(ledger, working, key("a"), 100) == 0
+    assert idle_seconds(ledger, still("uid-1"), key("a"), 130) == 30
+
+
+def test_kept_idle_time_of_what_is_not_seen_again_soon_is_forgotten() -> None:
+    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger.enter({}, [], 100)
+    assert idle_seconds(ledger, still("uid-1"), key("a"), 701) == 0
+
+
+def test_without_a_source_of_pods_the_name_is_enough() -> None:
+    ledger = Ledger({key("a"): KeptIdle(None, 7200.0)})
+    assert idle_seconds(ledger, still(None), key("a"), 100) == 7200
 
 
 def test_a_pod_whose_container_is_not_told_is_at_work() -> None:

@@ -3,7 +3,9 @@
 import logging
 import socket
 import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelscope import __version__
@@ -13,6 +15,8 @@ from accelscope.agent.pages import Pages
 from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
+from accelscope.attribution.ledger import KeptIdle
+from accelscope.attribution.usage import UsageKey
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.end_signals import EndSignals
@@ -59,8 +63,11 @@ class Agent:
         )
         node = settings.node_name or socket.gethostname()
         attribution = attribution_options(settings, node, environ)
-        self._attributor = Attributor(attribution)
-        self._sinks = _sinks(settings, node, attribution.api_server)
+        self._attributor = Attributor(attribution, kept_idle=_kept_idle(settings.state_folder))
+        self._sinks = (
+            *_sinks(settings, node, attribution.api_server),
+            *_state_sinks(settings.state_folder),
+        )
         self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.collector = Collector(
             self._runners,
@@ -204,6 +211,25 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
 
 def _watch(path: str | None) -> FileWatch | None:
     return None if path is None else FileWatch(path)
+
+
+def _kept_idle(folder: str | None) -> dict[UsageKey, KeptIdle]:
+    if folder is None:
+        return {}
+    from accelscope.sinks.idle_state import read_idle_times  # noqa: PLC0415 - where it is asked for
+
+    return {
+        UsageKey(*holder[:-1]): KeptIdle(holder.pod_uid, seconds)
+        for holder, seconds in read_idle_times(Path(folder), time.time()).items()
+    }
+
+
+def _state_sinks(folder: str | None) -> "tuple[Sink[Any], ...]":
+    if folder is None:
+        return ()
+    from accelscope.sinks.idle_state import IdleStateSink  # noqa: PLC0415 - where it is asked for
+
+    return (IdleStateSink(Path(folder)),)
 
 
 def _exposition(settings: AgentSettings) -> Exposition:

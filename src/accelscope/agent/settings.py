@@ -335,6 +335,15 @@ class AgentSettings:
         metavar="PATH",
     )
 
+    state_folder: str | None = setting(
+        None,
+        PATH,
+        "Folder in which idle times of pods are kept over a restart, in a file that only the agent may read. "
+        "Without it nothing is kept. Each agent needs a folder of its own.",
+        group="State",
+        reloadable=False,
+    )
+
     exporter_host: str = setting(
         "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
     )

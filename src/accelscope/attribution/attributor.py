@@ -12,7 +12,7 @@ from accelscope.attribution.claims import Claims
 from accelscope.attribution.device_ids import DeviceIndex, identities
 from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.jobs import Jobs, Part
-from accelscope.attribution.ledger import Ledger
+from accelscope.attribution.ledger import KeptIdle, Ledger
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
 from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
@@ -61,6 +61,7 @@ class Attributor:
         self,
         options: AttributionOptions,
         *,
+        kept_idle: Mapping[UsageKey, KeptIdle] | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,7 +80,7 @@ class Attributor:
         self._claims = Claims(options)
         self._shares = Shares(options.ratio_file, options.device_ratios, options.model_ratios, clock)
         self._jobs = Jobs(options.job_mapping_folder, clock)
-        self._ledger = Ledger()
+        self._ledger = Ledger(kept_idle)
         self._index = DeviceIndex(())
         self._grants: tuple[Allocation, ...] = ()
         self._granted_from: tuple[tuple[HeldPod, ...], PodTable, DeviceIndex] | None = None

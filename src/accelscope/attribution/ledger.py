@@ -6,6 +6,7 @@ since it last told. A counter may move more seldom than collections are made.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from accelscope.attribution.usage import DeviceUse, UsageKey
 from accelscope.model import AbsenceReason, Device
@@ -32,8 +33,18 @@ class _Account:
     power_joules: float = 0.0  # what its power comes to
 
 
+@dataclass(frozen=True, slots=True)
+class KeptIdle:
+    """How long a container had been idle when the agent started, from before its restart."""
+
+    pod_uid: str | None
+    seconds: float
+
+
 class Ledger:
-    def __init__(self) -> None:
+    def __init__(self, kept: Mapping[UsageKey, KeptIdle] | None = None) -> None:
+        self._kept = dict(kept or {})  # not yet seen again
+        self._began_at = inf  # the first collection
         self._accounts: dict[str, _Account] = {}
         self._energy: dict[UsageKey, float] = {}
         self._active_at: dict[UsageKey, float] = {}
@@ -42,6 +53,7 @@ class Ledger:
     def enter(self, uses: Mapping[str, DeviceUse], pods: Collection[tuple[str, str]], now: float) -> None:
         """Take one collection into account. `pods` (namespace, name) exist on this node, `now` is of a clock
         that never jumps."""
+        self._forget_kept(now)
         shown = {key for use in uses.values() for key in use.keys}
         self._forget_replaced(uses)
         self._energy = {
@@ -57,8 +69,25 @@ class Ledger:
         self._enter_energy(uses, now)
         for use in uses.values():
             for key in use.holders:
-                if _is_active(use, key) or key not in self._active_at:
+                is_active = _is_active(use, key)
+                if is_active or key not in self._active_at:
                     self._active_at[key] = now
+                if key in self._kept:
+                    self._take_up_kept(key, use.uids.get(key), is_active=bool(is_active))
+
+    def _take_up_kept(self, key: UsageKey, uid: str | None, *, is_active: bool) -> None:
+        """Go on counting where the agent before left off, unless the pod worked since or is another one."""
+        kept = self._kept[key]
+        if uid is None and kept.pod_uid is not None and not is_active:
+            return  # the source of pods has not told yet which pod it is
+        del self._kept[key]
+        if kept.pod_uid == uid and not is_active:
+            self._active_at[key] = min(self._active_at[key], self._began_at - kept.seconds)
+
+    def _forget_kept(self, now: float) -> None:
+        self._began_at = min(self._began_at, now)
+        if now - self._began_at > _LONGEST_GAP_SECONDS:
+            self._kept.clear()
 
     def _forget_replaced(self, uses: Mapping[str, DeviceUse]) -> None:
         """A pod that took the name of another (of a StatefulSet, say) begins anew."""
