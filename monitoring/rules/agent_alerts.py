@@ -141,7 +141,7 @@ AGENTS = Group(
             summary="{{ $labels.sink }} of {{ $labels.node }} is not written",
             description=(
                 "The agent of {{ $labels.node }} cannot write {{ $labels.sink }}. Who reads it from the "
-                "Node object sees old values."
+                "Node object sees old values; without idle-state, idle times begin at 0 when it restarts."
             ),
         ),
         Alert(

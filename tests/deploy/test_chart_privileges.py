@@ -11,6 +11,7 @@ from tests.deploy.values import VENDORS
 from accelscope.sinks.domains import ACCELSCOPE, DOMAINS
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
+STATE = "/var/lib/accelscope/metrics-accelscope-{}"
 LIST_PODS = {("", "pods", "list"), ("", "pods", "watch")}
 LIST_SLICES = {
     ("resource.k8s.io", "resourceslices", "list"),
@@ -155,8 +156,13 @@ def test_dcmi_is_where_the_node_has_it_and_npu_smi_finds_it_there(render: Render
 @pytest.mark.parametrize(
     ("values", "vendor", "expected"),
     [
-        ({}, "nvidia", {"/var/lib/kubelet/pod-resources"}),
-        ({"attribution": {"kubeletFolder": "/data/kubelet"}}, "amd", {"/data/kubelet/pod-resources"}),
+        ({}, "nvidia", {"/var/lib/kubelet/pod-resources", STATE.format("nvidia")}),
+        (
+            {"attribution": {"kubeletFolder": "/data/kubelet"}},
+            "amd",
+            {"/data/kubelet/pod-resources", STATE.format("amd")},
+        ),
+        ({"attribution": {"stateFolder": ""}}, "amd", {"/var/lib/kubelet/pod-resources"}),
         ({"attribution": QUIET}, "furiosa", set()),
         (
             {"attribution": QUIET},
@@ -178,7 +184,26 @@ def test_only_these_folders_of_the_node(
     pod = agents(render(**values))[vendor]
     assert host_paths(pod) == expected
     writable = [mount["name"] for mount in container(pod)["volumeMounts"] if not mount.get("readOnly")]
-    assert set(writable) <= {"features", "scratch"}
+    assert set(writable) <= {"features", "scratch", "state"}
+
+
+def test_idle_times_outlive_a_pod_of_the_rollout_in_a_folder_of_each_agent(render: Render) -> None:
+    pods = agents(render(attribution={"stateFolder": "/data/state"}))
+    folders = set()
+    for vendor, pod in pods.items():
+        [state] = [volume["hostPath"] for volume in pod["volumes"] if volume["name"] == "state"]
+        assert state["type"] == "DirectoryOrCreate"
+        assert state["path"].startswith("/data/state/")
+        [mount] = [mount for mount in container(pod)["volumeMounts"] if mount["name"] == "state"]
+        assert environment(pod)["STATE_FOLDER"] == mount["mountPath"]
+        assert pod["securityContext"]["runAsUser"] == 0, "who may write what the kubelet made"
+        folders.add(state["path"])
+        assert vendor in state["path"]
+    assert len(folders) == len(pods)
+    for off in ({"stateFolder": ""}, {"podResources": False}):
+        for pod in agents(render(attribution=off)).values():
+            assert "STATE_FOLDER" not in environment(pod)
+            assert "state" not in {volume["name"] for volume in pod["volumes"]}
 
 
 def test_host_processes_by_default_and_off_by_value(render: Render) -> None:

@@ -39,11 +39,13 @@ def seen(idle: dict[Holder, float | None], at: float = START) -> Snapshot:
 
 
 class Lab:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, now: float = START) -> None:
         self.folder = folder
-        self.now = START
+        self.now = now
         self.sink = IdleStateSink(
-            folder, timing=Timing(clock=lambda: self.now, monotonic=lambda: self.now, random=lambda: 0.0)
+            folder,
+            read_idle_times(folder, now),
+            timing=Timing(clock=lambda: self.now, monotonic=lambda: self.now, random=lambda: 0.0),
         )
 
     def collect(self, idle: dict[Holder, float | None], **changes: Any) -> None:
@@ -52,7 +54,8 @@ class Lab:
         self.sink.step()
 
     def read(self, later: float = 0.0) -> dict[Holder, float]:
-        return read_idle_times(self.folder, self.now + later)
+        now = self.now + later
+        return read_idle_times(self.folder, now).at(now)
 
 
 @pytest.fixture
@@ -76,14 +79,18 @@ def test_the_file_is_renewed_once_a_minute_and_at_once_when_a_pod_works_again(la
     assert lab.read() == {}
 
 
-def test_nothing_is_overwritten_before_devices_and_pods_are_known(lab: Lab) -> None:
+def test_nothing_is_overwritten_before_devices_and_pods_are_known(lab: Lab, tmp_path: Path) -> None:
     lab.collect({SLEEPY: 7200.0})
     silent = ReaderState(vendor=Vendor.NVIDIA, found=True, up=False)
     down = AttributionSourceState(source="pods", up=False)
-    lab.collect({}, readers=(silent,))
-    lab.collect({}, attribution=())
-    lab.collect({}, attribution=(SOURCES[0], down))
-    assert lab.read() == {SLEEPY: 7230.0}
+    for after_restart in (False, True):
+        if after_restart:
+            lab = Lab(tmp_path, START + 50)
+        lab.collect({}, readers=(silent,))
+        lab.collect({}, attribution=())
+        lab.collect({}, attribution=(SOURCES[0], down))
+        assert lab.read(later=START + 40 - lab.now) == {SLEEPY: 7230.0}
+        assert lab.sink.state.up
 
 
 def test_a_file_of_an_agent_that_was_away_for_long_is_not_used(lab: Lab) -> None:
@@ -115,7 +122,7 @@ def test_a_file_of_an_agent_that_was_away_for_long_is_not_used(lab: Lab) -> None
 )
 def test_a_damaged_file_is_as_good_as_none(lab: Lab, tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
-    assert read_idle_times(tmp_path, 2.0) == {}
+    assert read_idle_times(tmp_path, 2.0).seconds == {}
     lab.collect({SLEEPY: 7200.0})
     assert lab.read() == {SLEEPY: 7200.0}
 
@@ -126,7 +133,7 @@ def test_a_folder_that_cannot_be_used_costs_only_the_idle_times(tmp_path: Path) 
     lab.collect({SLEEPY: 7200.0})
     assert (lab.sink.state.up, lab.sink.state.reason) == (False, "no_folder")
     (tmp_path / FILE).mkdir()
-    assert read_idle_times(tmp_path, START) == {}
+    assert read_idle_times(tmp_path, START).seconds == {}
 
 
 def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(lab: Lab, tmp_path: Path) -> None:

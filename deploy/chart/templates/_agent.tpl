@@ -68,6 +68,17 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
   | toYaml -}}
 {{- end -}}
 
+{{/*
+The node's folder for what this agent keeps over a restart, from (root, name); empty: none. Each agent of a node has its
+own. Only pods that hold devices are idle, so that without podResources there is nothing to keep.
+*/}}
+{{- define "accelscope.stateFolder" -}}
+{{- $attribution := .root.Values.attribution -}}
+{{- if and $attribution.podResources $attribution.stateFolder -}}
+{{- printf "%s/%s-%s-%s" (trimSuffix "/" $attribution.stateFolder) .root.Release.Namespace (include "accelscope.fullname" .root) .name -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Of a node's labels, "key=value" or "key", from (label, with, without): the operators for it. */}}
 {{- define "accelscope.expression" -}}
 {{- $pair := splitn "=" 2 .label -}}

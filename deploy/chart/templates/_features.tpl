@@ -57,6 +57,7 @@ resourceSlices: attribution.resourceSlices
 podLabels: attribution.podLabels
 nodeLabels: attribution.nodeLabels
 passwdFile: attribution.userNames
+stateFolder: attribution.stateFolder
 npuAnnotation: nodeObject.npuAnnotation
 devicesAnnotation: nodeObject.devicesAnnotation
 annotationInterval: nodeObject.annotationInterval

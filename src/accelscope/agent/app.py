@@ -63,11 +63,9 @@ class Agent:
         )
         node = settings.node_name or socket.gethostname()
         attribution = attribution_options(settings, node, environ)
-        self._attributor = Attributor(attribution, kept_idle=_kept_idle(settings.state_folder))
-        self._sinks = (
-            *_sinks(settings, node, attribution.api_server),
-            *_state_sinks(settings.state_folder),
-        )
+        kept_idle, state_sinks = _idle_state(settings.state_folder)
+        self._attributor = Attributor(attribution, kept_idle=kept_idle)
+        self._sinks = (*_sinks(settings, node, attribution.api_server), *state_sinks)
         self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.collector = Collector(
             self._runners,
@@ -213,23 +211,18 @@ def _watch(path: str | None) -> FileWatch | None:
     return None if path is None else FileWatch(path)
 
 
-def _kept_idle(folder: str | None) -> dict[UsageKey, KeptIdle]:
+def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Sink[Any], ...]]":
+    """What an agent before this one kept, and who keeps it from now on."""
     if folder is None:
-        return {}
-    from accelscope.sinks.idle_state import read_idle_times  # noqa: PLC0415 - where it is asked for
+        return {}, ()
+    from accelscope.sinks.idle_state import IdleStateSink, read_idle_times  # noqa: PLC0415 - where asked for
 
-    return {
-        UsageKey(*holder[:-1]): KeptIdle(holder.pod_uid, seconds)
-        for holder, seconds in read_idle_times(Path(folder), time.time()).items()
+    now = time.time()
+    times = read_idle_times(Path(folder), now)
+    kept = {
+        UsageKey(*holder[:-1]): KeptIdle(holder.pod_uid, seconds) for holder, seconds in times.at(now).items()
     }
-
-
-def _state_sinks(folder: str | None) -> "tuple[Sink[Any], ...]":
-    if folder is None:
-        return ()
-    from accelscope.sinks.idle_state import IdleStateSink  # noqa: PLC0415 - where it is asked for
-
-    return (IdleStateSink(Path(folder)),)
+    return kept, (IdleStateSink(Path(folder), times),)
 
 
 def _exposition(settings: AgentSettings) -> Exposition:

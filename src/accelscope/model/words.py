@@ -553,7 +553,7 @@ WORDS: Mapping[type[Any], Words] = {
     SinkState: Words(
         "What carries readings [into the Node object](node-object.md).",
         {
-            "sink": "`annotation`, `labels` or `feature-file`.",
+            "sink": "`annotation`, `labels`, `feature-file` or `idle-state`.",
             "up": "What it carries was written when it last tried.",
             "reason": "A short word for why it is not up; `too_large` also for what was left out.",
             "error": "The last error, for people; kept after the sink is well again.",

@@ -52,18 +52,27 @@ class IdleTimes:
     taken_at: float  # seconds since the epoch
     seconds: Mapping[Holder, float]
 
+    def at(self, now: float) -> dict[Holder, float]:
+        """Of those who have done nothing since."""
+        gap = max(0.0, now - self.taken_at)
+        return {holder: seconds + gap for holder, seconds in self.seconds.items()}
+
 
 class IdleStateSink(Sink[IdleTimes]):
-    def __init__(self, folder: Path, *, pace: Pace = PACE, timing: Timing | None = None) -> None:
+    def __init__(
+        self, folder: Path, kept: IdleTimes, *, pace: Pace = PACE, timing: Timing | None = None
+    ) -> None:
+        """`kept`: what the file has, as it was read at the start."""
         super().__init__(NAME, pace, timing=timing)
         self._path = folder / FILE
+        self._known = kept
 
-    def _content(self, snapshot: Snapshot) -> IdleTimes | None:
-        """None until devices, pods and what they hold are known: what is kept must not be lost meanwhile."""
+    def _content(self, snapshot: Snapshot) -> IdleTimes:
+        """What was known before stays while devices, pods or what they hold are not known."""
         sources = {state.source: state.up for state in snapshot.attribution}
         known = sources.get("pod-resources", False) and sources.get("pods", True)
         if not known or not all(reader.up for reader in snapshot.readers if reader.found):
-            return None
+            return self._known
         idle = {
             Holder(
                 usage.device,
@@ -76,7 +85,8 @@ class IdleStateSink(Sink[IdleTimes]):
             for usage in snapshot.pod_usages
             if usage.allocated and usage.idle_seconds is not None and usage.idle_seconds >= LEAST_SECONDS
         }
-        return IdleTimes(snapshot.taken_at, idle)
+        self._known = IdleTimes(snapshot.taken_at, idle)
+        return self._known
 
     def _differs(self, content: IdleTimes, written: IdleTimes) -> bool:
         if content.seconds.keys() != written.seconds.keys():
@@ -103,24 +113,24 @@ class IdleStateSink(Sink[IdleTimes]):
         )
 
 
-def read_idle_times(folder: Path, now: float) -> dict[Holder, float]:
-    """For how long each has been idle by now, in seconds; nothing of a file that is missing, damaged, old or
-    of another version. `now` is in seconds since the epoch."""
-    path = folder / FILE
+def read_idle_times(folder: Path, now: float) -> IdleTimes:
+    """As they were saved; none of a file that is missing, damaged, old or of another version. `now` is in
+    seconds since the epoch."""
+    path, nothing = folder / FILE, IdleTimes(now, {})
     try:
         with open_regular(path) as file:
             content = file.read(_MOST_BYTES + 1)
         times = _parsed(content)
     except FileNotFoundError:
-        return {}
+        return nothing
     except (OSError, ValueError, RecursionError) as error:
         log.warning("%s is not used, and idle times begin at 0: %s", path, error)
-        return {}
+        return nothing
     gap = now - times.taken_at
     if not -_CLOCK_SECONDS <= gap <= LONGEST_GAP_SECONDS:
         log.info("%s is not used, and idle times begin at 0: it was written %.0f s ago", path, gap)
-        return {}
-    return {holder: seconds + max(0.0, gap) for holder, seconds in times.seconds.items()}
+        return nothing
+    return times
 
 
 def _parsed(content: bytes) -> IdleTimes:

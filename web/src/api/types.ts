@@ -1274,7 +1274,7 @@ export interface SinkState {
   last_success: number | null;
   /** A short word for why it is not up; `too_large` also for what was left out. */
   reason: string | null;
-  /** `annotation`, `labels` or `feature-file`. */
+  /** `annotation`, `labels`, `feature-file` or `idle-state`. */
   sink: string;
   /** Collections that had nothing new to write. */
   skips: number;
