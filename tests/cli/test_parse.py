@@ -173,7 +173,7 @@ def test_list_names_every_source(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         ([], "nvidia-smi-query-gpu"),
-        (["nvidia-smi-table"], 'unknown source "nvidia-smi-table"; allowed: nvidia-smi-query-gpu'),
+        (["nvidia-smi-chart"], 'unknown source "nvidia-smi-chart"; allowed: nvidia-smi-query-gpu'),
         ([QUERY, "/nowhere/at/all"], "/nowhere/at/all: No such file or directory"),
         ([QUERY, "."], "Is a directory"),
         ([QUERY, "--fields", "index,,uuid"], "empty name"),

@@ -74,6 +74,8 @@ def _told_besides(source: Source, parsed: Parsed) -> dict[str, Any]:
         case "allocations":
             grants = parsed.allocations or ()
             return {"allocations": [_grant(each) for each in grants]}
+        case "versions":
+            return {"versions": dict(parsed.versions)}
         case "ratio" if parsed.ratio is not None:
             return {"ratio": parsed.ratio}
     return {}

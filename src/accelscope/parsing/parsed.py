@@ -43,5 +43,6 @@ class Parsed:
     containers: tuple[ContainerRef, ...] | None = None  # None: not what this source tells
     allocations: tuple[DeviceGrant, ...] | None = None
     ratio: float | None = None
+    versions: tuple[tuple[str, str], ...] = ()  # what of -> version
     error: ParseError | None = None
     rejected: tuple[Rejection, ...] = ()

@@ -14,7 +14,7 @@ class Source:
     summary: str
     parse: Parse  # takes the text and, where the source takes them, the names of its columns
     default_fields: tuple[str, ...] = ()  # columns of an output without a header, if none are named
-    tells: str = ""  # what else than devices and processes: containers, allocations or ratio
+    tells: str = ""  # what else than devices and processes: containers, allocations, ratio or versions
 
     @property
     def takes_fields(self) -> bool:

@@ -18,6 +18,7 @@ MHZ = 1e6
 NONE = object()  # the file says nothing of it: neither a value nor an absence
 
 UNSUPPORTED = "not_supported"
+IN_INSTANCE = {"gpu_instance_id": 2, "compute_instance_id": 1, "partition": "nvidia:0000:83:00.0/gi2/ci1"}
 MASKED = "GPU-00000000"  # the author of these captures wrote zeros, which identify nothing
 
 
@@ -37,6 +38,23 @@ def query(*devices: dict[str, object], columns: str | None = None) -> Expected:
 
 def xml(device: dict[str, object], *processes: dict[str, object]) -> Expected:
     return Expected("nvidia-smi-xml", None, [device], processes)
+
+
+def table(device: dict[str, object], *processes: dict[str, object]) -> Expected:
+    return Expected("nvidia-smi-table", None, [device], processes)
+
+
+def instance(
+    index: int, gpu: int, compute: int, multiprocessors: int, *, used: int | None, total: int | None
+) -> dict[str, object]:
+    return {
+        "index": index,
+        "gpu_instance_id": gpu,
+        "compute_instance_id": compute,
+        "multiprocessors": multiprocessors,
+        "memory_used_bytes": NONE if used is None else used * MIB,
+        "memory_total_bytes": NONE if total is None else total * MIB,
+    }
 
 
 def pmon(*processes: dict[str, object]) -> Expected:
@@ -927,6 +945,89 @@ CAPTURES: dict[str, Expected] = {
     ),
 }
 
+TABLES = {
+    "table_err_gb10_reset_excerpt.txt": table(
+        {
+            "pci_address": "000f:01:00.0",
+            "model": "NVIDIA GB10",
+            "temperature_celsius": 35.0,
+            "performance_state": 8,
+            "persistence_mode": True,
+            **absent("memory_used_bytes", "memory_total_bytes", "utilization_ratio", "power_watts", "ecc"),
+            **absent("fans", reason="driver_error"),
+        }
+    ),
+    "table_err_rtx4090_515.txt": table(
+        {
+            "pci_address": "0000:01:00.0",
+            "model": "NVIDIA GeForce ...",
+            "driver_version": "515.65.01",
+            "ecc_enabled": False,
+            "temperature_celsius": 59.0,
+            "power_watts": 66.0,
+            "power_limit_watts": 480.0,
+            "memory_used_bytes": 120 * MIB,
+            "memory_total_bytes": 24564 * MIB,
+            "utilization_ratio": 0.0,
+            **absent("mig_enabled"),
+            **absent("fans", reason="driver_error"),
+        }
+    ),
+    "table_h200mig_590_load.txt": table(
+        {
+            "pci_address": "0000:83:00.0",
+            "model": "NVIDIA H200",
+            "driver_version": "590.48.01",
+            "ecc_enabled": True,
+            "mig_enabled": True,
+            "power_watts": 295.0,
+            "memory_used_bytes": 16959 * MIB,
+            "partitions": [
+                instance(0, 2, 0, 16, used=16925, total=71424),
+                instance(1, 2, 1, 32, used=None, total=None),  # the memory is that of its GPU instance
+                instance(2, 3, 0, 32, used=17, total=33280),
+                instance(3, 9, 0, 16, used=9, total=16384),
+                instance(4, 10, 0, 16, used=9, total=16384),
+            ],
+            **absent("utilization_ratio", "fans"),
+        },
+        {**process(12249, "memhog", "compute", memory_bytes=2194 * MIB), **IN_INSTANCE},
+        {**process(12250, "memhog", "compute", memory_bytes=1170 * MIB), **IN_INSTANCE},
+        {**process(12267, "gpu_burn", "compute", memory_bytes=13526 * MIB), **IN_INSTANCE},
+    ),
+    "table_l40s_595_load.txt": table(
+        {
+            "pci_address": "0000:01:00.0",
+            "driver_version": "595.80",
+            "persistence_mode": False,
+            "ecc_enabled": True,
+            "ecc.uncorrected.volatile": 0,
+            "utilization_ratio": 0.09,
+            "power_limit_watts": 350.0,
+            "memory_total_bytes": 46068 * MIB,
+            **absent("fans", "mig_enabled"),
+        },
+        process(20037, "ffmpeg", "compute", memory_bytes=538 * MIB, device="0000:01:00.0"),
+        process(20038, "ffmpeg", "compute", memory_bytes=681 * MIB, gpu_instance_id=NONE),
+    ),
+    "table_rtx2080s_610_load.txt": table(
+        {
+            "pci_address": "0000:0c:00.0",
+            "model": "NVIDIA GeForce RTX 2080 ...",
+            "driver_version": "610.57.04",
+            "fans.0": 0.38,
+            "performance_state": 2,
+            "utilization_ratio": 0.08,
+            **absent("ecc", "mig_enabled"),
+        },
+        graphics(1720, "gnome-shell", 173),
+        graphics(4556, "Xwayland", 3),
+        process(28511, "ffmpeg", "compute", memory_bytes=230 * MIB),
+        process(28512, "ffmpeg", "compute", memory_bytes=370 * MIB),
+    ),
+}
+CAPTURES |= TABLES
+
 OTHER_KINDS = {
     "accounted-apps_h200mig_590_idle.csv": "finished processes: --query-accounted-apps is no source",
     "dmon_h100_590_load.txt": "dmon says nothing that the query does not",
@@ -935,11 +1036,6 @@ OTHER_KINDS = {
     "query-gpu-fields_590.txt": "a list of field names, no reading",
     "query-gpu-fields_595.txt": "a list of field names, no reading",
     "query-gpu-fields_610.txt": "a list of field names, no reading",
-    "table_err_gb10_reset_excerpt.txt": "table for eyes",
-    "table_err_rtx4090_515.txt": "table for eyes",
-    "table_h200mig_590_load.txt": "table for eyes",
-    "table_l40s_595_load.txt": "table for eyes",
-    "table_rtx2080s_610_load.txt": "table for eyes",
     "version_595.txt": "versions of the tool, no device",
 }
 
@@ -974,6 +1070,7 @@ def test_capture_is_read_right(captures: Path, name: str) -> None:
         for source in sources()
         if source.startswith("nvidia-smi-")
         for name in OTHER_KINDS
+        if not (source == "nvidia-smi-version" and name.startswith("version"))
         # The first has columns of the query, the second is a header of one column on each line.
         if not (source == "nvidia-smi-query-gpu" and name.startswith(("accounted-apps", "query-gpu-fields")))
     ],
@@ -984,6 +1081,24 @@ def test_captures_of_other_kinds_give_no_values(captures: Path, source: str, nam
     assert parsed.devices == ()
     assert parsed.processes == ()
     assert parsed.error is not None
+
+
+def test_versions_of_a_driver(captures: Path) -> None:
+    text = (captures / "nvidia" / "version_595.txt").read_text(encoding="utf-8")
+    assert dict(sources()["nvidia-smi-version"].parse(text, None).versions) == {
+        "nvidia_smi": "595.71.05",
+        "nvml": "595.71",
+        "driver": "595.71.05",
+        "cuda": "13.2",
+    }
+
+
+@pytest.mark.parametrize("source", [name for name in sources() if name.startswith("nvidia-smi-")])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_no_other_source(captures: Path, source: str, name: str) -> None:
+    if source != "nvidia-smi-table":
+        text = (captures / "nvidia" / name).read_text(encoding="utf-8")
+        assert sources()[source].parse(text, None).error is not None
 
 
 def assert_told(facts: dict[str, Any], told: dict[str, object]) -> None:

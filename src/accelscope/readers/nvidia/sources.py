@@ -1,7 +1,15 @@
 """What `accelscope parse` can read of NVIDIA's tools."""
 
 from accelscope.parsing.source import Source
-from accelscope.readers.nvidia import parse_compute_apps, parse_list, parse_pmon, parse_query_gpu, parse_xml
+from accelscope.readers.nvidia import (
+    parse_compute_apps,
+    parse_list,
+    parse_pmon,
+    parse_query_gpu,
+    parse_table,
+    parse_version,
+    parse_xml,
+)
 
 SOURCES = (
     Source(
@@ -30,5 +38,16 @@ SOURCES = (
         "nvidia-smi-list",
         "nvidia-smi -L: GPUs and MIG devices with their uuids",
         lambda text, _fields: parse_list.parse(text),
+    ),
+    Source(
+        "nvidia-smi-table",
+        "nvidia-smi without options: its table of GPUs, MIG devices and processes",
+        lambda text, _fields: parse_table.parse(text),
+    ),
+    Source(
+        "nvidia-smi-version",
+        "nvidia-smi --version: versions of the driver, of NVML and of CUDA",
+        lambda text, _fields: parse_version.parse(text),
+        tells="versions",
     ),
 )
