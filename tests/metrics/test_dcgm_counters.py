@@ -52,7 +52,7 @@ FULL = replace(
         Throttle("sw_power_cap", active=True),
         Throttle("hw_thermal_slowdown", active=True),
     ),
-    pcie=Pcie(4, 5, 8, 16, 0),
+    pcie=Pcie(4, 5, 8, 16, 0, transmit_bytes_per_second=1.5e6, receive_bytes_per_second=0.0),
     links=(
         Link(
             "nvlink",
@@ -107,6 +107,8 @@ FURTHER = {
     "DCGM_FI_DEV_MAX_VIDEO_CLOCK": "1600",
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": str(0x04 + 0x40),
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": str(0x04 + 0x40),
+    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "1500",  # KB/s of 1,000 bytes, as NVML gives them
+    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "0",
     "DCGM_FI_DEV_PCIE_LINK_GEN": "4",
     "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": "5",
     "DCGM_FI_DEV_PCIE_LINK_WIDTH": "8",

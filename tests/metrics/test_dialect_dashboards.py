@@ -31,7 +31,7 @@ DASHBOARDS: dict[str, tuple[str, str, str, str]] = {
         "DCGM_FI_DEV_POWER_USAGE DCGM_FI_DEV_GPU_TEMP DCGM_FI_DEV_SM_CLOCK DCGM_FI_DEV_MEM_CLOCK "
         "DCGM_FI_DEV_MEMORY_TEMP DCGM_FI_DEV_GPU_UTIL",
         "UUID GPU_I_ID modelName gpu device instance exported_pod exported_namespace",
-        "",  # its four further fields are in no default list of the exporter
+        "",  # its four further fields are in no default list of the exporter: see below
     ),
     "HAMi-WebUI": (
         "npu-exporter",
@@ -110,3 +110,9 @@ def test_what_a_dashboard_asks_for_in_vain_is_told(dashboard: str) -> None:
     [made] = dialects.load((dialect,))
     told = " ".join(missing.names for missing in made.missing)
     assert all(name in told for name in vain.split())
+
+
+def test_the_further_fields_of_the_openshift_console_plugin_can_be_chosen() -> None:
+    [made] = dialects.load(("dcgm",))
+    wanted = ("POWER_MGMT_LIMIT_MAX", "MAX_SM_CLOCK", "MAX_MEM_CLOCK", "FAN_SPEED")
+    assert {f"DCGM_FI_DEV_{name}" for name in wanted} <= {f.name for f in made.optional_families}

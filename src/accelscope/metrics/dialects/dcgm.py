@@ -142,10 +142,6 @@ MISSING = (
     Missing("DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the limit in force"),
     Missing("DCGM_FI_DEV_*_VIOLATION", "NVML reports which throttle reasons are active, not for how long"),
     Missing(
-        "DCGM_FI_DEV_PCIE_TX_THROUGHPUT, DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
-        "deprecated; `DCGM_FI_PROF_PCIE_TX_BYTES` and `DCGM_FI_PROF_PCIE_RX_BYTES` have the rates",
-    ),
-    Missing(
         "DCGM_EXP_*",
         "counts within a time window; native families have the states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",

@@ -84,8 +84,6 @@ def why_unavailable(field: str) -> str:
 _REASONS = {
     "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "licences of virtual GPUs are not read",
     "DCGM_FI_DEV_POWER_MGMT_LIMIT": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the limit in force",
-    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "deprecated: DCGM_FI_PROF_PCIE_TX_BYTES has the rate",
-    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "deprecated: DCGM_FI_PROF_PCIE_RX_BYTES has the rate",
     "DCGM_EXP_XID_ERRORS_COUNT": "the native family accelerator_errors_total counts errors by code",
     "DCGM_EXP_XID_ERRORS_TOTAL": "the native family accelerator_errors_total counts errors by code",
     "DCGM_EXP_CLOCK_EVENTS_COUNT": "the native family accelerator_throttled has the reasons active now",
@@ -371,6 +369,16 @@ def _states() -> tuple[Family, ...]:
 
 def _pcie() -> tuple[Family, ...]:
     return (
+        gauge(
+            "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
+            "Rate from the device to the host over PCIe, in KB of 1,000 bytes per second.",
+            lambda v: whole(v.device.pcie.transmit_bytes_per_second, 1e-3) if v.device.pcie else None,
+        ),
+        gauge(
+            "DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
+            "Rate from the host to the device over PCIe, in KB of 1,000 bytes per second.",
+            lambda v: whole(v.device.pcie.receive_bytes_per_second, 1e-3) if v.device.pcie else None,
+        ),
         gauge(
             "DCGM_FI_DEV_PCIE_LINK_GEN",
             "PCIe generation of the link now.",

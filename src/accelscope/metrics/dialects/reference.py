@@ -10,18 +10,18 @@ _HEAD = """\
 
 <!-- Made from src/accelscope/metrics/dialects by `make docs`; a test compares them. -->
 
-With `--dialect NAME` (several with commas between) the page also has the names of another exporter, in its
-units and with its labels, so that dashboards and alerts that were made for it go on working. The native
-families stay; `--metric-denylist 'accelerator_*'` takes them away. A dialect shows devices of its vendor
-only, and what its exporter would leave out is left out.
+With `--dialect NAME` (several, separated by commas) the page also has the names of another exporter, in its
+units and with its labels, so that dashboards and alerts that were made for it keep working. The native
+families stay; `--metric-denylist 'accelerator_*'` removes them. A dialect shows only devices of its vendor,
+and leaves out what its exporter would leave out.
 
-No series has a timestamp of its own. A counter whose name does not end in `_total` is a `counter` in the text
-format and `unknown` in OpenMetrics, which knows no such counter.
+No series has a timestamp of its own. A counter whose name does not end in `_total` is a `counter` in the
+text format and `unknown` in OpenMetrics, which has no such counter.
 
-Where the exporter has labels for the pod on a device's series, they name the pod that holds the device;
-where no pod holds it, the only one whose processes use it. Of a device that several pods share, no pod is
-named: the series has the values of all of them. Two containers of one pod: the pod is named, the container is
-not.
+If the exporter has labels for the pod on a device's series, they name the pod to which the device is
+allocated; if there is none, the only pod whose processes use it. A device that several pods share names no
+pod: its series have the values of all of them. If two containers of one pod have it, the pod is named and
+the container is not.
 
 | dialect | names of |
 |---|---|
