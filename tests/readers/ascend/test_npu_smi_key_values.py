@@ -166,6 +166,14 @@ def test_the_power_of_an_npu_counts_once() -> None:
     assert [(a.field, a.reason.value) for a in second.absent] == [("power_watts", "shared")]
 
 
+def test_a_power_of_zero_is_not_measured() -> None:
+    """No running chip draws 0.0 W: the 310B prints that where it does not measure."""
+    text = "NPU ID : 1\nChip Count : 1\n\nChip ID : 0\nTemperature(C) : 50\nNPU Real-time Power(W) : 0.0\n"
+    [device] = parsed("common", text).devices
+    assert device.power_watts is None
+    assert [(a.field, a.reason.value) for a in device.absent] == [("power_watts", "not_supported")]
+
+
 @pytest.mark.parametrize("name", ["mcu", "MCU", "Mcu", "3559"])
 def test_what_a_controller_tells_of_its_own_board_is_refused(name: str) -> None:
     text = f"NPU ID : 0\nChip ID : 1\nChip Name : {name}\nFirmware Version : 24.15.15\n"
@@ -426,4 +434,5 @@ def test_the_voltage_of_a_chip() -> None:
 def test_the_list_tells_which_npus_there_are() -> None:
     text = "Total Count : 2\n\n  NPU ID : 4\nSerial Number : S\nChip Count : 2\n\nNPU ID : 32768\n"
     assert boards_in(text) == {4: 2, 32768: 1}
+    assert boards_in("NPU ID : 4\nChip Count : 0\n\nNPU ID : 5\nChip Count : NA\n") == {4: 0, 5: 1}
     assert boards_in("dcmi module initialize failed. ret is -8005\n") == {}

@@ -36,6 +36,13 @@ class Draft:
             reason = AbsenceReason.UNREADABLE
         self.absences.setdefault(place, reason)
 
+    def take_power(self, text: str | None, source: str) -> None:
+        """No running chip draws 0.0 W: the 310B prints that where it does not measure."""
+        self.take("power_watts", text, cells.watts, source)
+        if self.values.get("power_watts") == 0:
+            del self.values["power_watts"]
+            self.absences["power_watts"] = AbsenceReason.NOT_SUPPORTED
+
     def reject(self, line: str) -> None:
         self.rejected.append(Rejection(line[:_TEXT_LIMIT], "unreadable"))
 

@@ -17,12 +17,11 @@ _FIELDS: tuple[Field, ...] = (
     # Where the chip has HBM, `memory` is the DDR memory of its own CPUs.
     ("memory_used_ratio", cells.fill, ("hbm usage rate(%)", "memory usage rate(%)")),
     ("temperature_celsius", cells.celsius, ("temperature(c)",)),
-    ("power_watts", cells.watts, (_POWER,)),
 )
 
 
 def parse(text: str) -> Parsed:
-    parsed = parsed_chips(text, TOOL, _FIELDS, _take_clock)
+    parsed = parsed_chips(text, TOOL, _FIELDS, _take_more)
     measured: set[int | None] = set()
     devices: list[Device] = []
     for device in parsed.devices:
@@ -47,7 +46,8 @@ def board_power_watts(text: str) -> float | None:
     return None
 
 
-def _take_clock(draft: Draft, block: Block) -> None:
+def _take_more(draft: Draft, block: Block) -> None:
+    draft.take_power(block.values.get(_POWER), _POWER)
     now = cells.hertz(block.values.get("aicore curfreq(mhz)", ""))
     rated = cells.hertz(block.values.get("aicore freq(mhz)", ""))
     if now is not None or rated is not None:

@@ -141,7 +141,7 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
     draft = Draft(board, chip)
     draft.take("model", upper.get("name"), cells.words, "Name")
     draft.values["health"] = health_of(upper.get("health", ""))
-    _take_power(draft, upper.get("power"))
+    draft.take_power(upper.get("power", "?"), "Power(W)")
     if cells.absence(upper.get("power", "?")) is AbsenceReason.NO_SAMPLE:
         read.dashes.add((board, chip))
     draft.take("temperature_celsius", upper.get("temp", "?"), cells.celsius, "Temp(C)")
@@ -154,14 +154,6 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
     if read.driver_version is not None:
         draft.values["driver_version"] = read.driver_version
     read.chips[board, chip] = draft
-
-
-def _take_power(draft: Draft, text: str | None) -> None:
-    """No running chip draws 0.0 W: the 310B prints that where it does not measure."""
-    draft.take("power_watts", text if text is not None else "?", cells.watts, "Power(W)")
-    if draft.values.get("power_watts") == 0:
-        del draft.values["power_watts"]
-        draft.absences["power_watts"] = AbsenceReason.NOT_SUPPORTED
 
 
 def _take_memory(draft: Draft, values: Mapping[str, str], columns: table.Columns) -> None:

@@ -25,5 +25,6 @@ def boards_in(text: str) -> dict[int, int]:
             if board is not None and len(boards) < _MOST_BOARDS:
                 boards[board] = 1
         elif key == "chip count" and board in boards:
-            boards[board] = cells.count(value) or 1
+            chips = cells.count(value)
+            boards[board] = 1 if chips is None else chips
     return boards
