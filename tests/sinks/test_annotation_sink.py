@@ -226,6 +226,32 @@ def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(
     assert NPU_METRICS not in lab.api.annotations
 
 
+def test_a_list_that_still_grows_after_a_start_does_not_replace_the_one_before(node_api: NodeApi) -> None:
+    """A reader may need several collections to identify all devices."""
+    lab = Lab(node_api, NPU_METRICS, DEVICES)
+    lab.api.annotations[NPU_METRICS] = "of the agent before"
+
+    def look(seen: int, expected: int = 4) -> None:
+        reader = ReaderState(
+            vendor=Vendor.ASCEND, found=True, up=True, devices_seen=seen, devices_expected=expected
+        )
+        lab.collect(*(chip(n) for n in range(seen)), after=10, readers=(reader,))
+
+    look(1)
+    look(3)
+    assert lab.api.annotations[NPU_METRICS] == "of the agent before"
+    look(4)
+    assert len(lab.written()["chips"]) == len(lab.written(DEVICES)["devices"]) == 4
+
+
+def test_a_chip_that_is_missing_from_the_start_delays_the_first_write_by_one_collection(lab: Lab) -> None:
+    reader = ReaderState(vendor=Vendor.ASCEND, found=True, up=True, devices_seen=1, devices_expected=2)
+    lab.collect(chip(0), readers=(reader,))
+    assert lab.api.patches == []
+    lab.collect(chip(0), after=10, readers=(reader,))
+    assert len(lab.written()["chips"]) == 1
+
+
 def cut(peer: Peer, _: Asked) -> None:
     peer.cut()
 

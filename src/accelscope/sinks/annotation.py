@@ -66,6 +66,7 @@ class AnnotationSink(Sink[Documents]):
         self._small_since = 0.0  # by the monotonic clock
         self._known = {name: Knowledge(self._timing.monotonic) for name in annotations}
         self._last_readings = {name: LastReadings(self._timing.monotonic) for name in annotations}
+        self._listed: dict[str, frozenset[str]] = {}  # devices at the last look, by annotation
         self._had: set[str] = set()  # annotations that had a device since the agent started
 
     def _content(self, snapshot: Snapshot) -> Documents | None:
@@ -73,12 +74,27 @@ class AnnotationSink(Sink[Documents]):
         for annotation in self._annotations:
             make, vendor = recipe_of(annotation)
             document = self._last_readings[annotation].fill_in(make(snapshot))
+            if annotation not in self._had and self._may_grow(annotation, document, snapshot, vendor):
+                continue
             if document.entries:
                 self._had.add(annotation)
             elif not self._known[annotation].is_enough(snapshot, vendor):
                 continue  # what is not known of one says nothing of the other
             content[annotation] = document if annotation in self._had else None
         return content or None
+
+    def _may_grow(
+        self, annotation: str, document: Document, snapshot: Snapshot, vendor: Vendor | None
+    ) -> bool:
+        """After a start a reader may need several collections to identify its devices. A part of the list
+        must not replace the whole one that an agent before wrote. A list that stays the same is believed."""
+        listed = frozenset(entry.device for entry in document.entries)
+        before, self._listed[annotation] = self._listed.get(annotation), listed
+        return listed != before and any(
+            reader.devices_seen < reader.devices_expected
+            for reader in snapshot.readers
+            if vendor is None or reader.vendor is vendor
+        )
 
     def _differs(self, content: Documents, written: Documents) -> bool:
         return any(
