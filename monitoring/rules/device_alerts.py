@@ -257,7 +257,12 @@ USE = Group(
             name="AcceleratorIdleAllocation",
             severity=Severity.INFO,
             lasting="10m",
-            expression=f"min by (cluster, namespace, pod) (accelerator_pod_idle_seconds) >= {IDLE_SECONDS:g}",
+            expression=(
+                f"min by (cluster, namespace, pod) (accelerator_pod_idle_seconds) >= {IDLE_SECONDS:g} "
+                # Not if it is unknown of one of its devices whether it works.
+                "unless on (cluster, namespace, pod) "
+                "(accelerator_pod_device_share_ratio unless accelerator_pod_idle_seconds)"
+            ),
             summary="{{ $labels.namespace }}/{{ $labels.pod }} holds devices and does not use them",
             description=(
                 "Pod {{ $labels.namespace }}/{{ $labels.pod }} has done nothing with any of its devices "

@@ -115,7 +115,9 @@ def test_one_agent_reads_every_vendor(agent: Deployed) -> None:
 
 
 def test_it_writes_to_its_node_under_the_policy(agent: Deployed) -> None:
-    agent.until(lambda s: any(sink.up and sink.writes for sink in s.sinks), "the annotation is written")
+    agent.until(
+        lambda s: any(sink.sink == "annotation" and sink.up for sink in s.sinks), "the annotation is written"
+    )
     node = agent.cluster.get(f"node/{agent.cluster.node_name}")
     assert "accelscope.io/devices" in node["metadata"]["annotations"]
 

@@ -90,7 +90,11 @@ def test_it_runs_with_no_capability_and_no_way_to_more(agent: Deployed) -> None:
     assert set(status["Uid"]) == {"0"}, "the kubelet's socket is root's"
 
 
-def test_it_can_write_nowhere(agent: Deployed) -> None:
+def test_it_can_write_nowhere_but_in_its_state_folder(agent: Deployed) -> None:
+    agent.until(
+        lambda s: any(sink.sink == "idle-state" and sink.up for sink in s.sinks), "idle times are kept"
+    )
+    assert '"version"' in agent.exec("cat", "/var/lib/accelscope/idle.json")
     for path in (
         "/",
         "/tmp",

@@ -68,6 +68,8 @@ _SECOND = {series("accelerator_info", {**DEVICE, "device": "nvidia:GPU-2", "inde
 _POD = {**DEVICE, "namespace": "research", "pod": "train-0", "container": "main"}
 _IDLE = series("accelerator_pod_idle_seconds", _POD)
 _OTHER_DEVICE = series("accelerator_pod_idle_seconds", {**_POD, "device": "nvidia:GPU-2", "index": "4"})
+_SHARE = _IDLE.replace("idle_seconds", "device_share_ratio")
+_OTHER_SHARE = _OTHER_DEVICE.replace("idle_seconds", "device_share_ratio")
 _HOLDER = {"cluster": "berlin", "namespace": "research", "pod": "train-0"}
 
 
@@ -295,6 +297,8 @@ CASES: dict[str, AlertCase] = {
         quiet=(
             ({**INFO, _IDLE: "3000+0x60"}, "15m"),
             ({**INFO, _IDLE: "0+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),  # it uses one of its two
+            # Of one of its two it is not known whether it works.
+            ({**INFO, _SHARE: "1+0x60", _OTHER_SHARE: "1+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),
         ),
     ),
 }

@@ -50,6 +50,10 @@ describe("rows of a pod", () => {
     expect(grouped("k", rows).idleSeconds).toBe(400);
   });
 
+  it("are not called idle while it is not known whether one of them works", () => {
+    expect(grouped("k", [row({ idle_seconds: 900 }), row({ device: "d1" })]).idleSeconds).toBeNull();
+  });
+
   it("count a device of two containers once, and its partitions each", () => {
     expect(grouped("k", [row({}), row({ container: "side" })]).devices).toBe(1);
     expect(grouped("k", [row({ partition: "a" }), row({ partition: "b" })]).devices).toBe(2);

@@ -76,7 +76,7 @@ export function grouped(key: string, rows: readonly PodRow[]): PodGroup {
     memoryBytes: sum(rows.map((row) => row.memory_used_bytes)),
     energyJoules: sum(rows.map((row) => row.energy_joules)),
     processes: rows.reduce((total, row) => total + row.processes, 0),
-    idleSeconds: idle.length === 0 ? null : Math.min(...idle),
+    idleSeconds: idle.length === 0 || idle.length < held.length ? null : Math.min(...idle),
     stale: rows.some((row) => row.state === "stale"),
     ageSeconds: known(rows.map((row) => row.age_seconds)).reduce<number | null>(
       (most, age) => Math.max(most ?? age, age),
