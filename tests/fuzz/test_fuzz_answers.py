@@ -24,7 +24,12 @@ def test_every_source_has_seeds_that_are_readings(source: str) -> None:
         answers.examine(sources()[source], text)
     read = [sources()[source].parse(text, None) for text in texts]
     assert any(
-        parsed.devices or parsed.processes or parsed.containers or parsed.allocations or parsed.ratio
+        parsed.devices
+        or parsed.processes
+        or parsed.containers
+        or parsed.allocations
+        or parsed.ratio
+        or parsed.versions
         for parsed in read
     )
 

@@ -122,7 +122,7 @@ def test_the_newer_function_reports_idle_processes_in_the_same_way() -> None:
 
 
 def test_samples_of_an_earlier_period_do_not_count() -> None:
-    driver = {f"{COMPUTE}_v3": [entry(7)], SAMPLES: [sample(7, 40)]}
+    driver: dict[str, list[Any] | int] = {f"{COMPUTE}_v3": [entry(7)], SAMPLES: [sample(7, 40)]}
     ask = Ask(Driver(driver))
     ask.begin()
     lister = ProcessLister(None, None, ask)

@@ -87,9 +87,9 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
     )
 
 
-def _named(**facts: str | None) -> str | None:
+def _named(uuid: str | None, serial: str | None = None, pci: str | None = None) -> str | None:
     """The id that these facts make; None where they identify nothing."""
-    made = device_id(Vendor.NVIDIA, **facts)
+    made = device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=pci)
     return None if made == device_id(Vendor.NVIDIA) else made
 
 
