@@ -136,6 +136,17 @@ def test_what_only_the_tool_tells(watch: "Watch") -> None:
     assert after.id == before.id
 
 
+@pytest.mark.parametrize(("name", "older"), [("amd-mi250", True), ("amd-mi300x8", False)])
+def test_part_numbers_are_those_by_which_amds_dashboards_select(
+    watch: "Watch", name: str, older: bool
+) -> None:
+    """Their panels for MI2xx select these three part numbers, and those for MI3xx all others."""
+    of_mi2xx = {"102-D65208-0C", "102-D67305-00", "102-D65209-0C"}
+    numbers = {device.part_number for device in watch(name).read().devices}
+    assert None not in numbers
+    assert numbers <= of_mi2xx if older else numbers.isdisjoint(of_mi2xx)
+
+
 def test_partitions_with_their_use_and_memory(watch: "Watch") -> None:
     watched = watch("amd-mi300-cpx")
     result = watched.with_tool()

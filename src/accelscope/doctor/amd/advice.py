@@ -18,8 +18,8 @@ TOOL_HANG = (
     "meanwhile and asks the tool again at the next --tool-interval."
 )
 TOOL_ADDS = (
-    "Names of products, energy, throttling and links come from it: install amd-smi-lib (ROCm), mount the "
-    "node's /opt/rocm in a pod, or name the tool with --amd-smi-path."
+    "Names of Radeon products, throttling, links and the version of the VBIOS come from it: install "
+    "amd-smi-lib (ROCm), mount the node's /opt/rocm in a pod, or name the tool with --amd-smi-path."
 )
 _STRANGE = (
     "The tool printed something that is not known: save it with `amd-smi metric --json > metric.txt`, look "

@@ -1,4 +1,4 @@
-"""What only AMD's tools tell: names, energy, throttling, links, and errors where the driver's files do not.
+"""What only AMD's tools report: names, throttling, links, and whatever the driver has no file for.
 
 amd-smi takes seconds for a server's GPUs, so it runs in the background; rocm-smi stands in where it is
 absent. Where the driver shows no files at all (a container without the node's /sys, a fork of the driver),
