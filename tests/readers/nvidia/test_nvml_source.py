@@ -13,6 +13,7 @@ from accelscope.readers.nvidia.nvml import NvmlSource
 from accelscope.readers.nvidia.nvml_binding import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
+    NOT_FOUND,
     NOT_SUPPORTED,
     load_binding,
     unload,
@@ -387,5 +388,28 @@ def test_pcie_throughput_is_in_thousands_of_bytes(tmp_path: Path) -> None:
     pcie = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device.pcie
     assert pcie is not None
     assert (pcie.transmit_bytes_per_second, pcie.receive_bytes_per_second) == (4_000_000, 4_001_000)
+    binding.nvmlShutdown()
+    unload(binding)
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons"),
+    [
+        (NOT_FOUND, set()),
+        (NO_PERMISSION, {AbsenceReason.NO_PERMISSION}),
+        (UNKNOWN, {AbsenceReason.DRIVER_ERROR}),
+    ],
+)
+def test_an_instance_that_the_driver_refuses_is_absent_and_an_empty_place_is_not(
+    tmp_path: Path, code: int, reasons: set[AbsenceReason]
+) -> None:
+    node = SimulatedNode(read_node(MIG), tmp_path / "node")
+    node.build()
+    binding = load_binding(paths_of(node).nvml_library)
+    binding.nvmlInit()
+    binding.nvmlDeviceGetMigDeviceHandleByIndex = error(binding, code)
+    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
+    assert device.partitions == ()
+    assert {absence.reason for absence in device.absent if absence.field.startswith("partitions")} == reasons
     binding.nvmlShutdown()
     unload(binding)

@@ -5,9 +5,11 @@ from typing import Any
 
 from accelscope.model import Partition, Vendor, device_id
 from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.readers.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_FOUND
 from accelscope.readers.nvidia.nvml_gpm import Gpm
 
 _PROFILE = re.compile(r"MIG (\S+)$")
+_EMPTY_PLACE = (NOT_FOUND, INVALID_ARGUMENT)
 
 
 class MigInstances:
@@ -25,8 +27,11 @@ class MigInstances:
         for index in range(count):
             try:
                 handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, index)
-            except self._nvml.NVMLError:
-                continue  # NVML numbers all that could be; most places are empty
+            except self._nvml.NVMLError as error:
+                # NVML numbers all that could be; most places are empty. Any other answer hides an instance.
+                if error.value not in _EMPTY_PLACE:
+                    self._ask.refuse(f"partitions.{index}", error.value)
+                continue
             instances.append((index, handle))
         partitions = []
         memory_counted: set[int] = set()
