@@ -250,7 +250,7 @@ def test_fields_that_cannot_be_given_are_named_with_their_line_and_the_reason(co
     assert [family.name for family in made.families] == ["DCGM_FI_DEV_GPU_TEMP"]
     assert [f"{item.line} {item.field}: {item.reason}" for item in made.unavailable] == [
         "3 DCGM_FI_DEV_VGPU_LICENSE_STATUS: licences of virtual GPUs are not read",
-        "4 DCGM_FI_DEV_POWER_VIOLATION: NVML reports which throttle reasons are active, not for how long",
+        "4 DCGM_FI_DEV_POWER_VIOLATION: AccelScope reads which throttle reasons are active, not for how long",
         "5 DCGM_FI_DEV_POWER_MGMT_LIMIT: DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the limit in force",
         "6 DCGM_EXP_XID_ERRORS_COUNT: the native family accelerator_errors_total counts errors by code",
         "7 DCGM_FI_DEV_BRAND: AccelScope does not read it",

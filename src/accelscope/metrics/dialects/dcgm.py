@@ -140,7 +140,9 @@ MISSING = (
         "their profiling counters are only to be had through DCGM itself",
     ),
     Missing("DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the limit in force"),
-    Missing("DCGM_FI_DEV_*_VIOLATION", "NVML reports which throttle reasons are active, not for how long"),
+    Missing(
+        "DCGM_FI_DEV_*_VIOLATION", "AccelScope reads which throttle reasons are active, not for how long"
+    ),
     Missing(
         "DCGM_EXP_*",
         "counts within a time window; native families have the states and totals: "

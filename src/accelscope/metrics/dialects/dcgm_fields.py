@@ -77,7 +77,7 @@ def why_unavailable(field: str) -> str:
     if field in LABEL_FIELDS:
         return "a text: only available as a label"
     if field.endswith("_VIOLATION"):
-        return "NVML reports which throttle reasons are active, not for how long"
+        return "AccelScope reads which throttle reasons are active, not for how long"
     return _REASONS.get(field, "AccelScope does not read it")
 
 
