@@ -313,6 +313,14 @@ def test_two_dies_of_a_module_show_its_power_once() -> None:
     assert [a.reason for a in devices[1].absent] == ["shared"]
 
 
+def test_dies_without_a_serial_number_are_paired_in_their_order() -> None:
+    die = {"Device ID": "0x7408", "Average Graphics Package Power (W)": "300.0"}
+    devices = parse_rocm_json.parse(json.dumps({f"card{n}": die for n in range(4)})).devices
+    assert [device.power_watts for device in devices] == [300.0, None, 300.0, None]
+    [alone] = parse_rocm_json.parse(json.dumps({"card1": die})).devices
+    assert alone.power_watts == 300.0
+
+
 def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
     cards = {
         f"card{n}": {"Device ID": "0x740c", "Serial Number": "S", "Average Graphics Package Power (W)": watts}

@@ -21,7 +21,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.amd import messages, quantities, trees
 from accelscope.readers.amd.draft import Draft
 from accelscope.readers.amd.drm import DUAL_DIE_CODES
-from accelscope.readers.amd.rocm_fields import OF_THE_MODULE
+from accelscope.readers.amd.rocm_fields import OF_THE_MODULE, share_modules
 
 TOOL = "rocm-smi"
 
@@ -175,12 +175,8 @@ def _complete(draft: Draft, later: Draft) -> None:
 
 
 def _share_power(drafts: Mapping[int, Draft], parts: Mapping[int, int]) -> None:
-    """Partitions show the power of their GPU, and two dies that of their module: counted at one of them. Dies
-    of one module follow each other."""
-    dies = [draft for draft in drafts.values() if _is_die(draft)]
-    for first, second in zip(dies[::2], dies[1::2], strict=False):
-        carrier = second if not first.values.get("power_watts") else first
-        (second if carrier is first else first).share(*OF_THE_MODULE)
+    """Two dies show the power of their module, and partitions that of their GPU: counted at the first."""
+    share_modules([(draft, _is_die(draft)) for draft in drafts.values()])
     for index, part in parts.items():
         if part:
             drafts[index].share(*OF_THE_MODULE)

@@ -6,6 +6,7 @@ names of its own. Everything is a word, and the unit stands in the name.
 
 import re
 from collections.abc import Mapping
+from itertools import count
 
 from accelscope.model import Process, ProcessType, pci_address
 from accelscope.readers.amd import quantities
@@ -126,16 +127,18 @@ def _is_on_a_secondary_die(values: Values) -> bool:
 
 
 def share_modules(drafts: list[tuple[Draft, bool]]) -> None:
-    """What several cards show of one thing is counted at the first of them. Two dies of a module, which the
-    module's serial number tells, both show its power; partitions of a GPU, which have its place on the bus,
-    show its power and its memory. The flag says that a draft is of a chip with two dies."""
+    """What several cards show of one thing is counted at the first of them. Two dies of a module both show
+    its power; they are matched by the module's serial number, else in their order. Partitions of a GPU, which
+    have its address, show its power and its memory. The flag is True for a chip with two dies."""
     first: dict[object, Draft] = {}
+    unnumbered = count()
     for draft, dual_die in drafts:
         serial, address = draft.values.get("serial"), draft.values.get("pci_address")
-        if dual_die and serial is not None:
+        if dual_die:
+            module = ("pair", next(unnumbered) // 2) if serial is None else serial
             # A die that leaves it to the other one may show 0.
             shows_power = bool(draft.values.get("power_watts"))
-            if not shows_power or first.setdefault(serial, draft) is not draft:
+            if not shows_power or first.setdefault(module, draft) is not draft:
                 draft.share(*OF_THE_MODULE)
         elif address is not None:
             whole = first.setdefault(slot_of(address), draft)
