@@ -16,6 +16,7 @@ from accelscope.deviceplugin.service import MOST_STREAMS
 _CONNECT_SECONDS = 2.0
 _THREADS = MOST_STREAMS + 8  # each stream holds one; the others answer calls
 _STOP_SECONDS = 2.0
+_FOR_OWNER_ONLY = 0o177
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -75,10 +76,14 @@ class Endpoint:
         check_folder(self.path.parent)
         _clear(self.path)
         server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="kubelet"), [self._handlers])
+        # The kubelet is root. A mode that is set after the socket was made would leave it open for a moment.
+        mask = os.umask(_FOR_OWNER_ONLY)
         try:
             server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
             raise EndpointError("not_served", f"{self.path} cannot be listened on: {error}") from error
+        finally:
+            os.umask(mask)
         server.start()
         self._server = server
         self._mark = _mark(self.path)
