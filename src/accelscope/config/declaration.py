@@ -8,6 +8,7 @@
 each other in `__post_init__` by raising ConfigError.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -33,6 +34,13 @@ class Setting:
     env_aliases: tuple[str, ...]
     reloadable: bool
     metavar: str
+    effective: Callable[[Any], object] | None = None
+
+    def differs(self, settings: object, others: object) -> bool:
+        """Whether this setting has another effect in one than in the other."""
+        if getattr(settings, self.name) == getattr(others, self.name):
+            return False
+        return self.effective is None or self.effective(settings) != self.effective(others)
 
     @property
     def in_file(self) -> bool:
@@ -52,8 +60,11 @@ def setting(
     env_aliases: tuple[str, ...] = (),
     reloadable: bool = True,
     metavar: str | None = None,
+    effective: Callable[[Any], object] | None = None,
 ) -> T:
-    """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart."""
+    """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
+    `effective` returns what the value amounts to in its settings: where the default depends on others, two
+    values may mean the same."""
     declared = Setting(
         name="",
         default=default,
@@ -63,6 +74,7 @@ def setting(
         env_aliases=env_aliases,
         reloadable=reloadable,
         metavar=metavar or kind.metavar,
+        effective=effective,
     )
     # A factory, because dataclasses refuse defaults without a hash, such as a read-only mapping.
     return field(default_factory=lambda: default, metadata={"setting": declared})

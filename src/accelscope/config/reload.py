@@ -88,8 +88,9 @@ class Reloader(Generic[S]):
             if declared.reloadable:
                 if new != old:
                     changed.append(key_name(declared.name))
-            elif new != getattr(self._wanted, declared.name):
-                (withdrawn if new == old else needs_restart).append(key_name(declared.name))
+            elif declared.differs(wanted, self._wanted):
+                waits = declared.differs(wanted, self._in_force)
+                (needs_restart if waits else withdrawn).append(key_name(declared.name))
         # May raise ConfigError too: new values need not go with those that wait for a restart.
         in_force = type(wanted)(**values)
         recovered = self._error is not None

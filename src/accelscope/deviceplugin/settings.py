@@ -1,7 +1,8 @@
 """The device plugin's settings, each declared once: flag, environment variable, YAML key, reference page."""
 
 import argparse
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from accelscope.deviceplugin.disabled import DISABLED_DEVICES, DisabledDevice
 from accelscope.deviceplugin.health import HealthRule
 from accelscope.deviceplugin.kinds import ABSOLUTE_PATH, ABSOLUTE_PATH_OR_NONE, ByVendor, ResourceName
 from accelscope.deviceplugin.roots import Roots
+from accelscope.deviceplugin.vendors import open_vendor
 from accelscope.model import Vendor
 from accelscope.readers.contract import Paths, ReaderOptions
 from accelscope.readers.registry import VENDORS
@@ -57,10 +59,11 @@ _RESOURCE_NAME = ResourceName()
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How devices are taken apart: the values of two settings."""
+    """How devices are taken apart and shared: the values of three settings."""
 
     default_pe: str = FUSION
     partition: str = WHOLE
+    shares: int = 1
 
     @property
     def cores_per_unit(self) -> int:
@@ -74,7 +77,7 @@ class Cut:
 
     def keys_unlike(self, other: "Cut") -> tuple[str, ...]:
         """Of the settings whose values differ."""
-        names = ("default_pe", "partition")
+        names = ("default_pe", "partition", "shares")
         return tuple(key_name(name) for name in names if getattr(self, name) != getattr(other, name))
 
 
@@ -82,10 +85,10 @@ def _path(default: str, text: str) -> str:
     return setting(default, TEXT, text, group="Paths", reloadable=False, metavar="PATH")
 
 
-def _root(default: str, text: str) -> str:
+def _root(default: str, text: str, effective: Callable[["PluginSettings"], object] | None = None) -> str:
     """The kubelet and the container runtime take them as they stand: they have no folder to start from."""
     kind = ABSOLUTE_PATH if default else ABSOLUTE_PATH_OR_NONE
-    return setting(default, kind, text, group="Paths", reloadable=False, metavar="PATH")
+    return setting(default, kind, text, group="Paths", reloadable=False, metavar="PATH", effective=effective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class PluginSettings:
         "Name of this node, for disabledDevices; the host's name if not given.",
         group="General",
         reloadable=False,
+        effective=lambda settings: settings.node_name or socket.gethostname(),
     )
     log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
     log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
@@ -203,6 +207,7 @@ class PluginSettings:
         group="Kubelet",
         reloadable=False,
         metavar="NAME",
+        effective=lambda settings: settings.endpoint_name,
     )
     resource_name: str = setting(
         "",
@@ -212,6 +217,7 @@ class PluginSettings:
         group="Kubelet",
         reloadable=False,
         metavar="NAME",
+        effective=lambda settings: settings.usual_resource_name,
     )
     pod_resources_socket: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
@@ -232,8 +238,16 @@ class PluginSettings:
     proc_root: str = _root("/proc", "The node's /proc, as it is seen here.")
     sys_root: str = _root("/sys", "The node's /sys, as it is seen here.")
     dev_root: str = _root("/dev", "The node's /dev, as it is seen here.")
-    host_sys_root: str = _root("", "The same on the node itself; as --sys-root if not given.")
-    host_dev_root: str = _root("", "The same on the node itself; as --dev-root if not given.")
+    host_sys_root: str = _root(
+        "",
+        "The same on the node itself; as --sys-root if not given.",
+        effective=lambda settings: settings.roots.host_sys,
+    )
+    host_dev_root: str = _root(
+        "",
+        "The same on the node itself; as --dev-root if not given.",
+        effective=lambda settings: settings.roots.host_dev,
+    )
     container_sys_root: str = _root("/sys", "Where containers get what they are given of /sys.")
     container_dev_root: str = _root("/dev", "Where containers get their device nodes.")
     nvml_library: str = _path("libnvidia-ml.so.1", "NVML library: a name for the loader or a path.")
@@ -275,8 +289,16 @@ class PluginSettings:
         return (self.socket_name or usual).removesuffix(_SUFFIX) + _SUFFIX
 
     @property
+    def usual_resource_name(self) -> str:
+        """What pods ask for, where that does not depend on the devices: of Ascend's it does."""
+        if self.resource_name or self.vendor == Vendor.ASCEND:
+            return self.resource_name
+        part = open_vendor(Vendor(self.vendor), self.roots)
+        return part.usual_resource((), self.cut.partition_cores)
+
+    @property
     def cut(self) -> Cut:
-        return Cut(self.default_pe, self.partition)
+        return Cut(self.default_pe, self.partition, self.shares)
 
     @property
     def health_rule(self) -> HealthRule:
