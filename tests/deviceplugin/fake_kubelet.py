@@ -84,6 +84,7 @@ class FakeKubelet:
         self.registrations: list[Any] = []
         self.lists: dict[str, dict[str, Any]] = {}  # resource -> id -> Device
         self.foreign: dict[str, list[str]] = {}  # what other plugins serve
+        self.allocated: dict[str, list[str]] | None = {}  # what containers hold; None: List fails
         self._up = False
         self._lock = threading.Lock()
         self._streams: list[Any] = []  # all that are open
@@ -96,15 +97,18 @@ class FakeKubelet:
         for path in self.folder.iterdir():
             path.unlink(missing_ok=True)
         self._up = True
-        self._serve(self.socket, "v1beta1.Registration", "Register", self._register, messages.RegisterRequest)
+        self._serve(
+            self.socket, "v1beta1.Registration", {"Register": (self._register, messages.RegisterRequest)}
+        )
         with suppress(FileNotFoundError):
             self.pod_resources.unlink()
         self._serve(
             self.pod_resources,
             "v1.PodResourcesLister",
-            "GetAllocatableResources",
-            self._allocatable,
-            messages.Empty,
+            {
+                "GetAllocatableResources": (self._allocatable, messages.Empty),
+                "List": (self._pods, messages.Empty),
+            },
         )
 
     def stop(self) -> None:
@@ -143,7 +147,7 @@ class FakeKubelet:
         with PluginClient(self.folder / endpoint) as client:
             yield client
 
-    def _serve(self, socket: Path, service: str, method: str, answer: Any, request: Any) -> None:
+    def _serve(self, socket: Path, service: str, methods: dict[str, tuple[Any, Any]]) -> None:
         server = grpc.server(
             ThreadPoolExecutor(4),
             [
@@ -155,6 +159,7 @@ class FakeKubelet:
                             request_deserializer=request.FromString,
                             response_serializer=lambda message: message.SerializeToString(),
                         )
+                        for method, (answer, request) in methods.items()
                     },
                 )
             ],
@@ -194,6 +199,20 @@ class FakeKubelet:
         with self._lock:
             if self._listening[resource] is stream:
                 self.lists[resource] = devices
+
+    def _pods(self, _request: Any, context: Any) -> Any:
+        """One pod that holds everything that is allocated."""
+        allocated = self.allocated
+        if allocated is None:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the kubelet is busy")
+            raise AssertionError("abort does not return")
+        devices = [
+            allocatable_pb2.AllocatableDevices(resource_name=resource, device_ids=ids)
+            for resource, ids in allocated.items()
+        ]
+        container = allocatable_pb2.ContainerResources(name="main", devices=devices)
+        pod = allocatable_pb2.PodResources(name="holder", namespace="default", containers=[container])
+        return allocatable_pb2.AllocatedResources(pods=[pod])
 
     def _allocatable(self, _request: Any, _context: Any) -> Any:
         served = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from accelscope import __version__
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
+from accelscope.deviceplugin.allocations import Allocations
 from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
 from accelscope.deviceplugin.edits import Edits, Given
 from accelscope.deviceplugin.endpoint import check_folder
@@ -68,6 +69,9 @@ class Plugin:
         self._resource = settings.resource_name  # empty until the devices tell what is usual
         self._cut = self._wanted_cut = settings.cut  # in force; as the last good file says
         self._said_withheld: tuple[str, ...] = ()
+        self._kept: tuple[str, ...] = ()  # ids that stay as containers hold them
+        self._waits_for_kubelet = False  # the last good file's cut, until it is known what is allocated
+        self._allocations = Allocations(settings.pod_resources_socket)
         self._fitted: tuple[DisabledDevice, ...] = ()  # of which was said what fits nothing here
         self._inventory = Inventory()
         self._tally = Tally()
@@ -75,7 +79,9 @@ class Plugin:
             folder=Path(settings.plugin_dir),
             endpoint_name=settings.endpoint_name,
             pod_resources=Path(settings.pod_resources_socket) if settings.pod_resources_socket else None,
-            handlers=PluginService(self._inventory, self._tally, self._edits).handlers(),
+            handlers=PluginService(
+                self._inventory, self._tally, self._edits, self._allocations.note
+            ).handlers(),
             tally=self._tally,
             patience=patience,
         )
@@ -116,8 +122,11 @@ class Plugin:
         while not self._stopped.is_set():
             try:
                 look = self._watch.look()
+                self._allocations.refresh()
                 with self._ledger_lock:
                     self._ledger.take(self._without_files_is_failed(look))
+                    if self._waits_for_kubelet:
+                        self._settle_cut()
                     self._publish()
             except Exception:  # the loop outlives a fault of ours; the offers stay what they were
                 log.exception("the devices could not be looked at in a way that was not foreseen")
@@ -159,10 +168,15 @@ class Plugin:
             disabled=Disabled(self._settings.disabled_devices, self._node),
             cores_per_unit=self._cut.cores_per_unit,
             partition_cores=self._cut.partition_cores,
-            shares=self._settings.shares,
+            shares=self._cut.shares,
             cdi=self._settings.cdi,
         )
-        offers = make_offers(devices, self._part, policy, self._settings.roots.sys)
+        held = self._allocations.held(self._resource)
+        offers = make_offers(devices, self._part, policy, self._settings.roots.sys, held)
+        if offers.kept != self._kept:
+            for each in sorted({*offers.kept} - {*self._kept}):
+                log.warning("%s is allocated: its device stays offered as it is until it is free", each)
+            self._kept = offers.kept
         if offers.withheld != self._said_withheld:
             self._said_withheld = offers.withheld
             for line in offers.withheld:
@@ -200,6 +214,8 @@ class Plugin:
     def _apply(self, change: Change[PluginSettings]) -> None:
         settings = change.settings
         configure(settings.log_level, settings.log_format)
+        if settings.cut != self._cut:
+            self._allocations.refresh()
         with self._ledger_lock:
             self._settings = settings
             self._ledger.rule = settings.health_rule
@@ -222,16 +238,35 @@ class Plugin:
         must not be given a part of one: another cut that is another resource is not taken up."""
         before, waited = self._cut, self._wanted_cut.keys_unlike(self._cut)
         cut = settings.cut
-        seen = [each.device for each in self._ledger.listed()]
-        usual = settings.resource_name or self._part.usual_resource(seen, cut.partition_cores)
-        if self._resource in ("", usual):
-            self._cut = cut
         news = cut.keys_unlike(self._wanted_cut)
         self._wanted_cut = cut
+        usual = self._settle_cut()
         waiting = tuple(key for key in cut.keys_unlike(self._cut) if key in news)
-        if waiting:
+        if waiting and self._waits_for_kubelet:
+            log.warning(
+                "it is not known which devices are allocated (%s): %s waits until it is, or for a restart",
+                self._allocations.unknown,
+                ", ".join(waiting),
+            )
+        elif waiting:
             log.warning("with the new settings this would be %s, not %s", usual, self._resource)
         return waiting, tuple(key for key in waited if key not in cut.keys_unlike(before))
+
+    def _settle_cut(self) -> str:
+        """Take up what may be of the cut that the settings ask for. Returns the resource that it would be.
+        Holds the ledger's lock."""
+        cut = self._wanted_cut
+        seen = [each.device for each in self._ledger.listed()]
+        usual = self._settings.resource_name or self._part.usual_resource(seen, cut.partition_cores)
+        possible = cut if self._resource in ("", usual) else replace(self._cut, shares=cut.shares)
+        unknown = self._allocations.unknown is not None and bool(self._inventory.by_id)
+        waited, self._waits_for_kubelet = self._waits_for_kubelet, unknown and possible != self._cut
+        if not self._waits_for_kubelet:
+            if waited and possible != self._cut:
+                keys = ", ".join(possible.keys_unlike(self._cut))
+                log.info("settings that no longer need a restart: %s", keys)
+            self._cut = possible
+        return usual
 
     def _edits(self, given: list[Given]) -> Edits:
         return self._part.edits(given, cdi=self._settings.cdi)

@@ -13,6 +13,7 @@ SOCKET_NAME = "kubelet.sock"
 
 _REGISTER = f"/{VERSION}.Registration/Register"
 _ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
+_ALLOCATED = "/v1.PodResourcesLister/List"
 # A proxy that the environment names is for the network, not for a socket of this machine.
 _CHANNEL = (("grpc.enable_http_proxy", 0),)
 
@@ -60,6 +61,21 @@ def served_ids(socket: Path, resource: str, timeout_seconds: float) -> tuple[str
         raise KubeletError("pod_resources", f"{socket} does not tell who serves what: {details}") from error
     ids = (each for entry in answer.devices if entry.resource_name == resource for each in entry.device_ids)
     return tuple(dict.fromkeys(ids))
+
+
+def held_ids(socket: Path, timeout_seconds: float) -> dict[str, frozenset[str]]:
+    """Device ids that containers hold, each with the names of its resources. Raises KubeletError."""
+    try:
+        answer = _call(
+            socket, _ALLOCATED, device_plugin_pb2.Empty(), allocatable_pb2.AllocatedResources, timeout_seconds
+        )
+    except grpc.RpcError as error:
+        raise KubeletError("pod_resources", f"no answer from {socket}: {_details(error)}") from error
+    found: dict[str, set[str]] = {}
+    for devices in (entry for pod in answer.pods for each in pod.containers for entry in each.devices):
+        for device_id in devices.device_ids:
+            found.setdefault(device_id, set()).add(devices.resource_name)
+    return {device_id: frozenset(resources) for device_id, resources in found.items()}
 
 
 def _call(socket: Path, method: str, request: Any, answer: Any, timeout_seconds: float) -> Any:

@@ -1,7 +1,8 @@
 """What the kubelet is offered: units of devices, each so many times as it is shared."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from accelscope.model import Device
 from accelscope.readers.pci import numa_node_of
 
 _MOST_ID_CHARACTERS = 63  # what the kubelet takes
+_CORES = re.compile(r"(.+)_cores_([0-9]{1,3})(?:-([0-9]{1,3}))?", re.ASCII)
+_PARTITION_CORES = (0, 1, 2, 4)
 _REPLICA = "::"  # NVIDIA's way to name a share, which attribution knows for every vendor
 
 
@@ -49,9 +52,29 @@ class Offers:
     disabled: int = 0  # devices of which nothing is offered by setting
     withheld: tuple[str, ...] = ()
     unfitting: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # ids that containers hold and that the settings would not offer
 
 
-def make_offers(devices: Iterable[DeviceHealth], part: VendorPart, policy: Policy, sys: Path) -> Offers:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How one device is offered."""
+
+    units: tuple[Unit, ...]
+    shares: int
+
+    def ids(self, unit: Unit) -> list[str]:
+        return [f"{unit.id}{_REPLICA}{n}" for n in range(self.shares)] if self.shares > 1 else [unit.id]
+
+
+def make_offers(
+    devices: Iterable[DeviceHealth],
+    part: VendorPart,
+    policy: Policy,
+    sys: Path,
+    held: Mapping[str, frozenset[str]] | None = None,
+) -> Offers:
+    """`held` are the ids that containers hold, each with the names of its resources. A device of which
+    something is held stays as it is: neither its parts nor the whole may be given a second time."""
     shown = tuple(devices)
     known = [each for each in shown if part.belongs(each.device, policy.resource, policy.partition_cores)]
     ambiguous = _ambiguous_names([each.device for each in shown], part) if policy.cdi else set()
@@ -59,20 +82,31 @@ def make_offers(devices: Iterable[DeviceHealth], part: VendorPart, policy: Polic
     uuids = Counter(each.device.uuid for each in known)
     offers: list[Offer] = []
     withheld: list[str] = []
+    kept: list[str] = []
     counts: Counter[str] = Counter()
     for each in known:
         device = each.device
         if uuids[device.uuid] > 1:  # the same uuid given to several: their places tell them apart
             device = replace(device, uuid=None)
-        units = part.units(device, policy.resource, policy.cores_per_unit)
-        unit_ids += [unit.id for unit in units]
+        layout = _Layout(part.units(device, policy.resource, policy.cores_per_unit), policy.shares)
+        unit_ids += [unit.id for unit in layout.units]
+        of_device = _held_of(device, part, policy, held or {})
+        elsewhere = _held_elsewhere(device, part, policy, of_device)
+        offered = {name for unit in layout.units for name in layout.ids(unit)}
+        others = sorted(of_device.keys() - offered)
+        if others and not elsewhere:
+            kept += others
+            layout = _held_layout(device, part, policy, of_device)
+        units = layout.units
         enabled = _enabled(units, each.device, policy.disabled)
         own = [
-            Offer(f"{unit.id}{_REPLICA}{share}" if policy.shares > 1 else unit.id, device, unit.cores, share)
+            Offer(name, device, unit.cores, share)
             for unit in enabled
-            for share in range(policy.shares)
+            for share, name in enumerate(layout.ids(unit))
         ]
-        if not units:
+        if elsewhere:
+            withheld.append(f"{each.device.id}: containers hold {elsewhere}, until it is free")
+        elif not units:
             withheld.append(f"{each.device.id}: it has no stable id or no device files here")
         elif not enabled:
             counts["disabled"] += 1
@@ -97,7 +131,55 @@ def make_offers(devices: Iterable[DeviceHealth], part: VendorPart, policy: Polic
         counts["disabled"],
         tuple(withheld),
         policy.disabled.unfitting([each.device for each in shown], unit_ids),
+        tuple(kept),
     )
+
+
+def _held_of(
+    device: Device, part: VendorPart, policy: Policy, held: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """What containers hold of one device, whichever way it was offered then."""
+    if not held:
+        return {}
+    whole = {unit.id for unit in part.units(device, policy.resource, 0)}
+    return {name: resources for name, resources in held.items() if _split(name)[0] in whole}
+
+
+def _held_elsewhere(
+    device: Device, part: VendorPart, policy: Policy, held: Mapping[str, frozenset[str]]
+) -> str | None:
+    """What is held under the name that this plugin has with another partition. Names of other plugins are
+    theirs to know."""
+    names = {part.usual_resource([device], cores) for cores in _PARTITION_CORES} - {policy.resource}
+    return next((f"{name} of {min(own & names)}" for name, own in held.items() if own & names), None)
+
+
+def _held_layout(
+    device: Device, part: VendorPart, policy: Policy, held: Mapping[str, frozenset[str]]
+) -> _Layout:
+    """How the device was offered when these ids were given."""
+    parts = [_split(name) for name in held]
+    units = [
+        unit
+        for cores in sorted({cores for _, cores, _ in parts})
+        for unit in part.units(device, policy.resource, cores)
+    ]
+    if len({cores for _, cores, _ in parts}) > 1:  # given twice before this was looked after: nothing more
+        bases = {name.partition(_REPLICA)[0] for name in held}
+        units = [unit for unit in units if unit.id in bases]
+    numbers = [share for _, _, share in parts if share is not None]
+    return _Layout(tuple(units), max(2, policy.shares, *(n + 1 for n in numbers)) if numbers else 1)
+
+
+def _split(name: str) -> tuple[str, int, int | None]:
+    """An id as the device's own id, the number of cores of the unit (0: all), and the share."""
+    base, _, share = name.partition(_REPLICA)
+    match = _CORES.fullmatch(base)
+    number = int(share) if share.isdecimal() and len(share) < 6 else None
+    if match is None:
+        return base, 0, number
+    first, last = int(match[2]), int(match[3] or match[2])
+    return match[1], max(1, last - first + 1), number
 
 
 def _ambiguous_names(devices: Iterable[Device], part: VendorPart) -> set[str]:

@@ -1,7 +1,7 @@
 """The calls of the kubelet: service v1beta1.DevicePlugin."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import grpc
@@ -30,10 +30,17 @@ MakeEdits = Callable[[list[Given]], Edits]
 class PluginService:
     """`make_edits` may block as a driver does; it is given `_ALLOCATE_SECONDS`."""
 
-    def __init__(self, inventory: Inventory, tally: Tally, make_edits: MakeEdits) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        tally: Tally,
+        make_edits: MakeEdits,
+        note_allocated: Callable[[Iterable[str]], None],
+    ) -> None:
         self._inventory = inventory
         self._tally = tally
         self._make_edits = make_edits
+        self._note_allocated = note_allocated
         self._deadline = Deadline()
 
     def handlers(self) -> Any:
@@ -133,6 +140,7 @@ class PluginService:
             self._refuse(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
         if isinstance(edits, NotAvailable):
             self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "not_available", str(edits))
+        self._note_allocated(ids)
         log.info("allocated %s: %s", ", ".join(ids), _summary(edits))
         return _response(edits)
 

@@ -27,7 +27,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x61llocatable.proto\x12\x17\x61\x63\x63\x65lscope.deviceplugin\"T\n\x14\x41llocatableResources\x12<\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32+.accelscope.deviceplugin.AllocatableDevices\"?\n\x12\x41llocatableDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x61llocatable.proto\x12\x17\x61\x63\x63\x65lscope.deviceplugin\"T\n\x14\x41llocatableResources\x12<\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32+.accelscope.deviceplugin.AllocatableDevices\"?\n\x12\x41llocatableDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"I\n\x12\x41llocatedResources\x12\x33\n\x04pods\x18\x01 \x03(\x0b\x32%.accelscope.deviceplugin.PodResources\"p\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12?\n\ncontainers\x18\x03 \x03(\x0b\x32+.accelscope.deviceplugin.ContainerResources\"`\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12<\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32+.accelscope.deviceplugin.AllocatableDevicesb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,4 +38,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALLOCATABLERESOURCES']._serialized_end=130
   _globals['_ALLOCATABLEDEVICES']._serialized_start=132
   _globals['_ALLOCATABLEDEVICES']._serialized_end=195
+  _globals['_ALLOCATEDRESOURCES']._serialized_start=197
+  _globals['_ALLOCATEDRESOURCES']._serialized_end=270
+  _globals['_PODRESOURCES']._serialized_start=272
+  _globals['_PODRESOURCES']._serialized_end=384
+  _globals['_CONTAINERRESOURCES']._serialized_start=386
+  _globals['_CONTAINERRESOURCES']._serialized_end=482
 # @@protoc_insertion_point(module_scope)

@@ -13,20 +13,20 @@ class SteadyPart:
 
     def __init__(self, part: VendorPart) -> None:
         self._part = part
-        self._units: dict[str, tuple[tuple[str, int], tuple[Unit, ...]]] = {}  # by Device.id, and as cut
+        self._units: dict[tuple[str, str, int], tuple[Unit, ...]] = {}  # by Device.id, and as cut
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
-        cut = (resource, cores_per_unit)
+        cut = (device.id, resource, cores_per_unit)
         units = self._part.units(device, resource, cores_per_unit)
         if units:
-            self._units[device.id] = (cut, units)
+            self._units[cut] = units
             return units
-        return self._remembered(device, cut)
+        return self._units.get(cut, ())
 
     def has_lost_files(self, device: Device, resource: str, cores_per_unit: int) -> bool:
         """Whether there is nothing to hand out of a device of which there was."""
-        remembered = self._remembered(device, (resource, cores_per_unit))
-        return bool(remembered) and not self._part.units(device, resource, cores_per_unit)
+        remembered = (device.id, resource, cores_per_unit) in self._units
+        return remembered and not self._part.units(device, resource, cores_per_unit)
 
     def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
         return self._part.usual_resource(devices, partition_cores)
@@ -39,7 +39,3 @@ class SteadyPart:
 
     def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
         return self._part.edits(given, cdi=cdi)
-
-    def _remembered(self, device: Device, cut: tuple[str, int]) -> tuple[Unit, ...]:
-        known_cut, units = self._units.get(device.id, (cut, ()))
-        return units if known_cut == cut else ()
