@@ -349,3 +349,12 @@ def test_a_limit_in_degrees_goes_before_one_by_margin() -> None:
         "</temperature>", "<gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold></temperature>"
     )
     assert only(log(gpu(text))).temperature_slowdown_celsius == 89.0
+
+
+def test_gpus_that_nothing_identifies_have_ids_of_their_own() -> None:
+    zeros = "GPU-00000000-0000-0000-0000-000000000000"
+    gpus = [gpu("", uuid=zeros, address="N/A"), gpu("", uuid=zeros, address="N/A")]
+    assert [device.id for device in parse(log(*gpus, attached=3)).devices] == [
+        "nvidia:unidentified-row-1",
+        "nvidia:unidentified-row-2",
+    ]

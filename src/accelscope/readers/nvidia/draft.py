@@ -49,6 +49,7 @@ class Draft:
     rejected: list[Rejection] = field(default_factory=list)
     recovery_action: str | None = None
     partitions: list[Partition] = field(default_factory=list)
+    row: int | None = None  # in the output, for an id where nothing identifies the device
 
     def take(self, place: str, text: str, read: cells.Read, source: str) -> None:
         """Read one cell into its place, unless a preferred cell is there already."""
@@ -94,11 +95,6 @@ class Draft:
         return "serial" in self.values
 
     @property
-    def names_one_gpu(self) -> bool:
-        """Whether the id is that of one GPU only: not made from nothing, or from what was masked."""
-        return self.id != device_id(Vendor.NVIDIA)
-
-    @property
     def unidentified_because(self) -> str:
         """Why no cell tells which device this is, as a word that can be counted."""
         return next((self.absences[place] for place in _IDENTITY if place in self.absences), "no_identity")
@@ -106,13 +102,16 @@ class Draft:
     @property
     def id(self) -> str:
         told = self.values
-        return device_id(
+        made = device_id(
             Vendor.NVIDIA,
             uuid=told.get("uuid"),
             serial=told.get("serial"),
             pci=told.get("pci_address"),
             index=told.get("index"),
         )
+        if self.row is not None and made == device_id(Vendor.NVIDIA):
+            return f"{Vendor.NVIDIA}:unidentified-row-{self.row}"
+        return made
 
     def device(self) -> Device:
         scalars = {place: value for place, value in self.values.items() if "." not in place}

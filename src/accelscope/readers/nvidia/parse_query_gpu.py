@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from accelscope.model import AbsenceReason, Device, Vendor, pci_address
+from accelscope.model import AbsenceReason, Device, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
@@ -167,7 +167,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     rejected = Rejections()
     has_header = False
     refused: list[tuple[str, str]] = []  # rows of one marker, which says why they name no GPU
-    unidentified = 0
+    rows = 0
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
@@ -194,11 +194,9 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
                 refused.append((line.strip(), refusal))
             continue
         rejected.extend(draft.rejected)
+        rows += 1
+        draft.row = rows
         device = draft.device()
-        if not draft.names_one_gpu:
-            # What the rows are about is not known, so each of them stays, under the number of its row.
-            unidentified += 1
-            device = replace(device, id=f"{Vendor.NVIDIA}:unidentified-row-{unidentified}")
         # A tool that loops prints a GPU again and again: the last reading stands. Nothing but the whole
         # identity tells, since a mask may not be known as one.
         devices[device.id, device.pci_address, device.index] = device

@@ -147,7 +147,7 @@ def parse(text: str) -> Parsed:
     # The log has no index, but one that shows all GPUs shows them in the order of their indices.
     whole = broken is None and cells.count(root.findtext("attached_gpus") or "") == len(gpus)
     for position, gpu in enumerate(gpus):
-        draft = _draft(gpu, root, index=position if whole else None)
+        draft = _draft(gpu, root, row=position + 1, index=position if whole else None)
         rejected.extend(draft.rejected)
         device = draft.device()
         devices.append(device)
@@ -162,8 +162,8 @@ def parse(text: str) -> Parsed:
     return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
 
 
-def _draft(gpu: Element, root: Element, index: int | None) -> Draft:
-    draft = Draft()
+def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> Draft:
+    draft = Draft(row=row)
     if index is not None:
         draft.values["index"] = index
     for path, place, read in _PATHS:
