@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, view
 from tests.fleet.loop import run
+from tests.fleet.store.nodes import KubernetesNode
 
+from accelscope.fleet.cluster_view import SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Pcie, Process
 
@@ -42,7 +44,7 @@ def test_fields_come_as_they_are_known_and_ours_behind_them() -> None:
             assert {"age_seconds", "stale", "simulated"} <= set(alpha)
             [process, *_] = await client.get("/api/v1/gpu/processes?cluster_id=berlin")
             assert list(process)[: len(PROCESS)] == PROCESS
-            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
+            summary = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
             assert list(summary)[: len(SUMMARY)] == SUMMARY
 
     run(body())
@@ -139,13 +141,13 @@ def test_processes_are_of_three_types_and_filtered_by_node() -> None:
 def test_a_summary_leaves_out_of_averages_what_is_absent() -> None:
     async def body() -> None:
         async with serving() as client:
-            [berlin] = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
+            berlin = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
             assert (berlin["node_count"], berlin["gpu_count"]) == (2, 4)
             assert berlin["average_gpu_utilization_percent"] == 50  # of two of the four
             assert berlin["average_temperature_celsius"] == 73.7  # (60 + 70 + 91) / 3
             assert (berlin["total_memory_mb"], berlin["used_memory_mb"]) == (3 * 81920, 3 * 20480)
             assert berlin["memory_utilization_percent"] == 25
-            [paris] = await client.get("/api/v1/gpu/summary?cluster_id=paris")
+            paris = await client.get("/api/v1/gpu/summary?cluster_id=paris")
             assert (paris["gpu_count"], paris["total_memory_mb"], paris["used_memory_mb"]) == (0, 0, 0)
             assert paris["average_temperature_celsius"] is None
             assert paris["memory_utilization_percent"] is None
@@ -159,6 +161,53 @@ def test_without_a_cluster_a_summary_is_one_element_a_cluster() -> None:
         async with serving() as client:
             summaries = await client.get("/api/v1/gpu/summary")
             assert [summary["cluster_id"] for summary in summaries] == ["berlin", "oslo", "paris", "rome"]
+            berlin = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
+            assert summaries[0] | {"age_seconds": None} == berlin | {"age_seconds": None}
+
+    run(body())
+
+
+def test_counts_of_a_cluster_that_was_never_reached_are_null() -> None:
+    async def body() -> None:
+        async with serving() as client:
+            rome = (await client.get("/api/v1/gpu/summary"))[-1]
+            assert rome["cluster_id"] == "rome"
+            for field in ("node_count", "gpu_count", "total_memory_mb", "used_memory_mb"):
+                assert rome[field] is None
+            assert rome["stale"] is True
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (SourceView(kind="agents"), ""),
+        (SourceView(kind="exec", up=False, reason="forbidden", text="pods/exec is forbidden"), "forbidden"),
+    ],
+    ids=["not asked yet", "refused"],
+)
+def test_before_the_first_reading_a_cluster_is_not_empty(source: SourceView, why: str) -> None:
+    store = FleetStore()
+    store.declare([view("c", sources=[source])])
+    store.node_objects("c", {"n": KubernetesNode({"nvidia.com/gpu": 8})})
+    store.tick()
+
+    async def body() -> None:
+        async with serving(store) as client:
+            for path in ("nodes", "processes", "summary"):
+                status, headers, content = await client.ask(f"/api/v1/gpu/{path}?cluster_id=c")
+                assert (status, headers["Retry-After"]) == (503, "15")
+                assert b"not-read-yet" in content
+                assert why.encode() in content
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert (summary["gpu_count"], summary["total_memory_mb"]) == (None, None)
+            store.describe(view("c", sources=[SourceView(kind="agents", up=True)]))
+            for path in ("nodes", "processes"):  # looked, and there is none
+                assert await client.get(f"/api/v1/gpu/{path}?cluster_id=c") == []
+            problem = await client.get("/api/v1/gpu/nodes/c/n", 503)  # this one has GPUs, and is not read
+            assert problem["type"].endswith("not-read-yet")
+            assert "no source reported it" in problem["detail"]
 
     run(body())
 
@@ -185,7 +234,7 @@ def test_a_cluster_out_of_reach_is_shown_as_it_was_with_its_age() -> None:
             [fjord] = await client.get("/api/v1/gpu/nodes?cluster_id=oslo")
             assert fjord["stale"] is True
             assert 299 < fjord["age_seconds"] < 330
-            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=oslo")
+            summary = await client.get("/api/v1/gpu/summary?cluster_id=oslo")
             assert summary["stale"] is True
             assert 299 < summary["age_seconds"] < 330
 
@@ -200,7 +249,7 @@ def test_a_cluster_without_any_gpu_is_an_empty_list() -> None:
         async with serving(store) as client:
             for path in ("nodes", "processes"):
                 assert await client.get(f"/api/v1/gpu/{path}?cluster_id=empty") == []
-            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=empty")
+            summary = await client.get("/api/v1/gpu/summary?cluster_id=empty")
             assert summary["gpu_count"] == 0
 
     run(body())
@@ -291,7 +340,7 @@ def test_a_cluster_that_answers_and_whose_gpus_are_all_stale_is_stale() -> None:
             stale = {item["cluster_id"]: item["stale"] for item in await client.get("/api/v1/gpu/summary")}
             assert stale == {"c": True, "empty": False}
             store.take("c", report(snapshot("new", (nvidia(1),))))
-            [summary] = await client.get("/api/v1/gpu/summary?cluster_id=c")
+            summary = await client.get("/api/v1/gpu/summary?cluster_id=c")
             assert not summary["stale"]
 
     run(body())

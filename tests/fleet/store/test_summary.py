@@ -105,6 +105,11 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
         shares = [[v for pod in pods if (v := of_pod(pod)) is not None] for _, pods in items]
         return [sum(share) if share else None for share in shares]
 
+    def ratio(parts: list[float | None], wholes: list[float | None]) -> Any:
+        both = [(p, w) for p, w in zip(parts, wholes, strict=True) if p is not None and w is not None]
+        whole = sum(w for _, w in both)
+        return pytest.approx(sum(p for p, _ in both) / whole) if whole else None
+
     used = [v for v in own(lambda d: d.utilization_ratio, lambda p: p.utilization_ratio) if v is not None]
     heat = [row.temperature_celsius for row, _ in items if row.temperature_celsius is not None]
     held = [[pod.idle_seconds for pod in pods if pod.allocated] for _, pods in items]
@@ -121,12 +126,20 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
         ),
         "memory_total_bytes": total(row.memory_total_bytes for row, _ in items),
         "memory_used_bytes": total(own(lambda d: d.memory_used_bytes, lambda p: p.memory_used_bytes)),
+        "memory_used_ratio": ratio(
+            own(lambda d: d.memory_used_bytes, lambda p: p.memory_used_bytes),
+            [row.memory_total_bytes for row, _ in items],
+        ),
         "utilization_ratio": pytest.approx(sum(used) / len(used)) if used else None,
         "temperature_celsius": pytest.approx(sum(heat) / len(heat)) if heat else None,
         "temperature_max_celsius": max(heat, default=None),
         "power_watts": total(row.power_watts for row, _ in items),
-        "power_limit_watts": total(row.power_limit_watts for row, _ in items),
-        "energy_joules": total(own(lambda d: d.energy_joules, lambda p: p.energy_joules)),
+        "power_limit_watts": total(
+            row.power_limit_watts if row.power_watts is not None else None for row, _ in items
+        ),
+        "power_limit_ratio": ratio(
+            [row.power_watts for row, _ in items], [row.power_limit_watts for row, _ in items]
+        ),
         "pods": len({(pod.cluster, pod.node, pod.namespace, pod.pod) for pod in pods}),
         "containers": len({(p.cluster, p.node, p.namespace, p.pod, p.container) for p in pods}),
         "processes": total(own(lambda d: d.processes, lambda p: p.processes)) or 0,
@@ -165,12 +178,13 @@ def test_of_nothing_sums_are_zero_and_means_are_absent() -> None:
             devices_idle=0,
             memory_total_bytes=0,
             memory_used_bytes=0,
+            memory_used_ratio=None,
             utilization_ratio=None,
             temperature_celsius=None,
             temperature_max_celsius=None,
             power_watts=0,
             power_limit_watts=0,
-            energy_joules=0,
+            power_limit_ratio=None,
             pods=0,
             containers=0,
             processes=0,
@@ -284,3 +298,36 @@ def test_a_sum_beyond_what_an_answer_can_say_is_no_negative_number() -> None:
     assert row.memory_total_bytes == row.memory_used_bytes == 2**62
     shown = store.devices.rows(store.devices.select(Query(limit=9)).positions)
     assert {(row.memory_total_bytes, row.memory_used_bytes) for row in shown} == {(2**61, None)}
+
+
+def test_power_and_limit_are_of_the_same_devices() -> None:
+    """Of a fleet of NPUs without limits beside a few GPUs with them, 18.7 kW of 10.4 kW were shown."""
+    store = store_of("a", clock=Clock())
+    devices = [
+        device("limited", power_watts=300.0, power_limit_watts=700.0),
+        device("silent", power_limit_watts=700.0),
+        device("unlimited", vendor=Vendor.ASCEND, power_watts=2000.0),
+    ]
+    store.take("a", report("n", devices, 1_000_000.0))
+    [whole] = summarize(store)
+    assert (whole.power_watts, whole.power_limit_watts) == (2300.0, 700.0)
+    assert whole.power_limit_ratio == pytest.approx(300 / 700)
+    [without] = summarize(store, (Condition("vendor", "=", "ascend"),))
+    assert (without.power_watts, without.power_limit_watts, without.power_limit_ratio) == (2000.0, None, None)
+
+
+def test_memory_is_a_fraction_of_the_devices_of_which_both_are_known() -> None:
+    store = store_of("a", clock=Clock())
+    devices = [
+        device("both", memory_used_bytes=20 * GIB, memory_total_bytes=80 * GIB),
+        device("used", memory_used_bytes=70 * GIB),
+        device("total", memory_total_bytes=10 * GIB),
+    ]
+    store.take("a", report("n", devices, 1_000_000.0))
+    [whole] = summarize(store)
+    assert (whole.memory_used_bytes, whole.memory_total_bytes) == (90 * GIB, 90 * GIB)
+    assert whole.memory_used_ratio == 0.25
+
+
+def test_lifetimes_of_energy_counters_are_not_added_up() -> None:
+    assert "energy_joules" not in SummaryRow.__struct_fields__

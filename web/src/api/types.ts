@@ -639,20 +639,20 @@ export interface GpuSummary {
   average_temperature_celsius: number | null;
   /** id of the cluster */
   cluster_id: string;
-  /** number of GPUs */
-  gpu_count: number;
+  /** null: nothing was read of the cluster yet */
+  gpu_count: number | null;
   /** used of total, of GPUs of which both are known */
   memory_utilization_percent: number | null;
-  /** nodes with GPUs */
-  node_count: number;
+  /** nodes with GPUs; null: nothing was read of the cluster yet */
+  node_count: number | null;
   /** it comes from simulated devices, in whole or in part */
   simulated: boolean;
   /** the cluster is out of reach, or all its GPUs are stale: the last that is known */
   stale: boolean;
-  /** of all GPUs, MB */
-  total_memory_mb: number;
-  /** of all GPUs, MB */
-  used_memory_mb: number;
+  /** null: nothing was read of the cluster yet */
+  total_memory_mb: number | null;
+  /** null: nothing was read of the cluster yet */
+  used_memory_mb: number | null;
 }
 
 export interface Health {
@@ -1341,14 +1341,14 @@ export interface SummaryRow {
   devices_stale: number;
   /** warning, critical or lost */
   devices_unhealthy: number;
-  /** sum */
-  energy_joules: number | null;
   /** where rows are by health; null: they are not, or it is not known */
   health: string | null;
   /** null: none of its devices tells */
   memory_total_bytes: number | null;
   /** bytes, of the devices of which it is known; null: of none */
   memory_used_bytes: number | null;
+  /** used of total, over devices that report both; null: none does */
+  memory_used_ratio: number | null;
   /** where rows are by model; null: they are not, or it is not known */
   model: string | null;
   /** where rows are by namespace; null: they are not, or it is not known */
@@ -1359,9 +1359,11 @@ export interface SummaryRow {
   nodes: number;
   /** number of pods */
   pods: number;
-  /** sum */
+  /** power of limit, over the devices in `power_limit_watts` */
+  power_limit_ratio: number | null;
+  /** sum of the limits, over devices that report both power and limit */
   power_limit_watts: number | null;
-  /** sum */
+  /** sum over devices that report it */
   power_watts: number | null;
   /** a process on two devices counts twice */
   processes: number;

@@ -13,7 +13,6 @@ import { Answer } from "../parts/states";
 import { View } from "../parts/view";
 import { SaidState } from "./clusters/said";
 import { stateOfCluster, stateOfSource } from "./clusters/state";
-import { memoryRatio } from "./overview/sums";
 import "./clusters/clusters.css";
 
 const CALMLY = { atMostEverySeconds: 5 };
@@ -95,7 +94,7 @@ function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<st
                 <Bar ratio={own?.utilization_ratio} label="Use" />
               </td>
               <td>
-                <Bar ratio={own ? memoryRatio(own) : null} label="Memory" />
+                <Bar ratio={own?.memory_used_ratio ?? null} label="Memory" />
               </td>
               <td class="number">
                 <Value text={watts(own?.power_watts)} />

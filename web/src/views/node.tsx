@@ -127,12 +127,21 @@ function devicesSaid({ node }: NodeDetail): string {
 }
 
 function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
-  const memory = ratioOf(node.memory_used_bytes, node.memory_total_bytes);
+  const sized = devices.filter(
+    (device) => device.memory_used_bytes !== null && device.memory_total_bytes !== null,
+  );
+  const memory = ratioOf(
+    sized.reduce((sum, device) => sum + (device.memory_used_bytes ?? 0), 0),
+    sized.reduce((sum, device) => sum + (device.memory_total_bytes ?? 0), 0),
+  );
   const told = devices.filter(({ utilization_ratio }) => utilization_ratio !== null).length;
-  const limits = devices.map((device) => device.power_limit_watts);
-  const limit = limits.every((one) => one !== null)
-    ? limits.reduce<number>((sum, one) => sum + (one ?? 0), 0)
-    : null;
+  // Of devices of which both are known: the draw of others has no limit to be held against.
+  const limited = devices.filter(
+    (device) => device.power_watts !== null && device.power_limit_watts !== null,
+  );
+  const limit = limited.reduce((sum, device) => sum + (device.power_limit_watts ?? 0), 0);
+  const drawn = limited.reduce((sum, device) => sum + (device.power_watts ?? 0), 0);
+  const power = limit > 0 ? drawn / limit : null;
   return (
     <Tiles label="Node in numbers">
       <Tile title="Use" value={percent(node.utilization_ratio)} detail={meanOf(told, devices.length)}>
@@ -148,9 +157,9 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
       <Tile
         title="Power"
         value={watts(node.power_watts)}
-        detail={limit ? `${percent(ratioOf(node.power_watts, limit))} of ${watts(limit)}` : "of its devices"}
+        detail={power === null ? "of its devices" : `${percent(power)} of known limits, ${watts(limit)}`}
       >
-        {limit ? <Bar ratio={ratioOf(node.power_watts, limit)} label="power" text="" wide /> : null}
+        {power === null ? null : <Bar ratio={power} label="power" text="" wide />}
       </Tile>
       <Tile title="Hottest" value={celsius(node.temperature_max_celsius)} detail="of its devices" />
       <Tile

@@ -1,9 +1,12 @@
 """GPUs in the words of exec-based collectors: percent, MB (bytes / 2^20), whole lists without pages.
 
 Whoever moves from such a collector finds its fields first and ours (`age_seconds`, `stale`, `simulated` …)
-behind them. `/gpu/summary` is a list like the others, one element a cluster, also where one cluster is asked
-for: a caller reads one shape, and nothing is summed up under an id that no cluster has. The sum over all
+behind them. `/gpu/summary` returns the object of a cluster that is named, as those collectors do, and a list
+with one element a cluster otherwise: nothing is summed up under an id that no cluster has. The sum over all
 clusters is at `/api/v1/summary`.
+
+What was not read yet is not empty. Asked for by name it is a problem (503); among all clusters its counts and
+sums are null.
 
 Lists can be tens of thousands of devices long. Columns are copied at once, so that an answer is of one
 moment, and the objects are made from the copies in a thread.
@@ -36,7 +39,7 @@ from accelscope.fleet.api.route import Call, Document, Large, Route
 from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.rows import DeviceRow
-from accelscope.fleet.store.node_rows import FRESH, STALE
+from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
 from accelscope.model import Vendor
@@ -65,6 +68,13 @@ async def node(call: Call) -> GpuNode:
             ProblemKind.NOT_FOUND, f"cluster {view.id!r} has no such node with accelerators", cluster=view.id
         )
     [row] = store.nodes.rows(np.array([position]), call.now)
+    if row.state in (UNREAD, INCOMPATIBLE):
+        raise later(
+            ProblemKind.NOT_READ_YET,
+            f"nothing was read of node {row.node!r} yet{_because(row.reason)}",
+            _RETRY_SECONDS,
+            cluster=view.id,
+        )
     return GpuNode(
         node_name=row.node,
         cluster_id=row.cluster,
@@ -90,11 +100,15 @@ def processes(call: Call) -> Large:
     return Large(lambda: Document(encoded_processes(columns, call.now)))
 
 
-def summary(call: Call) -> list[GpuSummary]:
-    if call.values["cluster_id"] is None:
-        views = [view for view in visible_clusters(call) if view.gpu_setting != "false"]
-    else:
-        views = [_asked_cluster(call, call.values["cluster_id"])]
+def summary(call: Call) -> GpuSummary | list[GpuSummary]:
+    named = call.values["cluster_id"]
+    if named is not None:
+        [found] = _summaries(call, [_asked_cluster(call, named)])
+        return found
+    return _summaries(call, [view for view in visible_clusters(call) if view.gpu_setting != "false"])
+
+
+def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
     table = call.fleet.store.devices
     positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", _GPU_VENDORS))))
     clusters = table.column("cluster", positions)
@@ -110,12 +124,13 @@ def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[A
     used = countable(table.column("memory_used_bytes", positions))
     both = ~np.isnan(total) & ~np.isnan(used)
     of_both = float(total[both].sum())
+    read = _was_read(view)
     return GpuSummary(
         cluster_id=view.id,
-        node_count=len(np.unique(table.nodes(positions))),
-        gpu_count=len(positions),
-        total_memory_mb=tenths(float(np.nansum(total)) / MEBIBYTE),
-        used_memory_mb=tenths(float(np.nansum(used)) / MEBIBYTE),
+        node_count=len(np.unique(table.nodes(positions))) if read else None,
+        gpu_count=len(positions) if read else None,
+        total_memory_mb=tenths(float(np.nansum(total)) / MEBIBYTE) if read else None,
+        used_memory_mb=tenths(float(np.nansum(used)) / MEBIBYTE) if read else None,
         memory_utilization_percent=tidy(100 * float(used[both].sum()) / of_both) if of_both else None,
         average_gpu_utilization_percent=_mean(countable(table.column("utilization_ratio", positions)) * 100),
         average_temperature_celsius=_mean(table.column("temperature_celsius", positions)),
@@ -173,22 +188,46 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
             cluster=named,
         )
     if view.succeeded_at is None and not view.nodes:
-        why = f": {view.text}" if view.text else ""
         raise later(
             ProblemKind.CLUSTER_NEVER_REACHED,
-            f"cluster {named!r} was not reached yet{why}",
+            f"cluster {named!r} was not reached yet{_because(view.text)}",
             _RETRY_SECONDS,
             cluster=named,
             reason=view.reason,
         )
+    if not _was_read(view):
+        wrong = [source for source in view.sources if source.text is not None]
+        texts = "; ".join(f"{source.kind}: {source.text}" for source in wrong)
+        raise later(
+            ProblemKind.NOT_READ_YET,
+            f"nothing was read of cluster {named!r} yet{_because(texts)}",
+            _RETRY_SECONDS,
+            cluster=named,
+            reason=wrong[0].reason if wrong else None,
+        )
     return view
 
 
+def _was_read(view: ClusterView) -> bool:
+    """Whether it is known what the cluster has: it has devices, or a source of it could look."""
+    return view.devices > 0 or any(source.up or source.succeeded_at is not None for source in view.sources)
+
+
+def _because(text: str | None) -> str:
+    return f": {text}" if text else ""
+
+
 _CLUSTER = Parameter(name="cluster_id", kind=Text(), description="left out: all clusters")
-_PROBLEMS = (ProblemKind.NOT_FOUND, ProblemKind.NO_GPU_CAPABILITY, ProblemKind.CLUSTER_NEVER_REACHED)
+_PROBLEMS = (
+    ProblemKind.NOT_FOUND,
+    ProblemKind.NO_GPU_CAPABILITY,
+    ProblemKind.CLUSTER_NEVER_REACHED,
+    ProblemKind.NOT_READ_YET,
+)
 _RULES = (
     "A cluster that is out of reach is shown as it was last seen, with its age. Asked for by name, an "
-    "unknown one is 404, one that is declared without GPUs 400, one that was never reached 503."
+    "unknown one is 404, one that is declared without GPUs 400, one that was never reached 503, and so is "
+    "one that was reached and of which nothing was read yet: an empty list means that there is nothing."
 )
 
 ROUTES = (
@@ -242,13 +281,15 @@ ROUTES = (
     ),
     Route(
         path="/api/v1/gpu/summary",
-        summary="Sums and averages, one element a cluster",
+        summary="Sums and averages of a cluster, or of each cluster",
         description=(
-            f"{_RULES} What is not known stays out of averages; sums of nothing are 0, averages of nothing "
-            "null. The sum over all clusters is at /api/v1/summary."
+            f"{_RULES} With `cluster_id` the answer is the object of that cluster, without it a list with "
+            "one for each. What is not known stays out of averages; sums of nothing are 0, averages of "
+            "nothing null. Of a cluster in the list of which nothing was read yet, counts and sums are null. "
+            "The sum over all clusters is at /api/v1/summary."
         ),
         tag="gpu",
-        answer=list[GpuSummary],
+        answer=GpuSummary | list[GpuSummary],
         handle=summary,
         parameters=(_CLUSTER,),
         problems=_PROBLEMS,

@@ -70,10 +70,12 @@ class GpuProcess(Struct, frozen=True, gc=False):
 
 class GpuSummary(Struct, frozen=True, kw_only=True):
     cluster_id: str
-    node_count: Annotated[int, Meta(description="nodes with GPUs")]
-    gpu_count: int
-    total_memory_mb: int | float
-    used_memory_mb: int | float
+    node_count: Annotated[
+        int | None, Meta(description="nodes with GPUs; null: nothing was read of the cluster yet")
+    ]
+    gpu_count: Annotated[int | None, Meta(description="null: nothing was read of the cluster yet")]
+    total_memory_mb: Annotated[Measured, Meta(description="null: nothing was read of the cluster yet")]
+    used_memory_mb: Annotated[Measured, Meta(description="null: nothing was read of the cluster yet")]
     memory_utilization_percent: Annotated[
         Measured, Meta(description="used of total, of GPUs of which both are known")
     ]

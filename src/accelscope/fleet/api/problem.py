@@ -36,6 +36,7 @@ class ProblemKind(Enum):
     TOO_MANY_REQUESTS = _Kind("too-many-requests", 429, "Too many requests")
     INTERNAL = _Kind("internal", 500, "The fleet made a mistake")
     CLUSTER_NEVER_REACHED = _Kind("cluster-never-reached", 503, "The cluster was never reached")
+    NOT_READ_YET = _Kind("not-read-yet", 503, "Nothing was read of it yet")
     NOT_READY = _Kind("not-ready", 503, "The fleet is not ready")
     BUSY = _Kind("busy", 503, "The fleet is busy")
     CANNOT_REVIEW = _Kind("cannot-review", 503, "Tokens cannot be reviewed at the moment")

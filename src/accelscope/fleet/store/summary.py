@@ -6,14 +6,14 @@ nothing are 0, averages of nothing are null, and what is absent stays out of bot
 none tells is null.
 
 By namespace, a device that pods of two namespaces hold or use counts in both. Utilisation, used memory,
-energy, processes, and what is allocated and idle are the namespace's own there; the other values are those of
+processes, and what is allocated and idle are the namespace's own there; the other values are those of
 the whole devices. Of some namespaces together it counts once, with what is theirs on it.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +53,19 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
     ]
     memory_total_bytes: Annotated[int | None, Meta(description="null: none of its devices tells")]
     memory_used_bytes: int | None
+    memory_used_ratio: Annotated[
+        float | None, Meta(description="used of total, over devices that report both; null: none does")
+    ]
     utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: not known")]
     temperature_celsius: Annotated[float | None, Meta(description="mean")]
     temperature_max_celsius: float | None
-    power_watts: Annotated[float | None, Meta(description="sum")]
-    power_limit_watts: Annotated[float | None, Meta(description="sum")]
-    energy_joules: Annotated[float | None, Meta(description="sum")]
+    power_watts: Annotated[float | None, Meta(description="sum over devices that report it")]
+    power_limit_watts: Annotated[
+        float | None, Meta(description="sum of the limits, over devices that report both power and limit")
+    ]
+    power_limit_ratio: Annotated[
+        float | None, Meta(description="power of limit, over the devices in `power_limit_watts`")
+    ]
     pods: int
     containers: int
     processes: Annotated[int, Meta(description="a process on two devices counts twice")]
@@ -75,6 +82,9 @@ class _Own:
     processes: Values
 
 
+R = TypeVar("R", SummaryRow, "NamespaceRow")
+
+
 def summarize(
     store: FleetStore,
     where: Sequence[Condition] = (),
@@ -84,14 +94,16 @@ def summarize(
 ) -> list[SummaryRow]:
     """`where` is about devices, and about `namespace`. One row for each group that there is, in the order of
     its keys; without `group_by`, one row for all, also of nothing."""
-    return _summaries(store, where, [group_by], idle_after_seconds)[0]
+    return _summaries(store, where, [group_by], idle_after_seconds, SummaryRow)[0]
 
 
 def summarize_whole_and_groups(
     store: FleetStore, where: Sequence[Condition] = (), group_by: Sequence[str] = ()
 ) -> tuple[SummaryRow, list[SummaryRow]]:
     """Both in little more than the time of one; no groups where there is nothing to group by."""
-    [whole], *groups = _summaries(store, where, [(), group_by] if group_by else [()], IDLE_SECONDS)
+    [whole], *groups = _summaries(
+        store, where, [(), group_by] if group_by else [()], IDLE_SECONDS, SummaryRow
+    )
     return whole, groups[0] if groups else []
 
 
@@ -100,7 +112,8 @@ def _summaries(
     where: Sequence[Condition],
     groupings: Iterable[Sequence[str]],
     idle_after_seconds: float,
-) -> list[list[SummaryRow]]:
+    row_type: type[R],
+) -> list[list[R]]:
     of_pods = tuple(condition for condition in where if condition.field == _NAMESPACE)
     of_devices = tuple(condition for condition in where if condition.field != _NAMESPACE)
     devices = store.devices.matching(Query(where=of_devices))
@@ -112,7 +125,11 @@ def _summaries(
             if field not in GROUP_FIELDS:
                 raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
         if of_pods or _NAMESPACE in group_by:
-            found.append(_of_namespaces(store, pods, linked, group_by, idle_after_seconds))
+            found.append(
+                _of_namespaces(
+                    store, pods, linked, group_by, idle_after_seconds=idle_after_seconds, row_type=row_type
+                )
+            )
             continue
         if whole is None:
             own = _own_of_devices(store, devices)
@@ -121,13 +138,19 @@ def _summaries(
         group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
         group_of[devices] = groups.of
         words = _words(store, group_by, keys)
-        found.append(_rows(whole, groups, words, Groups(group_of[linked], groups.count)))
+        found.append(_rows(row_type, whole, groups, words, Groups(group_of[linked], groups.count)))
     return found
 
 
 def _of_namespaces(
-    store: FleetStore, pods: Positions, linked: Positions, group_by: Sequence[str], idle_after_seconds: float
-) -> list[SummaryRow]:
+    store: FleetStore,
+    pods: Positions,
+    linked: Positions,
+    group_by: Sequence[str],
+    *,
+    idle_after_seconds: float,
+    row_type: type[R],
+) -> list[R]:
     """Items are devices, and by namespace each of its devices."""
     columns: list[npt.NDArray[Any]] = [linked]
     sizes = [max(len(store.devices.whole_column("id")), 1)]
@@ -140,7 +163,7 @@ def _of_namespaces(
     own = _own_of_namespaces(store.pods, pods, items)
     subject = _Subject(store, devices, own, pods, idle_after_seconds)
     pod_groups = Groups(groups.of[items.of], groups.count)
-    return _rows(subject, groups, _words(store, group_by, keys), pod_groups)
+    return _rows(row_type, subject, groups, _words(store, group_by, keys), pod_groups)
 
 
 def _pods_on(
@@ -251,9 +274,15 @@ class _Subject:
 
 
 def _rows(
-    subject: _Subject, groups: Groups, words: dict[str, list[str | None]], pod_groups: Groups
-) -> list[SummaryRow]:
+    row_type: type[R],
+    subject: _Subject,
+    groups: Groups,
+    words: dict[str, list[str | None]],
+    pod_groups: Groups,
+) -> list[R]:
     own, heat = subject.own, subject.temperature_celsius
+    power, limits = _where_both(subject.power_watts, subject.power_limit_watts)
+    used, total = _where_both(own.memory_used_bytes, subject.memory_total_bytes)
     columns: dict[str, list[Any]] = {
         **words,
         "nodes": groups.distinct(subject.nodes).tolist(),
@@ -266,20 +295,33 @@ def _rows(
         "devices_idle": np.round(pod_groups.sums(subject.idle_shares), SHARE_DIGITS).tolist(),
         "memory_total_bytes": _whole_or_none(_told(groups, subject.memory_total_bytes)),
         "memory_used_bytes": _whole_or_none(_told(groups, own.memory_used_bytes)),
+        "memory_used_ratio": _ratios(groups, used, total),
         "utilization_ratio": _means(groups, own.utilization_ratio),
         "temperature_celsius": _means(groups, heat),
         "temperature_max_celsius": _or_none(groups.maxima(heat)),
         "power_watts": _or_none(_told(groups, subject.power_watts)),
-        "power_limit_watts": _or_none(_told(groups, subject.power_limit_watts)),
+        "power_limit_watts": _or_none(_told(groups, limits)),
+        "power_limit_ratio": _ratios(groups, power, limits),
         "energy_joules": _or_none(_told(groups, own.energy_joules)),
         "pods": pod_groups.distinct(subject.pods).tolist(),
         "containers": pod_groups.distinct(subject.containers).tolist(),
         "processes": _whole(groups.sums(own.processes)),
     }
-    names = tuple(columns)
-    return [
-        SummaryRow(**dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)
-    ]
+    names = [name for name in row_type.__struct_fields__ if name in columns]
+    in_order = zip(*(columns[name] for name in names), strict=True)
+    return [row_type(**dict(zip(names, values, strict=True))) for values in in_order]
+
+
+def _where_both(some: Values, others: Values) -> tuple[Values, Values]:
+    """Without those of which only one is known: sums of both are then over the same devices."""
+    lacking = np.isnan(some) | np.isnan(others)
+    return np.where(lacking, np.nan, some), np.where(lacking, np.nan, others)
+
+
+def _ratios(groups: Groups, parts: Values, wholes: Values) -> list[float | None]:
+    """Of sums; of nothing, or where the whole is 0, none."""
+    whole = groups.sums(wholes)
+    return _or_none(np.where(whole > 0, groups.sums(parts) / np.where(whole > 0, whole, 1.0), np.nan))
 
 
 def _told(groups: Groups, values: Values) -> Values:
@@ -328,6 +370,4 @@ class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
 def namespaces(
     store: FleetStore, where: Sequence[Condition] = (), *, idle_after_seconds: float = IDLE_SECONDS
 ) -> list[NamespaceRow]:
-    names = NamespaceRow.__struct_fields__
-    rows = summarize(store, where, ("cluster", _NAMESPACE), idle_after_seconds=idle_after_seconds)
-    return [NamespaceRow(**{name: getattr(row, name) for name in names}) for row in rows]
+    return _summaries(store, where, [("cluster", _NAMESPACE)], idle_after_seconds, NamespaceRow)[0]

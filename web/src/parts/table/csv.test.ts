@@ -43,9 +43,12 @@ it.each([
   expect(csv(["x"], [[text]])).toContain(`'${text}`);
 });
 
-it.each(["a=1", "job-7", "x@y", "python", "８卡", "ﬁle", ""])("leaves other texts as they are: %j", (text) => {
-  expect(csv(["x"], [[text]])).toBe(`x\r\n${text}\r\n`);
-});
+it.each(["a=1", "job-7", "x@y", "python", "８卡", "ﬁle", ""])(
+  "leaves other texts as they are: %j",
+  (text) => {
+    expect(csv(["x"], [[text]])).toBe(`x\r\n${text}\r\n`);
+  },
+);
 
 it("leaves negative numbers alone", () => {
   expect(csv(["x"], [[-1]])).toBe("x\r\n-1\r\n");

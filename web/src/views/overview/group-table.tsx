@@ -3,7 +3,7 @@ import type { SummaryRow } from "../../api/types";
 import { celsius, count, watts } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Bar, PartsBar } from "../../parts/bar";
-import { healthParts, memoryRatio } from "./sums";
+import { healthParts } from "./sums";
 
 interface Props {
   caption: string;
@@ -50,7 +50,7 @@ export function GroupTable({ caption, heading, rows }: Props) {
               <Bar ratio={sums.utilization_ratio} label="Use" />
             </td>
             <td class="group-memory">
-              <Bar ratio={memoryRatio(sums)} label="Memory" />
+              <Bar ratio={sums.memory_used_ratio} label="Memory" />
             </td>
             <td class="number group-power">
               <Value text={watts(sums.power_watts)} />

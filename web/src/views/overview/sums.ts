@@ -1,11 +1,6 @@
 // Of sums that the API gives: ratios, and parts of a whole.
 import type { SummaryRow } from "../../api/types";
 import type { Part } from "../../parts/bar";
-import { ratioOf } from "../../parts/table/cells";
-
-export function memoryRatio({ memory_used_bytes, memory_total_bytes }: SummaryRow): number | null {
-  return ratioOf(memory_used_bytes, memory_total_bytes);
-}
 
 export function allocatedRatio({ devices, devices_allocated }: SummaryRow): number | null {
   return devices > 0 ? devices_allocated / devices : null;

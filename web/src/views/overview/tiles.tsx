@@ -3,7 +3,7 @@ import { linkTo } from "../../app/routes";
 import { bytes, celsius, count, fraction, howMany, percent, watts } from "../../app/units";
 import { Bar, PartsBar } from "../../parts/bar";
 import { Tile, Tiles } from "../../parts/tile";
-import { allocatedRatio, healthParts, memoryRatio, partsByHealth } from "./sums";
+import { allocatedRatio, healthParts, partsByHealth } from "./sums";
 
 interface Props {
   sums: SummaryRow;
@@ -46,7 +46,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
       </Tile>
       <Tile
         title="Memory"
-        value={percent(memoryRatio(sums))}
+        value={percent(sums.memory_used_ratio)}
         href={linkTo("devices", {}, { ...within, sort: "-memory_used_bytes" })}
         detail={
           sums.memory_total_bytes === null
@@ -54,7 +54,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
             : `${bytes(sums.memory_used_bytes)} of ${bytes(sums.memory_total_bytes)}`
         }
       >
-        <Level ratio={memoryRatio(sums)} label="Memory" />
+        <Level ratio={sums.memory_used_ratio} label="Memory" />
       </Tile>
       <Tile
         title="Allocated"
@@ -69,7 +69,11 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         title="Power"
         value={watts(sums.power_watts)}
         href={linkTo("devices", {}, { ...within, sort: "-power_watts" })}
-        detail={sums.power_limit_watts ? `known limits ${watts(sums.power_limit_watts)}` : "limits not known"}
+        detail={
+          sums.power_limit_ratio === null
+            ? "limits not known"
+            : `${percent(sums.power_limit_ratio)} of known limits, ${watts(sums.power_limit_watts)}`
+        }
       />
       <Tile
         title="Hottest"
