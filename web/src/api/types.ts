@@ -649,9 +649,9 @@ export interface GpuSummary {
   simulated: boolean;
   /** the cluster is out of reach, or all its GPUs are stale: the last that is known */
   stale: boolean;
-  /** null: nothing was read of the cluster yet */
+  /** of all GPUs, MB; null: nothing was read of the cluster yet */
   total_memory_mb: number | null;
-  /** null: nothing was read of the cluster yet */
+  /** of all GPUs, MB; null: nothing was read of the cluster yet */
   used_memory_mb: number | null;
 }
 

@@ -74,8 +74,8 @@ class GpuSummary(Struct, frozen=True, kw_only=True):
         int | None, Meta(description="nodes with GPUs; null: nothing was read of the cluster yet")
     ]
     gpu_count: Annotated[int | None, Meta(description="null: nothing was read of the cluster yet")]
-    total_memory_mb: Annotated[Measured, Meta(description="null: nothing was read of the cluster yet")]
-    used_memory_mb: Annotated[Measured, Meta(description="null: nothing was read of the cluster yet")]
+    total_memory_mb: Measured
+    used_memory_mb: Measured
     memory_utilization_percent: Annotated[
         Measured, Meta(description="used of total, of GPUs of which both are known")
     ]
