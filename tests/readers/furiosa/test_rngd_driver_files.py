@@ -90,7 +90,7 @@ def test_a_small_clock_is_not_taken_for_megahertz(tmp_path: Path) -> None:
 
 
 def test_memory_is_the_sum_over_the_cores_with_their_shared_part(tmp_path: Path) -> None:
-    card = Node(tmp_path).read(
+    card = Node(tmp_path, pe_occupancy="1\n" * 8).read(
         core_files("alloc_status", {core: alloc_status(core << 20, shared=(64, 16)) for core in range(8)})
     )
     assert card.memory_total_bytes == 8 * (CORE_BYTES + 64)
@@ -119,7 +119,8 @@ def test_with_one_core_unread_there_is_no_sum(
     files = core_files("alloc_status", dict.fromkeys(range(8), alloc_status(4096)))
     path = f"{CLASS}/rngd!npu0pe5/alloc_status"
     del files[path]
-    card = Node(tmp_path).read(files if text is None else files | {path: text})
+    node = Node(tmp_path, pe_occupancy="1\n" * 8)
+    card = node.read(files if text is None else files | {path: text})
     assert (card.memory_total_bytes, card.memory_used_bytes) == (None, None)
     assert absence(card, "memory_total_bytes") is absence(card, "memory_used_bytes") is reason
 
@@ -129,17 +130,25 @@ def test_utilisation_comes_from_the_counters_of_the_cores(tmp_path: Path) -> Non
     node.read(core_files("metrics", dict.fromkeys(range(8), metrics(1 << 40, 1 << 38))))
     after = {core: metrics((1 << 40) + 1000, (1 << 38) + 100 * core) for core in range(8)}
     card = node.read(core_files("metrics", after))
-    assert [core.utilization_ratio for core in card.cores] == [round(core / 10, 1) for core in range(8)]
-    # Cores 2 to 7 are not occupied, so they count as 0.
+    # Only cores 0 and 1 are occupied. The vendor's library does not read the counters of the others.
+    assert [core.utilization_ratio for core in card.cores] == [0.0, 0.1] + [0.0] * 6
     assert card.utilization_ratio == pytest.approx(0.1 / 8)
-    assert [core.cycles_total for core in card.cores] == [(1 << 40) + 1000] * 8
-    assert card.cores[3].task_cycles_total == (1 << 38) + 300
+    assert [core.cycles_total for core in card.cores] == [(1 << 40) + 1000] * 2 + [None] * 6
+    assert card.cores[1].task_cycles_total == (1 << 38) + 100
+
+
+def test_an_idle_card_needs_no_counters(tmp_path: Path) -> None:
+    card = Node(tmp_path, pe_occupancy="0\n" * 8).read()
+    assert {core.utilization_ratio for core in card.cores} == {0.0}
+    assert card.utilization_ratio == 0.0
+    assert (card.memory_total_bytes, card.memory_used_bytes) == (8 * CORE_BYTES, 0)
+    assert card.absent == ()
 
 
 def test_a_core_whose_counters_stand_still_for_a_second_runs_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path)
     files = core_files("metrics", dict.fromkeys(range(8), metrics(5000, 700)))
-    assert {core.utilization_ratio for core in node.read(files).cores} == {None}
+    assert [core.utilization_ratio for core in node.read(files).cores] == [None] * 2 + [0.0] * 6
     card = node.read()
     assert {core.utilization_ratio for core in card.cores} == {0.0}
     assert card.utilization_ratio == 0.0
@@ -161,7 +170,7 @@ def test_a_share_is_at_most_1_and_a_reset_is_no_share(
     card = node.read(
         core_files("metrics", dict.fromkeys(range(8), metrics(10_000 + cycles, 5_000 + task_cycles)))
     )
-    assert {core.utilization_ratio for core in card.cores} == {ratio}
+    assert {core.utilization_ratio for core in card.cores if core.occupied} == {ratio}
 
 
 def test_the_power_limit_is_power1_max_in_microwatts(tmp_path: Path) -> None:
@@ -223,6 +232,6 @@ def test_all_of_it_comes_without_a_tool(tmp_path: Path) -> None:
         "performance",
         300.0,
     )
-    assert (card.memory_total_bytes, card.memory_used_bytes) == (8 * CORE_BYTES, 8 << 30)
+    assert (card.memory_total_bytes, card.memory_used_bytes) == (8 * CORE_BYTES, 2 << 30)
     assert card.utilization_ratio == pytest.approx(2 * 0.85 / 8)
     assert card.absent == ()

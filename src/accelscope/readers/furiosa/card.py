@@ -92,7 +92,8 @@ class CardReader:
             cores, clocks = self._warboy_cores(entry, attributes, memory)
         else:
             cores, clocks = self._rngd_cores(entry, attributes, memory, now)
-            total, used = rngd_cores.card_memory(_core_folders(entry, cores), attributes)
+            free = {core.index for core in cores if core.occupied is False}
+            total, used = rngd_cores.card_memory(_core_folders(entry, cores), free, attributes)
         limit, default_limit = self._limits(entry)
         if sensors.power_limit_watts is not None:
             limit = sensors.power_limit_watts
@@ -143,10 +144,14 @@ class CardReader:
                 index,
                 clock_hertz=per_core[index] if index < len(per_core) else None,
                 occupied=held[index] if index < len(held) else None,
+                # A core that is not occupied runs nothing, and its counters may not be readable.
+                utilization_ratio=0.0 if index < len(held) and not held[index] else None,
             )
             for index in range(max(len(per_core), len(held)))
         )
-        uses = memory.rngd_cores.read(_core_folders(entry, cores), now, attributes)
+        free = {core.index for core in cores if core.occupied is False}
+        folders = {core: path for core, path in _core_folders(entry, cores).items() if core not in free}
+        uses = memory.rngd_cores.read(folders, now, attributes)
         measured = tuple(
             Core(
                 core,
@@ -182,10 +187,10 @@ class CardReader:
         return _limit(f"{folder}/power_limit_mw"), _limit(f"{folder}/power_limit_default_mw")
 
 
-def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> list[str]:
-    """Of an RNGD: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
+def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> dict[int, str]:
+    """Of an RNGD, by core: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
     of_card = entry.folder.removesuffix("mgmt")
-    return [f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.CORES)]
+    return {core: f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.CORES)}
 
 
 def _limit(path: str) -> float | None:

@@ -4,7 +4,7 @@ Counters are hexadecimal and have 64 bits: the cycles of the core, and those in 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason
@@ -13,6 +13,8 @@ from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.perf import SAMPLE_SECONDS, Counters
 
 CORES = 8
+# Of a core that is not occupied the vendor's library reads no file: it takes this size, and nothing in use.
+CORE_BYTES = 6_375_342_080
 
 _UTILIZATION = "cores.utilization_ratio"
 _MEMORY = ("memory_total_bytes", "memory_used_bytes")
@@ -40,10 +42,16 @@ def utilization(before: Counters, now: Counters) -> float | None:
     return min(1.0, tasks / cycles) if cycles > 0 and tasks >= 0 else None
 
 
-def card_memory(folders: Sequence[str], attributes: Attributes) -> tuple[int | None, int | None]:
-    """Bytes in all and in use: the sums over all cores, or None while one of them cannot be read."""
+def card_memory(
+    folders: Mapping[int, str], free: Collection[int], attributes: Attributes
+) -> tuple[int | None, int | None]:
+    """Bytes in all and in use: the sums over all cores, or None while one of them cannot be read. `folders`
+    are by core, `free` the cores that are not occupied."""
     total = used = 0
-    for folder in folders:
+    for core, folder in folders.items():
+        if core in free:
+            total += CORE_BYTES
+            continue
         memory = _core_memory(f"{folder}/alloc_status", attributes)
         if memory is None:
             return None, None
@@ -79,7 +87,7 @@ class RngdCores:
         self._before: dict[int, Counters] = {}
         self._read_at = 0.0
 
-    def read(self, folders: Sequence[str], now: float, attributes: Attributes) -> Mapping[int, CoreUse]:
+    def read(self, folders: Mapping[int, str], now: float, attributes: Attributes) -> Mapping[int, CoreUse]:
         """By core; without those whose counters cannot be read."""
         found = self._counters(folders, attributes)
         passed = now - self._read_at
@@ -87,9 +95,8 @@ class RngdCores:
         again = [core for core, ratio in ratios.items() if ratio is None]
         if again:
             self._sleep(SAMPLE_SECONDS)
-            later = self._counters([folders[core] for core in again], attributes)
-            for place, told in later.items():
-                ratios[again[place]] = utilization(found[again[place]], told)
+            later = self._counters({core: folders[core] for core in again}, attributes)
+            ratios |= {core: utilization(found[core], told) for core, told in later.items()}
         if attributes.absent.get(_UTILIZATION) is AbsenceReason.NOT_KNOWN:
             del attributes.absent[_UTILIZATION]  # an older driver: the tool is expected to show it
         if found and all(ratio is None for ratio in ratios.values()):
@@ -97,9 +104,12 @@ class RngdCores:
         self._before, self._read_at = found, now
         return {core: CoreUse(told, ratios[core]) for core, told in found.items()}
 
-    def _counters(self, folders: Sequence[str], attributes: Attributes) -> dict[int, Counters]:
-        read = (attributes.value(f"{folder}/metrics", _UTILIZATION, counters) for folder in folders)
-        return {place: told for place, told in enumerate(read) if told is not None}
+    def _counters(self, folders: Mapping[int, str], attributes: Attributes) -> dict[int, Counters]:
+        read = {
+            core: attributes.value(f"{folder}/metrics", _UTILIZATION, counters)
+            for core, folder in folders.items()
+        }
+        return {core: told for core, told in read.items() if told is not None}
 
     def _since_last_pass(self, core: int, told: Counters, passed: float) -> float | None:
         before = self._before.get(core)

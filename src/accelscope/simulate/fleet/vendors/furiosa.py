@@ -143,7 +143,8 @@ def _cores(reading: CardReading, *, told: bool, counted: bool) -> Iterator[Core]
         # Warboy's counters of a core that is not held cannot be read.
         known = told or (counted and (rngd or core.held))
         ratio = (_core_utilization(core, counted=counted) if core.held else 0.0) if known else None
-        cycles, tasks = kernel.rngd_cycles(reading, index) if rngd and counted else (None, None)
+        read = rngd and counted and core.held
+        cycles, tasks = kernel.rngd_cycles(reading, index) if read else (None, None)
         yield Core(
             index,
             utilization_ratio=ratio,
