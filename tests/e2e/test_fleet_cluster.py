@@ -485,7 +485,7 @@ def test_a_revoked_token_makes_its_cluster_unreachable_and_no_other(
     )
     fleet.until("full", lambda view: not any(s["up"] for s in view["sources"]), "no source goes on")
     assert view["devices"] == 4, "what was last known stays, with its age"
-    [summary] = fleet.get("/api/v1/gpu/summary?cluster_id=full")
+    summary = fleet.get("/api/v1/gpu/summary?cluster_id=full")
     assert (summary["stale"], summary["gpu_count"]) == (True, 2)
     for other in ("certificate", "no-operator", "less-nodes"):
         fleet.until(other, lambda view: view["reachable"] is True, f"{other} is read as before")

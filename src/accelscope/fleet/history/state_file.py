@@ -71,9 +71,10 @@ class StateFile:
         async with self._saving:
             scratch: Path | None = None
             try:
-                file, scratch = await asyncio.to_thread(_open_scratch, path)
+                file, made = await asyncio.to_thread(_open_scratch, path)
+                scratch = made
                 await self._write(file)
-                await asyncio.to_thread(_put_in_place, scratch, path)
+                await asyncio.to_thread(_put_in_place, made, path)
             except OSError as error:
                 if not self._failed:
                     said = fields(path=str(path), error=error.strerror or str(error))
