@@ -36,6 +36,7 @@ _BY_ENDING: tuple[tuple[str, tuple[float, float]], ...] = (
     ("_bytes", (0, _MOST_WHOLE)),
     ("_seconds", (0, _MOST_SECONDS)),
     ("_joules", (0, _MOST_SECONDS)),
+    ("cycles_total", (0, 2**63 - 1)),  # at 2 GHz, 2**53 cycles are passed after 52 days
 )
 
 
