@@ -1,8 +1,11 @@
 """Several agents of one node, of which one no longer answers."""
 
+from dataclasses import replace
+
 from tests.fleet.store.nodes import device, snapshot
 
 from accelscope.fleet.sources.several_agents import Heard, together
+from accelscope.model import Health, HealthState, Partition, identity_of
 
 
 def test_devices_of_a_silent_agent_are_as_old_as_its_last_word_unless_they_were_never_read() -> None:
@@ -11,3 +14,24 @@ def test_devices_of_a_silent_agent_are_as_old_as_its_last_word_unless_they_were_
     answers = Heard(snapshot=snapshot([device("d", read_at=200.0)], taken_at=200.0), taken_at=200.0)
     read_at = {each.id: each.read_at for each in together([silent, answers]).snapshot.devices}
     assert read_at == {"nvidia:d": 200.0, "nvidia:a": 100.0, "nvidia:b": 80.0, "nvidia:c": None}
+
+
+def test_devices_of_a_silent_agent_keep_their_whole_identity() -> None:
+    known = device(
+        "a",
+        architecture="cdna3",
+        device_name="renderD128",
+        device_number="511:0",
+        device_files=("npu0", "npu0pe0-1"),
+        vbios_version="022.040",
+        part_number="102-G30211-0C",
+        pci_device_id="0x74a1",
+        runtime_version="1.2",
+        chip_count=2,
+        partitions=(Partition(id="gi0", uuid="MIG-1", profile="1g.10gb"),),
+    )
+    silent = Heard(snapshot=snapshot([known], taken_at=100.0), taken_at=100.0, trouble="timeout")
+    answers = Heard(snapshot=snapshot([device("d")], taken_at=200.0), taken_at=200.0)
+    [kept] = [each for each in together([silent, answers]).snapshot.devices if each.id == known.id]
+    health = Health(HealthState.UNKNOWN, "its agent does not answer: timeout")
+    assert kept == replace(identity_of(known), health=health, stale=True, read_at=100.0)

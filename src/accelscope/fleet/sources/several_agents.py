@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from accelscope.model import Allocation, Device, Health, HealthState, ReaderState, Snapshot, Vendor
+from accelscope.model import (
+    Allocation,
+    Device,
+    Health,
+    HealthState,
+    ReaderState,
+    Snapshot,
+    Vendor,
+    identity_of,
+)
 
 T = TypeVar("T")
 
@@ -75,16 +84,8 @@ def _unanswered(agent: Heard) -> Snapshot:
 
 
 def _named(device: Device, trouble: str, read_at: float) -> Device:
-    return Device(
-        vendor=device.vendor,
-        id=device.id,
-        index=device.index,
-        model=device.model,
-        uuid=device.uuid,
-        serial=device.serial,
-        pci_address=device.pci_address,
-        driver_version=device.driver_version,
-        firmware_version=device.firmware_version,
+    return replace(
+        identity_of(device),
         health=Health(HealthState.UNKNOWN, trouble),
         stale=True,
         read_at=device.read_at if device.stale or device.read_at is not None else read_at,
