@@ -14,7 +14,7 @@ from accelscope.top.view.alerts import alerts
 from accelscope.top.view.condition import conditions
 from accelscope.top.view.frame import Choices, alert_lines, api_sort, header, panes
 from accelscope.top.view.history import ALL, KEPT, History
-from accelscope.top.view.overview import NODE_COLUMNS, node_row
+from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.shown import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
 from accelscope.top.view.sums import sums_of
 from accelscope.top.view.table import Setting, Sort, Span, Tone, place, plain, row_line, title_line
@@ -259,6 +259,24 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     assert "722 to look at" in plain(header(shown, told, SETTING, 120, "")[1])
     assert plain(alert_lines(told, SETTING, 120, 2)[-1]) == "  and 721 more: ! lists them"
     assert alert_lines(told, SETTING, 120, 0) == [], "a terminal of two lines has no room for them"
+
+
+def test_counts_of_a_cluster_that_was_never_reached_are_not_shown_as_zero() -> None:
+    clusters = {
+        "items": [
+            {"id": "oslo", "reachable": True, "nodes": 0, "devices": 0},
+            {"id": "rome", "reachable": False, "nodes": None, "devices": None},
+        ]
+    }
+    health: dict[str, Any] = {"clusters": [], "devices": [], "nodes": []}
+    found = from_rows.overview({"total": {}, "groups": []}, clusters, health, {"items": []}, 0)
+    rows = [cluster_row(cluster, None) for cluster in found.clusters]
+    counts = [column for column in CLUSTER_COLUMNS if column.name in ("nodes", "devices", "processes")]
+    placed = place(counts, rows, 40, SETTING)
+    assert [plain(row_line(placed, row, SETTING)).split() for row in rows] == [
+        ["0", "0", "0"],
+        [ASCII.absent] * 3,
+    ]
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

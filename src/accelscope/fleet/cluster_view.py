@@ -34,5 +34,9 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     succeeded_at: Annotated[float | None, Meta(description="null: it was never reached")] = None
     age_seconds: float | None = None
     sources: list[SourceView] = []
-    nodes: int = 0
-    devices: int = 0
+    nodes: Annotated[
+        int | None, Meta(description="number of nodes; null: nothing was read of the cluster yet")
+    ] = None
+    devices: Annotated[
+        int | None, Meta(description="number of devices; null: nothing was read of the cluster yet")
+    ] = None

@@ -88,6 +88,8 @@ def test_clusters_say_how_they_are() -> None:
             assert (named["oslo"]["reachable"], named["oslo"]["reason"]) == (False, "timeout")
             assert named["oslo"]["age_seconds"] > 299
             assert named["rome"]["succeeded_at"] is None
+            assert (named["rome"]["nodes"], named["rome"]["devices"]) == (None, None)
+            assert (named["bonn"]["nodes"], named["bonn"]["devices"]) == (0, 0), "read, and it has none"
             assert (await client.get("/api/v1/clusters/berlin"))["name"] == "Berlin 1"
 
     run(body())

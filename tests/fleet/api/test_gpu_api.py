@@ -202,6 +202,8 @@ def test_before_the_first_reading_a_cluster_is_not_empty(source: SourceView, why
                 assert why.encode() in content
             [summary] = await client.get("/api/v1/gpu/summary")
             assert (summary["gpu_count"], summary["total_memory_mb"]) == (None, None)
+            cluster = await client.get("/api/v1/clusters/c")
+            assert (cluster["nodes"], cluster["devices"]) == (1, None), "its Node object is known"
             store.describe(view("c", sources=[SourceView(kind="agents", up=True)]))
             for path in ("nodes", "processes"):  # looked, and there is none
                 assert await client.get(f"/api/v1/gpu/{path}?cluster_id=c") == []

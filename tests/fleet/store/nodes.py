@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accelscope.fleet.cluster_view import ClusterView
+from accelscope.fleet.cluster_view import ClusterView, SourceView
 from accelscope.fleet.report import NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FORGET_AFTER_SECONDS, FleetStore
 from accelscope.model import (
@@ -102,7 +102,11 @@ def report(
     return NodeReport(node=node, source=source, taken_at=taken_at, snapshot=shown)
 
 
+def reached(cluster: str) -> ClusterView:
+    return ClusterView(id=cluster, reachable=True, sources=[SourceView(kind="agents", up=True)])
+
+
 def store_of(*clusters: str, clock: Clock, forget_after_seconds: float = FORGET_AFTER_SECONDS) -> FleetStore:
     store = FleetStore(clock=clock, forget_after_seconds=forget_after_seconds)
-    store.declare([ClusterView(id=cluster, reachable=True) for cluster in clusters])
+    store.declare([reached(cluster) for cluster in clusters])
     return store

@@ -7,9 +7,18 @@ from unittest import mock
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, report, snapshot, store_of, usage
+from tests.fleet.store.nodes import (
+    Clock,
+    KubernetesNode,
+    device,
+    process,
+    reached,
+    report,
+    snapshot,
+    store_of,
+    usage,
+)
 
-from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.fleet.store import fleet_store as fleet_store_module
 from accelscope.fleet.store import table as table_module
@@ -90,7 +99,7 @@ def say(store: FleetStore, plain: Plain, step: tuple[Any, ...], clock: Clock) ->
         clock.advance(rest[0])
     elif kind == "declare":
         [clusters] = rest
-        store.declare([ClusterView(id=cluster, reachable=True) for cluster in sorted(clusters)])
+        store.declare([reached(cluster) for cluster in sorted(clusters)])
         plain.declared = clusters
         for by_node in (plain.readings, plain.failures):
             for key in [key for key in by_node if key[0] not in clusters]:

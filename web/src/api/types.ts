@@ -97,8 +97,8 @@ export interface Clock {
 export interface ClusterView {
   /** since anything of it was read */
   age_seconds: number | null;
-  /** number of devices */
-  devices: number;
+  /** number of devices; null: nothing was read of the cluster yet */
+  devices: number | null;
   /** whether it has accelerators; null: not known yet */
   gpu: boolean | null;
   /** `true`, `false` or `auto` */
@@ -107,8 +107,8 @@ export interface ClusterView {
   id: string;
   /** name, for people */
   name: string | null;
-  /** number of nodes */
-  nodes: number;
+  /** number of nodes; null: nothing was read of the cluster yet */
+  nodes: number | null;
   /** null: not tried yet */
   reachable: boolean | null;
   /** why it is not well, in a short word */

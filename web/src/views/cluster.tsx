@@ -67,11 +67,11 @@ export function ClusterView({ cluster }: { cluster: string }) {
             <Panel title="Sources" flush>
               <SourceTable sources={data.sources} />
             </Panel>
-            {data.devices > 0 ? <HistoryPanel of={{ scope: "cluster", key: cluster }} /> : null}
+            {(data.devices ?? 0) > 0 ? <HistoryPanel of={{ scope: "cluster", key: cluster }} /> : null}
             <Nodes of={data} troubled={troubled} nodes={nodes} />
             <div class="columns overview-groups">
               <div class="overview-stack">
-                {data.devices > 0 ? <ByModel of={sums} within={{ cluster }} /> : null}
+                {(data.devices ?? 0) > 0 ? <ByModel of={sums} within={{ cluster }} /> : null}
                 <RecentEvents cluster={cluster} />
               </div>
               {hottest.data && hottest.data.items.length > 0 ? (

@@ -3,7 +3,7 @@ import type { Clusters, Summary, SummaryRow } from "../api/types";
 import { linkTo } from "../app/routes";
 import { count, watts } from "../app/units";
 import { useResource } from "../live/resource";
-import { Absent, Value } from "../parts/absent";
+import { Value } from "../parts/absent";
 import { Age } from "../parts/age";
 import { Simulated } from "../parts/badge";
 import { Bar } from "../parts/bar";
@@ -88,8 +88,12 @@ function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<st
                   })}
                 </span>
               </td>
-              <td class="number">{cluster.succeeded_at === null ? <Absent /> : count(cluster.nodes)}</td>
-              <td class="number">{cluster.succeeded_at === null ? <Absent /> : count(cluster.devices)}</td>
+              <td class="number">
+                <Value text={count(cluster.nodes)} />
+              </td>
+              <td class="number">
+                <Value text={count(cluster.devices)} />
+              </td>
               <td>
                 <Bar ratio={own?.utilization_ratio} label="Use" />
               </td>

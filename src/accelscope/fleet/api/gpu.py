@@ -124,7 +124,7 @@ def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[A
     used = countable(table.column("memory_used_bytes", positions))
     both = ~np.isnan(total) & ~np.isnan(used)
     of_both = float(total[both].sum())
-    read = _was_read(view)
+    read = view.devices is not None
     return GpuSummary(
         cluster_id=view.id,
         node_count=len(np.unique(table.nodes(positions))) if read else None,
@@ -195,7 +195,7 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
             cluster=named,
             reason=view.reason,
         )
-    if not _was_read(view):
+    if view.devices is None:
         wrong = [source for source in view.sources if source.text is not None]
         texts = "; ".join(f"{source.kind}: {source.text}" for source in wrong)
         raise later(
@@ -206,11 +206,6 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
             reason=wrong[0].reason if wrong else None,
         )
     return view
-
-
-def _was_read(view: ClusterView) -> bool:
-    """Whether it is known what the cluster has: it has devices, or a source of it could look."""
-    return view.devices > 0 or any(source.up or source.succeeded_at is not None for source in view.sources)
 
 
 def _because(text: str | None) -> str:

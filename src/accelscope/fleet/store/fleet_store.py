@@ -57,6 +57,13 @@ class _Cluster:
     size: int = 0  # bytes of its readings
     full: bool = False  # a node was passed over, as the log says
 
+    @property
+    def was_read(self) -> bool:
+        """Whether it is known what the cluster has: it has devices, or a source of it was up once."""
+        return self.devices > 0 or any(
+            source.up or source.succeeded_at is not None for source in self.view.sources
+        )
+
 
 class FleetStore:
     """`clock` gives seconds since the epoch. The limits are of one cluster."""
@@ -105,8 +112,8 @@ class FleetStore:
             id_: structs.replace(
                 cluster.view,
                 age_seconds=_age(cluster.view.succeeded_at, now),
-                nodes=len(cluster.nodes),
-                devices=cluster.devices,
+                nodes=len(cluster.nodes) if cluster.nodes or cluster.was_read else None,
+                devices=cluster.devices if cluster.was_read else None,
             )
             for id_, cluster in self._clusters.items()
         }

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from accelscope.model import HealthState, OwnerKind, is_idle
 from accelscope.top.sources.fields import (
@@ -186,7 +187,7 @@ def _total(row: Row, health: Row) -> Sums:
     return _sums(row, known, sum(count(states, state) for state in _NOT_READ))
 
 
-def _sums(row: Row, nodes: int = 0, nodes_not_read: int = 0) -> Sums:
+def _sums(row: Row, nodes: int | None = 0, nodes_not_read: int = 0) -> Sums:
     return Sums(
         nodes=nodes,
         nodes_not_read=nodes_not_read,
@@ -205,9 +206,13 @@ def _sums(row: Row, nodes: int = 0, nodes_not_read: int = 0) -> Sums:
 
 def _cluster(row: Row, group: Row) -> ClusterSums:
     reason = text(row, "text") or text(row, "reason")
+    sums = _sums(group, whole(row, "nodes"))
+    if not group:  # a cluster without devices has none
+        devices = whole(row, "devices")
+        sums = replace(sums, devices=devices, processes=None if devices is None else 0)
     return ClusterSums(
         key=named(row, "id"),
-        sums=_sums(group or {"devices": row.get("devices")}, count(row, "nodes")),
+        sums=sums,
         reachable=flag(row, "reachable"),
         reason=spoken(reason) if reason else None,
         age_seconds=number(row, "age_seconds"),

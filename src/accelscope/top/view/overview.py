@@ -83,6 +83,10 @@ def _memory(row: SumsRow, setting: Setting) -> Span:
     return Span(size_of(used, total, setting.glyphs), fill_tone(ratio_of(used, total)))
 
 
+def _count(number: int | None, setting: Setting) -> Span:
+    return Span(setting.glyphs.absent, Tone.DIM) if number is None else Span(str(number))
+
+
 def _heat(row: SumsRow, setting: Setting) -> Span:
     """Without a tone: whether that is hot depends on where the device slows down, which sums do not tell."""
     return Span(celsius(row.sums.temperature_max_celsius, setting.glyphs))
@@ -152,7 +156,7 @@ _DEVICES: Column[SumsRow] = Column(
     name="devices",
     title="dev",
     priority=3,
-    text=lambda row, _: Span(str(row.sums.devices)),
+    text=lambda row, setting: _count(row.sums.devices, setting),
     least=3,
     most=6,
     right=True,
@@ -162,7 +166,7 @@ _PROCESSES: Column[SumsRow] = Column(
     name="processes",
     title="procs",
     priority=7,
-    text=lambda row, _: Span(str(row.sums.processes)),
+    text=lambda row, setting: _count(row.sums.processes, setting),
     least=5,
     most=6,
     right=True,
@@ -195,7 +199,7 @@ CLUSTER_COLUMNS: tuple[Column[SumsRow], ...] = (
         name="nodes",
         title="nodes",
         priority=3,
-        text=lambda row, _: Span(str(row.sums.nodes)),
+        text=lambda row, setting: _count(row.sums.nodes, setting),
         least=5,
         most=6,
         right=True,

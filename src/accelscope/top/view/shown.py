@@ -132,13 +132,13 @@ class NodeView:
 class Sums:
     """Of a cluster, or of all; what is absent stays out of sums and means."""
 
-    nodes: int = 0
+    nodes: int | None = 0  # None: not read yet, as of devices and processes
     nodes_not_read: int = 0  # among them, so that there is nothing of them in what follows
-    devices: int = 0
+    devices: int | None = 0
     devices_lost: int = 0
     devices_unhealthy: int = 0  # warning, critical or lost
     devices_idle: float | None = None  # sum of the fractions of devices that are held and idle
-    processes: int = 0
+    processes: int | None = 0
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None

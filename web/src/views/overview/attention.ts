@@ -141,15 +141,17 @@ function ofNode(row: NodeRow): Item {
 
 // A cluster out of reach makes all its nodes stale: that is one thing to look after, not many.
 function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]): Item[] {
-  if (!stale.some(({ cluster }) => cluster === id)) return [];
+  const shown = stale.filter(({ cluster }) => cluster === id).length;
+  if (shown === 0) return [];
+  const all = nodes ?? shown;
   return [
     {
       key: `nodes ${id}`,
       tone: "warning",
       word: "stale",
-      title: `${howMany(nodes, "node")} of ${name ?? id}`,
+      title: `${howMany(all, "node")} of ${name ?? id}`,
       href: linkTo("nodes", {}, { cluster: id, state: "stale" }),
-      where: `${nodes === 1 ? "is" : "are"} stale: the cluster is out of reach`,
+      where: `${all === 1 ? "is" : "are"} stale: the cluster is out of reach`,
       text: "",
     },
   ];
