@@ -191,6 +191,8 @@ def test_only_the_fields_of_the_file_are_shown_with_its_types_and_help_texts(cou
     text = counters.page(
         "# my list\n"
         "\n"
+        '  # DCGM_FI_DEV_FB_USED, gauge, "commented out\n'
+        " , ,\n"
         "DCGM_FI_DEV_GPU_TEMP,   gauge, Temperature (in C).\n"
         'DCGM_FI_DEV_GPU_UTIL ,counter,"Busy, in %"\n'
         "DCGM_FI_DEV_SERIAL, label, Serial\n",

@@ -59,7 +59,8 @@ def _rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
     while number < len(lines):
         begin = number
         number += 1
-        if lines[begin].startswith("#") or not lines[begin].strip():
+        # As in dcgm-exporter: a row whose first cell is empty or begins with # is skipped.
+        if lines[begin].lstrip()[:1] in ("", "#", ","):
             continue
         reader = csv.reader(iter(lines[begin:]), skipinitialspace=True, strict=True)
         try:
