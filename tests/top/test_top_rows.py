@@ -279,6 +279,26 @@ def test_counts_of_a_cluster_that_was_never_reached_are_not_shown_as_zero() -> N
     ]
 
 
+def test_used_memory_is_set_beside_the_total_of_the_same_devices_only() -> None:
+    same = {"memory_used_bytes": 20 * GIB, "memory_total_bytes": 80 * GIB, "memory_used_ratio": 0.25}
+    other = {"memory_used_bytes": 78 * GIB, "memory_total_bytes": 160 * GIB, "memory_used_ratio": 0.975}
+    summary: dict[str, Any] = {
+        "total": other,
+        "groups": [{"cluster": "oslo", **same}, {"cluster": "rome", **other}],
+    }
+    clusters = {"items": [{"id": "oslo"}, {"id": "rome"}]}
+    health: dict[str, Any] = {"clusters": [], "devices": [], "nodes": []}
+    found = from_rows.overview(summary, clusters, health, {"items": []}, 0)
+    rows = [cluster_row(cluster, None) for cluster in found.clusters]
+    [memory] = [column for column in CLUSTER_COLUMNS if column.name == "memory_used_bytes"]
+    assert memory.text is not None
+    assert [memory.text(row, SETTING) for row in rows] == [
+        Span("20.0/80.0G", Tone.PLAIN),
+        Span("78.0G/-", Tone.WARN),  # nearly full, of devices that report both
+    ]
+    assert "memory 78.0G/- " in plain(header(view(kind=Kind.FLEET, overview=found), [], SETTING, 120, "")[1])
+
+
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:
     rows = devices.rows_of(node([shown]), [shown], None, frozenset())
     placed = place(devices.COLUMNS, rows, width, SETTING)

@@ -43,6 +43,9 @@ class NodeRow(Row, frozen=True, kw_only=True, gc=False):
     utilization_ratio: Annotated[float | None, _described("mean of its devices, 0 to 1")] = None
     memory_total_bytes: Bytes = None
     memory_used_bytes: Bytes = None
+    memory_used_ratio: Annotated[
+        float | None, _described("used of total, over devices that report both; null: none does")
+    ] = None
     power_watts: float | None = None
     temperature_max_celsius: float | None = None
 

@@ -111,7 +111,7 @@ def test_sums_are_of_the_clusters_that_were_asked_for() -> None:
         "devices_allocated": 0,
         "utilization_ratio": 0.6,  # of the three that tell
         "memory_used_bytes": None,
-        "memory_total_bytes": 4 * 80 * GIB,
+        "memory_total_bytes": None,
         "power_watts": 500.0,
         "temperature_max_celsius": 70.0,
     }
@@ -119,6 +119,16 @@ def test_sums_are_of_the_clusters_that_were_asked_for() -> None:
     assert last("cluster", "a")["power_watts"] == last("fleet", None, ("a",))["power_watts"] == 100.0
     assert last("model", "H100", ("b",))["devices"] == 3
     assert last("vendor", "amd")["devices"] is None
+
+
+def test_used_and_total_memory_are_of_the_same_devices() -> None:
+    fleet = Fleet("a")
+    both, total_only = gpu("x", memory_used_bytes=20 * GIB), gpu("y")
+    used_only = device("z", model="H100", memory_used_bytes=30 * GIB)
+    fleet.read("a", "n1", both, total_only, used_only)
+    fleet.minute()
+    fields = fleet.history.summary("fleet", None, 0, fleet.clock.now).fields
+    assert (fields["memory_used_bytes"][-1], fields["memory_total_bytes"][-1]) == (20 * GIB, 80 * GIB)
 
 
 def test_a_namespace_has_its_own_share_of_what_its_devices_do() -> None:

@@ -197,6 +197,7 @@ def test_a_node_sums_up_its_devices() -> None:
     assert (row.vendors, row.models) == ("amd,nvidia", "H100,MI300X")
     assert (row.devices, row.devices_lost, row.devices_unhealthy, row.pods, row.processes) == (4, 1, 2, 2, 1)
     assert (row.utilization_ratio, row.memory_total_bytes, row.memory_used_bytes) == (0.75, 160, 8)
+    assert row.memory_used_ratio == 0.1, "of the device that reports both"
     assert (row.power_watts, row.temperature_max_celsius, row.agent_version) == (100.0, 70.0, "1.2")
 
 

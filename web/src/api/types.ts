@@ -874,6 +874,8 @@ export interface NodeRow {
   memory_total_bytes: number | null;
   /** bytes; null: not known */
   memory_used_bytes: number | null;
+  /** used of total, over devices that report both; null: none does */
+  memory_used_ratio: number | null;
   /** models of its devices, separated by commas */
   models: string | null;
   /** name of the node */

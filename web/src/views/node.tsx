@@ -10,7 +10,6 @@ import { type Fact, Facts } from "../parts/facts";
 import { Health, words } from "../parts/health";
 import { Panel } from "../parts/panel";
 import { Answer, Empty, Loading } from "../parts/states";
-import { ratioOf } from "../parts/table/cells";
 import { Tile, Tiles } from "../parts/tile";
 import { Vendor } from "../parts/vendor";
 import { View } from "../parts/view";
@@ -127,13 +126,6 @@ function devicesSaid({ node }: NodeDetail): string {
 }
 
 function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
-  const sized = devices.filter(
-    (device) => device.memory_used_bytes !== null && device.memory_total_bytes !== null,
-  );
-  const memory = ratioOf(
-    sized.reduce((sum, device) => sum + (device.memory_used_bytes ?? 0), 0),
-    sized.reduce((sum, device) => sum + (device.memory_total_bytes ?? 0), 0),
-  );
   const told = devices.filter(({ utilization_ratio }) => utilization_ratio !== null).length;
   // Of devices of which both are known: the draw of others has no limit to be held against.
   const limited = devices.filter(
@@ -150,9 +142,9 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
       <Tile
         title="Memory"
         value={bytes(node.memory_used_bytes)}
-        detail={`${percent(memory)} of ${bytes(node.memory_total_bytes)}`}
+        detail={`${percent(node.memory_used_ratio)} used, ${bytes(node.memory_total_bytes)} in all`}
       >
-        <Bar ratio={memory} label="memory" text="" wide />
+        <Bar ratio={node.memory_used_ratio} label="memory" text="" wide />
       </Tile>
       <Tile
         title="Power"

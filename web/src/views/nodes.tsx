@@ -76,7 +76,9 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     priority: 2,
     align: "end",
     sort: "memory_used_bytes",
-    cell: (row) => <MemoryCell used={row.memory_used_bytes} total={row.memory_total_bytes} />,
+    cell: (row) => (
+      <MemoryCell used={row.memory_used_bytes} total={row.memory_total_bytes} ratio={row.memory_used_ratio} />
+    ),
   },
   {
     key: "power",

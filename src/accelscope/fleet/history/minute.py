@@ -156,6 +156,8 @@ def _added(
     column, healths = store.devices.column, store.devices.texts("health")
     sick = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
     counted = groups.rows()
+    memory_total = column("memory_total_bytes", devices)
+    both = ~np.isnan(memory_used) & ~np.isnan(memory_total)  # so that one can be set beside the other
 
     def summed(values: Values) -> Values:
         return np.where(groups.present(values) > 0, groups.sums(values), np.nan)
@@ -167,8 +169,8 @@ def _added(
             groups.rows(allocated),
             summed(utilization),
             groups.present(utilization),
-            summed(memory_used),
-            summed(column("memory_total_bytes", devices)),
+            summed(np.where(both, memory_used, np.nan)),
+            summed(np.where(both, memory_total, np.nan)),
             summed(column("power_watts", devices)),
             groups.maxima(column("temperature_celsius", devices)),
         ]

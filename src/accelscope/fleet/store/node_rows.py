@@ -326,6 +326,12 @@ def node_row(
     used = [device.utilization_ratio for device in devices if device.utilization_ratio is not None]
     total = [device.memory_total_bytes for device in devices if device.memory_total_bytes is not None]
     filled = [device.memory_used_bytes for device in devices if device.memory_used_bytes is not None]
+    both = [
+        (device.memory_used_bytes, device.memory_total_bytes)
+        for device in devices
+        if device.memory_used_bytes is not None and device.memory_total_bytes is not None
+    ]
+    size_of_both = sum(size for _, size in both)
     drawn = [device.power_watts for device in devices if device.power_watts is not None]
     heat = [device.temperature_celsius for device in devices if device.temperature_celsius is not None]
     return NodeRow(
@@ -347,6 +353,7 @@ def node_row(
         utilization_ratio=sum(used) / len(used) if used else None,
         memory_total_bytes=sum(total) if total else None,
         memory_used_bytes=sum(filled) if filled else None,
+        memory_used_ratio=sum(part for part, _ in both) / size_of_both if size_of_both else None,
         power_watts=sum(drawn) if drawn else None,
         temperature_max_celsius=max(heat, default=None),
     )

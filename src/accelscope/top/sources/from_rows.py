@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import isclose
 
 from accelscope.model import HealthState, OwnerKind, is_idle
 from accelscope.top.sources.fields import (
@@ -20,6 +21,7 @@ from accelscope.top.sources.fields import (
     word,
 )
 from accelscope.top.sources.from_snapshot import device_label, unread
+from accelscope.top.view.cells import ratio_of
 from accelscope.top.view.shown import (
     ClusterSums,
     DeviceView,
@@ -188,6 +190,10 @@ def _total(row: Row, health: Row) -> Sums:
 
 
 def _sums(row: Row, nodes: int | None = 0, nodes_not_read: int = 0) -> Sums:
+    used, total = whole(row, "memory_used_bytes"), whole(row, "memory_total_bytes")
+    ratio = number(row, "memory_used_ratio") if "memory_used_ratio" in row else ratio_of(used, total)
+    if used is not None and total and (ratio is None or not isclose(ratio * total, used)):
+        total = None  # not the total of the devices that report what is used
     return Sums(
         nodes=nodes,
         nodes_not_read=nodes_not_read,
@@ -197,8 +203,9 @@ def _sums(row: Row, nodes: int | None = 0, nodes_not_read: int = 0) -> Sums:
         devices_idle=number(row, "devices_idle"),
         processes=count(row, "processes"),
         utilization_ratio=number(row, "utilization_ratio"),
-        memory_used_bytes=whole(row, "memory_used_bytes"),
-        memory_total_bytes=whole(row, "memory_total_bytes"),
+        memory_used_bytes=used,
+        memory_total_bytes=total,
+        memory_used_ratio=ratio,
         power_watts=number(row, "power_watts"),
         temperature_max_celsius=number(row, "temperature_max_celsius"),
     )

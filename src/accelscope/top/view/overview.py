@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
+from accelscope.top.view.cells import bar_cell, fill_tone, spark_cell
 from accelscope.top.view.shown import ClusterSums, NodeSums, Sums
 from accelscope.top.view.table import Column, Line, Setting, Span, Tone
 from accelscope.top.view.text import celsius, duration, fraction, size_of, watts
@@ -80,7 +80,7 @@ def _spark(row: SumsRow, width: int, setting: Setting) -> Line:
 
 def _memory(row: SumsRow, setting: Setting) -> Span:
     used, total = row.sums.memory_used_bytes, row.sums.memory_total_bytes
-    return Span(size_of(used, total, setting.glyphs), fill_tone(ratio_of(used, total)))
+    return Span(size_of(used, total, setting.glyphs), fill_tone(row.sums.memory_used_ratio))
 
 
 def _count(number: int | None, setting: Setting) -> Span:

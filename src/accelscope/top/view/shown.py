@@ -141,7 +141,8 @@ class Sums:
     processes: int | None = 0
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
+    memory_total_bytes: int | None = None  # of the devices in `memory_used_bytes`; None: not known
+    memory_used_ratio: float | None = None
     power_watts: float | None = None
     temperature_max_celsius: float | None = None
 

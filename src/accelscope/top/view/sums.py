@@ -19,6 +19,8 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
     heat = _known(device.temperature_celsius for device in devices)
     power = _known(device.power_watts for device in devices)
     whole = [d for d in devices if d.memory_used_bytes is not None and d.memory_total_bytes is not None]
+    used = sum(device.memory_used_bytes or 0 for device in whole) if whole else None
+    total = sum(device.memory_total_bytes or 0 for device in whole) if whole else None
     return Sums(
         nodes=len(nodes),
         nodes_not_read=sum(node.age_seconds is None for node in nodes),
@@ -28,8 +30,9 @@ def node_sums(nodes: Iterable[NodeView]) -> Sums:
         devices_idle=sum(device.idle_ratio for device in devices),
         processes=sum(len(node.processes) for node in nodes),
         utilization_ratio=sum(use) / len(use) if use else None,
-        memory_used_bytes=sum(device.memory_used_bytes or 0 for device in whole) if whole else None,
-        memory_total_bytes=sum(device.memory_total_bytes or 0 for device in whole) if whole else None,
+        memory_used_bytes=used,
+        memory_total_bytes=total,
+        memory_used_ratio=used / total if used is not None and total else None,
         power_watts=sum(power) if power else None,
         temperature_max_celsius=max(heat, default=None),
     )

@@ -85,15 +85,23 @@ export function UseCell({ ratio }: { ratio: Maybe }) {
 
 export const NEARLY_FULL = 0.95;
 
-export function MemoryCell({ used, total }: { used: Maybe; total: Maybe }) {
-  const ratio = ratioOf(used, total);
+// `ratio` of sums, which may be of fewer devices than `used` and `total` are: then they are not set side by side.
+export function MemoryCell({
+  used,
+  total,
+  ratio = ratioOf(used, total),
+}: {
+  used: Maybe;
+  total: Maybe;
+  ratio?: number | null;
+}) {
   if (ratio === null) return <Value text={bytes(used)} />;
   return (
     <span class="cell-memory">
       <Bar
         ratio={ratio}
         label="memory"
-        text={ofBytes(used, total)}
+        text={Math.abs(ratio - (ratioOf(used, total) ?? 0)) < 1e-6 ? ofBytes(used, total) : bytes(used)}
         tone={ratio >= NEARLY_FULL ? "warning" : "plain"}
       />
     </span>

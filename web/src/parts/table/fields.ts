@@ -60,6 +60,7 @@ export const NODE_FIELDS = fieldsOf<NodeRow>({
   devices_unhealthy: true,
   memory_total_bytes: true,
   memory_used_bytes: true,
+  memory_used_ratio: true,
   models: true,
   node: true,
   pods: true,

@@ -5,7 +5,6 @@ import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Bar } from "../../parts/bar";
 import { Health, words } from "../../parts/health";
-import { ratioOf } from "../../parts/table/cells";
 
 interface Props {
   caption: string;
@@ -59,7 +58,7 @@ export function NodeTable({ caption, nodes, withReason = false }: Props) {
               <Bar ratio={row.utilization_ratio} label="Use" />
             </td>
             <td>
-              <Bar ratio={ratioOf(row.memory_used_bytes, row.memory_total_bytes)} label="Memory" />
+              <Bar ratio={row.memory_used_ratio} label="Memory" />
             </td>
             <td class="number">
               <Value text={watts(row.power_watts)} />

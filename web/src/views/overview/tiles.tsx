@@ -51,7 +51,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         detail={
           sums.memory_total_bytes === null
             ? "not known"
-            : `${bytes(sums.memory_used_bytes)} of ${bytes(sums.memory_total_bytes)}`
+            : `${bytes(sums.memory_used_bytes)} used, ${bytes(sums.memory_total_bytes)} in all`
         }
       >
         <Level ratio={sums.memory_used_ratio} label="Memory" />

@@ -62,7 +62,9 @@ class HistoryQueries:
             **_summary(devices, of_devices),
             "devices_allocated": _or_none(of_devices(families.POD_ALLOCATED), devices),
             **_mean(of_devices("accelerator_utilization_ratio")),
-            "memory_used_bytes": f"sum({of_devices('accelerator_memory_used_bytes')})",
+            **_memory(
+                of_devices("accelerator_memory_used_bytes"), of_devices("accelerator_memory_total_bytes")
+            ),
         }
 
     def _namespace(self, namespace: str) -> dict[str, str]:
@@ -81,7 +83,9 @@ class HistoryQueries:
             **_summary(used, of_devices),
             "devices_allocated": _or_none(allocated, used),
             **_mean(_by_device(of_use("accelerator_pod_utilization_ratio"))),
-            "memory_used_bytes": f"sum({of_use('accelerator_pod_memory_used_bytes')})",
+            **_memory(
+                of_use("accelerator_pod_memory_used_bytes"), of_devices("accelerator_memory_total_bytes")
+            ),
         }
 
     def _device(self, device: str, node: str) -> dict[str, str]:
@@ -120,9 +124,16 @@ def _summary(devices: str, of_devices: Callable[..., str]) -> dict[str, str]:
     return {
         "devices": f"count({devices})",
         "devices_unhealthy": f"sum({of_devices('accelerator_health', one_of('state', _UNHEALTHY))})",
-        "memory_total_bytes": f"sum({of_devices('accelerator_memory_total_bytes')})",
         "power_watts": f"sum({of_devices('accelerator_power_watts')})",
         "temperature_max_celsius": f"max({of_devices('accelerator_temperature_celsius')})",
+    }
+
+
+def _memory(used: str, total: str) -> dict[str, str]:
+    """Over devices that report both, so that one can be set beside the other."""
+    return {
+        "memory_used_bytes": f"sum({used} and {_ON_DEVICE} {total})",
+        "memory_total_bytes": f"sum({total} and {_ON_DEVICE} {used})",
     }
 
 
