@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +31,8 @@ PACE = Pace(interval_seconds=10.0, renewal_seconds=60.0)
 _MOST_HOLDERS = 4096
 _MOST_BYTES = 4 << 20
 _LONGEST_TEXT = 512
+_MOST_IDLE_SECONDS = 10 * 365 * 86400.0
+_MOST_EPOCH_SECONDS = 1e11  # the year 5138
 _SAME_SECONDS = 30.0  # by which the beginning of an idle time may move without being another
 _CLOCK_SECONDS = 5.0  # by which the clock may have been set back
 
@@ -145,7 +146,8 @@ def _parsed(content: bytes) -> IdleTimes:
     entries = document.get("idle")
     if not isinstance(entries, list) or len(entries) > _MOST_HOLDERS:
         raise ValueError("no list of idle times")
-    return IdleTimes(_number(document.get("saved_at")), dict(map(_entry, entries)))
+    saved_at = _seconds(document.get("saved_at"), _MOST_EPOCH_SECONDS)
+    return IdleTimes(saved_at, dict(map(_entry, entries)))
 
 
 def _entry(entry: Any) -> tuple[Holder, float]:
@@ -156,14 +158,15 @@ def _entry(entry: Any) -> tuple[Holder, float]:
         holder.pod_uid is None or _is_text(holder.pod_uid)
     ):
         raise ValueError("an idle time has other fields")
-    return holder, _number(seconds)
+    return holder, _seconds(seconds, _MOST_IDLE_SECONDS)
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= _LONGEST_TEXT
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ValueError("a time is no number of seconds")
+def _seconds(value: Any, most: float) -> float:
+    """Compared before it is converted: JSON has whole numbers that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError("a time is no number of seconds, or too large")
     return float(value)
