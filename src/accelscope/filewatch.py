@@ -16,10 +16,11 @@ _READ_LIMIT = 1 << 20  # bytes that are compared; files of this kind are far sma
 _Signature = tuple[str, int, int, int, int, int]
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
     """Open for reading without ever waiting: a pipe in the place of a file would hold the caller for good.
-    Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    Without `follow`, a symlink as the last part of `path` is an error. Raises OSError."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import stat
+import threading
 import zlib
 from pathlib import Path
 from typing import BinaryIO
@@ -144,6 +145,47 @@ def test_a_file_that_cannot_be_read_is_put_aside_and_said(
     fleet.history = history  # and goes on
     run(history.save(path))
     assert path.exists()
+
+
+def test_a_link_in_its_place_is_put_aside_and_its_target_keeps_its_mode(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    _, victim = _saved(tmp_path)  # even a readable history: it is not the one that was saved here
+    victim.chmod(0o644)
+    (folder / "history").symlink_to(victim)
+    history = History()
+    history.load(folder / "history")
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+    assert len(history.devices) == 0
+    [aside] = folder.iterdir()
+    assert aside.name.startswith("history.broken-")
+    [record] = caplog.records
+    assert record.message == "history of before cannot be read, and begins anew"
+
+
+def test_a_file_that_is_no_history_keeps_its_mode(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "history"
+    victim.write_text("something else")
+    victim.chmod(0o644)
+    path.hardlink_to(victim)
+    History().load(path)
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+
+
+def test_a_pipe_in_its_place_does_not_hold_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "history"
+    os.mkfifo(path)
+    start = threading.Thread(target=History().load, args=(path,), daemon=True)
+    start.start()
+    start.join(20)
+    assert not start.is_alive()
+    [record] = caplog.records
+    assert "not a regular file" in record.__dict__["fields"]["reason"]
+    assert not path.exists()
 
 
 def test_few_files_are_kept_aside(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from accelscope.config.log import fields
+from accelscope.filewatch import open_regular
 from accelscope.fleet.history.rings import NOWHERE, Key, Minutes, Rings
 
 log = logging.getLogger(__name__)
@@ -106,9 +107,9 @@ class StateFile:
         try:
             for left in path.parent.glob(_scratch_name(path, "*")):  # of a process that was killed
                 _remove(left)
-            with path.open("rb") as file:
-                _make_private(file)
+            with open_regular(path, follow=False) as file:
                 _check(file)
+                _make_private(file)  # not before: another file in its place keeps its mode
                 for head, numbers in _pages(file):
                     self._take(head, numbers)
         except FileNotFoundError:
