@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 
 from accelscope.deviceplugin.roots import Roots
 from accelscope.deviceplugin.vendors import open_vendor
-from accelscope.model import Vendor
+from accelscope.model import HealthState, Vendor
 from accelscope.parsing.parsed import Parsed
 from accelscope.readers.ascend import parse_info
 from accelscope.readers.ascend.enumeration import Enumeration
@@ -111,10 +111,47 @@ def test_numbers_are_a_last_resort(watch_script: "Watch") -> None:
     assert [d.id for d in watch_script(script(table)).devices()] == ["ascend:npu-2-0", "ascend:npu-5-0"]
 
 
-def test_two_chips_that_say_they_are_the_same_stay_two(watch_script: "Watch") -> None:
-    board = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000B\\n"'
-    ids = [d.id for d in watch_script(script(board=board)).devices()]
-    assert ids == ["ascend:0000000A-0000000B", BY_ADDRESS[1]]
+SAME_DIE = 'printf "NPU ID : $5\\nChip ID : 0\\nVDie ID : 0000000A 0000000B\\n"'
+
+
+def test_chips_that_report_the_same_die_all_have_ids_from_their_addresses(watch_script: "Watch") -> None:
+    devices = watch_script(script(board=SAME_DIE)).devices()
+    assert [device.id for device in devices] == BY_ADDRESS
+    assert {device.uuid for device in devices} == {"0000000A-0000000B"}
+
+
+def test_the_order_of_the_rows_does_not_decide_the_ids_of_chips_that_report_the_same_die(
+    watch_script: "Watch",
+) -> None:
+    lines = TABLE.splitlines(keepends=True)
+    swapped = "".join(lines[:3] + lines[5:7] + lines[3:5] + lines[7:])
+    devices = watch_script(script(swapped, board=SAME_DIE)).devices()
+    assert {device.board_id: device.id for device in devices} == {2: BY_ADDRESS[0], 5: BY_ADDRESS[1]}
+
+
+def test_a_die_that_was_reported_twice_makes_no_id_later(watch_script: "Watch", tmp_path: Path) -> None:
+    """Not of the chip that stays, and not of a chip that is new."""
+    lines = TABLE.splitlines(keepends=True)
+    table = tmp_path / "table.txt"
+    watched = watch_script(script(board=SAME_DIE).replace(f"cat <<'END'\n{TABLE}END", f"cat {table}"))
+
+    def read_ids(shown: str) -> list[str]:
+        table.write_text(shown)
+        present = (d for d in watched.devices() if d.health.state is not HealthState.LOST)
+        return [device.id for device in present]
+
+    assert read_ids(TABLE) == BY_ADDRESS
+    only_second = "".join(lines[:3] + lines[5:])
+    assert read_ids(only_second) == BY_ADDRESS[1:]
+    assert read_ids(only_second.replace("C2:00.0", "C9:00.0")) == ["ascend:0000:c9:00.0-npu-5-0"]
+    assert read_ids(TABLE) == BY_ADDRESS
+
+
+def test_boards_that_report_the_same_serial_number_have_ids_from_their_addresses(
+    watch_script: "Watch",
+) -> None:
+    board = 'printf "NPU ID : $5\\nSerial Number : S1\\n"'
+    assert [device.id for device in watch_script(script(board=board)).devices()] == BY_ADDRESS
 
 
 def test_chips_that_share_a_bus_address_are_read_each_under_its_own_id(

@@ -8,8 +8,9 @@ long; its numbers, on which no id depends, are asked for until they are told, on
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from accelscope.model import Device
 from accelscope.readers.ascend import parse_board, parse_list, parse_map
@@ -52,6 +53,7 @@ class Enumeration:
     _lacks_list: bool = False
     _numbers: dict[Chip, Numbers] = field(default_factory=dict)
     _known: dict[Place, Who] = field(default_factory=dict)
+    _repeated: set[str] = field(default_factory=set)  # ids that several chips had at one time
     _attempts: dict[Place | None, int] = field(default_factory=dict)  # None: at the list
 
     def learn(self, devices: Iterable[Device]) -> list[str]:
@@ -69,7 +71,8 @@ class Enumeration:
                 warnings += self._ask_list()
         for place in shown:
             if place not in self._known and self.monotonic() < until:
-                warnings += self._ask_who(place, [self._known[p].id for p in shown if p in self._known])
+                warnings += self._ask_who(place)
+        self._avoid_repeated_ids(shown)
         # Last, since a run that hangs each time would leave no time to ask who chips are.
         if not are_others and self.monotonic() < until:
             if self._lacks_numbers:
@@ -110,7 +113,23 @@ class Enumeration:
         self.listed_chips = sum(listed.values())
         return ["npu_without_row"] if listed.keys() - {board for board, _, _ in self._shown} else []
 
-    def _ask_who(self, place: Place, taken: Sequence[str]) -> list[str]:
+    def _avoid_repeated_ids(self, shown: Iterable[Place]) -> None:
+        """Chips that report the same die, or boards that report the same serial number, have ids from their
+        addresses and numbers: all of them, and until the agent ends. So neither the order of the rows nor a
+        chip that is added or removed later changes these ids.
+
+        Two cases remain in which an id changes. A chip is identified before the other chip with its die: it
+        has the id from the die until the other one is identified. And the agent starts while only one of the
+        chips is listed: that one has the id from the die, as a chip with a die of its own would.
+        """
+        counts = Counter(self._known[place].id for place in shown if place in self._known)
+        self._repeated.update(id_ for id_, count in counts.items() if count > 1)
+        for place, who in self._known.items():
+            if who.id in self._repeated:
+                board, chip, address = place
+                self._known[place] = replace(who, id=chip_device_id(pci=address, board=board, chip=chip))
+
+    def _ask_who(self, place: Place) -> list[str]:
         board, chip, address = place
         warnings: list[str] = []
         die = serial = firmware = None
@@ -131,8 +150,6 @@ class Enumeration:
             if die is not None or serial is not None:
                 break
         id_ = chip_device_id(die=die, serial=serial, pci=address, board=board, chip=chip)
-        if id_ in taken:  # two chips report one die: the second gets an id of its own
-            id_ = chip_device_id(pci=address, board=board, chip=chip)
         self._known[place] = Who(id_, die, serial, firmware)
         return warnings
 
