@@ -404,7 +404,9 @@ def test_a_driver_pod_in_trouble_says_which(fleet: FleetProcess, id_: str, reaso
         assert [(node["state"], text in (node["reason"] or "")) for node in nodes] == [("unread", True)]
 
     until_passes(check, PATIENCE_SECONDS)
-    assert fleet.get(f"/api/v1/gpu/nodes?cluster_id={id_}") == []
+    answer = fleet.ask(f"/api/v1/gpu/nodes?cluster_id={id_}")
+    assert answer.status == 503, "its GPUs are not known, which an empty list would hide"
+    assert json.loads(answer.body)["type"] == "urn:accelscope:problem:not-read-yet"
 
 
 def test_without_the_gpu_operator_the_list_is_empty(fleet: FleetProcess) -> None:
