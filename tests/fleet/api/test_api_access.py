@@ -149,6 +149,36 @@ def test_a_change_of_a_cluster_does_not_show_to_those_who_do_not_see_it(tmp_path
     run(body())
 
 
+def test_events_of_a_cluster_do_not_show_to_those_who_do_not_see_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(access=guarded(tmp_path)) as client:
+
+            async def seen(token: str) -> tuple[object, ...]:
+                answer = await client.get("/api/v1/events", headers=bearer(token))
+                url = f"{client.base}/api/v1/stream"
+                async with client.session.get(url, headers=bearer(token)) as stream:
+                    lines = [(await stream.content.readline()).decode() for _ in range(5)]
+                [id_] = [line for line in lines if line.startswith("id: ")]
+                return answer["first"], answer["last"], answer["next"], id_
+
+            def change(cluster: str, node: str) -> None:
+                for devices in ((nvidia(0),), ()):
+                    client.store.take(cluster, report(snapshot(node, devices)))
+
+            limited, whole = await seen("parisian"), await seen("reader")
+            change("berlin", "alpha")
+            assert await seen("parisian") == limited
+            assert (await seen("reader"))[1:] != whole[1:]
+            change("paris", "louvre")
+            assert (await seen("parisian"))[1:] != limited[1:]
+            after = (await client.get("/api/v1/events", headers=bearer("parisian")))["next"]
+            change("paris", "louvre")
+            later = await client.get(f"/api/v1/events?after={after}", headers=bearer("parisian"))
+            assert {event["cluster"] for event in later["items"]} == {"paris"}
+
+    run(body())
+
+
 def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None:
     access = AccessControl(
         tokens=TokensFile(str(tokens_file(tmp_path))), failed_logins=Rate(per_second=0.01, burst=3)

@@ -120,6 +120,18 @@ def test_the_log_is_bounded_and_its_numbers_grow() -> None:
     assert (log.first_id, log.last_id, len(log)) == (3, 5, 3)
 
 
+def test_first_and_last_of_some_clusters_do_not_follow_the_others() -> None:
+    log = EventLog(limit=4)
+    for cluster in ("oslo", "berlin", "oslo", "berlin", "berlin", "berlin"):
+        log.add(EventKind.NODE_BACK, Severity.INFO, "", at=0.0, cluster=cluster)
+    assert [event.id for event in log.after(0)] == [1, 3, 5, 6]
+    assert (log.first_id_of(None), log.last_id_of(None)) == (5, 6)
+    assert (log.first_id_of({"oslo"}), log.last_id_of({"oslo"})) == (1, 3)
+    assert (log.first_id_of({"berlin"}), log.last_id_of({"berlin"})) == (5, 6)
+    assert (log.first_id_of({"rome"}), log.last_id_of({"rome"})) == (1, 0)
+    assert [log.last_id_of({"oslo"}, until=until) for until in (0, 1, 2, 3, 4)] == [0, 1, 1, 3, 3]
+
+
 def test_a_storm_in_one_cluster_pushes_out_its_own_events_only() -> None:
     log = EventLog(limit=10)
 

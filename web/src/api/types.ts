@@ -480,7 +480,7 @@ export interface Event {
   cluster: string;
   /** id of the device */
   device: string | null;
-  /** increases by one with each event of this process */
+  /** increases with each event of this process */
   id: number;
   /** what happened */
   kind: EventKind;
@@ -507,7 +507,7 @@ export interface Events {
   generation: number;
   /** oldest first */
   items: Event[];
-  /** number of the newest; 0: none yet */
+  /** number of the newest that the caller can see; 0: none yet */
   last: number;
   /** `after` of the next question */
   next: number;

@@ -16,7 +16,7 @@ class Events(Struct, frozen=True, kw_only=True):
     first: Annotated[
         int, Meta(description="from this number on none is missing; of older ones, not all are held")
     ]
-    last: Annotated[int, Meta(description="number of the newest; 0: none yet")]
+    last: Annotated[int, Meta(description="number of the newest that the caller can see; 0: none yet")]
     next: Annotated[int, Meta(description="`after` of the next question")]
     generation: Generation
     at: At
@@ -27,15 +27,16 @@ def events(call: Call) -> Events:
     log = call.fleet.store.events
     after, limit = call.values["after"], call.values["limit"]
     # Numbers begin anew with each process: one that lies ahead is another's, and all is news to its holder.
-    held = log.after(after if after is not None and after <= log.last_id else 0)
+    last = log.last_id_of(call.caller.clusters)
+    held = log.after(after if after is not None and after <= last else 0)
     meant = [event for event in held if call.caller.sees(event.cluster) and _is_meant(event, call)]
     shown = meant[-limit:] if after is None else meant[:limit]
     more = after is not None and len(meant) > limit
     return Events(
         items=shown,
-        first=log.first_id,
-        last=log.last_id,
-        next=shown[-1].id if more else log.last_id,
+        first=log.first_id_of(call.caller.clusters),
+        last=last,
+        next=shown[-1].id if more else last,
         generation=call.generation,
         at=call.now,
     )

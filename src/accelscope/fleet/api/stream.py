@@ -2,8 +2,8 @@
 
 `hello` says where things stand. `change` tells which clusters and nodes changed, with the new sums, once a
 second at most; `event` is an entry of the log; `resync` says that something was missed and all should be
-asked for anew. The id of a message names the log's last entry, so that a reader that comes back with it
-(browsers send Last-Event-ID by themselves) is told what it missed.
+asked for anew. The id of a message names the last entry of the log that the reader can see, so that a reader
+that comes back with it (browsers send Last-Event-ID by themselves) is told what it missed.
 """
 
 import asyncio
@@ -141,19 +141,20 @@ class Streams:
         log = call.fleet.store.events
         process, _, number = shown.partition("-")
         known = int(number) if number.isascii() and number.isdigit() and len(number) < 18 else -1
-        if process != self._process or not log.first_id - 1 <= known <= log.last_id:
+        clusters = call.caller.clusters
+        if process != self._process or not log.first_id_of(clusters) - 1 <= known <= log.last_id_of(clusters):
             return (self._resync(call),)
         return [self._event(event) for event in log.after(known) if _is_meant(call, event.cluster)]
 
     def _hello(self, call: Call) -> bytes:
         store = call.fleet.store
         hello = Hello(generation=call.generation, at=time.time(), summary=_sum(call))
-        return self._entry("hello", hello, store.events.last_id)
+        return self._entry("hello", hello, store.events.last_id_of(call.caller.clusters))
 
     def _resync(self, call: Call) -> bytes:
         store = call.fleet.store
         again = Resync(generation=call.generation, at=time.time())
-        return self._entry("resync", again, store.events.last_id)
+        return self._entry("resync", again, store.events.last_id_of(call.caller.clusters))
 
     def _event(self, event: Event) -> bytes:
         return self._entry("event", event, event.id)
@@ -183,7 +184,8 @@ class Streams:
                 nodes_changed=len(nodes),
                 summary=_sum(call),
             )
-            parts.append(self._entry("change", changed, change.last_event))
+            last = call.fleet.store.events.last_id_of(call.caller.clusters, until=change.last_event)
+            parts.append(self._entry("change", changed, last))
         return b"".join(parts)
 
     def _entry(self, name: str, content: object, last_id: int) -> bytes:

@@ -1,6 +1,7 @@
 """What happened, newest last: bounded, and numbered so that a reader can go on from where it was."""
 
 from collections import deque
+from collections.abc import Collection
 from enum import StrEnum
 from itertools import takewhile
 from typing import Annotated
@@ -35,7 +36,7 @@ class Severity(StrEnum):
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
-    id: Annotated[int, Meta(description="increases by one with each event of this process")]
+    id: Annotated[int, Meta(description="increases with each event of this process")]
     at: Annotated[float, Meta(description="seconds since the epoch")]
     kind: EventKind
     severity: Severity
@@ -57,6 +58,9 @@ class EventLog:
         self._ids: dict[str, deque[int]] = {}  # of each cluster, the newest last
         self._last = 0
         self._last_dropped = 0
+        # The same by cluster, also of those that left the list.
+        self._last_of: dict[str, int] = {}
+        self._last_dropped_of: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._events)
@@ -70,6 +74,22 @@ class EventLog:
     def first_id(self) -> int:
         """From here on none is missing; of those before it, some are gone."""
         return self._last_dropped + 1
+
+    def last_id_of(self, clusters: Collection[str] | None, until: int | None = None) -> int:
+        """Of the newest event of these clusters, or of the newest up to `until`; None: of all clusters."""
+        if clusters is None:
+            return self._last if until is None else until
+        last = max((self._last_of.get(cluster, 0) for cluster in clusters), default=0)
+        if until is None or last <= until:
+            return last
+        newest_first = reversed(self._events.values())
+        return next((e.id for e in newest_first if e.id <= until and e.cluster in clusters), 0)
+
+    def first_id_of(self, clusters: Collection[str] | None) -> int:
+        """From here on no event of these clusters is missing; None: of all clusters."""
+        if clusters is None:
+            return self.first_id
+        return max((self._last_dropped_of.get(cluster, 0) for cluster in clusters), default=0) + 1
 
     def add(
         self,
@@ -98,6 +118,7 @@ class EventLog:
             text=text,
         )
         self._ids.setdefault(cluster, deque()).append(self._last)
+        self._last_of[cluster] = self._last
         if len(self._events) > self._limit:
             self._drop_one()
 
@@ -112,3 +133,4 @@ class EventLog:
         if not most:
             del self._ids[dropped.cluster]
         self._last_dropped = max(self._last_dropped, dropped.id)
+        self._last_dropped_of[dropped.cluster] = dropped.id
