@@ -518,23 +518,46 @@ def test_a_message_has_a_reason(source: str, text: str, reason: str) -> None:
 )
 def test_cards_with_masked_uuids_have_ids_of_their_own(masked: str) -> None:
     text = INFO.replace(UUIDS[0], masked).replace(UUIDS[1], masked)
-    assert [card.id for card in parse("furiosa-smi-info", text).devices] == [
-        "furiosa:RNGD900001",
-        "furiosa:RNGD900002",
-    ]
-    without_serials = text.replace("RNGD900001", "<device_sn>").replace("RNGD900002", "<device_sn>")
-    assert [card.id for card in parse("furiosa-smi-info", without_serials).devices] == [
-        "furiosa:0000:8a:00.0",
-        "furiosa:0001:0b:00.0",
-    ]
+    assert ids("furiosa-smi-info", text) == BY_ADDRESS
+
+
+def ids(source: str, text: str) -> list[str]:
+    return [card.id for card in parse(source, text).devices]
+
+
+BY_ADDRESS = ["furiosa:0000:8a:00.0", "furiosa:0001:0b:00.0"]
 
 
 def test_cards_that_were_given_one_uuid_have_ids_of_their_own() -> None:
-    text = INFO.replace(UUIDS[1], UUIDS[0])
-    assert [card.id for card in parse("furiosa-smi-info", text).devices] == [
-        "furiosa:RNGD900001",
-        "furiosa:RNGD900002",
+    assert ids("furiosa-smi-info", INFO.replace(UUIDS[1], UUIDS[0])) == BY_ADDRESS
+
+
+@pytest.mark.parametrize("serial", ["0", "00", "0000000000", "<device_sn>", "RNGD900001"])
+@pytest.mark.parametrize("uuid", ["00000000-0000-0000-0000-000000000000", UUIDS[0]])
+def test_cards_with_one_uuid_and_one_serial_have_ids_of_their_own(uuid: str, serial: str) -> None:
+    text = INFO
+    for number, own in enumerate(UUIDS[:2], 1):
+        text = text.replace(own, uuid).replace(f"RNGD90000{number}", serial)
+    assert ids("furiosa-smi-info", text) == BY_ADDRESS
+
+
+@pytest.mark.parametrize(
+    ("serials", "expected"),
+    [
+        (("A1", "A2"), ["furiosa:A1", "furiosa:A2"]),
+        (("A1", "A1"), ["furiosa:unidentified-0", "furiosa:unidentified-1"]),
+        (("0", "0"), ["furiosa:unidentified-0", "furiosa:unidentified-1"]),
+        (("0", "A2"), ["furiosa:unidentified-0", "furiosa:A2"]),
+    ],
+)
+def test_without_an_address_a_card_goes_by_a_serial_that_is_its_own(
+    serials: tuple[str, str], expected: list[str]
+) -> None:
+    cards = [
+        {"dev_name": f"npu{index}", "arch": "rngd", "device_sn": serial, "temperature": "40.25°C"}
+        for index, serial in enumerate(serials)
     ]
+    assert ids("furiosa-smi-info", json.dumps(cards)) == expected
 
 
 YAML_INFO = """---
@@ -609,7 +632,7 @@ def test_device_files_of_a_list(text: str) -> None:
 def test_identity_of_a_card_without_a_uuid_of_its_own() -> None:
     nil = INFO.replace("D0000000-0000-4000-8000-000000000001", "00000000-0000-0000-0000-000000000000")
     first: Device = parse("furiosa-smi-info", nil).devices[0]
-    assert (first.id, first.uuid) == ("furiosa:RNGD900001", "00000000-0000-0000-0000-000000000000")
+    assert (first.id, first.uuid) == ("furiosa:0000:8a:00.0", "00000000-0000-0000-0000-000000000000")
 
 
 @pytest.mark.parametrize(

@@ -581,8 +581,8 @@ def test_cards_with_the_same_uuid_are_told_apart_by_their_place(tmp_path: Path) 
         cards = [reader.read(key).device for key in reader.survey().keys]
         assert [card.id for card in cards] == [
             f"furiosa:{RNGD_AT}",
-            "furiosa:RNGD000001",
-            "furiosa:RNGD000002",
+            "furiosa:0000:45:00.0",
+            "furiosa:0000:46:00.0",
         ]
         assert [card.memory_total_bytes is not None for card in cards] == [False, False, True]
 
@@ -594,7 +594,21 @@ def test_cards_with_the_same_uuid_are_told_apart_also_where_only_a_tool_shows_th
     reader = FuriosaReader(options(tmp_path))
     for _ in range(2):
         cards = [reader.read(key).device for key in reader.survey().keys]
-        assert [(card.id, card.index) for card in cards] == [("furiosa:SN-npu0", 0), ("furiosa:SN-npu1", 1)]
+        assert [(card.id, card.index) for card in cards] == [
+            (f"furiosa:{RNGD_AT}", 0),
+            ("furiosa:0000:45:00.0", 1),
+        ]
+
+
+def test_cards_with_one_serial_and_no_address_are_not_shown_where_only_a_tool_shows_them(
+    tmp_path: Path,
+) -> None:
+    cards = json.loads(info_document(("npu0", "", ""), ("npu1", "", ""), ("npu2", "", "")))
+    cards[1]["device_sn"] = cards[0]["device_sn"]
+    script(tmp_path, "furiosa-smi", {**SMI_2026, "info --format json": json.dumps(cards)}, otherwise=NO_JSON)
+    survey = FuriosaReader(options(tmp_path)).survey()
+    assert survey.keys == ("furiosa:SN-npu2",)
+    assert [each.reason for each in survey.rejected].count("unidentified") == 2
 
 
 def test_a_card_does_not_take_over_the_id_of_another_that_had_the_same_uuid(tmp_path: Path) -> None:
@@ -610,8 +624,32 @@ def test_cards_with_masked_uuids_have_ids_of_their_own(tmp_path: Path) -> None:
     masked = "XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX\n"
     write(tmp_path, rngd(0, RNGD_AT, device_uuid=masked) | rngd(1, "0000:45:00.0", device_uuid=masked))
     reader = FuriosaReader(options(tmp_path))
-    ids = ["furiosa:RNGD000000", "furiosa:RNGD000001"]
+    ids = [f"furiosa:{RNGD_AT}", "furiosa:0000:45:00.0"]
     assert [reader.read(key).device.id for key in reader.survey().keys] == ids
+
+
+@pytest.mark.parametrize("serial", ["0", "00000000", "RNGD000000"])
+@pytest.mark.parametrize(
+    "uuid", ["00000000-0000-0000-0000-000000000000", "C0000000-1111-2222-3333-444444444444"]
+)
+def test_cards_with_one_uuid_and_one_serial_have_ids_of_their_own(
+    tmp_path: Path, uuid: str, serial: str
+) -> None:
+    same = {"device_uuid": f"{uuid}\n", "device_sn": f"{serial}\n"}
+    write(tmp_path, rngd(0, RNGD_AT, **same) | rngd(1, "0000:45:00.0", **same))
+    reader = FuriosaReader(options(tmp_path))
+    ids = [reader.read(key).device.id for key in reader.survey().keys]
+    assert ids == [f"furiosa:{RNGD_AT}", "furiosa:0000:45:00.0"]
+
+
+def test_a_masked_card_has_the_same_id_alone_and_beside_another(tmp_path: Path) -> None:
+    same = {"device_uuid": "00000000-0000-0000-0000-000000000000\n", "device_sn": "7\n"}
+    write(tmp_path, rngd(0, RNGD_AT, **same))
+    alone = FuriosaReader(options(tmp_path))
+    [before] = [alone.read(key).device.id for key in alone.survey().keys]
+    write(tmp_path, rngd(1, "0000:45:00.0", **same))
+    both = FuriosaReader(options(tmp_path))
+    assert next(both.read(key).device.id for key in both.survey().keys) == before
 
 
 def test_a_foreign_npu_is_not_ours(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from accelscope.readers.furiosa.devfiles import card_index
 _CELL_LIMIT = 200  # characters of a rejected cell that are kept
 # Of a card that was never given one (zeros), or that somebody hid before passing the output on.
 _MASKED = re.compile(r"[*<>]|x{4}", re.IGNORECASE)
-_MASKED_SERIAL = re.compile(r"[*<>]|x{4}|0{8}", re.IGNORECASE)
+_MASKED_SERIAL = re.compile(r".*([*<>]|x{4}|0{8}).*|[0-]+", re.IGNORECASE | re.DOTALL)
 
 
 def card_name(text: str) -> str | None:
@@ -70,9 +70,12 @@ PLACES: Mapping[str, tuple[str, cells.Read]] = {
 
 
 def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int | None = None) -> str:
-    """Of a card. Masked identifiers do not count: other cards may have the same."""
-    own_serial = None if serial and _MASKED_SERIAL.search(serial) else serial
-    return device_id(Vendor.FURIOSA, uuid=own_uuid(uuid), serial=own_serial, pci=pci, index=index)
+    """Of a card. Masked identifiers do not count: other cards may have the same. The address goes before the
+    serial number: a card without a uuid of its own often has no serial number of its own either, and two
+    cards of a node cannot have the same address."""
+    own_serial = None if serial and _MASKED_SERIAL.fullmatch(serial) else serial
+    facts: dict[str, str | None] = {"pci": pci} if pci else {"serial": own_serial}
+    return device_id(Vendor.FURIOSA, uuid=own_uuid(uuid), index=index, **facts)
 
 
 def own_uuid(uuid: str | None) -> str | None:
@@ -82,14 +85,26 @@ def own_uuid(uuid: str | None) -> str | None:
     return uuid
 
 
-def without_shared_uuids(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Cards that were given the same uuid get ids of their own: none of them has it."""
-    counts = Counter(device.uuid for device in devices)
-    return tuple(id_without_uuid(each) if each.uuid and counts[each.uuid] > 1 else each for each in devices)
+def with_unique_ids(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Cards that were given the same uuid get ids of their own: none of them has it. The same for serial
+    numbers of cards without an address."""
+    uuids = Counter(device.uuid for device in devices)
+    found = [
+        replace(each, id=stable_id(None, each.serial, each.pci_address, each.index))
+        if each.uuid and uuids[each.uuid] > 1
+        else each
+        for each in devices
+    ]
+    ids = Counter(device.id for device in found)
+    return tuple(
+        replace(each, id=stable_id(None, None, each.pci_address, each.index)) if ids[each.id] > 1 else each
+        for each in found
+    )
 
 
-def id_without_uuid(card: Device) -> Device:
-    return replace(card, id=stable_id(None, card.serial, card.pci_address, card.index))
+def is_identified(card: Device) -> bool:
+    """Whether the id of a card is more than its index."""
+    return card.id != device_id(Vendor.FURIOSA, index=card.index)
 
 
 @dataclass(slots=True)

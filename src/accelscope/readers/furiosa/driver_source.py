@@ -12,7 +12,7 @@ from accelscope.readers.files import entries as names_in
 from accelscope.readers.furiosa.attributes import Attributes
 from accelscope.readers.furiosa.card import CardReader
 from accelscope.readers.furiosa.devfiles import card_files, folder_of
-from accelscope.readers.furiosa.draft import id_without_uuid
+from accelscope.readers.furiosa.draft import is_identified, stable_id
 from accelscope.readers.furiosa.entries import Entries, Entry
 from accelscope.readers.furiosa.health import health_of
 from accelscope.readers.furiosa.join import reading
@@ -86,7 +86,8 @@ class DriverSource:
 
     def _identified(self, card: Device) -> Device:
         """Cards that were given the same uuid have ids of their own, also when only one of them is left."""
-        return id_without_uuid(card) if card.uuid in self._shared_uuids else card
+        uuid = None if card.uuid in self._shared_uuids else card.uuid
+        return replace(card, id=stable_id(uuid, card.serial, card.pci_address, card.index))
 
     def _survey_with_tools(self) -> Survey:
         found = self._tools.found()
@@ -98,12 +99,16 @@ class DriverSource:
         cards = {(t.device.architecture, t.device.device_name, t.device.uuid) for t in shown}
         counts = Counter(uuid for _, _, uuid in cards)
         self._shared_uuids |= {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
+        identified = {
+            (t.device.architecture, t.device.device_name): self._identified(t.device) for t in shown
+        }
+        cards_with_id = Counter(card.id for card in identified.values())
         for told in shown:
-            device = told.device
-            if device.uuid is None and device.serial is None and device.pci_address is None:
+            device = self._identified(told.device)
+            if cards_with_id[device.id] > 1 or not is_identified(device):
                 rejected.append(Rejection(f"{device.device_name}", "unidentified"))
-                continue
-            self._told[self._identified(device).id] = told
+            else:
+                self._told[device.id] = told
         if not self._told:
             self._explain_nothing(heard)
         if self._driver_version is None:

@@ -6,7 +6,7 @@ from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.furiosa import messages
 from accelscope.readers.furiosa.documents import read_documents
-from accelscope.readers.furiosa.draft import Draft, without_shared_uuids
+from accelscope.readers.furiosa.draft import Draft, with_unique_ids
 from accelscope.readers.furiosa.tables import read_table
 
 _MEASURED = frozenset({"temp", "power", "pci_bdf", "firmware"})
@@ -34,5 +34,5 @@ def parse(text: str, tool: str) -> Parsed:
             rejected.add(str(dict(row)), "no_identity")
     if not drafts and rejected.listed():
         return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
-    devices = without_shared_uuids([draft.device() for draft in drafts])
+    devices = with_unique_ids([draft.device() for draft in drafts])
     return Parsed(devices=devices, rejected=rejected.listed())
