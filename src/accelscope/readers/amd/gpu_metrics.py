@@ -4,8 +4,9 @@ import struct
 
 _HEADER = struct.Struct("<HBB")  # size of the table, format, content
 _DEDICATED = 1  # format: tables of APUs (2, 3) have no energy
-# Offset of the counter by content revision. 1.0 has no aligned counter; 1.9 is a list of attributes.
-_ENERGY_OFFSETS = {1: 24, 2: 24, 3: 24, 4: 24, 5: 88, 6: 88, 7: 24, 8: 24}
+# Offset of the counter by content revision. 1.0 has no aligned counter; 1.9 is a list of attributes. 1.6 is
+# the form of released kernels, without the activity of video and JPEG engines that 1.5 has before it.
+_ENERGY_OFFSETS = {1: 24, 2: 24, 3: 24, 4: 24, 5: 88, 6: 16, 7: 24, 8: 24}
 _ENERGY = struct.Struct("<Q")
 _JOULES = 2.0**-16  # of one count; AMD's tools multiply by 15.3 µJ, which is this unit rounded
 _NO_MEASUREMENT = (0, 0xFFFF_FFFF_FFFF_FFFF)
