@@ -252,6 +252,33 @@ def test_a_chip_that_is_missing_from_the_start_delays_the_first_write_by_one_col
     assert len(lab.written()["chips"]) == 1
 
 
+def test_chips_without_numbers_after_a_start_do_not_replace_the_list_before(node_api: NodeApi) -> None:
+    """Readers decode a `phy_id` that is absent as 0, so every chip would have the number 0."""
+    lab = Lab(node_api, NPU_METRICS, DEVICES)
+    lab.api.annotations[NPU_METRICS] = "of the agent before"
+    lab.collect(chip(0), chip(1, physical_id=None))
+    lab.collect(chip(0), chip(1, physical_id=None), after=known.PATIENCE_SECONDS - 1)
+    assert lab.api.annotations[NPU_METRICS] == "of the agent before"
+    assert len(lab.written(DEVICES)["devices"]) == 2  # its readers need no number
+    lab.collect(chip(0), chip(1, physical_id=None, index=1), after=0.5)
+    lab.collect(chip(0), chip(1, physical_id=None, index=1), after=10)
+    assert [each["phy_id"] for each in lab.written()["chips"]] == [0, 1]
+
+
+def test_chips_that_never_get_a_number_are_written_after_five_minutes(lab: Lab) -> None:
+    lab.collect(chip(0, physical_id=None), after=1000)  # the driver came late
+    lab.collect(chip(0, physical_id=None), after=known.PATIENCE_SECONDS - 1)
+    assert lab.api.patches == []
+    lab.collect(chip(0, physical_id=None), after=1)
+    assert "phy_id" not in lab.written()["chips"][0]
+
+
+def test_a_chip_that_comes_later_without_a_number_holds_no_write_back(lab: Lab) -> None:
+    lab.collect(chip(0))
+    lab.collect(chip(0), chip(1, physical_id=None), after=10)
+    assert len(lab.written()["chips"]) == 2
+
+
 def cut(peer: Peer, _: Asked) -> None:
     peer.cut()
 

@@ -19,7 +19,7 @@ from accelscope.sinks.documents import (
     npu_document,
     smallest_bytes,
 )
-from accelscope.sinks.known import Knowledge
+from accelscope.sinks.known import PATIENCE_SECONDS, Knowledge
 from accelscope.sinks.last_readings import LastReadings
 from accelscope.sinks.sink import Pace, Sink, Timing
 
@@ -67,6 +67,7 @@ class AnnotationSink(Sink[Documents]):
         self._known = {name: Knowledge(self._timing.monotonic) for name in annotations}
         self._last_readings = {name: LastReadings(self._timing.monotonic) for name in annotations}
         self._listed: dict[str, frozenset[str]] = {}  # devices at the last look, by annotation
+        self._lacks_numbers_since: dict[str, float] = {}  # by annotation, by the monotonic clock
         self._had: set[str] = set()  # annotations that had a device since the agent started
 
     def _content(self, snapshot: Snapshot) -> Documents | None:
@@ -74,7 +75,10 @@ class AnnotationSink(Sink[Documents]):
         for annotation in self._annotations:
             make, vendor = recipe_of(annotation)
             document = self._last_readings[annotation].fill_in(make(snapshot))
-            if annotation not in self._had and self._may_grow(annotation, document, snapshot, vendor):
+            if annotation not in self._had and (
+                self._may_grow(annotation, document, snapshot, vendor)
+                or self._waits_for_numbers(annotation, document)
+            ):
                 continue
             if document.entries:
                 self._had.add(annotation)
@@ -95,6 +99,15 @@ class AnnotationSink(Sink[Documents]):
             for reader in snapshot.readers
             if vendor is None or reader.vendor is vendor
         )
+
+    def _waits_for_numbers(self, annotation: str, document: Document) -> bool:
+        """After a start the numbers of chips may be unknown because `npu-smi info -m` fails, and the reader
+        asks for them again. A list without them must not replace one that has them. A node that never
+        reports numbers looks the same here, so the wait has an end."""
+        if not any(entry.lacks_number for entry in document.entries):
+            return False
+        now = self._timing.monotonic()
+        return now - self._lacks_numbers_since.setdefault(annotation, now) < PATIENCE_SECONDS
 
     def _differs(self, content: Documents, written: Documents) -> bool:
         return any(

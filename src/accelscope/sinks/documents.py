@@ -33,6 +33,7 @@ class Entry:
     values: dict[str, Value]
     device: str  # its id
     answered: bool = True  # False: the last attempt to read it failed
+    lacks_number: bool = False  # readers would show the number 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +113,13 @@ def timestamp(seconds: float) -> str:
 
 
 def _chip(chip: Device) -> Entry:
+    # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
+    # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
+    number = chip.index if chip.physical_id is None else chip.physical_id
     identity = _given(
         ("npu", chip.board_id),
         ("chip", chip.chip_id),
-        # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
-        # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
-        ("phy_id", chip.index if chip.physical_id is None else chip.physical_id),
+        ("phy_id", number),
         # npu-smi writes it with capitals, and that is what people look for.
         ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
         ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
@@ -134,6 +136,7 @@ def _chip(chip: Device) -> Entry:
         ),
         chip.id,
         _answered(chip),
+        lacks_number=number is None,
     )
 
 
