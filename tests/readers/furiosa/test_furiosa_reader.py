@@ -611,6 +611,19 @@ def test_cards_with_one_serial_and_no_address_are_not_shown_where_only_a_tool_sh
     assert [each.reason for each in survey.rejected].count("unidentified") == 2
 
 
+def test_where_the_counters_of_the_cores_stand_still_the_tool_says_the_utilisation(tmp_path: Path) -> None:
+    metrics = "CycleCount: 0x1388\nTaskCycleCount: 0x2bc\n"
+    cores = {f"sys/class/rngd_mgmt/rngd!npu0pe{core}/metrics": metrics for core in range(8)}
+    write(tmp_path, rngd(0, RNGD_AT) | hwmon(RNGD_AT, RNGD_SENSORS) | cores)
+    script(tmp_path, "furiosa-smi", SMI_2026, otherwise=NO_JSON)
+    now = iter(range(1000, 2000, 5))
+    reader = FuriosaReader(replace(options(tmp_path), clock=lambda: float(next(now))))
+    for _ in range(3):
+        [card] = [reader.read(key).device for key in reader.survey().keys]
+        assert [core.utilization_ratio for core in card.cores] == [0.8] * 2 + [0.0] * 6
+        assert card.utilization_ratio == pytest.approx(0.2)
+
+
 def test_a_card_does_not_take_over_the_id_of_another_that_had_the_same_uuid(tmp_path: Path) -> None:
     same = "C0000000-1111-2222-3333-444444444444\n"
     write(tmp_path, rngd(0, RNGD_AT, device_uuid=same) | rngd(1, "0000:45:00.0", device_uuid=same))

@@ -145,11 +145,19 @@ def test_an_idle_card_needs_no_counters(tmp_path: Path) -> None:
     assert card.absent == ()
 
 
-def test_a_core_whose_counters_stand_still_for_a_second_runs_nothing(tmp_path: Path) -> None:
+def test_counters_that_stand_still_measure_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    files = core_files("metrics", dict.fromkeys(range(8), metrics(5000, 700)))
-    assert [core.utilization_ratio for core in node.read(files).cores] == [None] * 2 + [0.0] * 6
+    node.read(core_files("metrics", dict.fromkeys(range(8), metrics(5000, 700))))
     card = node.read()
+    assert [core.utilization_ratio for core in card.cores] == [None] * 2 + [0.0] * 6
+    assert card.utilization_ratio is None
+    assert absence(card, "utilization_ratio") is AbsenceReason.NO_SAMPLE
+
+
+def test_a_core_that_runs_cycles_without_a_task_is_at_0(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.read(core_files("metrics", dict.fromkeys(range(8), metrics(5000, 700))))
+    card = node.read(core_files("metrics", dict.fromkeys(range(8), metrics(9000, 700))))
     assert {core.utilization_ratio for core in card.cores} == {0.0}
     assert card.utilization_ratio == 0.0
 

@@ -18,7 +18,7 @@ CORE_BYTES = 6_375_342_080
 
 _UTILIZATION = "cores.utilization_ratio"
 _MEMORY = ("memory_total_bytes", "memory_used_bytes")
-# After so long counters that stand still are those of a core that runs nothing. Over less they say little.
+# Counters that did not move for so long do not move within a sample either.
 _STANDS_STILL_SECONDS = 0.9
 
 
@@ -91,8 +91,13 @@ class RngdCores:
         """By core; without those whose counters cannot be read."""
         found = self._counters(folders, attributes)
         passed = now - self._read_at
-        ratios = {core: self._since_last_pass(core, told, passed) for core, told in found.items()}
-        again = [core for core, ratio in ratios.items() if ratio is None]
+        ratios = {core: self._since_last_pass(core, told) for core, told in found.items()}
+        stood = passed >= _STANDS_STILL_SECONDS
+        again = [
+            core
+            for core, ratio in ratios.items()
+            if ratio is None and not (stood and self._before.get(core) == found[core])
+        ]
         if again:
             self._sleep(SAMPLE_SECONDS)
             later = self._counters({core: folders[core] for core in again}, attributes)
@@ -111,10 +116,7 @@ class RngdCores:
         }
         return {core: told for core, told in read.items() if told is not None}
 
-    def _since_last_pass(self, core: int, told: Counters, passed: float) -> float | None:
+    def _since_last_pass(self, core: int, told: Counters) -> float | None:
+        """None also where the cycles stand still: an idle core counts cycles too, so nothing was measured."""
         before = self._before.get(core)
-        if before is None:
-            return None
-        if told == before:
-            return 0.0 if passed >= _STANDS_STILL_SECONDS else None
-        return utilization(before, told)
+        return None if before is None else utilization(before, told)
