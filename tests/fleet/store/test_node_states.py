@@ -397,6 +397,26 @@ def test_a_list_read_again_changes_what_it_says_and_not_what_is_known(clock: Clo
     assert devices(store)["nvidia:a"].simulated
 
 
+def test_a_list_read_again_changes_the_generation_only_of_clusters_that_changed(clock: Clock) -> None:
+    store = FleetStore(clock=clock)
+    store.declare([ClusterView(id="berlin"), ClusterView(id="oslo")])
+    store.describe(ClusterView(id="berlin", reachable=True, succeeded_at=clock.now))
+
+    def changed_by(*views: ClusterView) -> set[str]:
+        ids = ("berlin", "oslo", "secret")
+        before = {id_: store.generation_of({id_}) for id_ in ids}
+        store.declare(views)
+        return {id_ for id_ in ids if store.generation_of({id_}) != before[id_]}
+
+    berlin, oslo, secret = (ClusterView(id=id_) for id_ in ("berlin", "oslo", "secret"))
+    renamed = ClusterView(id="oslo", name="Oslo 1")
+    assert changed_by(berlin, oslo) == set()
+    assert changed_by(secret, berlin, oslo) == {"secret"}
+    assert changed_by(secret, berlin, renamed) == {"oslo"}
+    assert changed_by(berlin, renamed) == {"secret"}
+    assert changed_by(renamed, berlin) == {"berlin"}, "lists of both show another order"
+
+
 def test_a_node_that_cannot_be_looked_at_holds_up_no_other(
     store: FleetStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

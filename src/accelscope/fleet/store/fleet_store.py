@@ -120,8 +120,13 @@ class FleetStore:
 
     def declare(self, clusters: Sequence[ClusterView], *, others: Collection[str] = ()) -> None:
         """The whole list. A cluster that is in it already keeps what is known of it, and takes over what a
-        file says: its name, and what it is. `others`: ids under which another cluster was known until now."""
+        file says: its name, and what it is. `others`: ids under which another cluster was known until now.
+
+        Only clusters of which something changed are touched: a caller who may see one cluster must not notice
+        that another one was added."""
         before = self._clusters
+        places = {id_: place for place, id_ in enumerate(before)}
+        last_place = -1
         self._clusters = {}
         for view in clusters:
             known = before.pop(view.id, None)
@@ -131,20 +136,26 @@ class FleetStore:
             if known is None:
                 self._finish_leaving(view.id)
                 self._clusters[view.id] = _Cluster(view)
+                self._touch_cluster(view.id)
             else:
                 self._clusters[view.id] = known
-                self._redeclare(known, view)
-            self._touch_cluster(view.id)
+                changed = self._redeclare(known, view)
+                if changed or places[view.id] < last_place:  # it is behind one that it was in front of
+                    self._touch_cluster(view.id)
+                last_place = max(last_place, places[view.id])
         for id_, cluster in before.items():
             self._leave(id_, cluster)
             self._happenings.cluster_left(id_, self._clock())
 
-    def _redeclare(self, cluster: _Cluster, view: ClusterView) -> None:
-        if view.simulated != cluster.view.simulated:
+    def _redeclare(self, cluster: _Cluster, view: ClusterView) -> bool:
+        """Whether something changed."""
+        before = cluster.view
+        if view.simulated != before.simulated:
             self._tables.declare_simulated(view.id, view.simulated)
         cluster.view = structs.replace(
-            cluster.view, name=view.name, simulated=view.simulated, gpu_setting=view.gpu_setting
+            before, name=view.name, simulated=view.simulated, gpu_setting=view.gpu_setting
         )
+        return cluster.view != before
 
     def _leave(self, id_: str, cluster: _Cluster) -> None:
         """Its rows are out of sight at once, and are cleared away with the next ticks."""
