@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.costless import costless
 from tests.readers.watched import Watched
 from tests.sinks.go_reader import NodeLine, node_line
@@ -28,14 +29,25 @@ FAULTS = {
     "-8020": (FaultKind.TOOL_ERROR, "in_use"),
 }
 
+IN_USE = "dcmi model initialized failed, because the device is used. ret is -8020"
+
 
 class Node:
     """A simulated node, a reader and the sink, on a clock that a test moves."""
 
-    def __init__(self, name: str, folder: Path, cache: Path, api: NodeApi) -> None:
+    def __init__(
+        self, name: str, folder: Path, cache: Path, api: NodeApi, *, no_numbers: Path | None = None
+    ) -> None:
+        """While the file `no_numbers` exists, `npu-smi info -m` fails."""
         self.node = SimulatedNode(costless(name), folder, cache=cache)
         self.node.build(100.0)
         settings = {**self.node.agent_settings(), "reader_timeout": "2s"}
+        if no_numbers is not None:
+            failure = f'[ -e {no_numbers} ] && [ "$*" = "info -m" ] && {{ echo "{IN_USE}"; exit 1; }}'
+            tool = programs.script(
+                folder / "wrapped/npu-smi", f'{failure}\nexec {settings["npu_smi_path"]} "$@"'
+            )
+            settings |= {"npu_smi_path": str(tool), "reader_timeout": "60s"}
         self.watched = Watched(Vendor.ASCEND, load(AgentSettings, settings, {}).settings, self.node)
         self.clock = Clock()
         self._api = api
@@ -104,6 +116,29 @@ def test_readers_see_the_last_values_for_five_minutes_and_then_that_they_are_unk
     assert (after.status, after.ids, after.hbm_total) == ("Healthy", before.ids, before.hbm_total)
     assert _seconds(after.updated) == node.clock.now
     _print(name, lines)
+
+
+def test_chips_keep_their_numbers_on_the_node_while_a_new_agent_cannot_read_them(
+    node: Node, tmp_path: Path, native_cache: Path, api: NodeApi
+) -> None:
+    node.collect()
+    before = node.line()
+    no_numbers = tmp_path / "no-numbers"
+    no_numbers.touch()
+    restarted = Node("ascend-910b-x8", tmp_path / "again", native_cache, api, no_numbers=no_numbers)
+    try:
+        result = restarted.watched.until(lambda result: result.state.devices_seen == 8)
+        assert {device.index for device in result.devices} == {None}
+        restarted.collect()
+        assert restarted.line() == before
+        no_numbers.unlink()
+        restarted.clock.now += 20
+        restarted.collect()
+        after = restarted.line()
+        assert after.ids == before.ids == tuple(range(8))
+        assert after.updated != before.updated
+    finally:
+        restarted.watched.close()
 
 
 def _seconds(timestamp: str) -> float:
