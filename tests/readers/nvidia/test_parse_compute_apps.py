@@ -31,7 +31,14 @@ def test_same_process_whatever_the_form(text: str) -> None:
     ("fields", "line", "device", "partition"),
     [
         ("gpu_uuid,gpu_serial,gpu_bus_id,pid", "GPU-a, 123, 00000000:0C:00.0, 7", "nvidia:GPU-a", None),
-        ("gpu_uuid,gpu_serial,gpu_bus_id,pid", "[N/A], 123, 00000000:0C:00.0, 7", "nvidia:123", None),
+        (
+            "gpu_uuid,gpu_serial,gpu_bus_id,pid",
+            "[N/A], 123, 00000000:0C:00.0, 7",
+            "nvidia:0000:0c:00.0",
+            None,
+        ),
+        ("gpu_serial,pid", "123, 7", "nvidia:123", None),
+        ("gpu_serial,pid", "0, 7", None, None),
         ("gpu_serial,gpu_bus_id,pid", "[N/A], 00000000:0C:00.0, 7", "nvidia:0000:0c:00.0", None),
         ("gpu_uuid,pid", "MIG-b, 7", None, "nvidia:MIG-b"),
         ("pid", "7", None, None),

@@ -364,6 +364,11 @@ def test_a_header_alone_is_an_output_that_was_cut() -> None:
         f"uuid, pci.bus_id, temperature.gpu\n{ZEROS}, 00000000:01:00.0, 50\n{ZEROS}, 00000000:02:00.0, 60\n",
         f"uuid, serial, temperature.gpu\n{ZEROS}, 151, 50\n{ZEROS}, 152, 60\n",
         "uuid, serial, index, temperature.gpu\nGPU-xxxx, xxxx, 0, 50\nGPU-xxxx, xxxx, 1, 60\n",
+        "uuid, serial, pci.bus_id, temperature.gpu\n"
+        "N/A, 1320000000000, 00000000:0F:00.0, 50\nN/A, 1320000000000, 00000000:1F:00.0, 60\n",
+        "serial, temperature.gpu\n0, 50\n0, 60\n",
+        "uuid, serial, temperature.gpu\nGPU-a, 151, 50\nGPU-a, 152, 60\n",
+        "uuid, pci.bus_id, temperature.gpu\nGPU-a, 00000000:01:00.0, 50\nGPU-a, 00000000:02:00.0, 60\n",
     ],
 )
 def test_each_row_has_an_id_of_its_own(text: str) -> None:
@@ -381,6 +386,11 @@ def test_a_row_that_does_not_identify_its_gpu_has_an_id_that_says_so() -> None:
     ]
     assert only(parse("50\n", fields)).id == "nvidia:unidentified-row-1"
     assert only(parse("50\n", fields)).index is None
+
+
+def test_the_address_identifies_a_gpu_before_the_serial_number_which_is_that_of_the_board() -> None:
+    device = only(parse("uuid, serial, pci.bus_id\nN/A, 1320000000000, 00000000:0F:00.0\n"))
+    assert (device.serial, device.id) == ("1320000000000", "nvidia:0000:0f:00.0")
 
 
 def test_a_masked_uuid_is_shown_and_identifies_nothing() -> None:

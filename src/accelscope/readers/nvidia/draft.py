@@ -26,11 +26,11 @@ from accelscope.model import (
     Sensor,
     Throttle,
     Vendor,
-    device_id,
 )
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.readers.nvidia import cells
 from accelscope.readers.nvidia.health import answers_with_errors, asks_for_recovery
+from accelscope.readers.nvidia.identity import gpu_id
 from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 
 # Of these, one absence stands for all when no member is there and all give the same reason: a GeForce has no
@@ -102,14 +102,13 @@ class Draft:
     @property
     def id(self) -> str:
         told = self.values
-        made = device_id(
-            Vendor.NVIDIA,
+        made = gpu_id(
             uuid=told.get("uuid"),
             serial=told.get("serial"),
             pci=told.get("pci_address"),
             index=told.get("index"),
         )
-        if self.row is not None and made == device_id(Vendor.NVIDIA):
+        if self.row is not None and made == gpu_id():
             return f"{Vendor.NVIDIA}:unidentified-row-{self.row}"
         return made
 

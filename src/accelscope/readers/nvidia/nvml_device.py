@@ -15,11 +15,11 @@ from accelscope.model import (
     Sensor,
     Throttle,
     Vendor,
-    device_id,
     pci_address,
 )
 from accelscope.readers.contract import ReaderError
 from accelscope.readers.nvidia.health import health_of
+from accelscope.readers.nvidia.identity import gpu_id
 from accelscope.readers.nvidia.nvml_ask import PASSING, Ask
 from accelscope.readers.nvidia.nvml_binding import text_of
 from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
@@ -145,14 +145,13 @@ class NvmlDevice:
     def _identify(self) -> str:
         """Under an id that it has only while its driver is in trouble it would be another device later."""
         known = self._identity()
-        for field in ("uuid", "serial", "pci_address"):
+        for field in ("uuid", "pci_address", "serial"):
             if known[field] is not None:
                 break
             why_not = self._ask.why_not(field)
             if why_not in PASSING:
                 raise ReaderError(str(why_not), f"GPU {self._index} does not tell its {field}: {why_not}")
-        return device_id(
-            Vendor.NVIDIA,
+        return gpu_id(
             uuid=known["uuid"],
             serial=known["serial"],
             pci=known["pci_address"],

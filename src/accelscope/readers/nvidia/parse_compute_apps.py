@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from accelscope.model import Process, ProcessType, Vendor, device_id, pci_address
+from accelscope.model import Process, ProcessType, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
+from accelscope.readers.nvidia.identity import gpu_id
 from accelscope.readers.nvidia.programs import program_name
 
 TOOL = "nvidia-smi --query-compute-apps"
@@ -89,8 +90,8 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
 
 def _named(uuid: str | None, serial: str | None = None, pci: str | None = None) -> str | None:
     """The id that these facts make; None where they identify nothing."""
-    made = device_id(Vendor.NVIDIA, uuid=uuid, serial=serial, pci=pci)
-    return None if made == device_id(Vendor.NVIDIA) else made
+    made = gpu_id(uuid=uuid, serial=serial, pci=pci)
+    return None if made == gpu_id() else made
 
 
 def _memory_unreadable(row: Mapping[str, str]) -> bool:

@@ -8,6 +8,7 @@ from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, csv_rows, messages
 from accelscope.readers.nvidia.draft import Draft
+from accelscope.readers.nvidia.identity import with_ids_of_their_own
 from accelscope.readers.nvidia.throttles import THROTTLE_BITS
 
 TOOL = "nvidia-smi --query-gpu"
@@ -162,7 +163,7 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
     where there is a header, it says them itself."""
     columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
     wanted = _wanted(columns)
-    devices: dict[tuple[str, str | None, int | None], Device] = {}
+    devices: dict[tuple[str, str | None, int | None, str | None], Device] = {}
     said = messages.Said()
     rejected = Rejections()
     has_header = False
@@ -199,13 +200,13 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
         device = draft.device()
         # A tool that loops prints a GPU again and again: the last reading stands. Nothing but the whole
         # identity tells, since a mask may not be known as one.
-        devices[device.id, device.pci_address, device.index] = device
+        devices[device.id, device.pci_address, device.index, device.serial] = device
     error = None if devices else _no_rows(text, columns, has_header, next(iter(refused), None))
     for message in said:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
     return Parsed(
-        devices=messages.with_unreachable(devices.values(), said),
+        devices=messages.with_unreachable(with_ids_of_their_own(devices.values()), said),
         error=error,
         rejected=rejected.listed(),
     )
