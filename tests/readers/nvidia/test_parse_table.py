@@ -47,6 +47,31 @@ def names(*titles: str) -> list[str | None]:
     return [process.name for process in parse(ROW + STATE + PROCESSES + rows).processes]
 
 
+NPU = """\
+| npu-smi 22.0.0                       Version: 22.0.2                                       |
++-------------------+-----------------+------------------------------------------------------+
+| NPU     Name      | Health          | Power(W)     Temp(C)           Hugepages-Usage(page) |
+| Chip    Device    | Bus-Id          | AICore(%)    Memory-Usage(MB)                        |
++===================+=================+======================================================+
+| 0       310P3     | OK              | 16.7         57                0    / 0              |
+| 0       0         | 0000:5E:00.0    | 0            932  / 21534                            |
++===================+=================+======================================================+
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [NPU, NPU.split("\n", 1)[1], NPU.replace("NPU ", "xyz ", 1).replace("Chip ", "xyz ", 1)]
+)
+def test_a_table_of_npu_smi_is_not_one_of_nvidia_smi(text: str) -> None:
+    parsed = parse(text)
+    assert parsed.error is not None
+    assert (parsed.error.reason, parsed.devices) == ("unrecognized", ())
+
+
+def test_a_table_of_npu_smi_beside_that_of_nvidia_smi_costs_nothing() -> None:
+    assert parse(OLD + NPU).devices == parse(NPU + OLD).devices == parse(OLD).devices
+
+
 def test_two_lines_for_each_gpu_before_driver_450() -> None:
     parsed = parse(OLD)
     assert (parsed.error, parsed.rejected) == (None, ())

@@ -20,6 +20,8 @@ TOOL = "nvidia-smi"
 
 _LINE_LIMIT = 1000
 _BANNER = re.compile(r"\bNVIDIA-SMI\s+[0-9]")
+# npu-smi's table has bars and addresses, too.
+_OTHER_TOOL = re.compile(r"\|\s*(?:npu-smi\s|(?:NPU|Chip)\s)", re.IGNORECASE)
 _DRIVER = re.compile(r"\b(?:Driver|KMD) Version:\s*([0-9][0-9.]{0,31})")
 # The last word is the persistence mode, or on Windows the driver model.
 _GPU = re.compile(r"([0-9]{1,4})\s+(\S.*?)(?:\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!))?")
@@ -42,7 +44,7 @@ class _Table:
     driver_version: str | None = None
     drafts: list[Draft] = field(default_factory=list)
     lines_of_gpu: int = 0  # that were read of the last GPU
-    section: str = "gpus"
+    section: str = "gpus"  # `other`: a table of another tool
     in_rows: bool = False  # below the headings
     processes: list[tuple[int, Process]] = field(default_factory=list)  # with the GPU's index
 
@@ -59,6 +61,9 @@ def parse(text: str) -> Parsed:
         elif _BANNER.search(bare):
             driver = _DRIVER.search(bare)
             table = _Table(driver[1] if driver else None)
+        elif _OTHER_TOOL.match(bare):
+            table.section = "other"
+            rejected.add(line, "not_a_row")
         elif bare.startswith("|") and not _take(table, bare, rejected):
             rejected.add(line, "not_a_row")
     devices = messages.with_unreachable(_devices(table, rejected), said)
@@ -75,6 +80,8 @@ def _take(table: _Table, line: str, rejected: Rejections) -> bool:
         table.in_rows |= "=" in line
         table.lines_of_gpu = 0 if "-" in line else table.lines_of_gpu
         return True
+    if table.section == "other":
+        return False
     row = [cell.strip() for cell in line.strip("|").split("|")]
     if len(row) == 1 and row[0].startswith(("Processes:", "MIG devices:", "Compute processes:")):
         table.section = "mig" if row[0].startswith("MIG") else "processes"
