@@ -6,7 +6,7 @@ Pure: text in, text out. Each kind of output has its own place for them; the wid
 import re
 from collections.abc import Callable, Sequence
 
-from accelscope.readers.nvidia.programs import command_name, program_name
+from accelscope.readers.nvidia.programs import program_name
 
 # nvidia-smi does not escape what is in it; an output that was cut off may end in it.
 _XML = re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)")
@@ -54,7 +54,7 @@ def _pmon(text: str) -> str:
         if len(cells) == columns and columns:
             command = cells[-1].rstrip()
             start = line.rindex(command) if command else len(line)
-            name = command_name(command) or command
+            name = program_name(command) or command
             lines.append(line[:start] + name + line[start + len(command) :])
         else:
             lines.append(line)

@@ -6,7 +6,7 @@ import pytest
 
 from accelscope.model import ProcessType
 from accelscope.readers.nvidia import cells
-from accelscope.readers.nvidia.programs import command_name, process_type, program_name
+from accelscope.readers.nvidia.programs import process_type, program_name
 
 MIB = 2**20
 
@@ -150,10 +150,16 @@ def test_program_is_named_without_its_arguments(title: str, name: str | None) ->
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("NVIDIA Overlay.", "NVIDIA Overlay."),
         ("sglang::schedul   ", "sglang::schedul"),
         ("7zip", "7zip"),
-        ("NVIDIA Share.ex", "NVIDIA Share.ex"),
+        # What the cut left of `.exe` may as well be an argument.
+        ("NVIDIA Overlay.", "NVIDIA"),
+        ("NVIDIA Share.ex", "NVIDIA"),
+        ("python3 -k abc.e", "python3"),
+        ("python3 secret.e", "python3"),
+        ("python3 -k ab.ex", "python3"),
+        ("python3 -k a.exe", "python3"),
+        ("winlogon.e", "winlogon.e"),
         ("NVIDIA Share.exe", "NVIDIA Share.exe"),
         ("chrome --type=gp", "chrome"),
         ("java -Dkey=se", "java"),
@@ -169,7 +175,7 @@ def test_program_is_named_without_its_arguments(title: str, name: str | None) ->
     ],
 )
 def test_command_of_pmon_is_named_without_its_arguments(command: str, name: str | None) -> None:
-    assert command_name(command) == name
+    assert program_name(command) == name
 
 
 @pytest.mark.parametrize(

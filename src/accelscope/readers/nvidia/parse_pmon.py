@@ -13,7 +13,7 @@ from accelscope.model import Process
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.programs import command_name, process_type
+from accelscope.readers.nvidia.programs import process_type, program_name
 
 TOOL = "nvidia-smi pmon"
 
@@ -116,7 +116,7 @@ def _row(named: Mapping[str, str], rejected: Rejections) -> _Row | None:
         Process(
             pid=pid,
             device_index=device,
-            name=command_name(named.get("command", "")),
+            name=program_name(named.get("command", "")),
             type=kind and kind[0],
             mps=kind and kind[1],
             memory_bytes=memory,

@@ -14,13 +14,12 @@ _WINDOWS_PROGRAM = re.compile(r"\.exe(?=[\s\"']|$)", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 _OPTIONS = re.compile(r"\s+[-/]")
 _ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
-_PMON_WIDTHS = (15, 16)
-_CUT_WINDOWS_PROGRAM = re.compile(r"^[^/]*\.(?:e|ex|exe)?$", re.IGNORECASE)
 
 
 def program_name(title: str) -> str | None:
     """Base name of the program. On Windows names hold blanks and end in `.exe`; elsewhere a name ends at the
-    first blank."""
+    first blank. pmon cuts the title after 15 or 16 characters: what that leaves of `.exe` may be the end of an
+    argument, so it makes no such name."""
     text = title.strip().strip("\"'")[:4096]
     if absence(text) is not None:
         return None
@@ -30,20 +29,11 @@ def program_name(title: str) -> str | None:
             return None
     if "/" not in text or _DRIVE.match(text):
         end = _WINDOWS_PROGRAM.search(text)
-        if end is not None:
+        if end is not None and ("\\" in text or _OPTIONS.search(text, 0, end.start()) is None):
             return _base(text[: end.end()])
         if "\\" in text:
             return _base(_without_options(text))
     return _base(text.split(None, 1)[0])
-
-
-def command_name(command: str) -> str | None:
-    """pmon's last column: the same, cut after 15 or 16 characters. What the cut left of `.exe` still tells a
-    name on Windows."""
-    text = command.strip()
-    if len(text) in _PMON_WIDTHS and _CUT_WINDOWS_PROGRAM.search(text):
-        return _base(text)
-    return program_name(text)
 
 
 def process_type(letters: str) -> tuple[ProcessType | None, bool | None] | None:
