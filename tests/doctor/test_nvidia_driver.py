@@ -167,6 +167,7 @@ def test_what_keeps_a_file_closed_makes_the_advice(
 
     monkeypatch.setattr(driver, "why_closed", closed)
     node.device_files("nvidiactl")
+    node.module()
     subject: Subject = node.subject(environ=environ)
     [finding] = driver.files(subject)
     assert todo in (finding.advice or "")
@@ -195,6 +196,20 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
     [finding] = driver.files(node.subject())
     assert finding.severity == severity
     assert (finding.advice is None) == (severity == "note")
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"), [(errno.ENXIO, "note"), (errno.ENODEV, "note"), (errno.EACCES, "error")]
+)
+def test_a_device_file_is_no_lost_gpu_where_neither_pci_nor_module_can_be_seen(
+    node: "NodeFolder", monkeypatch: pytest.MonkeyPatch, code: int, severity: str
+) -> None:
+    monkeypatch.setattr(driver, "why_closed", lambda _: OSError(code, "closed"))
+    node.device_files("nvidiactl")
+    [finding] = driver.files(node.subject())
+    assert finding.severity == severity
+    assert "bus" not in (finding.advice or "")
+    assert "left over" in finding.found or severity == "error"
 
 
 def test_the_hardware_is_what_others_than_the_driver_count(node: "NodeFolder") -> None:

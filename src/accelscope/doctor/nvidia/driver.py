@@ -104,12 +104,11 @@ def files(subject: Subject) -> Iterator[Finding]:
         yield _none(subject)
         return
     closed = list(_closed(subject, there))
-    if closed and module_version(paths) is None and pci_devices(paths.sys, *PCI_CODES) == ():
-        # The library makes these files as root even where there is no driver, and never removes them.
+    why_useless = _why_useless(paths, there) if closed else None
+    if why_useless is not None:
         yield note(
             "device files",
-            f"{sentence([path.name for path in there])} in {paths.dev}: left over, with neither a GPU on PCI "
-            "nor the kernel module",
+            f"{sentence([path.name for path in there])} in {paths.dev}: {why_useless}",
             files=[str(path) for path in there],
         )
         return
@@ -128,6 +127,22 @@ def files(subject: Subject) -> Iterator[Finding]:
         )
     elif not closed:
         yield ok("device files", f"{names} in {paths.dev}", files=[str(path) for path in there])
+
+
+def _why_useless(paths: Paths, there: list[Path]) -> str | None:
+    """Why files that do not open are nothing to repair; None: they are.
+
+    The library makes these files as root even where there is no driver, and never removes them.
+    """
+    if module_version(paths) is not None:
+        return None
+    found = pci_devices(paths.sys, *PCI_CODES)
+    if found == ():
+        return "left over, with neither a GPU on PCI nor the kernel module"
+    codes = {problem.errno for problem in map(why_closed, there) if problem is not None}
+    if found is None and codes <= {errno.ENXIO, errno.ENODEV}:
+        return "left over, or the driver is not visible here: neither PCI nor the kernel module can be seen"
+    return None
 
 
 def _none(subject: Subject) -> Finding:
