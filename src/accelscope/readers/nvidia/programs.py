@@ -18,8 +18,8 @@ _ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secr
 
 def program_name(title: str) -> str | None:
     """Base name of the program. On Windows names hold blanks and end in `.exe`; elsewhere a name ends at the
-    first blank. pmon cuts the title after 15 or 16 characters: what that leaves of `.exe` may be the end of an
-    argument, so it makes no such name."""
+    first blank. pmon cuts the title after 15 or 16 characters: what that leaves of `.exe` may be the end of
+    an argument, so it makes no such name."""
     text = title.strip().strip("\"'")[:4096]
     if absence(text) is not None:
         return None
