@@ -58,6 +58,7 @@ def concise(
     fan: float,
     cap: float,
     use: float,
+    fill: float,
 ) -> dict[str, object]:
     return {
         "index": index,
@@ -69,6 +70,7 @@ def concise(
         **clocks(graphics=megahertz[0], memory=megahertz[1]),
         "fans.0.ratio": fan,
         "utilization_ratio": use,
+        "memory_used_ratio": fill,
         "memory_used_bytes": NONE,
         "memory_utilization_ratio": NONE,
         **absent("compute_partition", "memory_partition"),
@@ -401,16 +403,16 @@ CAPTURES: dict[str, Expected] = {
         )
     ),
     "rocm-smi_table_navi21_rocm611.txt": table(
-        concise(0, "0x73bf", 43.0, 6.0, (0, 96), 0.0, 150.0, 0.0),
-        concise(1, "0x73a3", 34.0, 8.0, (0, 96), 0.2, 213.0, 0.0),
+        concise(0, "0x73bf", 43.0, 6.0, (0, 96), 0.0, 150.0, 0.0, 0.03),
+        concise(1, "0x73a3", 34.0, 8.0, (0, 96), 0.2, 213.0, 0.0, 0.0),
     ),
     "rocm-smi_table_rx7800xt_rx580_rocm720.txt": table(
-        concise(0, "0x747e", 49.0, 64.0, (1372, 456), 0.0, 236.0, 0.29),
-        concise(1, "0x67df", 58.0, 92.165, (1365, 2000), 0.3373, 145.0, 1.0),
+        concise(0, "0x747e", 49.0, 64.0, (1372, 456), 0.0, 236.0, 0.29, 0.95),
+        concise(1, "0x67df", 58.0, 92.165, (1365, 2000), 0.3373, 145.0, 1.0, 0.83),
     ),
     "rocm-smi_table_w7900x8_warning.txt": table(
         *(
-            concise(number, "0x744b", celsius, watts, (0, 96), 0.2, 241.0, 0.0)
+            concise(number, "0x744b", celsius, watts, (0, 96), 0.2, 241.0, 0.0, 0.0)
             for number, (celsius, watts) in enumerate(
                 (
                     *((49.0, 70.0), (32.0, 19.0), (24.0, 12.0), (25.0, 12.0)),

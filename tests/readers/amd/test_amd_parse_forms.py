@@ -700,6 +700,15 @@ def test_the_oldest_tables_of_rocm_smi() -> None:
     assert (second.utilization_ratio, second.power_limit_watts, second.clocks) == (None, None, ())
 
 
+def test_a_table_of_rocm_smi_shows_how_full_the_memory_is() -> None:
+    assert [device.memory_used_ratio for device in parse_rocm_table.parse(OLD_TABLE).devices] == [0.07, 0.0]
+    *others, unmeasured = parse_rocm_table.parse(CUT_TABLE).devices[:3]
+    assert [device.memory_used_ratio for device in others] == [0.14, 0.14]
+    assert unmeasured.memory_used_ratio is None
+    assert "memory_used_ratio" in {absence.field for absence in unmeasured.absent}
+    assert {device.memory_used_bytes for device in others} == {None}
+
+
 def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
     parsed = parse_rocm_table.parse(STACKED_TABLE)
     whole, die, radeon = parsed.devices

@@ -25,7 +25,7 @@ from accelscope.readers.amd.rocm_fields import OF_THE_MODULE, share_modules
 
 TOOL = "rocm-smi"
 
-# Place of the columns that have one word. VRAM% is left out: without the total it is no amount of memory.
+# Place of the columns that have one word.
 _COLUMNS: Mapping[str, tuple[str, quantities.Read]] = {
     "AvgPwr": ("power_watts", quantities.watts),
     "Power": ("power_watts", quantities.watts),
@@ -33,6 +33,7 @@ _COLUMNS: Mapping[str, tuple[str, quantities.Read]] = {
     "SCLK": ("clocks.graphics", quantities.hertz),
     "MCLK": ("clocks.memory", quantities.hertz),
     "Fan": ("fans.0.ratio", quantities.ratio),
+    "VRAM%": ("memory_used_ratio", quantities.ratio),  # the table has no sizes
     "GPU%": ("utilization_ratio", quantities.ratio),
     "DID": ("pci_device_id", quantities.pci_device_id),
     "GFX_VER": ("architecture", quantities.architecture),
