@@ -647,6 +647,66 @@ def test_partitions_with_one_address_are_numbered_under_their_gpu() -> None:
         ]
 
 
+PARTITIONS = ((0, "0000:10:00.0"), (1, "0000:10:00.0"), (2, "0000:10:00.0"))
+PARTITIONS_BY_FUNCTION = ((0, "0000:10:00.0"), (1, "0000:10:00.1"), (2, "0000:10:00.2"))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0), (1,), (2,)])
+@pytest.mark.parametrize("partitions", [PARTITIONS, PARTITIONS_BY_FUNCTION])
+@pytest.mark.parametrize(
+    ("serials", "gpu"),
+    [(("0xAB", "0xAB", "0xAB"), "amd:0xab"), (("N/A", "N/A", "N/A"), "amd:0000:10:00.0")],
+)
+def test_the_id_of_a_partition_has_the_number_that_amd_smi_prints(
+    order: tuple[int, ...], partitions: tuple[tuple[int, str], ...], serials: tuple[str, ...], gpu: str
+) -> None:
+    static = [
+        {
+            "gpu": index,
+            "asic": {"asic_serial": serials[number]},
+            "bus": {"bdf": partitions[number][1]},
+            "partition": {"accelerator_partition": "TPX", "partition_id": number},
+        }
+        for index, number in enumerate(order)
+    ]
+    devices = parse_static.parse(json.dumps(static)).devices
+    assert [device.id for device in devices] == [f"{gpu}/{number}" if number else gpu for number in order]
+
+
+def test_a_first_partition_that_is_listed_last_still_names_the_others() -> None:
+    static = [
+        {"gpu": index, "asic": {"asic_serial": serial}, "bus": {"bdf": "0000:10:00.0"}, "partition": part}
+        for index, (serial, part) in enumerate((("N/A", {"partition_id": 1}), ("0xAB", {"partition_id": 0})))
+    ]
+    devices = parse_static.parse(json.dumps(static)).devices
+    assert [device.id for device in devices] == ["amd:0xab/1", "amd:0xab"]
+
+
+@pytest.mark.parametrize("word", [0, "0", "N/A", "0, 1"])
+def test_partitions_without_a_number_of_their_own_still_have_different_ids(word: object) -> None:
+    static = [
+        {"gpu": n, "asic": {"asic_serial": "0xAB"}, "partition": {"partition_id": word}} for n in range(3)
+    ]
+    devices = parse_static.parse(json.dumps(static)).devices
+    assert [device.id for device in devices] == ["amd:0xab", "amd:0xab/1", "amd:0xab/2"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1,)])
+def test_the_id_of_a_partition_has_the_number_that_rocm_smi_prints(order: tuple[int, ...]) -> None:
+    head = "GPU  NODE  DID     GUID  GFX VER  GFX RAS  SDMA RAS  UMC RAS  VBIOS  BUS           PARTITION ID\n"
+    rows = "".join(
+        f"{n}  4  0x74a0  38  gfx942  ENABLED  ENABLED  DISABLED  N/A  0000:01:00.0  {part}\n"
+        for n, part in enumerate(order)
+    )
+    ids = [device.id for device in parse_rocm_table.parse(head + rows).devices]
+    assert ids == ["amd:0000:01:00.0" + (f"/{part}" if part else "") for part in order]
+
+
+def test_a_partition_that_is_known_by_its_index_only_has_no_second_number() -> None:
+    ids = [device.id for device in parse_rocm_table.parse(CUT_TABLE).devices]
+    assert ids == [f"amd:unidentified-{number}" for number in range(5)]
+
+
 OLDEST_TABLE = """
 ====================    ROCm System Management Interface    ====================
 ================================================================================

@@ -53,6 +53,7 @@ class Draft:
     health: Health = UNKNOWN_HEALTH
     links: tuple[Link, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    partition: int | None = None  # its number under its GPU, where a tool prints one
 
     def take(self, place: str, text: str, read: quantities.Read, source: str) -> None:
         """Read one value into its place, unless a preferred one is there already."""
@@ -98,6 +99,11 @@ class Draft:
             serial=told.get("serial"),
             index=told.get("index"),
         )
+
+    @property
+    def is_identified(self) -> bool:
+        """Its id is more than its index, so the partitions of a GPU may share it."""
+        return any(self.values.get(place) is not None for place in ("uuid", "pci_address", "serial"))
 
     def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
         self._choose_main_sensor()

@@ -73,7 +73,6 @@ class _Table:
 
 def parse(text: str) -> Parsed:
     drafts: dict[int, Draft] = {}
-    parts: dict[int, int] = {}  # number of the partition
     rejected = Rejections()
     current: _Table | None = None
     named: Draft | None = None  # of the row above
@@ -90,9 +89,6 @@ def parse(text: str) -> Parsed:
             index = int(line.split()[0])
             named = _draft(cells, current.sensor, index)
             rejected.extend(named.rejected)
-            part = _partition(cells)
-            if part is not None:
-                parts[index] = part
             if index in drafts:
                 _complete(drafts[index], named)
                 named = drafts[index]
@@ -103,7 +99,7 @@ def parse(text: str) -> Parsed:
             _take_name(named, line.strip())
     if not drafts:
         return Parsed(error=_nothing(text, header_seen=current is not None), rejected=rejected.listed())
-    _share_power(drafts, parts)
+    _share_power(list(drafts.values()))
     return Parsed(devices=trees.devices_of(list(drafts.values())), rejected=rejected.listed())
 
 
@@ -153,6 +149,7 @@ def _draft(cells: Mapping[str, list[str]], sensor: str, index: int) -> Draft:
     flags = [state for state in states if state is not None]
     if flags:
         draft.put("ecc_enabled", any(flags))
+    draft.partition = _partition(cells)
     return draft
 
 
@@ -173,14 +170,16 @@ def _complete(draft: Draft, later: Draft) -> None:
     for place, reason in later.absences.items():
         draft.values.pop(place, None)
         draft.absences[place] = reason
+    if later.partition is not None:
+        draft.partition = later.partition
 
 
-def _share_power(drafts: Mapping[int, Draft], parts: Mapping[int, int]) -> None:
+def _share_power(drafts: list[Draft]) -> None:
     """Two dies show the power of their module, and partitions that of their GPU: counted at the first."""
-    share_modules([(draft, _is_die(draft)) for draft in drafts.values()])
-    for index, part in parts.items():
-        if part:
-            drafts[index].share(*OF_THE_MODULE)
+    share_modules([(draft, _is_die(draft)) for draft in drafts])
+    for draft in drafts:
+        if draft.partition:
+            draft.share(*OF_THE_MODULE)
 
 
 def _is_die(draft: Draft) -> bool:

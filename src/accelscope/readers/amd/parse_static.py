@@ -72,6 +72,7 @@ def _draft(gpu: Tree) -> Draft:
         if place == "numa_node" and quantities.is_no_numa_node(quantities.text_of(trees.at(gpu, path)) or ""):
             continue
         trees.take(draft, gpu, path, place, read)
+    draft.partition = quantities.count(quantities.text_of(trees.at(gpu, "partition.partition_id")) or "")
     _take_ecc_mode(draft, gpu)
     for name, clock in trees.group(gpu, "clock").items():
         if isinstance(clock, dict):

@@ -1,6 +1,7 @@
 """The documents of amd-smi: one tree for each GPU, whichever version wrote it and in whichever form."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from accelscope.model import Device
 from accelscope.parsing.parsed import Parsed, ParseError
@@ -81,20 +82,38 @@ def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
 
 
 def devices_of(drafts: list[Draft]) -> tuple[Device, ...]:
-    """A partition shows the ids of its GPU, or only the GPU's address: the second and later ones get a number
-    under the id of the first, so that an id names one thing."""
-    gpus: dict[str, Draft] = {}  # by slot
-    seen: dict[str, int] = {}
+    """A partition shows the ids of its GPU, or only the GPU's address. All but the first get a number under
+    the GPU's id: the one that the tool prints, else the next that is free."""
+    gpus: dict[str, Draft] = {}  # by slot, the partition with the lowest number
+    for draft in sorted(drafts, key=lambda draft: draft.partition or 0):
+        if (address := draft.values.get("pci_address")) is not None:
+            gpus.setdefault(slot_of(address), draft)
+    used: set[tuple[str, int]] = set()
+    free: dict[str, int] = {}  # the lowest number that may be free
     devices = []
     for draft in drafts:
         address = draft.values.get("pci_address")
-        whole = draft if address is None else gpus.setdefault(slot_of(address), draft)
+        whole = draft if address is None else gpus[slot_of(address)]
         same = draft.values.get("uuid", whole.values.get("uuid")) == whole.values.get("uuid")
-        id_ = whole.id if same else draft.id
-        number = seen.get(id_, 0)
-        seen[id_] = number + 1
-        devices.append(draft.device(f"{id_}/{number}" if number else id_))
+        of_gpu = _id_of_gpu(whole if same else draft)
+        number = (draft.partition or 0) if draft.is_identified else 0
+        if (of_gpu, number) in used:
+            number = free.get(of_gpu, 0)
+            while (of_gpu, number) in used:
+                number += 1
+            free[of_gpu] = number + 1
+        used.add((of_gpu, number))
+        devices.append(draft.device(f"{of_gpu}/{number}" if number else of_gpu))
     return tuple(devices)
+
+
+def _id_of_gpu(draft: Draft) -> str:
+    """Some tools print the number of a partition as the function of its address. The GPU itself has function
+    0, also where its first partition is not listed."""
+    address = draft.values.get("pci_address")
+    if address is None or not draft.partition or not address.endswith(f".{draft.partition}"):
+        return draft.id
+    return replace(draft, values={**draft.values, "pci_address": f"{slot_of(address)}.0"}).id
 
 
 def at(tree: Tree, path: str) -> object:
