@@ -4,7 +4,10 @@ import os
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+import msgspec
+import pytest
 from tests.fleet.store.nodes import Clock, report, snapshot
 
 from accelscope.fleet.cluster_view import ClusterView
@@ -12,7 +15,7 @@ from accelscope.fleet.report import NodeUnchanged, SourceKind
 from accelscope.fleet.store.columns import layout_of
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import Part, Place, rows_of, text_size
-from accelscope.fleet.store.texts import Texts
+from accelscope.fleet.store.texts import Texts, held_bytes
 from accelscope.model import (
     AgentState,
     Device,
@@ -103,24 +106,92 @@ def test_a_reading_that_takes_too_much_is_refused_and_its_node_names_the_reason(
     store = store_of(clock)
     store.take("a", report("n", named("python"), clock.now))
     store.take("a", report("n", named(*(noise(1000) for _ in range(5000))), clock.advance(15)))
-    assert reason_of(store) == ("fresh", "its reading takes 7.7 MiB, of 4.0 MiB for a node")
+    assert reason_of(store) == ("fresh", "its reading takes 17.2 MiB, of 4.0 MiB for a node")
     known = store.snapshot("a", "n")
     assert known is not None
     assert [process.name for process in known.processes] == ["python"]  # of before
     store.take("a", NodeUnchanged(node="n", source=SourceKind.AGENTS))
-    assert reason_of(store)[1] == "its reading takes 7.7 MiB, of 4.0 MiB for a node"
+    assert reason_of(store)[1] == "its reading takes 17.2 MiB, of 4.0 MiB for a node"
     store.take("a", report("n", named("python3"), clock.advance(15)))
     assert reason_of(store) == ("fresh", None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 1000,
+        "A" * 1000,
+        "é" * 1000,
+        "İ" * 1000,
+        "🌀" * 1000,
+        "𐐀" * 1000,
+        "🌀" + "A" * 999,
+        "𐐀" + "İ" * 999,
+    ],
+    ids=["small", "capital", "latin", "grows", "beyond-bmp", "capital-beyond-bmp", "one-wide", "wide-grows"],
+)
+def test_no_text_takes_more_than_is_counted(text: str) -> None:
+    """With its copy in small letters, with what an answer adds to it, and with what a search does."""
+    texts, number = Texts(), 500
+    with memory_of_at_most(number * (held_bytes(text + "000") + 500)):
+        texts.hold(texts.encode([f"{text}{place:03}" for place in range(number)]))
+        msgspec.json.encode(texts.texts)
+        assert texts.containing("099").sum() == 1
+        texts.ranks()
+
+
+def test_one_wide_text_does_not_widen_what_is_searched() -> None:
+    texts = Texts()
+    with memory_of_at_most(4 * MIB):
+        texts.hold(texts.encode([*("a" * 1000 + f"{place:03}" for place in range(1000)), "Äpfel 🌀", "z"]))
+        assert texts.containing("🌀").nonzero()[0].tolist() == [1001]
+        assert texts.containing("PFEL").nonzero()[0].tolist() == [1001]
+        assert texts.containing("z").nonzero()[0].tolist() == [1002]
+        assert texts.containing("a" * 9).sum() == 1000
+
+
+@pytest.mark.parametrize("where", ["names", "labels"])
+def test_texts_beyond_ascii_count_with_all_bytes_that_they_take(where: str) -> None:
+    clock = Clock()
+    store = store_of(clock)
+    wide = [f"{'🌀' * 990}{number}" for number in range(800)]
+    if where == "names":
+        shown = named(*wide)
+    else:
+        shown = replace(named("python"), node_labels=tuple((text, "") for text in wide))
+    store.take("a", report("n", shown, clock.now))
+    state, reason = reason_of(store)
+    assert state == "unread"
+    assert reason is not None
+    assert reason.endswith("of 4.0 MiB for a node")
+
+
+def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
+    """A device lists the namespaces that use it: a few long ones make many lists."""
+    clock = Clock()
+    store = store_of(clock)
+    spaces = [noise(1000) for _ in range(40)]
+    devices = [Device(vendor=Vendor.NVIDIA, id=f"nvidia:{number}") for number in range(40)]
+    usages = [
+        PodUsage(device=device.id, namespace=space, pod="p", container="c")
+        for number, device in enumerate(devices)
+        for space in spaces[:number] + spaces[number + 1 :]
+    ]
+    store.take("a", report("n", snapshot(devices, usages=usages), clock.now))
+    state, reason = reason_of(store)
+    assert state == "unread"
+    assert reason is not None
+    assert reason.endswith("of 4.0 MiB for a node")
+
+
 def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
     clock = Clock()
-    store = store_of(clock, readings_limit=3 * MIB)
-    large = named(*(noise(1000) for _ in range(600)))  # some 0.9 MiB with its document
+    store = store_of(clock, readings_limit=7 * MIB)
+    large = named(*(noise(1000) for _ in range(600)))  # some 2 MiB with its document
     for number in range(5):
         store.take("a", report(f"n{number}", large, clock.now))
     taken = [reason_of(store, f"n{number}") for number in range(5)]
-    limit = "the readings of its cluster take 3.0 MiB, which is the limit"
+    limit = "the readings of its cluster take 7.0 MiB, which is the limit"
     assert taken == [("fresh", None)] * 3 + [("unread", limit)] * 2
     store.take("b", report("n0", large, clock.now))
     assert reason_of(store, "n0", "b") == ("fresh", None)
@@ -129,7 +200,7 @@ def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
 def test_what_is_forgotten_makes_room() -> None:
     clock = Clock()
     store = store_of(clock, readings_limit=3 * MIB, stale_after_seconds=60, forget_after_seconds=900)
-    large = named(*(noise(1000) for _ in range(1200)))
+    large = named(*(noise(1000) for _ in range(600)))
     store.take("a", report("n0", large, clock.now))
     store.take("a", report("n1", large, clock.now))
     assert reason_of(store, "n1")[0] == "unread"
@@ -205,4 +276,4 @@ def test_every_text_of_a_row_is_counted() -> None:
     }
     assert len(held) == next(count) - 3  # all but the agent's version, and the name of an owner that is a pod
     others = {"d", "space", "pod", shown.agent.version, owner.name}
-    assert text_size(shown) == sum(len(one) for one in held | others if one is not None)
+    assert text_size(shown) == sum(held_bytes(one) for one in held | others if one is not None)

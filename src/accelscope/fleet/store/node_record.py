@@ -24,6 +24,7 @@ from accelscope.model import Snapshot
 PRECEDENCE = {kind: place for place, kind in enumerate(SourceKind)}
 
 _INTERVALS_MISSED = 3
+_WIDE_LABEL_BYTES = 8  # for each character
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
@@ -55,7 +56,7 @@ class Kept(Struct, frozen=True, kw_only=True, gc=False):
     node_labels: tuple[tuple[str, str], ...]
     remark: str | None  # what of it had to be left out
     document: bytes  # gzip or zlib
-    size: int  # bytes of the document and of the texts in rows, about what it takes of the memory
+    size: int  # bytes of the document and, at most, of texts in rows and labels
 
     def snapshot(self) -> Snapshot:
         """As the source gave it, with times by the node's clock."""
@@ -66,7 +67,7 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
     snapshot = report.snapshot
     taken_at = min(report.taken_at, now)  # a clock that runs ahead must not keep a node fresh
     document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)
-    labels = sum(len(name) + len(value) for name, value in snapshot.node_labels)
+    labels = sum(_label_bytes(text) for label in snapshot.node_labels for text in label)
     return Kept(
         source=report.source,
         taken_at=taken_at,
@@ -78,6 +79,11 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
         document=document,
         size=len(document) + text_size(snapshot) + labels,
     )
+
+
+def _label_bytes(text: str) -> int:
+    """At most: labels are in no table, so there is only the text and, once it was in an answer, its UTF-8."""
+    return len(text) * (1 if text.isascii() else _WIDE_LABEL_BYTES)
 
 
 def _fell_silent(kept: Kept, newest: float) -> bool:

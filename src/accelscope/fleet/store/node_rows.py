@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from accelscope.fleet.report import SourceKind
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.table import NOWHERE
+from accelscope.fleet.store.texts import held_bytes
 from accelscope.model import (
     HARMLESS_THROTTLES,
     Device,
@@ -68,24 +69,31 @@ def rows_of(place: Place, parts: Iterable[Part]) -> NodeRows:
 
 
 def text_size(snapshot: Snapshot) -> int:
-    """Characters of the texts that rows of this snapshot hold. Tables hold equal texts once, so each counts
-    once."""
+    """Bytes that the texts in rows of this snapshot take at most. Tables hold equal texts once, so each
+    counts once."""
     texts: set[str | None] = {snapshot.agent.version}
+    texts.add(_models(snapshot.devices))
     for device in snapshot.devices:
         texts.update((device.id, device.model, device.uuid, device.serial, device.pci_address))
         texts.update((device.driver_version, device.firmware_version, device.health.reason))
         texts.update(throttle.reason for throttle in device.throttles)
+        if len(device.throttles) > 1:
+            texts.add(_throttled(device))
+    namespaces: dict[str, set[str]] = defaultdict(set)
     for pod in snapshot.pods:
         texts.update((pod.owner_kind, pod.owner_name))
     for usage in snapshot.pod_usages:
         texts.update((usage.namespace, usage.pod, usage.container, usage.partition, usage.pod_uid))
         texts.update(usage.resources)
+        if len(usage.resources) > 1:
+            texts.add(_listed(usage.resources))
+        namespaces[usage.device].add(usage.namespace)
+    texts.update(_listed(names) for names in namespaces.values() if len(names) > 1)
     for process in snapshot.processes:
         texts.update((process.name, process.user, process.partition))
         if (owner := process.owner) is not None:
             texts.update((owner.name, owner.namespace, owner.pod, owner.container))
-    texts.discard(None)
-    return sum(map(len, texts))  # type: ignore[arg-type]
+    return sum(held_bytes(text) for text in texts if text is not None)
 
 
 def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
@@ -214,11 +222,7 @@ def _device_row(
         fan_speed_ratio=max((f.speed_ratio for f in device.fans if f.speed_ratio is not None), default=None),
         pcie_generation=None if pcie is None else pcie.generation,
         pcie_width=None if pcie is None else pcie.width,
-        throttled=_listed(
-            throttle.reason
-            for throttle in device.throttles
-            if throttle.active and throttle.reason not in HARMLESS_THROTTLES
-        ),
+        throttled=_throttled(device),
         ecc_uncorrected=_ecc_uncorrected(device) if device.ecc else None,
         errors=sum(error.count for error in device.errors) if device.errors else None,
         partitions=len(device.partitions),
@@ -226,6 +230,14 @@ def _device_row(
         allocated=len({(usage.namespace, usage.pod, usage.container) for usage in held}),
         idle_seconds=min(idle) if held and len(idle) == len(held) else None,
         namespaces=_listed({usage.namespace for usage in usages}),
+    )
+
+
+def _throttled(device: Device) -> str | None:
+    return _listed(
+        throttle.reason
+        for throttle in device.throttles
+        if throttle.active and throttle.reason not in HARMLESS_THROTTLES
     )
 
 
@@ -344,7 +356,7 @@ def node_row(
         taken_at=taken_at,
         agent_version=agent_version,
         vendors=_listed({device.vendor for device in devices}),
-        models=_listed({device.model for device in devices if device.model}),
+        models=_models(devices),
         devices=len(devices),
         devices_lost=sum(device.health == "lost" for device in devices),
         devices_unhealthy=sum(device.health in UNHEALTHY for device in devices),
@@ -357,6 +369,10 @@ def node_row(
         power_watts=sum(drawn) if drawn else None,
         temperature_max_celsius=max(heat, default=None),
     )
+
+
+def _models(devices: Iterable[Device | DeviceRow]) -> str | None:
+    return _listed({device.model for device in devices if device.model})
 
 
 def _listed(words: Iterable[str]) -> str | None:

@@ -24,8 +24,18 @@ _STOPS_LIMIT = 2000
 _BETWEEN = "\0"
 _RECLAIMED_AT_LEAST = 1024
 _RECLAIMED_AT_MOST = 8192
-# By length as well as by number: a thousand long texts that no row holds any more are megabytes.
-_RECLAIMED_CHARACTERS = 1 << 18
+# By size as well as by number: a thousand long texts that no row holds any more are megabytes.
+_RECLAIMED_BYTES = 3 << 18
+# At most, for each character. ASCII: the text, its copy in small letters, and the copy that is searched.
+# Others: 4 for the text, and 4 for its UTF-8, which Python keeps once the text was in an answer. The copy in
+# small letters has 4, or 8 where one letter becomes two (which has 2 in UTF-8).
+_ASCII_BYTES = 3
+_OTHER_BYTES = 14
+
+
+def held_bytes(text: str) -> int:
+    """What the characters of a text take at most while it is held."""
+    return len(text) * (_ASCII_BYTES if text.isascii() else _OTHER_BYTES)
 
 
 class Texts:
@@ -37,7 +47,7 @@ class Texts:
         self._lowered: list[str] = [""]
         self._held: list[int] = [1]  # rows by code; absence is never given back
         self._unheld: list[int] = []  # codes that came to be held by nobody; some may be held again by now
-        self._unheld_characters = 0
+        self._unheld_bytes = 0
         self._free: list[int] = []
         self._in_order = in_order
         # An array, since the garbage collector would go through each new list of them, one by one.
@@ -45,7 +55,8 @@ class Texts:
         self._order: Codes = np.empty(0, np.int32)  # codes of `_sorted`
         self._unsorted: list[int] = []
         self._ranks: Ranks | None = None
-        self._joined: str | None = None  # in small letters, to be searched
+        self._joined: str | None = None  # those of ASCII in small letters, to be searched
+        self._beside: list[int] = []  # codes of the others: one wide letter would widen all that is joined
         self._searched: tuple[str, Found] | None = None  # the last search: its next page asks the same
 
     def __len__(self) -> int:
@@ -79,12 +90,12 @@ class Texts:
             held[code] -= 1
             if not held[code]:
                 self._unheld.append(code)
-                self._unheld_characters += len(self._lowered[code])
+                self._unheld_bytes += held_bytes(self._texts[code] or "")
 
     def settle(self) -> None:
         """After a change: works off what has piled up, while it is little."""
         bound = min(_RECLAIMED_AT_MOST, max(_RECLAIMED_AT_LEAST, len(self._texts) // 4))
-        if len(self._unheld) >= bound or self._unheld_characters >= _RECLAIMED_CHARACTERS:
+        if len(self._unheld) >= bound or self._unheld_bytes >= _RECLAIMED_BYTES:
             self._reclaim()
         if self._in_order and len(self._unsorted) >= _MERGED_AT_ONCE:
             self.sort_some()
@@ -111,7 +122,8 @@ class Texts:
         if not sought or _BETWEEN in sought:
             return found
         if self._joined is None:
-            self._joined = _BETWEEN.join(self._lowered)
+            self._beside = [code for code, text in enumerate(self._lowered) if not text.isascii()]
+            self._joined = _BETWEEN.join([text if text.isascii() else "" for text in self._lowered])
         joined, places = self._joined, []
         place = joined.find(sought)
         while place >= 0:
@@ -121,8 +133,11 @@ class Texts:
             place = joined.find(sought, place + 1)
         if places:
             lengths = np.fromiter(map(len, self._lowered), np.int64, len(self._lowered))
+            lengths[self._beside] = 0
             ends = np.cumsum(lengths + len(_BETWEEN))
             found[np.searchsorted(ends, places, side="right")] = True
+        for code in self._beside:
+            found[code] = sought in self._lowered[code]
         return found
 
     def listing(self, words: frozenset[str]) -> Found:
@@ -188,7 +203,7 @@ class Texts:
     def _reclaim(self) -> None:
         gone = {code for code in self._unheld if not self._held[code]}
         self._unheld = []
-        self._unheld_characters = 0
+        self._unheld_bytes = 0
         for code in gone:
             del self._codes[self._texts[code]]
             self._texts[code] = None
