@@ -1,6 +1,7 @@
 """Other settings while containers hold devices: what they hold stays as it is until it is free."""
 
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.files import put
 from tests.waiting import wait_until
 
 from accelscope.deviceplugin.app import Plugin
+from accelscope.deviceplugin.registration import Patience
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.furiosa.driver import FuriosaDriver
 
@@ -91,6 +93,41 @@ def test_a_plugin_that_starts_finds_out_what_is_held(
     start_plugin(node, default_pe="Single")
     kubelet.wait_for(NPU, len, "something")
     assert set(kubelet.ids(NPU)) == {first, *cores(second)}
+
+
+def test_a_plugin_that_starts_offers_nothing_until_it_is_known_what_is_held(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+) -> None:
+    node = make_node(WARBOYS)
+    first, second = uuids(node)
+    kubelet.allocated = None
+    start_plugin(node, default_pe="Single")
+    wait_until(lambda: any("offers nothing" in line for line in said), "said")
+    time.sleep(0.5)  # several looks at the devices
+    assert NPU not in kubelet.lists
+    kubelet.allocated = {NPU: [first]}
+    kubelet.wait_for(NPU, len, "something")
+    assert set(kubelet.ids(NPU)) == {first, *cores(second)}
+    assert sum("offers nothing" in line for line in said) == 1
+
+
+def test_a_plugin_that_starts_does_not_wait_forever_for_what_is_held(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+) -> None:
+    node = make_node(WARBOYS)
+    kubelet.allocated = None
+    quick = Patience(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5, first_answer=0.5)
+    start_plugin(node, default_pe="Single", patience=quick)
+    kubelet.wait_for(NPU, lambda health: len(health) == 4, "single cores")
+    assert sum("as if no container held one" in line for line in said) == 1
+
+
+def test_a_plugin_without_a_pod_resources_socket_does_not_wait(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+) -> None:
+    start_plugin(make_node(WARBOYS), default_pe="Single", pod_resources_socket="")
+    kubelet.wait_for(NPU, lambda health: len(health) == 4, "single cores")
+    assert not [line for line in said if "offers nothing" in line]
 
 
 def test_what_was_given_a_moment_ago_counts_before_the_kubelet_lists_it(

@@ -718,7 +718,9 @@ def test_a_kubelet_of_another_version(
 def test_a_kubelet_without_pod_resources_is_no_hindrance(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
 ) -> None:
-    start_plugin(make_node(WARBOYS), pod_resources_socket=str(tmp_path / "none"))
+    start_plugin(
+        make_node(WARBOYS), pod_resources_socket=str(tmp_path / "none"), patience=Patience(first_answer=0.1)
+    )
     kubelet.wait_for(NPU, len, "cards")
 
 

@@ -24,6 +24,7 @@ class Allocations:
         self._lock = threading.Lock()
         self._listed: Mapping[str, frozenset[str]] = {}
         self._given: dict[str, float] = {}  # id -> when
+        self.awaits_first_answer = bool(socket)
         self.unknown: str | None = "not asked yet" if socket else "--pod-resources-socket is empty"
 
     def refresh(self) -> None:
@@ -39,6 +40,7 @@ class Allocations:
         with self._lock:
             self._listed = listed
             self.unknown = None
+            self.awaits_first_answer = False
 
     def note(self, ids: Iterable[str]) -> None:
         """What a container was given now."""

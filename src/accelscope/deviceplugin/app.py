@@ -72,6 +72,9 @@ class Plugin:
         self._kept: tuple[str, ...] = ()  # ids that stay as containers hold them
         self._waits_for_kubelet = False  # the last good file's cut, until it is known what is allocated
         self._allocations = Allocations(settings.pod_resources_socket)
+        self._first_answer_seconds = (patience or Patience()).first_answer
+        self._first_offer_due: float | None = None  # set while the first offer waits for the kubelet
+        self._may_offer = False
         self._fitted: tuple[DisabledDevice, ...] = ()  # of which was said what fits nothing here
         self._inventory = Inventory()
         self._tally = Tally()
@@ -160,6 +163,10 @@ class Plugin:
     def _publish(self) -> None:
         """Holds the ledger's lock."""
         devices = tuple(self._ledger.listed())
+        if devices and not self._may_offer:
+            self._may_offer = self._is_first_offer_due()
+            if not self._may_offer:
+                return
         if not self._resource and devices:
             seen = [each.device for each in devices]
             self._resource = self._part.usual_resource(seen, self._cut.partition_cores)
@@ -186,6 +193,30 @@ class Plugin:
             if offers.unfitting:
                 log.warning("disabledDevices: nothing on this node fits %s", ", ".join(offers.unfitting))
         self._inventory.publish(offers)
+
+    def _is_first_offer_due(self) -> bool:
+        """Before the kubelet's first answer it is not known which devices are held, and under which ids: an
+        offer could contain the cores of a card that is held whole. Wait for the answer, but not forever."""
+        if not self._allocations.awaits_first_answer:
+            self._first_offer_due = None
+            return True
+        now = time.monotonic()
+        if self._first_offer_due is None:
+            self._first_offer_due = now + self._first_answer_seconds
+            log.warning(
+                "it is not known which devices are allocated (%s): it offers nothing for up to %.0f s",
+                self._allocations.unknown,
+                self._first_answer_seconds,
+            )
+        if now < self._first_offer_due:
+            return False
+        self._first_offer_due = None
+        log.warning(
+            "it is still not known which devices are allocated (%s): they are offered as if no container "
+            "held one",
+            self._allocations.unknown,
+        )
+        return True
 
     def _keep_up(self) -> None:
         while not self._stopped.is_set():
@@ -278,6 +309,8 @@ class Plugin:
     def _not_ready(self) -> str | None:
         if not self._looked.is_set():
             return "the devices were not looked at yet"
+        if self._first_offer_due is not None:
+            return f"it is not known which devices are allocated: {self._allocations.unknown}"
         if not self._registration.registered and not self._inventory.by_id:
             state = self._watch.state
             if state.found and not state.up and not self._tally.total("registrations"):

@@ -31,6 +31,7 @@ class Patience:
     longest_retry: float = 30.0
     stream: float = 10.0  # for the kubelet to listen once it was told, or again
     takeover: float = 10.0  # for the kubelet to see that an earlier plugin has gone
+    first_answer: float = 60.0  # for the kubelet to list what is allocated, before the first offer
 
 
 class Registration:
