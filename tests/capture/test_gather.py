@@ -220,6 +220,6 @@ def test_every_source_that_parse_knows_and_a_tool_prints_is_in_a_plan() -> None:
     planned = {command.source for plan in PLANS for command in plan.commands}
     planned |= {f"npu-smi-{kind}" for kind in ("board", "usages", "common", "ecc", "proc-mem", "health")}
     planned |= {"nvidia-smi-query-gpu", "proc-cgroup", "proc-mountinfo"}
-    # The same values as rocm-smi-json; files of the kubelet, and a setting of ours.
-    left_out = {"rocm-smi-csv", "rocm-smi-table", "kubelet-checkpoint", "gpu-allocation"}
+    # The same values as rocm-smi-json and nvidia-smi-xml; files of the kubelet, and a setting of ours.
+    left_out = {"rocm-smi-csv", "rocm-smi-table", "nvidia-smi-table", "kubelet-checkpoint", "gpu-allocation"}
     assert set(sources()) - left_out <= planned

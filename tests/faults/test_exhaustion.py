@@ -30,7 +30,6 @@ from accelscope.readers.contract import Paths, ReaderError, Survey
 from accelscope.readers.nvidia import nvml
 from accelscope.readers.nvidia.nvml import NvmlSource
 from accelscope.simulate import SimulatedNode
-from accelscope.sinks import feature_file
 from accelscope.sinks.feature_file import write_file
 from accelscope.sinks.sink import SinkError
 
@@ -182,7 +181,7 @@ def test_nothing_stays_of_a_feature_file_that_could_not_be_written(
     def full(*_: object) -> NoReturn:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(feature_file, "file_text", full)
+    monkeypatch.setattr(Path, "chmod", full)
     with pytest.raises(SinkError) as raised:
         write_file(tmp_path, {"accelscope.io/nvidia.count": "2"})
     assert raised.value.reason == "no_space"

@@ -194,7 +194,7 @@ def test_certificates_change_while_running(
 
     # The key comes first: for a moment the two do not belong together, and nobody notices.
     certificate, key = authority.issue("renewed")
-    put(Path(tls.key), key.read_text())
+    put(Path(tls.key), key.read_text(), 0o600)
     wait_until(lambda: len(said()) == 1)
     assert said()[0].endswith(f"certificate {tls.certificate} and key {tls.key} do not belong together")
     assert common_name() == "server"

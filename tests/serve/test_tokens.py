@@ -79,17 +79,17 @@ def test_tokens_change_while_running(
         return [record.getMessage() for record in caplog.records]
 
     _becomes(client, "old-secret", 200)
-    put(token_file, "new-secret\nnext-secret\n")
+    put(token_file, "new-secret\nnext-secret\n", 0o600)
     _becomes(client, "next-secret", 200)
     _becomes(client, "old-secret", 401)
 
-    put(token_file, "\n")
+    put(token_file, "\n", 0o600)
     wait_until(lambda: len(said()) == 2)
     assert client.get("/metrics", "Authorization: Bearer next-secret").status == 200
     token_file.unlink()
     wait_until(lambda: len(said()) == 3)
     assert client.get("/metrics", "Authorization: Bearer next-secret").status == 200
-    put(token_file, "last-secret")
+    put(token_file, "last-secret", 0o600)
     _becomes(client, "last-secret", 200)
 
     assert said() == [
