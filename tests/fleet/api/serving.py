@@ -196,6 +196,7 @@ def fill(store: FleetStore) -> None:
         ),
     )
     store.node_objects("berlin", {"alpha": KubernetesNode({"nvidia.com/gpu": 2}, {"zone": "a"})})
+    store.node_objects("paris", {"orsay": KubernetesNode({"huawei.com/Ascend910": 8})})
     store.tick(time.time())
 
 

@@ -5,13 +5,13 @@ from math import inf
 from typing import Any
 
 import pytest
-from tests.fleet.api.serving import GIB, nvidia, report, serving, snapshot, view
+from tests.fleet.api.serving import GIB, OK, nvidia, report, serving, snapshot, view
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import KubernetesNode
 
 from accelscope.fleet.cluster_view import SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.model import Pcie, Process
+from accelscope.model import Device, Pcie, Process, Vendor
 
 NODE = ["node_name", "cluster_id", "gpus", "gpu_count", "total_memory_mb", "labels"]
 GPU = [
@@ -205,11 +205,64 @@ def test_before_the_first_reading_a_cluster_is_not_empty(source: SourceView, why
             cluster = await client.get("/api/v1/clusters/c")
             assert (cluster["nodes"], cluster["devices"]) == (1, None), "its Node object is known"
             store.describe(view("c", sources=[SourceView(kind="agents", up=True)]))
+            for path in ("nodes?cluster_id=c", "nodes/c/n"):  # it has GPUs, and they are not read
+                problem = await client.get(f"/api/v1/gpu/{path}", 503)
+                assert problem["type"].endswith("not-read-yet")
+                assert "no source reported it" in problem["detail"]
+            store.node_objects("c", {"n": KubernetesNode()})
+            store.tick()
             for path in ("nodes", "processes"):  # looked, and there is none
                 assert await client.get(f"/api/v1/gpu/{path}?cluster_id=c") == []
-            problem = await client.get("/api/v1/gpu/nodes/c/n", 503)  # this one has GPUs, and is not read
-            assert problem["type"].endswith("not-read-yet")
-            assert "no source reported it" in problem["detail"]
+
+    run(body())
+
+
+_DOWN = SourceView(kind="agents", up=False, reason="unreachable", text="2 of 2 nodes failed", expected=2)
+_NO_ANNOTATION = SourceView(kind="annotations", up=True, succeeded_at=1.0)
+
+
+@pytest.mark.parametrize("agents", [_DOWN, SourceView(kind="agents")], ids=["down", "not asked yet"])
+@pytest.mark.parametrize("offered", [{"nvidia.com/gpu": 8}, {}], ids=["offers GPUs", "offers nothing"])
+def test_a_source_without_nodes_does_not_make_a_cluster_read(
+    agents: SourceView, offered: dict[str, int]
+) -> None:
+    store = FleetStore()
+    store.declare([view("c", sources=[agents, _NO_ANNOTATION])])
+    store.node_objects("c", {"n": KubernetesNode(offered)})
+    store.tick()
+
+    async def body() -> None:
+        async with serving(store) as client:
+            for path in ("nodes", "processes", "summary"):
+                problem = await client.get(f"/api/v1/gpu/{path}?cluster_id=c", 503)
+                assert problem["type"].endswith("not-read-yet")
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert (summary["node_count"], summary["gpu_count"]) == (None, None)
+            assert (await client.get("/api/v1/clusters/c"))["devices"] is None
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("offered", "gpus"), [({"nvidia.com/gpu": 8}, None), ({"huawei.com/Ascend910": 8}, 0), ({}, 0)]
+)
+def test_npus_that_were_read_say_nothing_about_gpus_that_were_not(
+    offered: dict[str, int], gpus: int | None
+) -> None:
+    npu = Device(vendor=Vendor.ASCEND, id="ascend:A1", health=OK)
+    store = FleetStore()
+    store.declare([view("c")])
+    store.take("c", report(snapshot("npus", (npu,))))
+    store.node_objects("c", {"npus": KubernetesNode(), "silent": KubernetesNode(offered)})
+    store.tick()
+
+    async def body() -> None:
+        async with serving(store) as client:
+            [summary] = await client.get("/api/v1/gpu/summary")
+            assert (summary["gpu_count"], summary["total_memory_mb"]) == (gpus, gpus)
+            for path in ("nodes", "processes", "summary"):
+                await client.get(f"/api/v1/gpu/{path}?cluster_id=c", 503 if gpus is None else 200)
+            assert (await client.get("/api/v1/gpu/nodes/c/npus"))["gpus"] == [], "this node was read"
 
     run(body())
 

@@ -639,19 +639,19 @@ export interface GpuSummary {
   average_temperature_celsius: number | null;
   /** id of the cluster */
   cluster_id: string;
-  /** null: nothing was read of the cluster yet */
+  /** null: its GPUs were not read yet */
   gpu_count: number | null;
   /** used of total, of GPUs of which both are known */
   memory_utilization_percent: number | null;
-  /** nodes with GPUs; null: nothing was read of the cluster yet */
+  /** nodes with GPUs; null: its GPUs were not read yet */
   node_count: number | null;
   /** it comes from simulated devices, in whole or in part */
   simulated: boolean;
   /** the cluster is out of reach, or all its GPUs are stale: the last that is known */
   stale: boolean;
-  /** of all GPUs, MB; null: nothing was read of the cluster yet */
+  /** of all GPUs, MB; null: its GPUs were not read yet */
   total_memory_mb: number | null;
-  /** of all GPUs, MB; null: nothing was read of the cluster yet */
+  /** of all GPUs, MB; null: its GPUs were not read yet */
   used_memory_mb: number | null;
 }
 

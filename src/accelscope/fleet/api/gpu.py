@@ -5,14 +5,15 @@ behind them. `/gpu/summary` returns the object of a cluster that is named, as th
 with one element a cluster otherwise: nothing is summed up under an id that no cluster has. The sum over all
 clusters is at `/api/v1/summary`.
 
-What was not read yet is not empty. Asked for by name it is a problem (503); among all clusters its counts and
-sums are null.
+What was not read yet is not empty, also where other devices of the cluster were read. Asked for by name it
+is a problem (503); among all clusters its counts and sums are null.
 
 Lists can be tens of thousands of devices long. Columns are copied at once, so that an answer is of one
 moment, and the objects are made from the copies in a thread.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ from accelscope.fleet.store.table import Table
 from accelscope.model import Vendor
 
 _GPU_VENDORS = (Vendor.NVIDIA.value, Vendor.AMD.value)
+_GPU_RESOURCE = re.compile(r"(?:[a-z0-9-]+\.)*(?:nvidia|amd)\.com/.+", re.ASCII)
 _RETRY_SECONDS = 15.0
 _LABELS_AT_ONCE = 200
 
@@ -57,13 +59,15 @@ async def nodes(call: Call) -> Large:
 async def node(call: Call) -> GpuNode:
     """Both spellings: the cluster in the path, or as a parameter."""
     cluster = call.values.get("cluster") or call.values["cluster_id"]
-    view = _asked_cluster(call, cluster)
+    view = _reached_cluster(call, cluster)
     where = (Condition("cluster", "=", cluster), Condition("node", "=", call.values["node"]))
     for found in (await _nodes(call, where)).nodes():
         return found
     store = call.fleet.store
     position = store.nodes.find(cluster=cluster, node=call.values["node"])
     if position is None:
+        if view.devices is None:
+            raise _not_read(view, "")
         raise Problem(
             ProblemKind.NOT_FOUND, f"cluster {view.id!r} has no such node with accelerators", cluster=view.id
         )
@@ -115,16 +119,19 @@ def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
     summaries = []
     for view in views:
         code = table.texts("cluster").code(view.id)
-        summaries.append(_summary(view, table, positions[clusters == (-1 if code is None else code)]))
+        own = positions[clusters == (-1 if code is None else code)]
+        read = len(own) > 0 or _why_unread(call, view) is None
+        summaries.append(_summary(view, table, own, read=read))
     return summaries
 
 
-def _summary(view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> GpuSummary:
+def _summary(
+    view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any], *, read: bool
+) -> GpuSummary:
     total = countable(table.column("memory_total_bytes", positions))
     used = countable(table.column("memory_used_bytes", positions))
     both = ~np.isnan(total) & ~np.isnan(used)
     of_both = float(total[both].sum())
-    read = view.devices is not None
     return GpuSummary(
         cluster_id=view.id,
         node_count=len(np.unique(table.nodes(positions))) if read else None,
@@ -177,7 +184,7 @@ def _asked_clusters(call: Call) -> tuple[Condition, ...]:
     return (Condition("cluster", "in", tuple(with_gpus)),)
 
 
-def _asked_cluster(call: Call, named: str) -> ClusterView:
+def _reached_cluster(call: Call, named: str) -> ClusterView:
     """Raises Problem: 404 unknown, 400 without GPUs, 503 never reached."""
     view = visible_cluster(call, named)
     if view.gpu_setting == "false":
@@ -195,17 +202,39 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
             cluster=named,
             reason=view.reason,
         )
-    if view.devices is None:
-        wrong = [source for source in view.sources if source.text is not None]
-        texts = "; ".join(f"{source.kind}: {source.text}" for source in wrong)
-        raise later(
-            ProblemKind.NOT_READ_YET,
-            f"nothing was read of cluster {named!r} yet{_because(texts)}",
-            _RETRY_SECONDS,
-            cluster=named,
-            reason=wrong[0].reason if wrong else None,
-        )
     return view
+
+
+def _asked_cluster(call: Call, named: str) -> ClusterView:
+    """Raises Problem: as `_reached_cluster`, and 503 where none of its GPUs was read and it may have some."""
+    view = _reached_cluster(call, named)
+    devices = call.fleet.store.devices
+    where = (Condition("cluster", "=", named), Condition("vendor", "in", _GPU_VENDORS))
+    if not len(devices.matching(Query(where=where))) and (why := _why_unread(call, view)) is not None:
+        raise _not_read(view, why)
+    return view
+
+
+def _why_unread(call: Call, view: ClusterView) -> str | None:
+    """Of a cluster without a row of a GPU: why that does not mean that it has none; may be empty. None: it
+    has none. NPUs that were read say nothing about GPUs on nodes that were not."""
+    node = call.fleet.store.unread_node(view.id, lambda name: _GPU_RESOURCE.fullmatch(name) is not None)
+    if node is not None:
+        return f"node {node[0]!r}: {node[1]}"
+    silent = any(source.expected and not source.up and source.succeeded_at is None for source in view.sources)
+    return "" if silent or view.devices is None else None
+
+
+def _not_read(view: ClusterView, why: str) -> Problem:
+    wrong = [source for source in view.sources if source.text is not None]
+    texts = "; ".join(f"{source.kind}: {source.text}" for source in wrong)
+    return later(
+        ProblemKind.NOT_READ_YET,
+        f"no GPU of cluster {view.id!r} was read yet{_because(texts or why)}",
+        _RETRY_SECONDS,
+        cluster=view.id,
+        reason=wrong[0].reason if wrong else None,
+    )
 
 
 def _because(text: str | None) -> str:
@@ -222,7 +251,8 @@ _PROBLEMS = (
 _RULES = (
     "A cluster that is out of reach is shown as it was last seen, with its age. Asked for by name, an "
     "unknown one is 404, one that is declared without GPUs 400, one that was never reached 503, and so is "
-    "one that was reached and of which nothing was read yet: an empty list means that there is nothing."
+    "one that was reached and none of whose GPUs was read yet, although a node that offers GPUs, or of which "
+    "nothing is known, was not read: an empty list means that there is nothing."
 )
 
 ROUTES = (
@@ -280,7 +310,7 @@ ROUTES = (
         description=(
             f"{_RULES} With `cluster_id` the answer is the object of that cluster, without it a list with "
             "one for each. What is not known stays out of averages; sums of nothing are 0, averages of "
-            "nothing null. Of a cluster in the list of which nothing was read yet, counts and sums are null. "
+            "nothing null. Of a cluster in the list whose GPUs were not read yet, counts and sums are null. "
             "The sum over all clusters is at /api/v1/summary."
         ),
         tag="gpu",

@@ -70,10 +70,8 @@ class GpuProcess(Struct, frozen=True, gc=False):
 
 class GpuSummary(Struct, frozen=True, kw_only=True):
     cluster_id: str
-    node_count: Annotated[
-        int | None, Meta(description="nodes with GPUs; null: nothing was read of the cluster yet")
-    ]
-    gpu_count: Annotated[int | None, Meta(description="null: nothing was read of the cluster yet")]
+    node_count: Annotated[int | None, Meta(description="nodes with GPUs; null: its GPUs were not read yet")]
+    gpu_count: Annotated[int | None, Meta(description="null: its GPUs were not read yet")]
     total_memory_mb: Measured
     used_memory_mb: Measured
     memory_utilization_percent: Annotated[

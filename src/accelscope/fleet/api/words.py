@@ -107,8 +107,8 @@ OF_TYPE: Mapping[str, Mapping[str, str]] = {
         "container": "null: in none, or not known",
     },
     "GpuSummary": {
-        "total_memory_mb": "of all GPUs, MB; null: nothing was read of the cluster yet",
-        "used_memory_mb": "of all GPUs, MB; null: nothing was read of the cluster yet",
+        "total_memory_mb": "of all GPUs, MB; null: its GPUs were not read yet",
+        "used_memory_mb": "of all GPUs, MB; null: its GPUs were not read yet",
         "average_gpu_utilization_percent": "mean of the GPUs of which it is known",
         "average_temperature_celsius": "mean of the GPUs of which it is known, °C",
     },

@@ -23,7 +23,7 @@ from accelscope.fleet.store.happenings import Happenings
 from accelscope.fleet.store.node_object import NodeObject
 from accelscope.fleet.store.node_record import Ageing, Failure, Kept, NodeRecord, kept
 from accelscope.fleet.store.node_tables import NodeTables
-from accelscope.fleet.store.node_writer import WORK_OF_MARKING, NodeWriter, parts_of
+from accelscope.fleet.store.node_writer import NO_SOURCE, WORK_OF_MARKING, NodeWriter, parts_of
 from accelscope.fleet.store.unusual import Unusual, UnusualKey
 from accelscope.fleet.store.whole_node import whole_node
 from accelscope.model import Snapshot
@@ -59,10 +59,22 @@ class _Cluster:
 
     @property
     def was_read(self) -> bool:
-        """Whether it is known what the cluster has: it has devices, or a source of it was up once."""
-        return self.devices > 0 or any(
-            source.up or source.succeeded_at is not None for source in self.view.sources
-        )
+        """Whether it is known what the cluster has: a node was read, or all sources were up once. One of
+        them is not enough: annotations are up at once where no node has any."""
+        if self.devices or any(record.readings for record in self.nodes.values()):
+            return True
+        sources = self.view.sources
+        return bool(sources) and all(source.up or source.succeeded_at is not None for source in sources)
+
+    def unread_node(self, offers: Callable[[str], bool]) -> NodeRecord | None:
+        """A node of which nothing could be read and that may have devices of such a resource: it offers them,
+        or its Node object is not known."""
+        for record in self.nodes.values():
+            if record.readings:
+                continue
+            if record.object is None or any(map(offers, record.object.accelerators)):
+                return record
+        return None
 
 
 class FleetStore:
@@ -283,6 +295,16 @@ class FleetStore:
         if record is None or not record.shares:
             return {}
         return dict(record.readings[record.shares[0].source].node_labels)
+
+    def unread_node(self, cluster: str, offers: Callable[[str], bool]) -> tuple[str, str] | None:
+        """Name of a node of which nothing was read and that may have devices of a resource that `offers` is
+        true of, and why it was not read. None: there is no such node."""
+        held = self._clusters.get(cluster)
+        record = None if held is None else held.unread_node(offers)
+        if record is None:
+            return None
+        failure = record.failure()
+        return record.node, NO_SOURCE if failure is None else failure.text
 
     def set_unusual(self, kind: Literal["device", "pod"], texts: Mapping[UnusualKey, str | None]) -> None:
         """Devices by cluster, node and id; pods by cluster, namespace and name. None: as usual again; those

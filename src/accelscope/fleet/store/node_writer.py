@@ -23,7 +23,7 @@ from accelscope.fleet.store.unusual import Unusual
 WORK_OF_MARKING = 1
 WORK_OF_WRITING = 40
 
-_NO_SOURCE = "no source reported it"
+NO_SOURCE = "no source reported it"
 _NOTHING_NEW = "no newer reading came"
 
 
@@ -132,7 +132,7 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
         remarks = (record.readings[share.source].remark for share in record.shares)
         return FRESH, "; ".join(dict.fromkeys(filter(None, (text, *remarks)))) or None
     if failure is None:
-        return UNREAD, _NO_SOURCE
+        return UNREAD, NO_SOURCE
     return INCOMPATIBLE if failure.incompatible else UNREAD, text
 
 
