@@ -675,7 +675,7 @@ _MIXED = "tests/agent/test_mixed_node.py::"
 
 OTHER_VENDORS = (
     _MIXED + "test_one_vendor_hangs_and_the_other_three_stay_fresh",
-    _MIXED + "test_a_tool_that_hangs_takes_along_what_only_it_tells",
+    _MIXED + "test_a_tool_that_hangs_costs_the_values_that_only_it_reports",
     _MIXED + "test_one_device_whose_files_hang_goes_stale_alone",
 )
 
