@@ -55,6 +55,9 @@ _SIGN = re.compile(
     re.IGNORECASE,
 )
 
+# A row of a table, or a key and its value below others: data, mostly of another tool.
+_CELLS = re.compile(r"[|+]|[A-Za-z][\w ()/-]{0,60} {2,}: ")
+
 _WARNING = re.compile(
     r"data is inaccessible|in a low-power state|missing the following required groups", re.IGNORECASE
 )
@@ -68,7 +71,7 @@ def error_of(text: str) -> ParseError | None:
         if number >= _MOST_LINES:
             break
         bare = line.strip()[:_LINE_LIMIT]
-        if not _SIGN.search(bare):
+        if not _SIGN.search(bare) or _CELLS.match(bare):
             continue
         for rank, (pattern, reason) in enumerate(_PATTERNS):
             if best is not None and rank >= best[0]:

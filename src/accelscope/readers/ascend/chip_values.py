@@ -7,8 +7,11 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.readers.ascend import cells, messages
 from accelscope.readers.ascend.draft import Draft
 from accelscope.readers.ascend.key_values import Block, chips_of, first_of
+from accelscope.readers.strange_output import strange_output
 
 _MOST_CHIPS = 4096
+_NVIDIA_LOG = "NVSMI LOG"
+_LOG_BEGINS_WITHIN = 1000  # characters
 
 # A place in the model, how its value is read, and the keys under which versions of the tool print it.
 Field = tuple[str, cells.Read, tuple[str, ...]]
@@ -21,6 +24,8 @@ def parsed_chips(
     further: Callable[[Draft, Block], None] = lambda _draft, _block: None,
 ) -> Parsed:
     """`further` takes what is more than one value. A block in which nothing is known is no chip."""
+    if _NVIDIA_LOG in text[:_LOG_BEGINS_WITHIN]:  # `nvidia-smi -q` has keys of the same names
+        return Parsed(error=strange_output(text, tool))
     rejected = Rejections()
     drafts: list[Draft] = []
     for block in chips_of(text):

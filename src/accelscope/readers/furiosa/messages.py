@@ -20,7 +20,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"executable file not found", "tool_missing"),
         (
             r"unexpected argument|wasn't expected|unrecognized (?:sub)?command|invalid (?:sub)?command"
-            r"|unrecognized option|invalid value .{0,100} for|^usage:",
+            r"|unrecognized option|invalid value .{0,100} for|^usage:\s*\S",
             "unknown_option",
         ),
         (r"permission denied|operation not permitted|must be root|requires? root", "no_permission"),
@@ -31,7 +31,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (r"no (?:such )?(?:furiosa )?(?:devices?|npus?)\b|(?:device|npu)s? not found", "no_devices"),
         (r"device (?:is )?busy|resource busy", "device_busy"),
-        (r"timed out|timeout", "timeout"),
+        (r"timed out|\btimeout\b", "timeout"),
         (r"^(?:error|failed|fatal|panicked|thread '.{0,100}' panicked)\b", "driver_error"),
         (r"\b(?:io|internal|unknown|context|uninitialized|unexpected value) error\b", "driver_error"),
     )

@@ -1,0 +1,36 @@
+"""A cell in the output of another tool is not a message of this one."""
+
+import pytest
+
+from accelscope.parsing.parsed import Parsed
+from accelscope.readers.amd.parse_rocm_json import parse as parse_rocm_json
+from accelscope.readers.ascend.parse_board import parse as parse_board
+from accelscope.readers.furiosa.parse_info import parse as parse_furiosa_info
+
+
+def reason(parsed: Parsed) -> str | None:
+    assert parsed.devices == ()
+    return parsed.error.reason if parsed.error else None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|ERR!  35C  P8   N/A / N/A | Not Supported | N/A  Default |\n",
+        "Health Status                  : OK\nError Code                     : NA\n",
+    ],
+)
+def test_a_cell_of_a_table_is_no_message_of_rocm_smi(text: str) -> None:
+    assert reason(parse_rocm_json(text)) == "unrecognized"
+
+
+@pytest.mark.parametrize(
+    "text", ["GPU: 0\n    USAGE:\n        GFX_ACTIVITY: 0 %\n", "fabric.health.access_timeout_recovery\n"]
+)
+def test_a_heading_or_the_name_of_a_field_is_no_message_of_furiosa_smi(text: str) -> None:
+    assert reason(parse_furiosa_info(text, "furiosa-smi")) == "unrecognized"
+
+
+def test_the_list_of_nvidia_smi_is_no_board_of_npu_smi() -> None:
+    text = "==============NVSMI LOG==============\n\nGPU 00000000:01:00.0\n    Product Name    : NVIDIA X\n"
+    assert reason(parse_board(text)) == "unrecognized"
