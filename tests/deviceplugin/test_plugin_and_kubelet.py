@@ -616,7 +616,7 @@ def test_a_kubelet_that_dropped_the_plugin(
 def test_a_kubelet_that_comes_late(
     make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, said: list[str]
 ) -> None:
-    plugin = start_plugin(make_node(WARBOYS))
+    plugin = start_plugin(make_node(WARBOYS), patience=Patience(first_answer=0.1))
     wait_until(lambda: "waiting for the kubelet" in get(plugin, "/readyz")[1], "readiness that says why not")
     assert get(plugin, "/readyz")[0] == 503
     assert get(plugin, "/healthz")[0] == 200
