@@ -129,7 +129,8 @@ WORDS: Mapping[type[Any], Words] = {
         "`stale`, `read_at` and `errors`, and nothing else.",
         {
             "vendor": "Who made it.",
-            "id": "Vendor and uuid, else serial number, else PCI address: the same over reboots, and the "
+            "id": "Vendor and uuid, else serial number or PCI address (the order depends on the vendor): "
+            "the same over reboots, and the "
             "label `device` of every series.",
             "index": "The number that the vendor's tools count with. It changes at a reboot: for people, not "
             "for keys.",

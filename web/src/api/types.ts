@@ -228,7 +228,7 @@ export interface Device {
   graphics_active_ratio: number | null;
   /** One scale for all vendors. */
   health: Health;
-  /** Vendor and uuid, else serial number, else PCI address: the same over reboots, and the label `device` of every series. */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
   id: string;
   /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
   index: number | null;
