@@ -52,7 +52,7 @@ GOOD: list[tuple[Kind[Any], str, object]] = [
     (LABELS, "rack=7,zone=a", {"rack": "7", "zone": "a"}),
     (LABELS, " rack = 07 , note=a=b ,", {"rack": "07", "note": "a=b"}),
     (LABELS, "", {}),
-    (List(), "a, b,,a", ("a", "b")),
+    (List(TEXT), "a, b,,a", ("a", "b")),
     (List(LEVEL), "Debug,info", ("debug", "info")),
     (PATTERNS, "accelerator_*,up", ("accelerator_*", "up")),
 ]
@@ -74,7 +74,7 @@ def test_what_it_writes_it_reads_back(kind: Kind[Any], text: str, value: object)
     [
         (LABELS, {"rack": "07", "on": "yes"}, {"rack": "07", "on": "yes"}),
         (LABELS, {}, {}),
-        (List(), ["a", "b, c"], ("a", "b, c")),
+        (List(TEXT), ["a", "b, c"], ("a", "b, c")),
         (PATTERNS, [], ()),
     ],
 )
@@ -117,9 +117,9 @@ def test_refuses(kind: Kind[Any], text: str) -> None:
         (LABELS, ["a=1"]),
         (LABELS, {"a": ["1"]}),
         (LABELS, {"a": None}),
-        (List(), {"a": "b"}),
-        (List(), [["a"]]),
-        (List(), [None]),
+        (List(TEXT), {"a": "b"}),
+        (List(TEXT), [["a"]]),
+        (List(TEXT), [None]),
     ],
 )
 def test_refuses_shapes_that_are_not_its_own(kind: Kind[Any], node: Node) -> None:

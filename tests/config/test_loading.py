@@ -32,7 +32,7 @@ from accelscope.config import (
     load,
     setting,
 )
-from accelscope.config.settingsfile import problem_of
+from accelscope.config.document import problem_of
 
 
 class Ratios(Kind[Mapping[str, float]]):
@@ -309,7 +309,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("labels: " + "[" * 100 + "]" * 100, ":1: nested more than 32 deep"),
     ("labels: " + "[" * 50_000, ":1: nested more than 32 deep"),
     ("labels: {a: \x01}", ": not valid YAML: "),
-    ("interval: 1 # " + "x" * (1 << 20), ": larger than 1 MiB, which no settings file is"),
+    ("interval: 1 # " + "x" * (1 << 20), ": larger than 1 MiB"),
 ]
 
 

@@ -1,35 +1,55 @@
 """One declaration of a setting gives its flag, environment variable, YAML key and documentation.
 
-Knows no other package but the file watch.
+Imports no other package but the file watch.
 """
 
-from accelscope.config.declaration import ConfigError, setting
-from accelscope.config.kind import BadValue, Kind, Node
-from accelscope.config.lists import LABELS, PATTERNS, List
-from accelscope.config.loading import Loaded, add_arguments, load
-from accelscope.config.reference import reference
-from accelscope.config.reload import Change, Reloader
-from accelscope.config.scalars import (
+from accelscope.config.settings import (
+    Change,
+    Loaded,
+    Reloader,
+    Setting,
+    add_arguments,
+    argument,
+    load,
+    make,
+    reference,
+    setting,
+    setting_mapping,
+)
+from accelscope.config.values import (
     BOOLEAN,
     CONFIG_FILE,
+    LABELS,
+    LINE,
     PATH,
+    PATTERNS,
     PORT,
     TEXT,
+    TEXT_MAPPING,
+    BadValue,
     Choice,
+    ConfigError,
     Decimal,
     Duration,
+    Kind,
+    List,
+    Node,
+    Size,
     Text,
     WholeNumber,
+    quoted,
 )
 
 __all__ = [
     "BOOLEAN",
     "CONFIG_FILE",
     "LABELS",
+    "LINE",
     "PATH",
     "PATTERNS",
     "PORT",
     "TEXT",
+    "TEXT_MAPPING",
     "BadValue",
     "Change",
     "Choice",
@@ -41,10 +61,16 @@ __all__ = [
     "Loaded",
     "Node",
     "Reloader",
+    "Setting",
+    "Size",
     "Text",
     "WholeNumber",
     "add_arguments",
+    "argument",
     "load",
+    "make",
+    "quoted",
     "reference",
     "setting",
+    "setting_mapping",
 ]
