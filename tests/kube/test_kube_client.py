@@ -94,6 +94,22 @@ class TestRequests:
         assert len(server.asked) == (3 if again else 2)
         client.close()
 
+    def test_304_is_a_response_only_where_an_etag_was_sent(self, serve: Serve) -> None:
+        not_modified = raw(b"HTTP/1.1 304 Not Modified\r\n\r\n")
+        server = serve(not_modified, not_modified)
+        client = Client(Endpoint(server.url))
+        answer = client.request("GET", "/x", etag='"7"')
+        assert (answer.status, answer.body) == (304, b"")
+        assert server.asked[0].headers["if-none-match"] == '"7"'
+        assert failure(lambda: get(client)).status == 304
+        client.close()
+
+    def test_a_stream_may_take_any_status(self, serve: Serve) -> None:
+        server = serve(refuse(401, "who are you", "X-Y: z"))
+        with Client(Endpoint(server.url)).stream("/x", idle_seconds=20, any_status=True) as stream:
+            assert (stream.head.status, stream.head.headers["x-y"]) == (401, "z")
+            assert b"who are you" in b"".join(stream)
+
     def test_a_new_connection_that_dies_is_an_error(self, serve: Serve) -> None:
         server = serve(raw(b""), reply())
         assert failure(lambda: get(Client(Endpoint(server.url)))).reason is Reason.UNREACHABLE

@@ -62,6 +62,19 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_http_to_another_machine_may_be_allowed_without_credentials() -> None:
+    endpoint = Endpoint("http://node1:9400/base/", allow_http=True)
+    assert (endpoint.secure, endpoint.host, endpoint.port, endpoint.base_path) == (
+        False,
+        "node1",
+        9400,
+        "/base",
+    )
+    for token, certificate in (("token", None), (None, "cert.pem")):
+        with pytest.raises(EndpointError, match="a token is not sent over http"):
+            Endpoint("http://node1:9400", token, client_certificate=certificate, allow_http=True)
+
+
 def test_a_key_needs_its_certificate() -> None:
     with pytest.raises(EndpointError, match="without a client certificate"):
         Endpoint("https://x", client_key="key.pem")

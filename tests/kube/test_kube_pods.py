@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from accelscope.kube.errors import DecodeError
 from accelscope.kube.items import ListSplitter
-from accelscope.kube.node import KubeNode, decode_node
-from accelscope.kube.paths import node_path, one_node, pods_of, resource_slices_of
-from accelscope.kube.pods import KubePod, PodContainer, decode_pod
+from accelscope.kube.listwatch import node_path, one_node, pods_of, resource_slices_of
+from accelscope.kube.objects import KubeNode, KubePod, PodContainer, decode_node, decode_pod
 
 ID = "0123456789abcdef" * 4
 NOTHING: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ from tests.kube.kube_server import KubeServer, refuse
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.node_patch import annotations_patch, labels_patch, send
+from accelscope.kube.objects import annotations_patch, labels_patch, send
 
 
 def test_annotations_are_a_merge_patch_of_the_keys_given() -> None:

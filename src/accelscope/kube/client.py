@@ -1,24 +1,199 @@
-"""Requests to an API server or a kubelet, blocking: one kept connection for requests, one for each stream."""
+"""The blocking HTTP client: one kept connection for requests, one for each stream, all with deadlines."""
 
+import select
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from accelscope.kube.connection import Connection
-from accelscope.kube.endpoint import Endpoint, TokenFile
-from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.exchange import Exchange
-from accelscope.kube.message import Head, write_request
-from accelscope.kube.refusal import refusal
+from accelscope.kube.endpoint import Endpoint, TokenFile, wire_name
+from accelscope.kube.errors import KubeError, Reason, refusal
+from accelscope.kube.message import AnswerParser, CutOff, Head, MessageError, write_request
 
 if TYPE_CHECKING:
     from accelscope.kube.tls import Trust
 
+_RECEIVE_BYTES = 16 << 10  # as much as a TLS record holds
+
+# A peer that vanished without a word is noticed within a minute, also on a watch that is silent by itself.
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
+
+
+class Connection:
+    """Deadlines are instants of time.monotonic(). Everything raises KubeError only."""
+
+    def __init__(self, endpoint: Endpoint, trust: "Trust | None") -> None:
+        self._endpoint = endpoint
+        self._trust = trust
+        # A descriptor must not be closed, and its number reused, while another thread shuts it down.
+        self._lock = Lock()
+        self._sock: socket.socket | None = None
+        self._interrupted = False
+
+    def open(self, deadline: float) -> None:
+        host, port = self._endpoint.host, self._endpoint.port
+        try:
+            addresses = socket.getaddrinfo(wire_name(host), port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            text = f"{self._endpoint.url}: the host cannot be found: {getattr(error, 'strerror', error)}"
+            raise KubeError(Reason.UNREACHABLE, text) from None
+        failure: OSError | None = None
+        for family, kind, protocol, _, address in addresses:
+            try:
+                self._connect(socket.socket(family, kind, protocol), address, deadline)
+            except OSError as error:
+                self.close()
+                failure = error
+            else:
+                return
+        raise self._explained(failure or OSError("it has no address"), "cannot connect") from None
+
+    def send(self, content: bytes, deadline: float) -> None:
+        try:
+            self._waiting(deadline).sendall(content)
+        except OSError as error:
+            raise self._explained(error, "cannot send") from None
+
+    def receive(self, deadline: float) -> bytes:
+        """Empty at the end of the connection."""
+        try:
+            return self._waiting(deadline).recv(_RECEIVE_BYTES)
+        except OSError as error:
+            raise self._explained(error, "cannot receive") from None
+
+    def usable(self) -> bool:
+        """Whether a connection that rests is still there: nothing should come before the next request."""
+        if self._sock is None:
+            return False
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return not poll.poll(0)
+
+    def interrupt(self) -> None:
+        """From another thread: whoever waits here stops waiting at once."""
+        with self._lock:
+            self._interrupted = True
+            if self._sock is not None:
+                _shut_down(self._sock)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._sock is not None:
+                self._sock.close()
+                self._sock = None
+
+    def _connect(self, sock: socket.socket, address: tuple[Any, ...], deadline: float) -> None:
+        self._hold(sock)
+        self._waiting(deadline).connect(address)
+        for option in _KEEPALIVE:
+            sock.setsockopt(*option)
+        if self._trust is not None:
+            secured = self._trust.wrap(sock)
+            self._hold(secured)
+            self._waiting(deadline)
+            secured.do_handshake()
+
+    def _hold(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._sock = sock
+            if self._interrupted:
+                _shut_down(sock)
+
+    def _waiting(self, deadline: float) -> socket.socket:
+        """The socket, with what is left of the time."""
+        if self._interrupted or self._sock is None:
+            raise ConnectionAbortedError("closed")
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._sock
+
+    def _explained(self, error: OSError, doing: str) -> KubeError:
+        url = self._endpoint.url
+        if isinstance(error, TimeoutError):
+            return KubeError(Reason.TIMEOUT, f"{url}: {doing}: no answer in time")
+        if self._trust is not None:
+            from accelscope.kube.tls import tls_error  # noqa: PLC0415 - brings ssl
+
+            if (problem := tls_error(error, self._endpoint)) is not None:
+                return problem
+        return KubeError(Reason.UNREACHABLE, f"{url}: {doing}: {error.strerror or error or 'closed'}")
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with suppress(OSError):  # never connected, or gone already: nobody waits
+        # Not SSLSocket's own method, which would take the TLS state from under the reading thread.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class Exchange:
+    """Deadlines are instants of time.monotonic(). Everything raises KubeError only."""
+
+    def __init__(self, connection: Connection, url: str) -> None:
+        self._connection = connection
+        self._url = url
+        self._parser = AnswerParser()
+        self._begun = b""  # of the body, what came together with the head
+        self.answered = False  # whether anything came back at all
+
+    @property
+    def reusable(self) -> bool:
+        return self._parser.reusable
+
+    def begin(self, request: bytes, deadline: float) -> Head:
+        """Send the request and wait for the answer's head."""
+        self._connection.send(request, deadline)
+        while self._parser.head is None:
+            self._begun = self._more(deadline)
+        if self._parser.head.headers.get("content-encoding", "identity").lower() != "identity":
+            raise KubeError(Reason.BAD_ANSWER, f"{self._url}: the answer is compressed, though not asked for")
+        return self._parser.head
+
+    def next_piece(self, deadline: float) -> bytes:
+        """Of the body what comes next; empty at its end."""
+        piece, self._begun = self._begun, b""
+        while not piece and not self._parser.finished:
+            piece = self._more(deadline)
+        return piece
+
+    def pieces(self, deadline: float, limit_bytes: int) -> Iterator[bytes]:
+        """The body, as long as it is not more than this."""
+        expected = self._parser.body_bytes
+        size = 0 if expected is None else expected
+        while size <= limit_bytes and (piece := self.next_piece(deadline)):
+            size += len(piece) if expected is None else 0
+            yield piece
+        if size > limit_bytes:
+            raise KubeError(Reason.TOO_LARGE, f"{self._url}: the answer has more than {limit_bytes} bytes")
+
+    def _more(self, deadline: float) -> bytes:
+        received = self._connection.receive(deadline)
+        try:
+            if received:
+                self.answered = True
+                return self._parser.feed(received)
+            self._parser.close()
+        except CutOff as error:
+            raise KubeError(Reason.UNREACHABLE, f"{self._url}: {error}") from None
+        except MessageError as error:
+            raise KubeError(Reason.BAD_ANSWER, f"{self._url}: {error}") from None
+        return b""
+
+
 JSON = "application/json"
 _REFUSAL_BYTES = 64 << 10  # a Status object is far smaller
+_NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +207,7 @@ class Answer:
 class _Request:
     content: bytes
     token: str | None
+    conditional: bool  # 304 is a valid answer
 
 
 class Client:
@@ -60,11 +236,13 @@ class Client:
         body: bytes | None = None,
         content_type: str | None = None,
         accept: str = JSON,
+        etag: str | None = None,
         limit_bytes: int = 4 << 20,
     ) -> Answer:
-        """The whole answer, if its status is 2xx; any other status is a KubeError."""
+        """The whole response if its status is 2xx, or 304 where an `etag` is sent. Any other status is a
+        KubeError."""
         deadline = time.monotonic() + self.timeout_seconds
-        request = self._request(method, path, accept, body, content_type)
+        request = self._request(method, path, accept=accept, body=body, content_type=content_type, etag=etag)
         if (rested := self._rested()) is not None:
             exchange = Exchange(rested, self.endpoint.url)
             try:
@@ -84,17 +262,26 @@ class Client:
         return self._answer(connection, exchange, request, deadline, limit_bytes)
 
     def stream(
-        self, path: str, *, idle_seconds: float, total_seconds: float | None = None, accept: str = JSON
+        self,
+        path: str,
+        *,
+        idle_seconds: float,
+        total_seconds: float | None = None,
+        accept: str = JSON,
+        any_status: bool = False,
     ) -> "Stream":
-        """An answer to GET whose body is taken piece by piece. Nothing is asked before it is entered."""
+        """The response to a GET, its body piece by piece. Nothing is sent before the stream is entered. With
+        `any_status`, a status that is not 2xx is no error."""
 
-        def begin(exchange: Exchange, connection: Connection, deadline: float) -> None:
-            request = self._request("GET", path, accept, None, None)
+        def begin(exchange: Exchange, connection: Connection, deadline: float) -> Head:
+            request = self._request("GET", path, accept=accept)
             if self._trust is not None and self._trust.refresh():
                 self.close()
             connection.open(deadline)
             head = exchange.begin(request.content, deadline)
-            self._check(exchange, head, request, deadline)
+            if not any_status:
+                self._check(exchange, head, request, deadline)
+            return head
 
         connection = Connection(self.endpoint, self._trust)
         return Stream(
@@ -118,7 +305,14 @@ class Client:
             connection.close()
 
     def _request(
-        self, method: str, path: str, accept: str, body: bytes | None, content_type: str | None
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: str,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        etag: str | None = None,
     ) -> _Request:
         headers = [
             ("Host", self.endpoint.authority),
@@ -131,7 +325,10 @@ class Client:
             headers.append(("Authorization", f"Bearer {token}"))
         if content_type is not None:
             headers.append(("Content-Type", content_type))
-        return _Request(write_request(method, self.endpoint.base_path + path, headers, body), token)
+        if etag is not None:
+            headers.append(("If-None-Match", etag))
+        content = write_request(method, self.endpoint.base_path + path, headers, body)
+        return _Request(content, token, conditional=etag is not None)
 
     def _rested(self) -> Connection | None:
         """The kept connection, if it can still be used."""
@@ -166,7 +363,7 @@ class Client:
 
     def _check(self, exchange: Exchange, head: Head, request: _Request, deadline: float) -> None:
         """Raises what an answer that is no success means; its text is worth less than its status."""
-        if 200 <= head.status < 300:
+        if 200 <= head.status < 300 or (head.status == _NOT_MODIFIED and request.conditional):
             return
         body = bytearray()
         try:
@@ -178,15 +375,15 @@ class Client:
 
 
 class Stream:
-    """The body of one answer, piece by piece. Entering asks, and raises KubeError for a status that is not
-    2xx. close() may be called by any thread at any time and ends a wait at once; the iteration then ends as
-    if the body had."""
+    """The body of one response, piece by piece. Entering sends the request and raises KubeError for a status
+    that is not 2xx; `head` is set from then on. close() may be called by any thread at any time and ends a
+    wait at once; the iteration then ends as if the body had."""
 
     def __init__(
         self,
         connection: Connection,
         exchange: Exchange,
-        begin: Callable[[Exchange, Connection, float], None],
+        begin: Callable[[Exchange, Connection, float], Head],
         *,
         begin_seconds: float,
         idle_seconds: float,
@@ -204,7 +401,7 @@ class Stream:
         now = time.monotonic()
         self._end = None if self._total_seconds is None else now + self._total_seconds
         try:
-            self._begin(self._exchange, self._connection, now + self._begin_seconds)
+            self.head = self._begin(self._exchange, self._connection, now + self._begin_seconds)
         except KubeError:
             self._connection.close()
             raise

@@ -30,6 +30,7 @@ class Endpoint:
     client_key: str | None = None
     skip_tls_verify: bool = False
     server_name: str | None = None  # the name in the server's certificate, where it is not the URL's host
+    allow_http: bool = False  # to other machines too; then neither token nor client certificate may be given
 
     secure: bool = field(init=False)
     host: str = field(init=False)  # without brackets
@@ -39,10 +40,15 @@ class Endpoint:
     def __post_init__(self) -> None:
         secure, host, port, base_path = _split(self.url)
         if not secure and not is_loopback(host):
-            raise EndpointError(
-                f"{self.url}: http is taken only for this machine itself (127.0.0.1, ::1, localhost), since "
-                "a token would travel unencrypted; use https"
-            )
+            if not self.allow_http:
+                raise EndpointError(
+                    f"{self.url}: http is taken only for this machine itself (127.0.0.1, ::1, localhost), "
+                    "since a token would travel unencrypted; use https"
+                )
+            if self.token_file is not None or self.client_certificate is not None:
+                raise EndpointError(
+                    f"{self.url}: a token is not sent over http to another machine; use https"
+                )
         if self.client_key is not None and self.client_certificate is None:
             raise EndpointError(f"{self.url}: a client key without a client certificate")
         for name, value in (("secure", secure), ("host", host), ("port", port), ("base_path", base_path)):
@@ -53,6 +59,15 @@ class Endpoint:
         """The Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PemSource:
+    """A certificate or a key in PEM form: in a file that may be rotated, or in memory."""
+
+    name: str  # where it is from, for errors
+    path: str | None = None
+    content: bytes | None = field(default=None, repr=False)
 
 
 def in_cluster(environ: Mapping[str, str], token_file: str | None, ca_file: str | None) -> Endpoint | None:

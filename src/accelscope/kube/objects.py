@@ -1,10 +1,13 @@
-"""Pods as far as we need them: who is who on this node. A pod of 20 KB becomes a few hundred bytes."""
+"""Pods and Nodes as far as the agent needs them, and changes to the Node object."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
 
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.client import Client
+from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.kube.listwatch import node_path, with_query
 
 _HASH = "kubernetes.io/config.hash"  # static pods run under this in place of their uid
 _MIRROR = "kubernetes.io/config.mirror"  # the same hash, on what the API server shows of a static pod
@@ -128,3 +131,78 @@ def _text(value: object) -> str | None:
 def _is_clean(text: str) -> bool:
     """JSON can spell half a character, which no page can be written with."""
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeNode:
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()  # those that are asked for, sorted
+
+
+def decode_node(document: object, keep: frozenset[str]) -> KubeNode:
+    """Raises DecodeError for what is no node."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        raise DecodeError("a node without a name")
+    labels = metadata.get("labels")
+    return KubeNode(name, kept(labels if isinstance(labels, dict) else {}, keep))
+
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+
+# A Node lists every image on the machine: of the answer only the metadata is wanted, where the server can.
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePatch:
+    node: str
+    path: str
+    body: bytes
+    content_type: str
+
+
+def annotations_patch(
+    node: str, annotations: Mapping[str, str | None], *, dry_run: bool = False
+) -> NodePatch:
+    """None takes the annotation away."""
+    document = {"metadata": {"annotations": dict(annotations)}}
+    return NodePatch(node, _path(node, dry_run=dry_run), _written(document), MERGE_PATCH)
+
+
+def labels_patch(node: str, labels: Mapping[str, str], *, manager: str, dry_run: bool = False) -> NodePatch:
+    """All labels that this manager wants the Node to have; those that it had applied beside are removed."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node, "labels": dict(labels)},
+    }
+    path = _path(node, ("fieldManager", manager), ("force", "true"), dry_run=dry_run)
+    return NodePatch(node, path, _written(document), APPLY_PATCH)
+
+
+def send(client: Client, patch: NodePatch) -> None:
+    """Raises KubeError, also if what answers does not answer with that Node."""
+    answer = client.request(
+        "PATCH", patch.path, body=patch.body, content_type=patch.content_type, accept=_METADATA_ONLY
+    )
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        document = None
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("name") != patch.node:
+        text = f"{client.endpoint.url}: the answer to a change of the Node {patch.node} is not that Node"
+        raise KubeError(Reason.BAD_ANSWER, text)
+
+
+def _path(node: str, *parameters: tuple[str, str], dry_run: bool) -> str:
+    if dry_run:
+        parameters = (*parameters, ("dryRun", "All"))
+    return with_query(node_path(node), parameters)
+
+
+def _written(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -3,11 +3,14 @@
 Imported only where an endpoint is https: `ssl` takes some 5 MiB.
 """
 
+import os
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from accelscope.filewatch import FileWatch
-from accelscope.kube.endpoint import Endpoint, wire_name
+from accelscope.kube.endpoint import Endpoint, PemSource, wire_name
 from accelscope.kube.errors import KubeError, Reason
 
 
@@ -36,30 +39,71 @@ class Trust:
 
     def _load(self) -> ssl.SSLContext:
         endpoint = self._endpoint
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
-        if endpoint.skip_tls_verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif endpoint.ca_file is not None:
-            try:
-                context.load_verify_locations(cafile=endpoint.ca_file)
-            except (ssl.SSLError, OSError) as error:
-                text = f"CA file {endpoint.ca_file} cannot be used: {why(error)}"
-                raise KubeError(Reason.TLS, text) from None
-        else:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        if endpoint.client_certificate is not None:
-            try:
+        return client_context(
+            authority=_file(endpoint.ca_file, "file "),
+            certificate=_file(endpoint.client_certificate),
+            key=_file(endpoint.client_key),
+            skip_verify=endpoint.skip_tls_verify,
+        )
+
+
+def _file(path: str | None, kind: str = "") -> PemSource | None:
+    return None if path is None else PemSource(f"{kind}{path}", path=path)
+
+
+def client_context(
+    *,
+    authority: PemSource | None,
+    certificate: PemSource | None,
+    key: PemSource | None,
+    skip_verify: bool,
+) -> ssl.SSLContext:
+    """Without an authority, those of the system are trusted; without a key, the certificate's file holds it.
+    Reads files for some milliseconds. Raises KubeError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif authority is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        try:
+            if authority.content is not None:
+                context.load_verify_locations(cadata=authority.content.decode("ascii"))
+            else:
+                context.load_verify_locations(cafile=authority.path)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            text = f"CA {authority.name} cannot be used: {why(error)}"
+            raise KubeError(Reason.TLS, text) from None
+    if certificate is not None:
+        try:
+            with _as_file(certificate) as certificate_path, _as_file(key or certificate) as key_path:
                 # Without a password function OpenSSL would ask at the terminal for that of an encrypted key.
-                context.load_cert_chain(
-                    endpoint.client_certificate, endpoint.client_key, password=lambda: b""
-                )
-            except (ssl.SSLError, OSError, ValueError) as error:
-                text = f"client certificate {endpoint.client_certificate} cannot be used: {why(error)}"
-                raise KubeError(Reason.TLS, text) from None
-        return context
+                context.load_cert_chain(certificate_path, key_path, password=lambda: b"")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            text = f"client certificate {certificate.name} cannot be used: {why(error)}"
+            raise KubeError(Reason.TLS, text) from None
+    return context
+
+
+@contextmanager
+def _as_file(source: PemSource) -> Iterator[str]:
+    """A path for OpenSSL, which reads keys from files only. What is in memory stays there: the file is on no
+    disk and has no name in any folder."""
+    if source.path is not None:
+        yield source.path
+        return
+    descriptor = os.memfd_create("accelscope-pem", os.MFD_CLOEXEC)
+    try:
+        os.fchmod(descriptor, 0o600)
+        view = memoryview(source.content or b"")
+        while view:
+            view = view[os.write(descriptor, view) :]
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def tls_error(error: OSError, endpoint: Endpoint) -> KubeError | None:

@@ -1,23 +1,34 @@
-"""Whose token is this (TokenReview), and may that user read a page (SubjectAccessReview)? Bodies of requests
-and what the answers say, how long a verdict counts, and what is said where there is none; who sends them is
-somebody else's matter."""
+"""Token reviews without I/O: the requests of a review, and a cache of verdicts with its rules.
+
+A review is a TokenReview (whose token is it?) and, for each path, a SubjectAccessReview (may that user read
+it?).
+"""
 
 import json
+import os
 import re
-from collections.abc import Mapping
+import time
+
+# What hashlib.blake2b is; hashlib itself would load all of OpenSSL's digests for this one.
+from _blake2 import blake2b
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from accelscope.allowance import Allowances, Rate
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
 
-ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
-REFUSED_SECONDS = 10.0
-GRACE_SECONDS = 300.0  # since the last good review, while none can be had
+TOKEN_LIMIT = 8 << 10  # bytes; with claims for many groups tokens grow to a few KiB
+REVIEW_RATE = Rate(per_second=10.0, burst=20)  # of tokens that are not known
+
+_ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
+_REFUSED_SECONDS = 10.0
+_GRACE_SECONDS = 300.0  # since the last good review, while the API server cannot be asked
 CANNOT_REVIEW = (
-    f"tokens cannot be reviewed: only those reviewed in the last {GRACE_SECONDS / 60:.0f} minutes are let in"
+    f"tokens cannot be reviewed: only those reviewed in the last {_GRACE_SECONDS / 60:.0f} minutes are let in"
 )
 
 _PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
@@ -35,6 +46,130 @@ class KubeUser:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    user: str | None = None  # None: not a token of this cluster, or one that has expired
+    paths: tuple[str, ...] = ()  # of those asked about, which the user may get
+
+    @property
+    def admitted(self) -> bool:
+        return bool(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with a request. If a review of this token is under way, or `ask` allows one: wait for it if
+    `wait` is set. Otherwise `known` decides; None: tokens cannot be reviewed now."""
+
+    known: Verdict | None
+    ask: bool
+    wait: bool
+
+
+class VerdictCache:
+    """Verdicts by token, and when the API server is asked for another one.
+
+    A verdict counts for a while. An admitted token is then reviewed again, and remains admitted for some
+    minutes while the API server cannot be asked. Tokens that are not known are reviewed at a limited rate,
+    and not at all for a while after a review failed. Not safe for use by several threads at once."""
+
+    def __init__(
+        self, *, limit: int, rate: Rate = REVIEW_RATE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._rate = Allowances(rate)
+        self._clock = clock
+        self._secret = os.urandom(32)  # so that a key reveals nothing about its token
+        self._entries: dict[bytes, _Entry] = {}
+        self._error: Reason | None = None  # why the last review failed
+        self._paused_until = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def key(self, token: str, path: str = "") -> bytes:
+        return blake2b(f"{path} {token}".encode(), key=self._secret, digest_size=16).digest()
+
+    def decide(self, key: bytes) -> Decision:
+        now = self._clock()
+        entry = self._entries.get(key)
+        if entry is not None and now < entry.fresh_until:
+            return Decision(entry.verdict, ask=False, wait=False)
+        if entry is not None and entry.has_grace(now):
+            # While reviews fail, nobody waits for one: if it succeeds, it counts from the next request on.
+            return Decision(entry.verdict, ask=now >= entry.ask_again_at, wait=self._error is None)
+        return Decision(None, ask=now >= self._paused_until, wait=True)
+
+    def usable(self, key: bytes) -> Verdict | None:
+        """The verdict that counts now if the API server cannot be asked."""
+        entry = self._entries.get(key)
+        return None if entry is None or self._clock() >= entry.usable_until else entry.verdict
+
+    def take_turn(self) -> float:
+        """0: a token that is not known may be reviewed now. Otherwise in how many seconds."""
+        return self._rate.take("", self._clock())
+
+    @property
+    def paused(self) -> bool:
+        return self._clock() < self._paused_until
+
+    def retry_after(self) -> float:
+        """Seconds after which a caller who could not be reviewed may try again."""
+        return max(1.0, self._paused_until - self._clock())
+
+    def succeeded(self, key: bytes, verdict: Verdict) -> bool:
+        """Whether this is the first success after failures."""
+        recovered = self._error is not None
+        self._error, self._paused_until = None, float("-inf")
+        now = self._clock()
+        fresh_until = now + (_ADMITTED_SECONDS if verdict.admitted else _REFUSED_SECONDS)
+        usable_until = now + _GRACE_SECONDS if verdict.admitted else fresh_until
+        self._entries[key] = _Entry(verdict, fresh_until, usable_until)
+        while len(self._entries) > self._limit:
+            del self._entries[min(self._entries, key=lambda each: self._entries[each].worth(now))]
+        return recovered
+
+    def failed(self, key: bytes, error: KubeError) -> bool:
+        """Whether reviews did not fail before, or for another reason."""
+        self._paused_until = self._clock() + pause_seconds(error)
+        if (entry := self._entries.get(key)) is not None:
+            entry.ask_again_at = self._paused_until
+        before, self._error = self._error, error.reason
+        return before is not error.reason
+
+
+@dataclass(slots=True)
+class _Entry:
+    verdict: Verdict
+    fresh_until: float
+    usable_until: float
+    ask_again_at: float = float("-inf")  # set when a review has failed
+
+    def has_grace(self, now: float) -> bool:
+        return self.verdict.admitted and now < self.usable_until
+
+    def worth(self, now: float) -> tuple[bool, float]:
+        """What to keep when there is no room: refusals go first, for anybody can collect them."""
+        return self.has_grace(now), self.fresh_until
+
+
+def review(token: str, paths: Iterable[str]) -> Generator[tuple[str, bytes], bytes, Verdict]:
+    """One review: yields path and body of each POST and is sent the body of its response. A path is asked
+    about only if those before it are allowed. Raises KubeError for a malformed response."""
+    try:
+        user = decode_token_review((yield TOKEN_REVIEWS, token_review(token)))
+        if user is None:
+            return Verdict()
+        allowed: list[str] = []
+        for path in paths:
+            if not decode_access_review((yield ACCESS_REVIEWS, access_review(user, path))):
+                break
+            allowed.append(path)
+    except DecodeError as error:
+        raise KubeError(Reason.BAD_ANSWER, str(error)) from None
+    return Verdict(user.name, tuple(allowed))
 
 
 def is_bearer_token(text: str) -> bool:
