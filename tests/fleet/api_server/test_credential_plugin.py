@@ -19,11 +19,10 @@ from tests.fleet.loop import run
 from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
-from accelscope.fleet.api_server.credential_plugin import PluginCredential, run_plugin
+from accelscope.fleet.api_server.credentials import PluginCredential, run_plugin
 from accelscope.fleet.api_server.route import Routes
-from accelscope.fleet.clusters.access import resolve
-from accelscope.fleet.clusters.entry import KubeconfigAccess
-from accelscope.fleet.clusters.server import CredentialPlugin
+from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
+from accelscope.fleet.clusters.kubeconfig import resolve
 from accelscope.kube.errors import KubeError, Reason
 
 VERSION = "client.authentication.k8s.io/v1"

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.fleet.api_server.proxy import environment_proxy
+from accelscope.fleet.api_server.route import environment_proxy
 
 PROXY = "http://proxy:3128"
 

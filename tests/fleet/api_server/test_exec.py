@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tests.fleet.api_server.served import Handler, served, session_at, status
 from tests.fleet.loop import run
 
-from accelscope.fleet.api_server.answer import ExecResult
-from accelscope.fleet.api_server.exec_stream import ExecOutput
-from accelscope.fleet.api_server.session import Session
+from accelscope.fleet.api_server.session import ExecOutput, ExecResult, Session
 from accelscope.fleet.clusters.entry import AddressAccess
 from accelscope.kube.errors import KubeError, Reason
 

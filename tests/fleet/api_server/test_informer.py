@@ -26,12 +26,12 @@ from tests.kube.kube_server import (
 )
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.fleet.api_server import followed as module
-from accelscope.fleet.api_server.followed import Followed
+from accelscope.fleet.api_server import Session
+from accelscope.fleet.api_server.informer import Informer
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
 from accelscope.fleet.clusters.entry import AddressAccess
 from accelscope.kube.errors import DecodeError, Reason
-from accelscope.kube.paths import Collection, all_nodes, pods_in
+from accelscope.kube.listwatch import Collection, all_nodes, pods_in
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.kubernetes.cluster import SimulatedCluster
 
@@ -63,11 +63,11 @@ async def following(
     decode: Callable[[object], str] = name_of,
     timeout_seconds: float = PATIENCE_SECONDS,
     **options: object,
-) -> AsyncIterator[tuple[KubeServer, Followed[str]]]:
+) -> AsyncIterator[tuple[KubeServer, Informer[str]]]:
     server = KubeServer(*steps)
     try:
         async with session_at(server.url, timeout_seconds=timeout_seconds) as session:
-            followed = Followed(
+            followed = Informer(
                 session,
                 collection or pods_in("team"),
                 decode=decode,
@@ -83,7 +83,7 @@ async def following(
         await asyncio.to_thread(server.close)
 
 
-def names(followed: Followed[str]) -> list[str]:
+def names(followed: Informer[str]) -> list[str]:
     return sorted(followed.items)
 
 
@@ -112,7 +112,7 @@ def test_events_are_applied_to_the_list() -> None:
             assert second.headers["accept-encoding"] == "identity"
             assert third.query["resourceVersion"] == "20", "goes on from the bookmark, without a list"
             assert followed.error is None
-            assert followed.succeeded_at is not None
+            assert followed.synced.is_set()
 
     run(go())
 
@@ -240,7 +240,9 @@ def test_of_several_versions_the_first_that_there_is_counts() -> None:
 def test_a_server_that_ends_every_watch_at_once_is_an_error_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", PATIENCE_SECONDS)  # also of a busy machine
+    monkeypatch.setattr(
+        "accelscope.kube.listwatch._SHORT_SECONDS", PATIENCE_SECONDS
+    )  # also of a busy machine
 
     async def go() -> None:
         steps = (listed("1", pod("a")), *[watched(then="end")] * 3)
@@ -273,7 +275,7 @@ def test_an_object_that_cannot_be_read_costs_itself_only() -> None:
         async with following(listed("1", {"metadata": {}}, pod("a"))) as (_, followed):
             await followed.synced.wait()
             assert names(followed) == ["a"]
-            assert followed.rejected == 1
+            assert followed.errors == {"bad_object": 1}
 
     run(go())
 
@@ -328,7 +330,7 @@ def test_the_loop_goes_on_while_a_list_of_many_is_read(items: list[object], whol
         try:
             async with session_at(server.url) as session:
                 ticking = asyncio.create_task(clock())
-                followed: Followed[NodeObject] = session.follow(
+                followed: Informer[NodeObject] = session.follow(
                     all_nodes(), decode=decode_node, key=lambda node: node.name
                 )
                 await followed.synced.wait()
@@ -362,12 +364,28 @@ def test_a_fault_of_ours_is_logged_and_does_not_pass_for_current(caplog: pytest.
                 followed = session.follow(pods_in("team"), decode=broken, key=lambda name: name)
                 await until(lambda: followed.error is not None)
                 assert "TypeError" in str(followed.error)
+                assert "a fault" not in str(followed.error), "a message may contain a secret"
                 await followed.close()  # raises nothing: it would take the place of a cancellation
         finally:
             await asyncio.to_thread(server.close)
 
     run(go())
     assert any(record.exc_info for record in caplog.records)
+
+
+def test_an_error_during_the_pause_after_a_refusal_does_not_end_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(_: Session) -> None:
+        raise RuntimeError("no credentials")
+
+    monkeypatch.setattr(Session, "credentials", broken)
+
+    async def go() -> None:
+        async with following(refuse(401, "Unauthorized"), listed("1", pod("a")), watched()) as (_, followed):
+            await until(lambda: names(followed) == ["a"], "it goes on")
+
+    run(go())
 
 
 def test_after_a_fault_of_ours_it_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -382,7 +400,7 @@ def test_after_a_fault_of_ours_it_begins_anew(caplog: pytest.LogCaptureFixture) 
         lists = [listed("1", pod("a"))] * 4
         async with following(*lists, watched(), decode=faulty) as (_, followed):
             await until(lambda: set(followed.items) == {"a"}, "it goes on")
-            assert followed.errors[Reason.BAD_ANSWER] == 3
+            assert followed.errors["internal"] == 3
             await until(lambda: followed.error is None, "what is held is current")
 
     run(go())
@@ -397,7 +415,7 @@ def test_a_simulated_cluster_is_followed_through_what_befalls_it(tmp_path: Path)
         settings = cluster.agent_settings()
         access = AddressAccess(url=settings["kube_api_url"], token_file=settings["kube_token_file"])
         async with session_at(access) as session:
-            nodes = Followed(
+            nodes = Informer(
                 session, all_nodes(), decode=decode_node, key=lambda found: found.name, sleep=soon
             )
             await nodes.synced.wait()

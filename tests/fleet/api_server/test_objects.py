@@ -67,13 +67,13 @@ def test_a_node_is_its_labels_its_state_and_its_accelerators() -> None:
         "beta.furiosa.ai/npu": 2,
         "furiosa.ai/rngd-1core.6gb": 8,
     }
-    assert found.npu_annotation == "{}"
+    assert found.vendor_annotations == (("k8s-monitor.io/npu-metrics", "{}"),)
     assert found.devices_annotation == "[]"
 
 
 def test_a_bare_node_has_nothing() -> None:
     found = decode_node(node())
-    assert (found.labels, found.ready, found.accelerators, found.npu_annotation) == ({}, False, {}, None)
+    assert (found.labels, found.ready, found.accelerators, found.vendor_annotations) == ({}, False, {}, ())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_bare_node_has_nothing() -> None:
 )
 def test_an_annotation_that_is_none_is_left_out(annotation: str) -> None:
     found = decode_node(node(metadata={"annotations": {"k8s-monitor.io/npu-metrics": annotation}}))
-    assert found.npu_annotation is None
+    assert found.vendor_annotations == ()
 
 
 @pytest.mark.parametrize(

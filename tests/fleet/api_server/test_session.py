@@ -203,7 +203,7 @@ def test_a_kubeconfig_is_read_anew_when_it_changes(tmp_path: Path, monkeypatch: 
                 write(second.url, "two")
                 await session.get("/", limit_bytes=LIMIT)
                 path.write_text("- broken")
-                with pytest.raises(KubeError, match="not a kubeconfig"):
+                with pytest.raises(KubeError, match="not a mapping"):
                     await session.get("/", limit_bytes=LIMIT)
             assert first.asked[0].headers["Authorization"] == "Bearer one"
             assert second.asked[0].headers["Authorization"] == "Bearer two"

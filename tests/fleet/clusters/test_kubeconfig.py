@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.fleet.clusters.access import default_clusters, resolve
-from accelscope.fleet.clusters.entry import AddressAccess, AgentsEntry, KubeconfigAccess
-from accelscope.fleet.clusters.kubeconfig import kubeconfig_paths, read_kubeconfig
-from accelscope.fleet.clusters.server import Identity, Server
+from accelscope.fleet.clusters.entry import AddressAccess, AgentsEntry, Identity, KubeconfigAccess, Server
+from accelscope.fleet.clusters.kubeconfig import default_clusters, kubeconfig_paths, read_kubeconfig, resolve
 
 CA = base64.b64encode(b"a CA").decode()
 
@@ -146,20 +144,20 @@ def test_a_plugin_without_a_folder_is_looked_for_in_the_path(tmp_path: Path) -> 
 
 BAD_USERS = {
     "client-certificate: x": "client-certificate and client-key belong together",
-    "client-key-data: '***', client-certificate: x": "client-key-data is not base64",
-    "auth-provider: {name: gcp}": "auth-provider was taken out of Kubernetes",
+    "client-key-data: '***', client-certificate: x": "client-key-data: the value is not base64",
+    "auth-provider: {name: gcp}": "auth-provider: removed from Kubernetes",
     "token: t, username: ada": "a token and a username exclude each other",
     "as-groups: [a]": "need as",
-    "as: ada, as-groups: x": "as-groups is not a list",
+    "as: ada, as-groups: x": "as-groups: not a list",
     'as: "a\\nb"': "control characters",
     "exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: x}": "v1beta1 are supported",
     "exec: {command: x}": "apiVersion is none",
     "exec: {apiVersion: client.authentication.k8s.io/v1}": "has no command",
     EXEC + ", interactiveMode: Always}": "nobody here to answer",
-    EXEC + ", args: [[a]]}": "args is not a list of texts",
-    EXEC + ", env: [{value: v}]}": "env is not a list of name and value",
-    EXEC + ", provideClusterInfo: perhaps}": "provideClusterInfo is neither true nor false",
-    "token: [a]": "token is not a text",
+    EXEC + ", args: [[a]]}": "args[0]: the value is not text",
+    EXEC + ", env: [{value: v}]}": "env[0]: name: missing",
+    EXEC + ", provideClusterInfo: perhaps}": 'provideClusterInfo: "perhaps" is not true or false',
+    "token: [a]": "token: the value is not text",
 }
 
 
@@ -178,7 +176,7 @@ BAD_CLUSTERS = {
     "server: https://a, insecure-skip-tls-verify: true, certificate-authority: x": "exclude each other",
     "server: https://a, proxy-url: 'socks5://me:hunter2@p:1'": "a proxy of type socks5 is not supported",
     "server: https://a, proxy-url: 'me:hunter2'": "the proxy's URL is not http",
-    "server: https://a, certificate-authority-data: '%'": "certificate-authority-data is not base64",
+    "server: https://a, certificate-authority-data: '%'": "-data: the value is not base64",
 }
 
 
@@ -191,12 +189,12 @@ def test_a_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: str, pr
 
 
 BAD_FILES = {
-    "- a": "not a kubeconfig",
+    "- a": "not a mapping of keys to values",
     "a: [": ":1: not valid YAML",
     "a: \x01": "config: not valid YAML: unacceptable character",
     '{"a":' * 20_000: "config: nested too deep",
-    "contexts: 3": "contexts is not a list",
-    "users: [{user: {}}]": "users[0] is not a name and a user",
+    "contexts: 3": "contexts: not a list",
+    "users: [{user: {}}]": "users[0]: name: missing",
     "contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a": 'there is no cluster "c"',
     "contexts: [{name: a, context: {}}]\ncurrent-context: a": 'context "a": names no cluster',
     "contexts: [{name: a}]\ncurrent-context: b": 'there is no context "b"; there is a',

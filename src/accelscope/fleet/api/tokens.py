@@ -1,4 +1,4 @@
-"""Static tokens: a file that holds their hashes, so that reading the file lets nobody in.
+"""Callers, and static tokens: a file that holds their hashes, so that reading the file lets nobody in.
 
 ```yaml
 tokens:
@@ -15,35 +15,72 @@ A token is 256 random bits, so a plain hash is as good as a slow one: there is n
 import hashlib
 import hmac
 import logging
-import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from enum import StrEnum
 
-from accelscope.config import ConfigError
-from accelscope.config.kind import Node, quoted
+from accelscope.config import BadValue, Choice, ConfigError, Kind, Text, quoted
+from accelscope.config.document import Section, read_document
 from accelscope.config.log import fields
-from accelscope.config.settingsfile import read_settings_file
 from accelscope.filewatch import FileWatch
-from accelscope.fleet.api.access.caller import Caller, Scope
 from accelscope.fleet.clusters.entry import CLUSTER_ID
-from accelscope.fleet.clusters.section import read_sections
 
 log = logging.getLogger(__name__)
 
+
+class Scope(StrEnum):
+    READ = "read"
+    ADMIN = "admin"  # may also have clusters read anew; includes read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """To one limited to some clusters the others are not there: not in lists, not in sums, not found."""
+
+    name: str
+    scopes: frozenset[Scope]
+    clusters: frozenset[str] | None = None  # None: all, also those that come later
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+    def sees(self, cluster: str) -> bool:
+        return self.clusters is None or cluster in self.clusters
+
+    @property
+    def view(self) -> str:
+        """The same text for those to whom the same answer is given."""
+        return "all" if self.clusters is None else repr(sorted(self.clusters))
+
+
+EVERYBODY = Caller(name="everybody", scopes=frozenset(Scope))
+
 LOOK_SECONDS = 1.0  # between two looks at the file
-_KEYS = ("name", "sha256", "scopes", "clusters", "expires")
-_NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_NAME = Text(
+    "a name of letters, digits, - _ and . (at most 63)", r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+)
+_SHA256 = Text("64 hexadecimal digits: the SHA-256 of the token", r"[0-9A-Fa-f]{64}", secret=True)
+_SCOPE = Choice(*Scope)
+_CLUSTER = Text("a cluster's id; leave clusters out for all", CLUSTER_ID)
 
 
-class _UnknownKeyError(ConfigError):
-    def __init__(self, key: str) -> None:
-        super().__init__(f"unknown key {quoted(key)}; allowed: {', '.join(_KEYS)}")
-        self.key = key
+class _Expiry(Kind[float]):
+    allowed = "a time with its zone, such as 2027-01-01T00:00:00Z"
+
+    def parse(self, text: str) -> float:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise BadValue from None
+        if moment.tzinfo is None:
+            raise BadValue
+        return moment.timestamp()
+
+
+_EXPIRY = _Expiry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +105,7 @@ def make_token(
 ) -> MadeToken:
     """Raises ConfigError for what the file would not take."""
     token = "as_" + secrets.token_urlsafe(32)
-    entry: dict[str, Node] = {
+    entry: dict[str, str | list[str]] = {
         "name": name,
         "sha256": _digest(token).hex(),
         "scopes": [scope.value for scope in scopes],
@@ -77,39 +114,28 @@ def make_token(
         entry["clusters"] = list(clusters)
     if expires is not None:
         entry["expires"] = expires
-    _token(entry)
+    _token(Section(entry))
     lines: list[str] = []
     for key, value in entry.items():
-        shown = value if isinstance(value, str) else f"[{', '.join(map(str, value or ()))}]"
+        shown = value if isinstance(value, str) else f"[{', '.join(value)}]"
         lines.append(f"{'  - ' if not lines else '    '}{key}: {shown}\n")
     return MadeToken(token, "".join(lines))
 
 
 def read_tokens(path: str) -> tuple[Token, ...]:
     """Raises ConfigError of one line that names the file and the entry; it never quotes a hash."""
-    entries = read_settings_file(path)
-    for key, entry in entries.items():
-        if key != "tokens":
-            raise ConfigError(f"{path}:{entry.line}: unknown key {quoted(key)}; allowed: tokens")
-    if "tokens" not in entries:
-        raise ConfigError(f"{path}: has no tokens; an empty list (tokens: []) lets nobody in")
-    line, nodes = entries["tokens"].line, entries["tokens"].node
-    if not isinstance(nodes, Sequence) or isinstance(nodes, str):
-        raise ConfigError(f"{path}:{line}: tokens must be a list")
+    document = Section(read_document(path), file=path)
+    listed = document.sections("tokens")
+    document.finish()
+    if not document.has("tokens"):
+        raise ConfigError("has no tokens; an empty list (tokens: []) lets nobody in", file=path)
     tokens: list[Token] = []
-    for number, node in enumerate(nodes):
-        where = f"{path}:{line}: tokens[{number}]"
-        try:
-            token = _token(node)
-        except _UnknownKeyError as error:
-            section = next(islice(read_sections(path).sections("tokens"), number, None))
-            section.fail(error.key, f"unknown key; allowed: {', '.join(_KEYS)}")
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
+    for section in listed:
+        token = _token(section)
         if any(token.caller.name == other.caller.name for other in tokens):
-            raise ConfigError(f"{where}: the name {quoted(token.caller.name)} is given twice")
+            raise section.error("name", f"{quoted(token.caller.name)} is given twice")
         if any(token.digest == other.digest for other in tokens):
-            raise ConfigError(f"{where}: the same sha256 is given twice")
+            raise section.error("sha256", "the same sha256 is given twice")
         tokens.append(token)
     return tuple(tokens)
 
@@ -154,47 +180,15 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _token(node: Node) -> Token:
-    if not isinstance(node, Mapping):
-        raise ConfigError("must be a mapping with name and sha256")
-    for key in node:
-        if key not in _KEYS:
-            raise _UnknownKeyError(key)
-    name, sha256 = node.get("name"), node.get("sha256")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError("name must be letters, digits, - _ and . (at most 63)")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256.lower()):
-        raise ConfigError("sha256 must be 64 hexadecimal digits: the SHA-256 of the token")
-    scopes = _texts(node, "scopes") if "scopes" in node else [Scope.READ.value]
-    if not scopes or any(scope not in tuple(Scope) for scope in scopes):
-        raise ConfigError(f"scopes must be a list of {', '.join(Scope)}")
-    clusters = frozenset(_texts(node, "clusters")) if "clusters" in node else None
-    for cluster in sorted(clusters or ()):
-        if not re.fullmatch(CLUSTER_ID, cluster, re.ASCII):
-            raise ConfigError(f"clusters: {quoted(cluster)} is no cluster's id; leave clusters out for all")
+def _token(section: Section) -> Token:
+    name, sha256 = section.require("name", _NAME), section.require("sha256", _SHA256)
+    scopes, clusters = section.take_each("scopes", _SCOPE), section.take_each("clusters", _CLUSTER)
+    expires_at = section.take("expires", _EXPIRY)
+    section.finish()
+    if section.has("scopes") and not scopes:
+        raise section.error("scopes", f"empty; expected a list of {', '.join(Scope)}")
+    if section.has("clusters") and section.raw("clusters") is None:
+        raise section.error("clusters", "empty; leave clusters out for all")
     held = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
-    return Token(
-        bytes.fromhex(sha256), Caller(name=name, scopes=held, clusters=clusters), _expiry(node.get("expires"))
-    )
-
-
-def _texts(node: Mapping[str, Node], key: str) -> list[str]:
-    value = node[key]
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ConfigError(f"{key} must be a list")
-    texts = [item for item in value if isinstance(item, str) and item]
-    if len(texts) != len(value):
-        raise ConfigError(f"{key} must be a list of words")
-    return texts
-
-
-def _expiry(node: Node) -> float | None:
-    if node is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(str(node))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ConfigError("expires must be a time with its zone, such as 2027-01-01T00:00:00Z")
-    return moment.timestamp()
+    visible = frozenset(clusters) if section.has("clusters") else None
+    return Token(bytes.fromhex(sha256), Caller(name=name, scopes=held, clusters=visible), expires_at)

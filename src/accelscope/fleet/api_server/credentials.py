@@ -1,15 +1,200 @@
-"""Who we are to a server at this moment: from files, a kubeconfig, or a plugin whose answer is kept."""
+"""Credentials for a server: from files, a kubeconfig, or a credential plugin whose output is cached."""
 
 import asyncio
 import base64
+import json
+import os
+import re
+import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import cast
 
-from accelscope.fleet.api_server.credential_plugin import PluginCredential, run_plugin
-from accelscope.fleet.clusters.server import CredentialPlugin, Identity
+from accelscope.fleet.clusters.entry import CredentialPlugin, Identity
 from accelscope.kube.endpoint import TokenFile
-from accelscope.kube.errors import KubeError
+from accelscope.kube.errors import KubeError, Reason, one_line
+
+TIMEOUT_SECONDS = 60.0  # a plugin may ask a distant server; it never waits for a person
+_OUTPUT_BYTES = 1 << 20
+_STDERR_BYTES = 16 << 10
+_LINGER_SECONDS = 1.0  # for what a plugin's own children still write after it, and for one that was ended
+# Long runs of mixed letters and digits: nobody needs to read them, and one may be a key.
+_OPAQUE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9+/_=.~-]{32,}")
+# Variables whose value is a secret, however short. Others, like a region, are masked only if they are long.
+_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth")
+_SHORTEST, _SHORTEST_OF_OTHERS = 3, 12  # characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginCredential:
+    token: str | None = field(default=None, repr=False)
+    certificate: bytes | None = field(default=None, repr=False)  # PEM, with its key or not at all
+    key: bytes | None = field(default=None, repr=False)
+    expires_at: float | None = None  # seconds since the epoch
+
+
+async def run_plugin(
+    plugin: CredentialPlugin,
+    environ: Mapping[str, str],
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> PluginCredential:
+    """Without a shell, without a terminal, in a process group that ends with it. Raises KubeError."""
+    environment = {**environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": _told(plugin)}
+    loop = asyncio.get_running_loop()
+    try:
+        transport, output = await loop.subprocess_exec(
+            _Output,
+            plugin.command,
+            *plugin.arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it cannot be started"
+        raise _failed(plugin, f"{plugin.command}: {why}{hint}") from None
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await output.exited.wait()
+        await _lingered(output.closed)
+    except TimeoutError:
+        raise _failed(plugin, f"{plugin.command} did not end within {timeout_seconds:g} s") from None
+    finally:
+        _end_group(transport.get_pid())
+        await _lingered(output.exited)
+        transport.close()
+    if output.overflown:
+        raise _failed(plugin, f"{plugin.command} wrote more than {_OUTPUT_BYTES} bytes")
+    if (status := transport.get_returncode()) != 0:
+        said = _complaint(plugin, bytes(output.stderr))
+        raise _failed(plugin, f"{plugin.command} ended with status {status}{f': {said}' if said else ''}")
+    return _credential(plugin, bytes(output.stdout))
+
+
+async def _lingered(event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            await event.wait()
+
+
+class _Output(asyncio.SubprocessProtocol):
+    def __init__(self) -> None:
+        self.stdout, self.stderr = bytearray(), bytearray()
+        self.overflown = False
+        self.exited, self.closed = asyncio.Event(), asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != 1:
+            self.stderr = (self.stderr + data)[-_STDERR_BYTES:]
+        elif len(self.stdout) + len(data) <= _OUTPUT_BYTES:
+            self.stdout += data
+        else:
+            self.overflown = True
+            if self._transport is not None:
+                _end_group(self._transport.get_pid())
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.closed.set()
+
+
+def _end_group(pid: int) -> None:
+    """It leads a group of its own, so that what it started ends too."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _told(plugin: CredentialPlugin) -> str:
+    spec: dict[str, object] = {"interactive": False}
+    if plugin.cluster is not None:
+        spec["cluster"] = json.loads(plugin.cluster)
+    return json.dumps({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec})
+
+
+def _credential(plugin: CredentialPlugin, output: bytes) -> PluginCredential:
+    try:
+        document = json.loads(output)
+    except (ValueError, RecursionError):
+        raise _failed(plugin, f"{plugin.command} did not print JSON") from None
+    if not isinstance(document, dict) or document.get("kind") != "ExecCredential":
+        raise _failed(plugin, f"{plugin.command} did not print an ExecCredential")
+    if document.get("apiVersion") != plugin.api_version:
+        raise _failed(plugin, f"{plugin.command} answered in another version than {plugin.api_version}")
+    status = document.get("status")
+    if not isinstance(status, dict):
+        raise _failed(plugin, f"{plugin.command} printed no status")
+    token, certificate, key = (
+        _text(plugin, status, name) for name in ("token", "clientCertificateData", "clientKeyData")
+    )
+    if (certificate is None) != (key is None):
+        raise _failed(plugin, f"{plugin.command} printed a certificate without its key, or the reverse")
+    if token is None and certificate is None:
+        raise _failed(plugin, f"{plugin.command} printed neither a token nor a certificate")
+    if token is not None and not all("!" <= c <= "~" for c in token):
+        raise _failed(plugin, f"{plugin.command} printed a token that is none")
+    return PluginCredential(
+        token=token,
+        certificate=None if certificate is None else certificate.encode(),
+        key=None if key is None else key.encode(),
+        expires_at=_expiry(plugin, status.get("expirationTimestamp")),
+    )
+
+
+def _text(plugin: CredentialPlugin, status: Mapping[str, object], key: str) -> str | None:
+    value = status.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.isascii():
+        raise _failed(plugin, f"{plugin.command} printed a {key} that is not a text")
+    return value.strip() or None
+
+
+def _expiry(plugin: CredentialPlugin, value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise _failed(plugin, f"{plugin.command} printed an expirationTimestamp that is none") from None
+    if moment.tzinfo is None:
+        raise _failed(plugin, f"{plugin.command} printed an expirationTimestamp without a zone")
+    return moment.timestamp()
+
+
+def _complaint(plugin: CredentialPlugin, stderr: bytes) -> str:
+    """The last line that it wrote, which is where programs say why; without what may be secret in it."""
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    line = lines[-1]
+    given = [*plugin.environment, *map(_named, plugin.arguments)]
+    for name, value in sorted(given, key=lambda pair: len(pair[1]), reverse=True):  # one may hold another
+        shortest = _SHORTEST if _SECRET_NAME.search(name) else _SHORTEST_OF_OTHERS
+        if len(value) >= shortest and not value.startswith("-"):
+            line = line.replace(value, "[masked]")
+    return one_line(_OPAQUE.sub("[masked]", line))
+
+
+def _named(argument: str) -> tuple[str, str]:
+    """Its name, if it has one, and its value: --password=x, x."""
+    name, _, value = argument.partition("=")
+    return (name, value) if value else ("", argument)
+
+
+def _failed(plugin: CredentialPlugin, problem: str) -> KubeError:
+    return KubeError(Reason.UNAUTHORIZED, f"{plugin.name}: credential plugin {problem}")
+
 
 _LOOK_SECONDS = 1.0  # between looks at a token file: there may be a thousand requests a second
 _EARLY_SECONDS = 30.0  # a plugin is asked again this long before what it gave expires

@@ -1,22 +1,194 @@
-"""HTTP over aiohttp, along a route: one pool of connections, to one server or to many."""
+"""The asyncio HTTP client: aiohttp with size limits, deadlines and one kind of error."""
 
 import asyncio
 import socket
+import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
 from accelscope import __version__
-from accelscope.fleet.api_server.answer import Reply
-from accelscope.fleet.api_server.body import Body
-from accelscope.fleet.api_server.failures import FAILURES, explained, masked
 from accelscope.fleet.api_server.route import Route
-from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.refusal import refusal
+from accelscope.kube.errors import KubeError, Reason, refusal
+from accelscope.kube.tls import why
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with a status of success, or 304."""
+
+    status: int
+    headers: Mapping[str, str]  # lower-case names
+    body: bytes  # decompressed
+    gzip: bytes | None = None  # the body as it came, where it came compressed in one piece
+
+
+PIECE_BYTES = 64 << 10  # what is handed on at a time; decoding it takes about a millisecond
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Inflater:
+    """gzip, never more than a piece at a time, whatever it grows to."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP)
+        self.members = 1
+
+    def feed(self, content: bytes) -> Iterator[bytes]:
+        """Raises KubeError."""
+        while content:
+            if self._member.eof:  # several may follow each other
+                self._member = zlib.decompressobj(_GZIP)
+                self.members += 1
+            try:
+                piece = self._member.decompress(content, PIECE_BYTES)
+            except zlib.error:
+                raise KubeError(Reason.BAD_ANSWER, "the answer is not what it was compressed to") from None
+            content = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+            if piece:
+                yield piece
+
+    def close(self) -> None:
+        """Raises KubeError where the end is missing."""
+        if not self._member.eof:
+            raise KubeError(Reason.BAD_ANSWER, "the compressed answer ends in the middle")
+
+
+class Body:
+    """Not decompressed by aiohttp, which would take a bomb for what it says. The limit holds for what comes
+    and for what it grows to. Everything raises KubeError and what aiohttp raises."""
+
+    def __init__(self, response: aiohttp.ClientResponse, limit_bytes: int | None) -> None:
+        encoding = response.headers.get("Content-Encoding", "identity").lower()
+        if encoding not in ("identity", "gzip"):
+            raise KubeError(Reason.BAD_ANSWER, "the answer is compressed in a way that was not asked for")
+        self._content = response.content
+        self._inflater = Inflater() if encoding == "gzip" else None
+        self._limit = limit_bytes
+        self._check(response.content_length or 0)
+
+    async def pieces(
+        self, idle_seconds: float | None = None, wire: list[bytes] | None = None
+    ) -> AsyncIterator[bytes]:
+        """TimeoutError if nothing comes for that long. `wire` gets what came as it came."""
+        came = grown = 0
+        while True:
+            async with asyncio.timeout(idle_seconds):
+                received = await self._content.readany()
+            if not received:
+                break
+            came += len(received)
+            self._check(came)
+            if wire is not None:
+                wire.append(received)
+            for piece in _cut(received) if self._inflater is None else self._inflater.feed(received):
+                grown += len(piece)
+                self._check(grown)
+                yield piece
+        if self._inflater is not None and came:  # 304 names the encoding of what it does not send
+            self._inflater.close()
+
+    async def whole(self) -> tuple[bytes, bytes | None]:
+        """And, where it was compressed, as it came: if that is one member, which is all that `zlib` reads."""
+        wire: list[bytes] = []
+        parts: list[bytes] = []
+        async for piece in self.pieces(wire=wire):
+            parts.append(piece)
+            if len(parts) > 1:
+                await asyncio.sleep(0)  # others are to have their turn while a long one is decompressed
+        single = self._inflater is not None and self._inflater.members == 1
+        return b"".join(parts), b"".join(wire) if single else None
+
+    def _check(self, size: int) -> None:
+        if self._limit is not None and size > self._limit:
+            raise KubeError(Reason.TOO_LARGE, f"the answer has more than {self._limit} bytes")
+
+
+def _cut(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
+
+
+# What a request may end with beside an answer. ValueError: a URL or header that cannot be sent.
+FAILURES = (aiohttp.ClientError, OSError, ValueError)
+
+
+def explained(error: Exception, route: Route, url: str) -> KubeError:
+    """`url` is that of the server."""
+    if isinstance(error, KubeError):
+        return error
+    reason, told = next((reason, told) for kind, reason, told in _KINDS if isinstance(error, kind))
+    return KubeError(reason, f"{url}: {told(error, route)}")
+
+
+def _by(route: Route) -> str:
+    return "" if route.proxy is None else f" by way of the proxy {shown_proxy(route.proxy)}"
+
+
+def _not_trusted(error: Exception, route: Route) -> str:
+    cause = getattr(error, "certificate_error", error)
+    told = getattr(cause, "verify_message", None) or "it cannot be verified"
+    by = route.authority or "the system's authorities"
+    return f"the server's certificate is not trusted: {told} (CA: {by})"
+
+
+def _tls(error: Exception, _: Route) -> str:
+    cause = getattr(error, "os_error", error)
+    return why(cause) if isinstance(cause, ssl.SSLError) else "the TLS handshake failed"
+
+
+def _not_connected(error: Exception, route: Route) -> str:
+    cause = getattr(error, "os_error", error)
+    return f"cannot connect{_by(route)}: {getattr(cause, 'strerror', None) or type(cause).__name__}"
+
+
+# The first that fits counts. The texts of others than these repeat what was to be sent.
+_KINDS: tuple[tuple[type[Exception], Reason, Callable[[Exception, Route], str]], ...] = (
+    (TimeoutError, Reason.TIMEOUT, lambda _, route: f"no answer in time{_by(route)}"),
+    (aiohttp.ClientConnectorCertificateError, Reason.TLS, _not_trusted),
+    (ssl.SSLCertVerificationError, Reason.TLS, _not_trusted),
+    (
+        aiohttp.ClientConnectorDNSError,
+        Reason.UNREACHABLE,
+        lambda _, route: f"the host cannot be found{_by(route)}",
+    ),
+    (
+        aiohttp.ClientHttpProxyError,
+        Reason.UNREACHABLE,
+        lambda error, route: f"refused with {getattr(error, 'status', 'an error')}{_by(route)}",
+    ),
+    (aiohttp.ClientSSLError, Reason.TLS, _tls),
+    (ssl.SSLError, Reason.TLS, _tls),
+    (aiohttp.ClientConnectorError, Reason.UNREACHABLE, _not_connected),
+    (aiohttp.ClientResponseError, Reason.BAD_ANSWER, lambda *_: "what came is no HTTP answer"),
+    (aiohttp.ClientPayloadError, Reason.UNREACHABLE, lambda *_: "the answer ends in the middle"),
+    (aiohttp.ClientConnectionError, Reason.UNREACHABLE, lambda *_: "the connection ended without an answer"),
+    (OSError, Reason.UNREACHABLE, _not_connected),
+    (Exception, Reason.BAD_ANSWER, lambda error, _: f"the request failed ({type(error).__name__})"),
+)
+
+
+def shown_proxy(proxy: str) -> str:
+    """Without user and password."""
+    scheme, _, rest = proxy.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
+
+
+def masked(error: KubeError, secrets: tuple[str, ...]) -> KubeError:
+    """The same, where a server repeated what we showed it."""
+    text = error.text
+    for secret in secrets:
+        text = text.replace(secret, "[token]")
+    if text == error.text:
+        return error
+    return KubeError(error.reason, text, retry_after=error.retry_after, status=error.status)
+
 
 USER_AGENT = f"accelscope-fleet/{__version__}"
 _REFUSAL_BYTES = 64 << 10  # a Status object is far smaller

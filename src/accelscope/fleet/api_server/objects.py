@@ -1,18 +1,17 @@
 """Nodes and pods as far as the fleet needs them; an object of 20 KB becomes a few hundred bytes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from accelscope.kube.errors import DecodeError
+from accelscope.vendors import VendorDeclaration, declarations
 
-NPU_METRICS = "k8s-monitor.io/npu-metrics"
 DEVICES = "accelscope.io/devices"
-DRIVER_CONTAINER = "nvidia-driver-ctr"
-VGPU_MANAGER_CONTAINER = "nvidia-vgpu-manager-ctr"
 
 _ANNOTATION_BYTES = 64 << 10  # sixteen chips are some 3 KB
 _LABELS = 500
@@ -21,12 +20,20 @@ _LONGEST_ADDRESS = 64  # characters of an IP
 _PORTS = 64  # of one pod
 _SHARED_TEXTS = 10_000
 _VENDORS = 8  # annotations by vendor
-_DOMAINS = re.compile(r"(?:[a-z0-9-]+\.)*(?:nvidia\.com|amd\.com|huawei\.com|furiosa\.ai)/(.+)", re.ASCII)
-# Under the same domains, and no devices: memory and cores of shares, network functions.
+# Under the vendors' domains, and no devices: memory and cores of shares, network functions.
 _NO_DEVICE = re.compile(
     r"mem|core$|cores|percent|priority|rdma|sriov|hostdev|nic\b|^ib", re.ASCII | re.IGNORECASE
 )
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def resources_of(vendors: Iterable[VendorDeclaration]) -> re.Pattern[str]:
+    """Names of resources under the vendors' domains; the group is what follows the domain."""
+    domains = "|".join(re.escape(vendor.resource_domain) for vendor in vendors if vendor.resource_domain)
+    return re.compile(rf"(?:[a-z0-9-]+\.)*(?:{domains})/(.+)", re.ASCII)
+
+
+_RESOURCES = resources_of(declarations().values())
 
 
 class _Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -38,9 +45,9 @@ class NodeObject(_Held, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str]
     ready: bool
     accelerators: Mapping[str, int]  # allocatable by resource: nvidia.com/gpu, huawei.com/Ascend910 ...
-    npu_annotation: str | None = None  # k8s-monitor.io/npu-metrics, as it stands there
+    vendor_annotations: tuple[tuple[str, str], ...] = ()  # those that vendors declare: key and text
     devices_annotation: str | None = None  # accelscope.io/devices
-    # accelscope.io/devices.nvidia and the like, of agents that read some vendors only, with their keys
+    # accelscope.io/devices.<vendors>, of agents that read some vendors only, with their keys
     devices_by_vendor: tuple[tuple[str, str], ...] = ()
 
 
@@ -57,7 +64,8 @@ class DriverPod(_Held, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None
-    container: str | None  # where nvidia-smi is; None: it is no pod of the driver
+    vendor: str | None  # None: it is no pod of a driver
+    container: str | None  # where the vendor's tool is
     ready: bool  # that container runs and is ready
 
 
@@ -134,6 +142,13 @@ def _shared(text: str) -> str:
     return _shared_texts.setdefault(text, text)
 
 
+@cache
+def vendor_annotations() -> Mapping[str, VendorDeclaration]:
+    """The vendors that declare an annotation, by its name."""
+    vendors = declarations().values()
+    return {vendor.annotation.name: vendor for vendor in vendors if vendor.annotation is not None}
+
+
 def decode_node(document: object) -> NodeObject:
     """Raises DecodeError for what is no node."""
     node = _read(document, _Node)
@@ -143,7 +158,9 @@ def decode_node(document: object) -> NodeObject:
         labels=_labels(node.metadata.labels or {}),
         ready=_is_true(node.status.conditions, "Ready"),
         accelerators=_accelerators(node.status.allocatable or {}, node.status.capacity or {}),
-        npu_annotation=_annotation(annotations, NPU_METRICS),
+        vendor_annotations=tuple(
+            (key, text) for key in vendor_annotations() if (text := _annotation(annotations, key)) is not None
+        ),
         devices_annotation=_annotation(annotations, DEVICES),
         devices_by_vendor=tuple(
             (key, text)
@@ -169,14 +186,15 @@ def decode_agent_pod(document: object) -> AgentPod:
 
 
 def decode_driver_pod(document: object) -> DriverPod:
-    """Any pod of the GPU operator's namespace; those without a driver have no `container`. Raises DecodeError
+    """Any pod of a namespace with driver pods; those without a driver have no `container`. Raises DecodeError
     for what is no pod."""
     pod = _read(document, _Pod)
-    container = _driver_container(pod)
+    vendor, container = _driver_container(pod)
     return DriverPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         node=pod.spec.node_name or None,
+        vendor=vendor,
         container=container,
         ready=pod.metadata.deletion_timestamp is None and container is not None and _runs(pod, container),
     )
@@ -186,18 +204,15 @@ def pod_key(pod: AgentPod | DriverPod) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _driver_container(pod: _Pod) -> str | None:
-    """Versions of the operator differ in labels: the component since v23.9, before that `app`, which ends in
-    a version on OpenShift. Init containers and those that build the driver have no nvidia-smi."""
-    labels = pod.metadata.labels or {}
-    component, app = labels.get("app.kubernetes.io/component"), labels.get("app", "")
+def _driver_container(pod: _Pod) -> tuple[str, str] | tuple[None, None]:
+    """The vendor and the name of the container."""
     names = {container.name for container in pod.spec.containers}
-    wanted: tuple[str, ...] = ()
-    if component == "nvidia-driver" or app.startswith(("nvidia-driver-daemonset", "nvidia-gpu-driver-")):
-        wanted = (DRIVER_CONTAINER,)
-    elif component == "nvidia-vgpu-host-manager" or app.startswith("nvidia-vgpu-manager-"):
-        wanted = (VGPU_MANAGER_CONTAINER, DRIVER_CONTAINER)
-    return next((name for name in wanted if name in names), None)
+    for vendor, declared in declarations().items():
+        if declared.driver_pods is not None:
+            for name in declared.load(declared.driver_pods.containers)(pod.metadata.labels or {}):
+                if name in names:
+                    return vendor, name
+    return None, None
 
 
 def _runs(pod: _Pod, container: str) -> bool:
@@ -240,7 +255,7 @@ def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, obje
     only the name is left of a device plugin that is gone."""
     found: dict[str, int] = {}
     for resource, quantity in allocatable.items():
-        match = _DOMAINS.fullmatch(resource) if len(resource) <= _LONGEST_LABEL else None
+        match = _RESOURCES.fullmatch(resource) if len(resource) <= _LONGEST_LABEL else None
         count = _count(quantity)
         if match is None or _NO_DEVICE.search(match[1]) or count is None:
             continue

@@ -1,23 +1,122 @@
-"""All that a request to a server needs beside itself, kept current while kubeconfigs, tokens and certificates
-are rotated."""
+"""How to reach a server: address, proxy, TLS context and credentials, current while files are rotated."""
 
 import asyncio
+import ipaddress
 import logging
 import os
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.api_server.credentials import Credentials, CredentialSource
-from accelscope.fleet.api_server.proxy import environment_proxy
-from accelscope.fleet.api_server.trust import Trust
-from accelscope.fleet.clusters.access import resolve
-from accelscope.fleet.clusters.entry import Access, KubeconfigAccess
+from accelscope.fleet.clusters.entry import (
+    Access,
+    Identity,
+    KubeconfigAccess,
+    Server,
+    checked_proxy,
+)
+from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.kube.endpoint import PemSource, is_loopback
 from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.tls import client_context
+
+
+class Trust:
+    """Makes contexts; the last one is kept until a file of it changes. A new context means new connections,
+    so that those made with what was rotated away end by themselves."""
+
+    def __init__(self, server: Server, identity: Identity) -> None:
+        self._server = server
+        self._identity = identity
+        materials = (server.authority, identity.certificate, identity.key)
+        paths = {
+            material.path for material in materials if material is not None and material.path is not None
+        }
+        self._watches = [FileWatch(path) for path in sorted(paths)]
+        self._kept: tuple[tuple[bytes, bytes] | None, ssl.SSLContext] | None = None
+        self._generation = 0
+
+    def look(self) -> None:
+        """Notice files that are others than before."""
+        changed = [watch.changed() for watch in self._watches]  # each must be asked, hence no lazy any()
+        if any(changed):
+            self._generation += 1
+            self._kept = None
+
+    def kept(self, given: tuple[bytes, bytes] | None) -> ssl.SSLContext | None:
+        """The context for this certificate of a plugin (None: there is no such), if it is made already."""
+        return self._kept[1] if self._kept is not None and self._kept[0] == given else None
+
+    def make(self, given: tuple[bytes, bytes] | None) -> ssl.SSLContext:
+        """Reads files for some milliseconds: not for an event loop. Raises KubeError."""
+        generation = self._generation
+        certificate, key = self._identity.certificate, self._identity.key
+        if given is not None:
+            certificate = PemSource("certificate of the credential plugin", content=given[0])
+            key = PemSource("key of the credential plugin", content=given[1])
+        context = client_context(
+            authority=self._server.authority,
+            certificate=certificate,
+            key=key,
+            skip_verify=self._server.skip_tls_verify,
+        )
+        if generation == self._generation:  # else it is of files that changed meanwhile
+            self._kept = (given, context)
+        return context
+
+
+def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
+    """HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY names the host. Raises ConfigError."""
+    parts = urlsplit(url)
+    name = f"{parts.scheme}_proxy"
+    proxy = environ.get(name.upper()) or environ.get(name)
+    host = parts.hostname or ""
+    if not proxy or is_loopback(host):
+        return None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    if any(_matches(rule.strip().lower(), host.lower(), port) for rule in exempt.split(",")):
+        return None
+    return checked_proxy(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _matches(rule: str, host: str, port: int) -> bool:
+    """`*`, an address, a network, a domain with all below it, `.domain` for those below it only; `:port`
+    after them."""
+    if rule in ("", "*"):
+        return rule == "*"
+    address = _address(host)
+    if "/" in rule:
+        return address is not None and address in (_network(rule) or ())
+    if _address(rule) is None and rule.rpartition("]")[2].count(":") == 1:
+        rule, _, wanted = rule.rpartition(":")
+        if wanted != str(port):
+            return False
+    if (exact := _address(rule.strip("[]"))) is not None:
+        return address == exact
+    rule = rule.removeprefix("*")
+    return host.endswith(rule) if rule.startswith(".") else f".{host}".endswith(f".{rule}")
+
+
+def _network(rule: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return None
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
 
 log = logging.getLogger(__name__)
 

@@ -1,27 +1,132 @@
 """One API server: requests, watches, and commands in pods."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 from urllib.parse import quote
 
-from accelscope.fleet.api_server.answer import ExecResult, Reply
+import aiohttp
+
 from accelscope.fleet.api_server.credentials import Credentials
-from accelscope.fleet.api_server.exec_stream import PROTOCOLS, ExecOutput, run_to_end
-from accelscope.fleet.api_server.followed import Followed
+from accelscope.fleet.api_server.http import Reply, Transport
+from accelscope.fleet.api_server.informer import Informer
 from accelscope.fleet.api_server.route import Route, Routes
-from accelscope.fleet.api_server.transport import Transport
 from accelscope.fleet.clusters.entry import Access
-from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.paths import Collection
+from accelscope.kube.errors import KubeError, Reason, reason_of
+from accelscope.kube.listwatch import Collection
+
+# They differ in how the end of stdin is told, of which there is none here.
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_STDOUT, _STDERR, _STATUS = 1, 2, 3
+_STATUS_BYTES = 64 << 10
+# Container runtimes tell the cause last, behind the words of all who passed it on.
+_CAUSE_CHARACTERS = 150
+_NO_SUCH_PROGRAM = ("executable file not found", "no such file or directory")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """A command that ran to its end, well or not."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+
+
+class ExecOutput:
+    """What a command wrote, as long as that is not too much. Raises KubeError."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._channels = {_STDOUT: bytearray(), _STDERR: bytearray(), _STATUS: bytearray()}
+
+    def feed(self, frame: bytes) -> None:
+        """One message: the channel's number, then what was written to it."""
+        if not frame:
+            raise KubeError(Reason.BAD_ANSWER, "the command's answer has a frame without a channel")
+        channel = self._channels.get(frame[0])
+        if channel is None:
+            return  # 0 is stdin's and 255 says that a channel is closed: nothing to take
+        channel += memoryview(frame)[1:]
+        if len(self._channels[_STATUS]) > _STATUS_BYTES:
+            raise KubeError(Reason.BAD_ANSWER, "the command's status is far too long")
+        if len(self._channels[_STDOUT]) + len(self._channels[_STDERR]) > self._limit:
+            raise KubeError(Reason.TOO_LARGE, f"the command wrote more than {self._limit} bytes")
+
+    def result(self) -> ExecResult:
+        """Once the connection has ended."""
+        status = bytes(self._channels[_STATUS])
+        if not status:
+            raise KubeError(Reason.UNREACHABLE, "the connection ended before the command did")
+        return ExecResult(bytes(self._channels[_STDOUT]), bytes(self._channels[_STDERR]), _exit_code(status))
+
+
+async def run_to_end(connection: aiohttp.ClientWebSocketResponse, output: ExecOutput) -> ExecResult:
+    """Raises KubeError."""
+    if connection.protocol not in PROTOCOLS:
+        raise KubeError(
+            Reason.BAD_ANSWER, "the server speaks neither v5.channel.k8s.io nor v4.channel.k8s.io"
+        )
+    async for message in connection:
+        if message.type is aiohttp.WSMsgType.BINARY:
+            output.feed(message.data)
+        elif message.type is aiohttp.WSMsgType.TEXT:
+            raise KubeError(Reason.BAD_ANSWER, "the command's answer is text where frames are due")
+        elif message.type is aiohttp.WSMsgType.ERROR:
+            raise KubeError(
+                Reason.BAD_ANSWER, "the command's answer is no WebSocket stream, or one frame is too large"
+            )
+    return output.result()
+
+
+def _exit_code(content: bytes) -> int:
+    """Of a v1.Status. What is no exit code is why the command could not be run at all."""
+    try:
+        status = json.loads(content)
+    except (ValueError, RecursionError):
+        status = None
+    if not isinstance(status, dict):
+        raise KubeError(Reason.BAD_ANSWER, "the command's status is not JSON")
+    if status.get("status") == "Success":
+        return 0
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    if status.get("reason") == "NonZeroExitCode":
+        for cause in causes if isinstance(causes, list) else ():
+            code = (
+                cause.get("message")
+                if isinstance(cause, dict) and cause.get("reason") == "ExitCode"
+                else None
+            )
+            if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 10:
+                return int(code)
+    code, message = status.get("code"), status.get("message")
+    told = message if isinstance(message, str) else "no reason told"
+    if any(words in told for words in _NO_SUCH_PROGRAM):
+        reason = Reason.NOT_FOUND
+    else:
+        reason = reason_of(code) if isinstance(code, int) else Reason.SERVER_ERROR
+    cause = told if len(told) <= _CAUSE_CHARACTERS else f"… {told[-_CAUSE_CHARACTERS:]}"
+    raise KubeError(reason, f"the command was not run: {cause}")
+
 
 T = TypeVar("T")
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _FRAME_BYTES = 1 << 20  # API servers send 32 KiB at a time
+
+
+def pod_proxy_path(namespace: str, pod: str, port: int, path: str, scheme: str = "http") -> str:
+    """A pod's port through the API server, which needs `get` on `pods/proxy`. It drops the Authorization
+    header, and with https it checks no certificate."""
+    target = f"https:{pod}:{port}" if scheme == "https" else f"{pod}:{port}"
+    names = f"namespaces/{quote(namespace, safe='')}/pods/{quote(target, safe=':')}"
+    return f"/api/v1/{names}/proxy/{path.lstrip('/')}"
 
 
 class Session:
@@ -125,9 +230,9 @@ class Session:
         decode: Callable[[object], T],
         key: Callable[[T], str],
         keep: Callable[[T], bool] | None = None,
-    ) -> Followed[T]:
+    ) -> Informer[T]:
         """List and watch from now on, in a task: call it in a running loop, and close what it gives."""
-        return Followed(self, collection, decode=decode, key=key, keep=keep)
+        return Informer(self, collection, decode=decode, key=key, keep=keep)
 
     @asynccontextmanager
     async def stream(

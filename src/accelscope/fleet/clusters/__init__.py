@@ -1,6 +1,5 @@
 """The clusters file and kubeconfigs: which clusters there are, where, and who we are to them."""
 
-from accelscope.fleet.clusters.access import default_clusters
 from accelscope.fleet.clusters.clusters_file import ClustersFile, load_clusters
 from accelscope.fleet.clusters.entry import (
     Access,
@@ -12,6 +11,7 @@ from accelscope.fleet.clusters.entry import (
     KubeconfigAccess,
     PrometheusEntry,
 )
+from accelscope.fleet.clusters.kubeconfig import default_clusters
 
 __all__ = [
     "Access",

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, cast
 from accelscope.config import (
     BOOLEAN,
     LABELS,
+    LINE,
     PATH,
     TEXT,
     Choice,
@@ -17,8 +18,9 @@ from accelscope.config import (
     List,
     Text,
     WholeNumber,
+    quoted,
 )
-from accelscope.config.kind import quoted
+from accelscope.config.document import Section, read_document
 from accelscope.filewatch import FileWatch
 from accelscope.fleet.clusters.entry import (
     CLUSTER_ID,
@@ -31,10 +33,10 @@ from accelscope.fleet.clusters.entry import (
     GpuSetting,
     KubeconfigAccess,
     PrometheusEntry,
+    checked_proxy,
+    checked_url,
 )
 from accelscope.fleet.clusters.kubeconfig import kubeconfig_paths
-from accelscope.fleet.clusters.section import Section, read_sections
-from accelscope.fleet.clusters.server import checked_proxy, checked_url
 
 T = TypeVar("T")
 
@@ -43,7 +45,6 @@ _ID = Text(
     CLUSTER_ID,
 )
 _NAMESPACE = Text("the name of a namespace", r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_LINE = Text("one line of text that is not empty", r"[^\x00-\x1f\x7f]+")
 _TIMEOUT = Duration(0.1, 300)
 _AGENT_PORT = WholeNumber(1, 65535, "a port")
 _CLUSTER_SOURCES = ("agents", "exec", "annotations")  # that need the cluster's API server
@@ -76,15 +77,15 @@ class ClustersFile:
 
 def load_clusters(path: str, environ: Mapping[str, str] = os.environ) -> tuple[ClusterEntry, ...]:
     """Raises ConfigError: one line that names file, line and key. Paths in it are relative to its folder."""
-    document = read_sections(path)
+    document = Section(read_document(path), file=path)
     if not document.has("clusters"):
-        document.fail(None, "there is no list under clusters:")
+        raise document.error(None, "there is no list under clusters:")
     reader = _Reader(Path(path).parent, environ)
     entries: dict[str, ClusterEntry] = {}
     for section in document.sections("clusters"):
         entry = reader.cluster(section)
         if entry.id in entries:
-            section.fail("id", f"{quoted(entry.id)} is given to two clusters")
+            raise section.error("id", f"{quoted(entry.id)} is given to two clusters")
         entries[entry.id] = entry
     document.finish()
     return tuple(entries.values())
@@ -96,17 +97,15 @@ class _Reader:
         self._environ = environ
 
     def cluster(self, section: Section) -> ClusterEntry:
-        cluster_id = section.take("id", _ID, "")
-        if not cluster_id:
-            section.fail(None, "there is no id")
-        name = section.take("name", _LINE, "") or None
+        cluster_id = section.require("id", _ID)
+        name = section.take("name", LINE)
         simulated = section.take("simulated", BOOLEAN, False)
         gpu: str = "auto"
-        if (capabilities := section.section("capabilities")) is not None:
+        if (capabilities := section.optional_section("capabilities")) is not None:
             gpu = capabilities.take("gpu", Choice("true", "false", "auto"), gpu)
             capabilities.finish()
         access = self._access(section)
-        sources = section.section("sources")
+        sources = section.optional_section("sources")
         entry = ClusterEntry(
             id=cluster_id,
             name=name,
@@ -126,21 +125,21 @@ class _Reader:
 
     def _check(self, section: Section, sources: Section | None, entry: ClusterEntry) -> None:
         if sources is not None and not any(map(sources.has, (*_CLUSTER_SOURCES, "prometheus"))):
-            section.fail("sources", "there is none; leave sources out for agents, exec and annotations")
+            raise section.error("sources", "empty; leave sources out for agents, exec and annotations")
         if entry.access is not None:
             return
         if sources is None:
-            section.fail(None, "there is neither kubeconfig nor server, nor a prometheus source")
+            raise section.error(None, "there is neither kubeconfig nor server, nor a prometheus source")
         for source in filter(sources.has, _CLUSTER_SOURCES):
-            sources.fail(source, "this source needs kubeconfig or server beside sources")
+            raise sources.error(source, "this source needs kubeconfig or server beside sources")
 
     def _access(self, section: Section) -> Access | None:
-        kubeconfig, server = section.section("kubeconfig"), section.section("server")
+        kubeconfig, server = section.optional_section("kubeconfig"), section.optional_section("server")
         if kubeconfig is not None and server is not None:
-            section.fail("server", "a cluster is reached by kubeconfig or by server, not by both")
+            raise section.error("server", "a cluster is reached by kubeconfig or by server, not by both")
         if kubeconfig is not None:
             path = self._path(kubeconfig, "path")
-            context = kubeconfig.take("context", _LINE, "") or None
+            context = kubeconfig.take("context", LINE)
             kubeconfig.finish()
             paths = (path,) if path is not None else kubeconfig_paths(self._environ)
             return KubeconfigAccess(paths=paths, context=context)
@@ -152,8 +151,8 @@ class _Reader:
             token_file=self._path(server, "tokenFile"),
             ca_file=self._path(server, "caFile"),
             insecure_skip_tls_verify=server.take("insecureSkipTlsVerify", BOOLEAN, False),
-            tls_server_name=server.take("tlsServerName", _LINE, "") or None,
-            proxy_url=server.take("proxyUrl", _LINE, "") or None,
+            tls_server_name=server.take("tlsServerName", LINE),
+            proxy_url=server.take("proxyUrl", LINE),
             client_certificate_file=self._path(server, "clientCertificateFile"),
             client_key_file=self._path(server, "clientKeyFile"),
         )
@@ -167,7 +166,7 @@ class _Reader:
         defaults = AgentsEntry()
         entry = AgentsEntry(
             namespace=section.take("namespace", _NAMESPACE, defaults.namespace),
-            label_selector=section.take("labelSelector", _LINE, defaults.label_selector),
+            label_selector=section.take("labelSelector", LINE, defaults.label_selector),
             via=cast(Literal["proxy", "direct"], section.take("via", Choice("proxy", "direct"), "proxy")),
             port=section.take("port", _AGENT_PORT, defaults.port),
             scheme=cast(Literal["http", "https"], section.take("scheme", Choice("http", "https"), "http")),
@@ -175,13 +174,13 @@ class _Reader:
             ca_file=self._path(section, "caFile"),
             client_certificate_file=self._path(section, "clientCertificateFile"),
             client_key_file=self._path(section, "clientKeyFile"),
-            tls_server_name=section.take("tlsServerName", _LINE, "") or None,
+            tls_server_name=section.take("tlsServerName", LINE),
             insecure_skip_tls_verify=section.take("insecureSkipTlsVerify", BOOLEAN, False),
         )
         section.finish()
         for key in filter(section.has, _DIRECT_ONLY):
             if entry.via == "proxy" or entry.scheme == "http":
-                section.fail(key, "this needs via: direct and scheme: https")
+                raise section.error(key, "this needs via: direct and scheme: https")
         self._check_tls(section, entry)
         return entry
 
@@ -196,7 +195,7 @@ class _Reader:
         )
         section.finish()
         if not entry.namespaces:
-            section.fail("namespaces", "there is none; leave the exec source out to turn it off")
+            raise section.error("namespaces", "there is none; leave the exec source out to turn it off")
         return entry
 
     def _annotations(self, section: Section) -> AnnotationsEntry:
@@ -211,10 +210,10 @@ class _Reader:
             ca_file=self._path(section, "caFile"),
             client_certificate_file=self._path(section, "clientCertificateFile"),
             client_key_file=self._path(section, "clientKeyFile"),
-            tls_server_name=section.take("tlsServerName", _LINE, "") or None,
+            tls_server_name=section.take("tlsServerName", LINE),
             insecure_skip_tls_verify=section.take("insecureSkipTlsVerify", BOOLEAN, False),
             matchers=section.take("matchers", LABELS, {}),
-            tenant=section.take("tenant", _LINE, "") or None,
+            tenant=section.take("tenant", LINE),
             timeout_seconds=section.take("timeout", _TIMEOUT, 20.0),
         )
         section.finish()
@@ -228,25 +227,23 @@ class _Reader:
         """Without a list of sources, those with a default are on."""
         if sources is None:
             return default
-        section = sources.section(key)
+        section = sources.optional_section(key)
         return None if section is None else read(section)
 
     @staticmethod
     def _check_tls(section: Section, entry: AddressAccess | AgentsEntry | PrometheusEntry) -> None:
         if entry.insecure_skip_tls_verify and entry.ca_file is not None:
-            section.fail("insecureSkipTlsVerify", "this and caFile exclude each other")
+            raise section.error("insecureSkipTlsVerify", "this and caFile exclude each other")
         if entry.client_key_file is not None and entry.client_certificate_file is None:
-            section.fail("clientKeyFile", "there is no clientCertificateFile")
+            raise section.error("clientKeyFile", "there is no clientCertificateFile")
 
     @staticmethod
     def _url(section: Section, *, plain_http: bool = False) -> str:
-        url = section.take("url", TEXT, "")
-        if not url:
-            section.fail("url" if section.has("url") else None, "there is no url")
+        url = section.require("url", TEXT)
         return _checked(section, "url", lambda: checked_url(url, plain_http=plain_http))
 
     def _path(self, section: Section, key: str) -> str | None:
-        path = section.take(key, PATH, None)
+        path = section.take(key, PATH)
         if path is None:
             return None
         if path.startswith("~/") and (home := self._environ.get("HOME")):
@@ -258,4 +255,4 @@ def _checked(section: Section, key: str, check: Callable[[], str]) -> str:
     try:
         return check()
     except ConfigError as error:
-        section.fail(key, str(error))
+        raise section.error(key, str(error)) from None

@@ -1,12 +1,22 @@
-"""A cluster of the clusters file: how it is reached and from what it is read. Values only, nothing opened."""
+"""Clusters of the clusters file, and the servers and identities that they resolve to. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urlsplit
+
+from accelscope.config import ConfigError
+from accelscope.kube.endpoint import Endpoint, EndpointError, PemSource
+from accelscope.vendors import declarations
 
 AGENTS_SELECTOR = "app.kubernetes.io/name=accelscope,app.kubernetes.io/component=agent"
 CLUSTER_ID = r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
-DRIVER_NAMESPACES = ("gpu-operator", "nvidia-gpu-operator")
+DRIVER_NAMESPACES = tuple(
+    namespace
+    for vendor in declarations().values()
+    if vendor.driver_pods is not None
+    for namespace in vendor.driver_pods.namespaces
+)
 
 GpuSetting = Literal["true", "false", "auto"]
 
@@ -56,7 +66,7 @@ class AgentsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecEntry:
-    """`nvidia-smi` in the GPU operator's driver pods."""
+    """A vendor's tool in its driver pods."""
 
     namespaces: tuple[str, ...] = DRIVER_NAMESPACES
     timeout_seconds: float = 10.0  # for one command
@@ -108,3 +118,70 @@ class ClusterEntry:
             if entry is not None and not isinstance(entry, KubeconfigAccess):
                 paths += [entry.token_file, entry.client_key_file]
         return tuple(path for path in paths if path is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    url: str  # without a slash at its end
+    authority: PemSource | None = None  # None: the authorities that the system trusts
+    skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = field(default=None, repr=False)  # may hold a password
+    compression: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialPlugin:
+    """A command that prints an ExecCredential."""
+
+    name: str  # the user's in the kubeconfig, for errors
+    api_version: str
+    command: str
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    install_hint: str | None = None
+    # JSON of spec.cluster, where the plugin asks for it.
+    cluster: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Several of these may be given: a token is shown beside a certificate, and before what a plugin says."""
+
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificate: PemSource | None = None
+    key: PemSource | None = None
+    plugin: CredentialPlugin | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()  # header fields
+
+
+def checked_url(url: str, *, plain_http: bool = False) -> str:
+    """The URL without a slash at its end. With `plain_http`, http is taken for other machines too. Raises
+    ConfigError."""
+    # What there is against http is the token that it would show; all other rules of a URL stay.
+    judged = f"https{url.removeprefix('http')}" if plain_http and url.startswith("http://") else url
+    try:
+        Endpoint(judged)
+    except EndpointError as error:
+        raise ConfigError(str(error)) from None
+    return url.rstrip("/")
+
+
+def checked_proxy(url: str, *, credentials: bool = True) -> str:
+    """Without `credentials`, a user or password in it is refused. Raises ConfigError, whose text holds the
+    scheme at most: the rest may be a password."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.port != 0 else None
+    except ValueError:
+        raise ConfigError("the proxy's URL is not valid") from None
+    if parts.scheme.startswith("socks"):
+        raise ConfigError(f"a proxy of type {parts.scheme} is not supported; http and https are")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError("the proxy's URL is not http:// or https:// with a host")
+    if not credentials and "@" in parts.netloc:
+        raise ConfigError("a URL with a user or password in it; put it into a kubeconfig, as its proxy-url")
+    return url

@@ -1,30 +1,99 @@
-"""Kubeconfigs as kubectl reads them: several files merged, and a context of them resolved to a server."""
+"""Kubeconfigs as kubectl reads them: several files merged, and a context of them resolved to a server and an
+identity. Also the clusters that need no file: kubectl's own, or that of the pod."""
 
+import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import yaml
 
-from accelscope.config import ConfigError
-from accelscope.config.kind import quoted
-from accelscope.fleet.clusters.kubeconfig_user import identity_of
-from accelscope.fleet.clusters.section import read_text, yaml_problem
-from accelscope.fleet.clusters.server import Identity, Server, checked_proxy, checked_url
-from accelscope.fleet.clusters.stanza import Stanza
+from accelscope.config import BOOLEAN, BadValue, ConfigError, Kind, Text, quoted
+from accelscope.config.document import Section, parse_yaml, read_text
+from accelscope.fleet.clusters.entry import (
+    Access,
+    AddressAccess,
+    AgentsEntry,
+    AnnotationsEntry,
+    ClusterEntry,
+    CredentialPlugin,
+    ExecEntry,
+    Identity,
+    KubeconfigAccess,
+    Server,
+    checked_proxy,
+    checked_url,
+)
+from accelscope.kube.endpoint import PemSource, in_cluster
 
 _LOADER = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
+_PLUGIN_GROUP = "client.authentication.k8s.io"
+_PLUGIN_VERSIONS = (f"{_PLUGIN_GROUP}/v1", f"{_PLUGIN_GROUP}/v1beta1")
+_PLUGIN_EXTENSION = f"{_PLUGIN_GROUP}/exec"  # in a cluster: further data for its plugins
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TEXT = Text("text", r"(?s).*", secret=True)
+
+
+class _Base64(Kind[bytes]):
+    allowed = "base64"
+    secret = True
+
+    def parse(self, text: str) -> bytes:
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except ValueError:
+            raise BadValue from None
+
+
+_BASE64 = _Base64()
+
+
+class KubeconfigEntry(Section):
+    """A named cluster, user or context. As with kubectl, empty values count as not given and unknown keys are
+    ignored. Errors show no text: it may be a secret."""
+
+    def path(self, key: str) -> str:
+        return f"{self.where}: {key}" if self.where else key
+
+    def raw(self, key: str) -> Any:
+        return super().raw(key) or None
+
+    def text(self, key: str) -> str | None:
+        return self.take(key, _TEXT)
+
+    def flag(self, key: str) -> bool:
+        return self.take(key, BOOLEAN, default=False)
+
+    def file_path(self, key: str) -> str | None:
+        """Relative to the folder of the kubeconfig."""
+        text = self.text(key)
+        return None if text is None else str(self.folder / text)
+
+    @property
+    def folder(self) -> Path:
+        return Path(str(self.file)).parent
+
+    def pem(self, key: str) -> PemSource | None:
+        """`key` names a file, `key-data` is the content in base64, which takes precedence."""
+        content = self.take(f"{key}-data", _BASE64)
+        if content is not None:
+            return PemSource(f"{key}-data of {self.file}: {self.where}", content=content)
+        path = self.file_path(key)
+        return None if path is None else PemSource(path, path=path)
 
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
     paths: tuple[str, ...]
     current_context: str | None
-    contexts: Mapping[str, Stanza]
-    clusters: Mapping[str, Stanza]
-    users: Mapping[str, Stanza]
+    contexts: Mapping[str, KubeconfigEntry]
+    clusters: Mapping[str, KubeconfigEntry]
+    users: Mapping[str, KubeconfigEntry]
 
     def server(self, context: str | None = None) -> tuple[Server, Identity]:
         """Raises ConfigError, whose text never holds a secret."""
@@ -35,7 +104,7 @@ class Kubeconfig:
             return server, Identity()
         return server, identity_of(self._named(self.users, "user", found), cluster)
 
-    def _context(self, name: str | None) -> Stanza:
+    def _context(self, name: str | None) -> KubeconfigEntry:
         wanted = name or self.current_context
         files = ":".join(self.paths)
         if wanted is None:
@@ -45,13 +114,16 @@ class Kubeconfig:
             raise ConfigError(f"{files}: there is no context {quoted(wanted)}; there is {known[:200]}")
         return self.contexts[wanted]
 
-    def _named(self, stanzas: Mapping[str, Stanza], kind: str, context: Stanza) -> Stanza:
+    @staticmethod
+    def _named(
+        entries: Mapping[str, KubeconfigEntry], kind: str, context: KubeconfigEntry
+    ) -> KubeconfigEntry:
         name = context.text(kind)
         if name is None:
-            raise context.error(f"names no {kind}")
-        if name not in stanzas:
-            raise context.error(f"there is no {kind} {quoted(name)}")
-        return stanzas[name]
+            raise context.error(None, f"names no {kind}")
+        if name not in entries:
+            raise context.error(None, f"there is no {kind} {quoted(name)}")
+        return entries[name]
 
 
 def kubeconfig_paths(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -70,32 +142,18 @@ def read_kubeconfig(paths: Sequence[str]) -> Kubeconfig:
     if not present:
         raise ConfigError(f"{':'.join(paths) or 'kubeconfig'}: there is no such file")
     current: str | None = None
-    merged: dict[str, dict[str, Stanza]] = {"contexts": {}, "clusters": {}, "users": {}}
+    merged: dict[str, dict[str, KubeconfigEntry]] = {"contexts": {}, "clusters": {}, "users": {}}
     for path in present:
         document = _document(path)
-        named = document.get("current-context")
-        current = current or (named if isinstance(named, str) and named else None)
-        for plural, stanzas in merged.items():
-            for name, stanza in _stanzas(path, document, plural):
-                stanzas.setdefault(name, stanza)
+        current = current or document.text("current-context")
+        for plural, entries in merged.items():
+            for name, entry in _entries(document, plural):
+                entries.setdefault(name, entry)
     return Kubeconfig(tuple(present), current, **merged)
 
 
-def _document(path: str) -> Mapping[str, object]:
-    text = read_text(path)
-    try:
-        document = _parsed(text)
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError(yaml_problem(path, text, error)) from None
-    except yaml.YAMLError as error:  # a character that YAML does not allow
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deep") from None
-    if document is None or document == "":
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: not a kubeconfig")
-    return document
+def _document(path: str) -> KubeconfigEntry:
+    return KubeconfigEntry(parse_yaml(read_text(path), _parsed, path) or {}, file=path)
 
 
 def _parsed(text: str) -> object:
@@ -108,32 +166,24 @@ def _parsed(text: str) -> object:
     return yaml.load(text, Loader=_LOADER)  # noqa: S506 - makes nothing but text, lists and dicts
 
 
-def _stanzas(path: str, document: Mapping[str, object], plural: str) -> list[tuple[str, Stanza]]:
+def _entries(document: KubeconfigEntry, plural: str) -> Iterator[tuple[str, KubeconfigEntry]]:
     singular = plural.removesuffix("s")
-    entries = document.get(plural)
-    if entries is None or entries == "":
-        return []
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: {plural} is not a list")
-    found = []
-    for number, entry in enumerate(entries):
-        name = entry.get("name") if isinstance(entry, dict) else None
-        fields = entry.get(singular) if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name or not isinstance(fields, dict | str | None):
-            raise ConfigError(f"{path}: {plural}[{number}] is not a name and a {singular}")
-        shown = fields if isinstance(fields, dict) else {}
-        found.append((name, Stanza(f"{path}: {singular} {quoted(name)}", Path(path).parent, shown)))
-    return found
+    for member in document.sections(plural):
+        name = member.require("name", _TEXT)
+        yield (
+            name,
+            KubeconfigEntry(member.raw(singular) or {}, f"{singular} {quoted(name)}", file=document.file),
+        )
 
 
-def _server(cluster: Stanza) -> Server:
-    authority = cluster.material("certificate-authority")
+def _server(cluster: KubeconfigEntry) -> Server:
+    authority = cluster.pem("certificate-authority")
     skip = cluster.flag("insecure-skip-tls-verify")
     if skip and authority is not None:
-        raise cluster.error("certificate-authority and insecure-skip-tls-verify exclude each other")
+        raise cluster.error(None, "certificate-authority and insecure-skip-tls-verify exclude each other")
     url = cluster.text("server")
     if url is None:
-        raise cluster.error("has no server")
+        raise cluster.error(None, "has no server")
     if "://" not in url:
         url = f"{'https' if skip or authority else 'http'}://{url}"
     proxy = cluster.text("proxy-url")
@@ -147,4 +197,162 @@ def _server(cluster: Stanza) -> Server:
             compression=not cluster.flag("disable-compression"),
         )
     except ConfigError as error:
-        raise cluster.error(str(error)) from None
+        raise cluster.error(None, str(error)) from None
+
+
+def identity_of(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Identity:
+    if user.raw("auth-provider"):
+        raise user.error(
+            "auth-provider", "removed from Kubernetes in 1.26; use an exec credential plugin in its place"
+        )
+    certificate, key = user.pem("client-certificate"), user.pem("client-key")
+    if (certificate is None) != (key is None):
+        raise user.error(None, "client-certificate and client-key belong together")
+    username, password = user.text("username"), user.text("password")
+    if (user.text("token") or user.text("tokenFile")) and username:
+        raise user.error(None, "a token and a username exclude each other")
+    return Identity(
+        token=user.text("token"),
+        token_file=user.file_path("tokenFile"),
+        username=username,
+        password=password,
+        certificate=certificate,
+        key=key,
+        plugin=_plugin(user, cluster),
+        impersonation=_impersonation(user),
+    )
+
+
+def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
+    name = user.text("as")
+    groups = user.take_each("as-groups", _TEXT)
+    uid = user.text("as-uid")
+    extra = user.section("as-user-extra")
+    if name is None:
+        if groups or uid or extra.keys:
+            raise user.error(None, "as-groups, as-uid and as-user-extra need as")
+        return ()
+    fields = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
+    if uid is not None:
+        fields.append(("Impersonate-Uid", uid))
+    for key in extra.keys:
+        header = f"Impersonate-Extra-{quote(key, safe='')}"
+        fields += [(header, value) for value in extra.take_each(key, _TEXT)]
+    for _, value in fields:
+        if not value.isprintable():
+            raise user.error(None, "what is impersonated holds control characters")
+    return tuple(fields)
+
+
+def _plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> CredentialPlugin | None:
+    if user.raw("exec") is None:
+        return None
+    plugin = user.section("exec")
+    version = plugin.text("apiVersion")
+    if version not in _PLUGIN_VERSIONS:
+        shown = quoted(version) if version else "none"
+        raise plugin.error(None, f"apiVersion is {shown}; {' and '.join(_PLUGIN_VERSIONS)} are supported")
+    command = plugin.text("command")
+    if command is None:
+        raise plugin.error(None, "has no command")
+    if plugin.text("interactiveMode") == "Always":
+        raise plugin.error(None, "interactiveMode is Always, and there is nobody here to answer it")
+    return CredentialPlugin(
+        name=f"{user.file}: {user.where}",
+        api_version=str(version),
+        # As with a shell: a name alone is looked for in PATH, a path is one, relative to the kubeconfig.
+        command=str(plugin.folder / command) if "/" in command else command,
+        arguments=plugin.take_each("args", _TEXT),
+        environment=tuple(
+            (variable.require("name", _TEXT), variable.take("value", _TEXT, ""))
+            for variable in plugin.sections("env")
+        ),
+        install_hint=plugin.text("installHint"),
+        cluster=_cluster_json(cluster) if plugin.flag("provideClusterInfo") else None,
+    )
+
+
+def _cluster_json(cluster: KubeconfigEntry) -> str:
+    """spec.cluster of the ExecCredential that a plugin receives, as JSON."""
+    document: dict[str, object] = {"server": cluster.text("server")}
+    for key in ("tls-server-name", "proxy-url"):
+        if (text := cluster.text(key)) is not None:
+            document[key] = text
+    for key in ("insecure-skip-tls-verify", "disable-compression"):
+        if cluster.flag(key):
+            document[key] = True
+    authority = cluster.pem("certificate-authority")
+    if authority is not None:
+        content = authority.content or read_text(str(authority.path)).encode()
+        document["certificate-authority-data"] = base64.b64encode(content).decode("ascii")
+    for extension in cluster.sections("extensions"):
+        if extension.raw("name") == _PLUGIN_EXTENSION:
+            document["config"] = extension.raw("extension")
+    return json.dumps(document)
+
+
+def resolve(access: Access) -> tuple[Server, Identity]:
+    """Reads kubeconfigs, and no other file. Raises ConfigError, whose text never holds a secret."""
+    if isinstance(access, KubeconfigAccess):
+        return read_kubeconfig(access.paths).server(access.context)
+    if access.client_key_file is not None and access.client_certificate_file is None:
+        raise ConfigError(f"{access.url}: a client key without a client certificate")
+    server = Server(
+        url=checked_url(access.url, plain_http=access.plain_http and access.token_file is None),
+        authority=_file(access.ca_file),
+        skip_tls_verify=access.insecure_skip_tls_verify,
+        tls_server_name=access.tls_server_name,
+        proxy_url=None if access.proxy_url is None else checked_proxy(access.proxy_url),
+    )
+    certificate = _file(access.client_certificate_file)
+    key = _file(access.client_key_file) or certificate  # one file may hold both
+    return server, Identity(token_file=access.token_file, certificate=certificate, key=key)
+
+
+def default_clusters(environ: Mapping[str, str], context: str | None = None) -> tuple[ClusterEntry, ...]:
+    """Without a file: what kubectl would talk to (with `--context`, where one is given), which in a pod
+    without a kubeconfig is the pod's own cluster. Raises ConfigError."""
+    paths = kubeconfig_paths(environ)
+    if context is not None:
+        read_kubeconfig(paths).server(context)  # at the start is the time to say that there is none
+    elif any(Path(path).exists() for path in paths):
+        context = read_kubeconfig(paths).current_context
+    if context is not None:
+        # By name: that another context becomes the current one must not swap the cluster under its id.
+        return (_everything(_id_of(context), context, KubeconfigAccess(paths=paths, context=context)),)
+    token, authority = (str(_SERVICE_ACCOUNT / name) for name in ("token", "ca.crt"))
+    endpoint = in_cluster(environ, token, authority)
+    if endpoint is None:
+        raise ConfigError(
+            f"no cluster: {_without_context(paths)}, and this is no pod; "
+            "give --clusters-file or --kubeconfig, or set KUBECONFIG"
+        )
+    access = AddressAccess(url=endpoint.url, token_file=token, ca_file=authority)
+    return (_everything("in-cluster", None, access),)
+
+
+def _without_context(paths: Sequence[str]) -> str:
+    there = [path for path in paths if Path(path).exists()]
+    if there:
+        return f"{', '.join(there)} names no current context"
+    return f"there is no file {', '.join(paths)}" if paths else "KUBECONFIG is not set"
+
+
+def _everything(cluster_id: str, name: str | None, access: Access) -> ClusterEntry:
+    return ClusterEntry(
+        id=cluster_id,
+        name=name,
+        access=access,
+        agents=AgentsEntry(),
+        exec=ExecEntry(),
+        annotations=AnnotationsEntry(),
+    )
+
+
+def _id_of(context: str) -> str:
+    """Contexts may have any name: kubernetes-admin@kubernetes, arn:aws:eks:..."""
+    return re.sub(r"[^a-z0-9.]+", "-", context.lower()).strip("-.")[:253].strip("-.") or "default"
+
+
+def _file(path: str | None) -> PemSource | None:
+    return None if path is None else PemSource(path, path=path)
