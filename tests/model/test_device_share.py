@@ -19,7 +19,7 @@ from accelscope.model import (
 )
 
 GIB = 2**30
-CARD = Device(vendor=Vendor.NVIDIA, id="nvidia:a", memory_total_bytes=80 * GIB)
+CARD = Device(vendor=Vendor("nvidia"), id="nvidia:a", memory_total_bytes=80 * GIB)
 
 
 def held(pod: str, **facts: Any) -> Allocation:
@@ -108,7 +108,7 @@ def test_shares_of_a_card_never_add_up_to_more_than_the_card(
     allocations: list[Allocation], ratio: float | None, total: int | None, one: int | None, other: int | None
 ) -> None:
     card = Device(
-        vendor=Vendor.NVIDIA,
+        vendor=Vendor("nvidia"),
         id=CARD.id,
         memory_total_bytes=total,
         partitions=(Partition(id="p0", memory_total_bytes=one), Partition(id="p1", memory_total_bytes=other)),

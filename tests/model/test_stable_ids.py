@@ -21,7 +21,7 @@ from accelscope.model import Device, Partition, Vendor, device_id, identity_of, 
     ],
 )
 def test_device_id(facts: dict[str, str], expected: str) -> None:
-    assert device_id(Vendor.NVIDIA, **facts) == expected  # type: ignore[arg-type]
+    assert device_id(Vendor("nvidia"), **facts) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ SNAPSHOT = Snapshot(
     taken_at=1000.5,
     agent=AgentState(version="1", started_at=1.0, config_reloads=(Counted("applied", 2),)),
     labels=(("rack", "7"),),
-    readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True, errors=(Counted("timeout", 3),)),),
+    readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True, errors=(Counted("timeout", 3),)),),
     devices=(
         Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id="nvidia:GPU-1",
             health=Health(HealthState.WARNING, "hot"),
             sensors=(Sensor("gpu", 40.0),),

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often something happened since the agent started, by its reason."""
+    """How often something happened since the agent started."""
 
     reason: str
+    """A short word for what happened."""
     count: int
+    """How often."""
 
 
 def counted(counts: Mapping[str, int]) -> tuple[Counted, ...]:

@@ -16,9 +16,14 @@ class HealthState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
+    """How a device is. `unknown` is not `ok`: the state could not be determined."""
+
     state: HealthState
-    reason: str | None = None  # for people: what led to the state
-    vendor_word: str | None = None  # the driver's own word with its case, where it has one ("OK", "Alarm")
+    """The state on the scale of all vendors."""
+    reason: str | None = None
+    """What led to the state, for people."""
+    vendor_word: str | None = None
+    """The driver's own word, with its case: `OK`, `Alarm`."""
 
 
 UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)
@@ -43,7 +48,9 @@ class AbsenceReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """`field` is the name of a field of Device (`power_watts`, `pcie.replays_total`)."""
+    """Why a value is missing. [Concepts](concepts.md#absence) says what each reason means."""
 
     field: str
+    """Name of the field, or of a part of it: `power_watts`, `sensors.memory`."""
     reason: AbsenceReason
+    """Why it is missing."""

@@ -1,9 +1,7 @@
 """A process that uses a device."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from operator import attrgetter
 from typing import NamedTuple
 
 from accelscope.model.workload import Owner
@@ -28,46 +26,52 @@ _NOT_TOLD = HostUse()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process on one device: a process that uses two devices is two of these.
-
-    `name` is the program's name only: arguments hold secrets and are never read.
-    """
+    """One process on one device: one that uses two devices is there twice. Arguments are never read."""
 
     pid: int
-    device: str | None = None  # Device.id; a parser of one tool's output may know only the index
+    """Process id, as the node counts."""
+    device: str | None = None
+    """`id` of the device."""
     device_index: int | None = None
-    partition: str | None = None  # Partition.id
+    """`index` of the device."""
+    partition: str | None = None
+    """`id` of the partition. Absent: not in a partition."""
     gpu_instance_id: int | None = None
+    """MIG: the GPU instance. Absent: not of MIG."""
     compute_instance_id: int | None = None
+    """MIG: the compute instance. Absent: not of MIG."""
     name: str | None = None
+    """Name of the program."""
     user: str | None = None
+    """Who runs it: a name, or a number where none is known."""
     type: ProcessType | None = None
-    mps: bool | None = None  # a client of NVIDIA's Multi-Process Service
+    """What it does on the device."""
+    mps: bool | None = None
+    """It is a client of NVIDIA's Multi-Process Service."""
     memory_bytes: int | None = None
+    """Device memory that it holds."""
     utilization_ratio: float | None = None
+    """Fraction of the driver's last sample period in which it ran on the device."""
     memory_utilization_ratio: float | None = None
+    """Fraction of the period in which it read or wrote device memory."""
     encoder_utilization_ratio: float | None = None
+    """Its use of the video encoders."""
     decoder_utilization_ratio: float | None = None
-    # of the whole process on the node: the same in all entries of a process on several devices
-    cpu_ratio: float | None = None  # 1.0: one CPU; measured between two collections, so None in the first
+    """Its use of the video decoders."""
+    cpu_ratio: float | None = None
+    """CPU time of the whole process on the node, the same in all of its entries. 1 is one CPU. Absent: not
+    told, or in the first collection that sees the process."""
     resident_memory_bytes: int | None = None
-    started_at: float | None = None  # seconds since the epoch
-    owner: Owner | None = None  # None: nobody has looked
-    cores: tuple[int, ...] = ()  # cores of the device that it holds, where the tool tells
+    """Memory of the whole process on the node."""
+    started_at: float | None = None
+    """When it started, by the node's clock."""
+    owner: Owner | None = None
+    """Whose it is. Absent: nobody looked."""
+    cores: tuple[int, ...] = ()
+    """Numbers of the device's cores that it holds."""
 
     def described(
         self, name: str | None, user: str | None, owner: Owner, use: HostUse = _NOT_TOLD
     ) -> "Process":
-        """The same with what is known of it besides. A tenth of the time of `dataclasses.replace`, which
-        counts where there are thousands."""
-        draft = _Draft(*_VALUES(self), name, user, owner, *use)
-        _declare(draft, "__class__", Process)
-        return draft
-
-
-_declare = object.__setattr__
-_DESCRIBED = ("name", "user", "owner", *HostUse._fields)
-_NAMES = tuple(field.name for field in fields(Process) if field.name not in _DESCRIBED)
-_VALUES = attrgetter(*_NAMES)
-# Makes what has a Process's slots, but is not guarded at each of them, and is then declared to be one.
-_Draft: Callable[..., Process] = make_dataclass("_Draft", (*_NAMES, *_DESCRIBED), slots=True)
+        """The same with what is known of it besides."""
+        return replace(self, name=name, user=user, owner=owner, **use._asdict())

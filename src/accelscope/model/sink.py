@@ -7,11 +7,21 @@ from accelscope.model.counted import Counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkState:
-    sink: str  # annotation, labels, feature-file, idle-state
+    """A writer of readings [into the Node object](node-object.md)."""
+
+    sink: str
+    """`annotation`, `labels`, `feature-file` or `idle-state`."""
     up: bool
-    reason: str | None = None  # a short word for why it is not up; too_large: also for what was left out
-    error: str | None = None  # the last error, for people; kept after the sink is well again
-    last_success: float | None = None  # seconds since the epoch
+    """What it carries was written when it last tried."""
+    reason: str | None = None
+    """A short word for why it is not up; `too_large` also for what was left out. Absent: nothing is wrong."""
+    error: str | None = None
+    """The last error, for people; kept after the sink is well again. Absent: no error yet."""
+    last_success: float | None = None
+    """When it last wrote. Absent: before the first success."""
     writes: int = 0
-    skips: int = 0  # collections that had nothing new to write
+    """Writes that succeeded."""
+    skips: int = 0
+    """Collections that had nothing new to write."""
     errors: tuple[Counted, ...] = ()
+    """Writes that failed or had to leave something out, by reason."""

@@ -18,52 +18,99 @@ from accelscope.model.workload import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderState:
+    """The reader of one vendor's driver."""
+
     vendor: Vendor
-    found: bool  # the driver or its tool is on this node
-    up: bool  # the last pass brought something back
-    source: str | None = None  # where it reads: nvml, nvidia-smi, sysfs ...
+    """Whose driver it reads."""
+    found: bool
+    """The driver or its tool is on this node."""
+    up: bool
+    """The last pass brought something back."""
+    source: str | None = None
+    """Where it reads: `nvml`, `nvidia-smi`, `sysfs` …"""
     driver_version: str | None = None
-    reason: str | None = None  # why it is not up, for people
+    """Version of the driver."""
+    reason: str | None = None
+    """Why it is not up, for people. Absent: while it is up."""
     duration_seconds: float | None = None
-    last_success: float | None = None  # seconds since the epoch
+    """How long the last pass took. Absent: before the first pass."""
+    last_success: float | None = None
+    """When a pass last succeeded. Absent: before the first success."""
     devices_expected: int = 0
+    """Devices that should be there: by setting, else all that were seen since the agent started."""
     devices_seen: int = 0
-    abandoned_calls: int = 0  # driver calls that have not come back
+    """Devices that answered at the last pass."""
+    abandoned_calls: int = 0
+    """Calls into the driver that were given up and have not come back."""
     errors: tuple[Counted, ...] = ()
+    """Failed reads, by reason."""
     rejected: tuple[Counted, ...] = ()
+    """Lines or cells of its answer that could not be taken as a value, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
+    """The agent itself."""
+
     version: str
+    """Version of AccelScope."""
     started_at: float
+    """When the agent started."""
     collections: int = 0
+    """Collections since the agent started."""
     overruns: int = 0
+    """Collections that began late because the one before took longer than the interval."""
     collection_seconds: float | None = None
+    """How long this collection took. Absent: never."""
     cpu_seconds: float | None = None
+    """CPU time used by the agent and the tools that it ran. Absent: never."""
     memory_bytes: int | None = None
+    """Resident memory of the agent."""
     threads: int | None = None
+    """Threads of the agent. Absent: never."""
     open_files: int | None = None
+    """Files and sockets that the agent has open."""
     config_reloads: tuple[Counted, ...] = ()
-    token_reviews: tuple[Counted, ...] = ()  # by what came of them; empty where tokens are not reviewed
+    """Changes of the settings file that were noticed, by what came of them."""
+    token_reviews: tuple[Counted, ...] = ()
+    """Reviews of bearer tokens by the API server, by what came of them. Absent: none, or tokens are not
+    reviewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
+    """The document: the whole node at one instant."""
+
     node: str
-    taken_at: float  # seconds since the epoch
+    """Name of the node, as Kubernetes or the machine itself has it."""
+    taken_at: float
+    """When the collection was made, by the node's clock."""
     agent: AgentState
+    """The agent itself."""
     interval_seconds: float | None = None
-    labels: tuple[tuple[str, str], ...] = ()  # static labels of the node, by setting
+    """Time from one collection to the next. Absent: never."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Static labels of the node (`LABELS`)."""
     readers: tuple[ReaderState, ...] = ()
+    """One for each vendor that is looked for."""
     devices: tuple[Device, ...] = ()
+    """All that were found, those that do not answer included."""
     processes: tuple[Process, ...] = ()
+    """One for each process and device."""
     # whose they are
-    node_labels: tuple[tuple[str, str], ...] = ()  # of the Node object, those that a setting names
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels of the Node object, those that `NODE_LABELS` names."""
     attribution: tuple[AttributionSourceState, ...] = ()
-    pods: tuple[Pod, ...] = ()  # those that hold or use a device
+    """The sources of attribution that are in use."""
+    pods: tuple[Pod, ...] = ()
+    """Pods of this node that hold or use a device."""
     allocations: tuple[Allocation, ...] = ()
+    """Device ids that containers were given."""
     pod_usages: tuple[PodUsage, ...] = ()
+    """What containers use and hold, by device."""
     unattributed: tuple[Unattributed, ...] = ()
+    """Use that is attributed to no pod, by device and owner."""
     balances: tuple[DeviceBalance, ...] = ()
-    sinks: tuple[SinkState, ...] = ()  # as they were when the collection was made
+    """What makes the parts of a device add up to the whole."""
+    sinks: tuple[SinkState, ...] = ()
+    """Writers of readings into the Node object, as they were when the collection was made."""

@@ -34,17 +34,25 @@ class UnattributedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a process is. `name` tells within the kind: the container's id, the job, the unit, the user; of a
-    pod whose name is not known, its uid."""
+    """Whose a process is."""
 
     kind: OwnerKind
+    """What the owner is. `none`: no process accounts for it; `unknown`: nothing could be found out."""
     name: str | None = None
+    """Within the kind: the container's id, the job, the unit, the user; of a pod whose name is not known, its
+    uid."""
     namespace: str | None = None
+    """Namespace of the pod. Absent: no pod is known."""
     pod: str | None = None
+    """Name of the pod. Absent: no pod is known."""
     container: str | None = None
+    """Name of the container. Absent: no pod is known."""
     pod_uid: str | None = None
+    """Uid of the pod. Absent: not in a pod."""
     container_id: str | None = None
-    reason: UnattributedReason | None = None  # None: it is put down to a pod
+    """Id of the container. Absent: not in a container."""
+    reason: UnattributedReason | None = None
+    """Why it is not attributed to a pod. Absent: it is put down to a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +60,17 @@ class Pod:
     """A pod of this node that holds or uses a device."""
 
     uid: str
+    """Its uid."""
     namespace: str
+    """Its namespace."""
     name: str
-    owner_kind: str | None = None  # Deployment, StatefulSet, Job ...
+    """Its name."""
+    owner_kind: str | None = None
+    """What it belongs to: `Deployment`, `StatefulSet`, `Job` … Absent: it belongs to nothing."""
     owner_name: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()  # those that a setting names
+    """Name of what it belongs to. Absent: it belongs to nothing."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Its labels, those that `POD_LABELS` names."""
 
 
 class AllocationSource(StrEnum):
@@ -70,80 +84,136 @@ class Allocation:
     """One device id that a container was given."""
 
     namespace: str
+    """Namespace of the pod."""
     pod: str
+    """Name of the pod."""
     container: str
+    """Name of the container."""
     source: AllocationSource
-    device_id: str  # as the plugin names it; of a claim: driver/pool/device
-    pod_uid: str | None = None  # absent while no source of pods tells it
-    resource: str | None = None  # nvidia.com/gpu
-    claim: str | None = None  # namespace/name
-    device: str | None = None  # Device.id; None: none of this node's devices is known by that id
-    partition: str | None = None  # Partition.id
-    memory_bytes: int | None = None  # what the share may use, where the one who shares says so
+    """Who says so: `kubelet`, a device plugin's; `claim`, dynamic resource allocation; `annotation`, a
+    scheduler that shares devices."""
+    device_id: str
+    """As the plugin names it; of a claim `driver/pool/device`."""
+    pod_uid: str | None = None
+    """Uid of the pod. Absent: while no source of pods tells it."""
+    resource: str | None = None
+    """What was asked for: `nvidia.com/gpu`. Absent: of a claim, or not told."""
+    claim: str | None = None
+    """Namespace and name of the claim. Absent: not of a claim."""
+    device: str | None = None
+    """`id` of the device. Absent: no device of this node is known by that id."""
+    partition: str | None = None
+    """`id` of the partition. Absent: not in a partition."""
+    memory_bytes: int | None = None
+    """Memory that the share may use."""
     compute_ratio: float | None = None
+    """Part of the device's computing that the share may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUsage:
-    """One container of a pod on one device or partition."""
+    """One container of a pod on one device or partition. Numbers are [measured, allocated or
+    apportioned](concepts.md#measured-allocated-apportioned)."""
 
-    device: str  # Device.id
+    device: str
+    """`id` of the device."""
     namespace: str
+    """Namespace of the pod."""
     pod: str
+    """Name of the pod."""
     container: str
+    """Name of the container."""
     partition: str | None = None
+    """`id` of the partition. Absent: not in a partition."""
     pod_uid: str | None = None
+    """Uid of the pod. Absent: while no source of pods tells it."""
     # measured, from its processes; None: the driver does not tell
     processes: int = 0
+    """Measured: processes of the container on the device."""
     memory_used_bytes: int | None = None
+    """Measured: device memory that its processes hold."""
     utilization_ratio: float | None = None
+    """Measured: shares of the period in which its processes ran, added up."""
     memory_utilization_ratio: float | None = None
+    """Measured: shares of the period in which its processes read or wrote device memory, added up."""
     encoder_utilization_ratio: float | None = None
+    """Measured: its processes' use of the video encoders, added up."""
     decoder_utilization_ratio: float | None = None
+    """Measured: its processes' use of the video decoders, added up."""
     # allocated
-    allocated: int = 0  # device ids of this device or partition that it holds; 0: it only uses it
-    resources: tuple[str, ...] = ()  # under which names
-    idle_seconds: float | None = None  # since it last did anything with what it holds
+    allocated: int = 0
+    """Allocated: ids of the device that it holds. 0: it only uses it."""
+    resources: tuple[str, ...] = ()
+    """Allocated: resource names under which it holds them."""
+    idle_seconds: float | None = None
+    """Allocated: time since it last did anything with what it holds. Absent: it holds nothing, or nobody can
+    tell."""
     # apportioned
     memory_share_bytes: int | None = None
+    """Apportioned: its share of the memory of a device that is cut into shares. Absent: the device is not
+    shared."""
     compute_share_ratio: float | None = None
-    device_share_ratio: float | None = None  # of the device that it holds: see device_shares
+    """Apportioned: its share of the device's computing. Absent: the device is not shared."""
+    device_share_ratio: float | None = None
+    """Apportioned: fraction of the device that it holds. Those of one device add up to 1 at most.
+    [Idle](concepts.md#idle) devices are sums of it. Absent: it holds nothing, it only uses the device."""
     energy_joules: float | None = None
+    """Apportioned: energy of the device, split by use among the pods on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unattributed:
-    """What is in use on one device and is no pod's, by owner."""
+    """Use of one device that is attributed to no pod, by owner."""
 
     device: str
+    """`id` of the device."""
     kind: OwnerKind
+    """What the owner is."""
     reason: UnattributedReason
+    """Why it is not attributed to a pod."""
     name: str | None = None
+    """Which owner, within the kind. Absent: of `none` and `unknown`."""
     processes: int = 0
+    """Processes of the owner."""
     memory_used_bytes: int | None = None
-    utilization_ratio: float | None = None  # of its processes together
+    """Device memory that the owner's processes hold."""
+    utilization_ratio: float | None = None
+    """The use of the owner's processes together. Absent: the driver does not tell it by process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBalance:
-    """What makes the parts of one device add up to the whole: memory of pods + unattributed - surplus = used;
-    energy of pods + idle energy = energy of the device."""
+    """What makes the parts of one device add up: memory of pods + unattributed - surplus = used; energy of
+    pods + idle energy = energy of the device."""
 
     device: str
-    surplus_memory_bytes: int | None = None  # by which processes' figures exceed what is used
+    """`id` of the device."""
+    surplus_memory_bytes: int | None = None
+    """By how much the processes' memory together exceeds what is used."""
     idle_energy_joules: float | None = None
-    share_ratio: float | None = None  # into how many shares the device is cut, by setting
-    jobs: tuple[str, ...] = ()  # batch jobs that the job-mapping folder names for it
+    """Energy that no pod's use accounts for."""
+    share_ratio: float | None = None
+    """Into how many shares the device is cut, by setting (2: each has half of it). Absent: no setting cuts
+    it."""
+    jobs: tuple[str, ...] = ()
+    """Batch jobs that the job-mapping folder names for the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionSourceState:
-    """One of the places that tell whose what is."""
+    """One source of attribution. [Which pod](attribution.md#sources-and-what-each-needs) lists them."""
 
-    source: str  # processes, pods, pod-resources, annotations, resource-slices ...
+    source: str
+    """`processes`, `pods`, `pod-resources` …"""
     up: bool
-    detail: str | None = None  # what exactly is asked: api-server, kubelet, v1, v1alpha1, a path
-    reason: str | None = None  # a short word for why it is not up
-    error: str | None = None  # the last error, for people; kept after the source is well again
-    last_success: float | None = None  # seconds since the epoch
+    """It answered when it was last asked."""
+    detail: str | None = None
+    """What exactly is asked: `api-server`, `kubelet`, `v1`, a path."""
+    reason: str | None = None
+    """A short word for why it is not up. Absent: while it is up."""
+    error: str | None = None
+    """The last error, for people; kept after the source is well again. Absent: no error yet."""
+    last_success: float | None = None
+    """When it last answered. Absent: before the first success."""
     errors: tuple[Counted, ...] = ()
+    """Times that it failed, by reason."""
