@@ -5,7 +5,7 @@ from tests.repository import REPOSITORY
 
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
 from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
-from accelscope.simulate.fleet.names import MOST_NODES, Names, tag_of
+from accelscope.simulate.fleet.template import MOST_NODES, Identities, tag_of
 from accelscope.simulate.section import DescriptionError
 
 GOOD = "clusters: [{id: one, nodes: [{node: nvidia-shared, count: 2, name: gpu}]}]\n"
@@ -32,27 +32,30 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
     ("text", "problem"),
     [
         ("clusters: []", "clusters: expected 1 to 1000 of them, got 0"),
-        ("clusters: [{nodes: []}]", "clusters[0].id: every cluster needs one"),
+        ("clusters: [{nodes: []}]", "clusters[0].id: missing; expected an id such as berlin-1"),
         ("clusters: [{id: Berlin}]", 'clusters[0].id: "Berlin" is not an id such as berlin-1'),
         ("clusters: [{id: a}, {id: a}]", 'clusters: 2 are called "a"; give each a name of its own'),
         (
             "clusters: [{id: a, nodes: [{node: nvidia-mig}, {node: nvidia-mig}]}]",
             'a: 2 are called "nvidia-mig"; give each a name of its own',
         ),
-        ("clusters: [{id: a, nodes: [{count: 2}]}]", "clusters[0].nodes[0].node: expected a ready-made node"),
+        (
+            "clusters: [{id: a, nodes: [{count: 2}]}]",
+            "clusters[0].nodes[0].node: missing; expected",
+        ),
         ("clusters: [{id: a, color: red}]", 'clusters[0]: unknown key "color"; allowed: id, name'),
         (
             f"{GOOD}faults: [{{kind: hot, cluster: two}}]",
-            'faults[0].cluster: "two" is not known; allowed: one',
+            'faults[0].cluster: "two" is not one',
         ),
         (
             f"{GOOD}faults: [{{kind: sad, cluster: one}}]",
-            'faults[0].kind: "sad" is not known; allowed: agent_',
+            'faults[0].kind: "sad" is not one of agent_',
         ),
         (f"{GOOD}faults: [{{kind: hot, cluster: one}}]", "faults[0].node: hot needs a node of one"),
         (
             f"{GOOD}faults: [{{kind: hot, cluster: one, node: gpu-0001, device: 7}}]",
-            "hot needs a device; allowed: 0 to 1; got 7",
+            "faults[0].device: 7 is not a device number from 0 to 1",
         ),
         (
             f"{GOOD}faults: [{{kind: api_hang, cluster: one, node: gpu-0001}}]",
@@ -60,7 +63,7 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
         ),
         (
             f"{GOOD}faults: [{{kind: idle, cluster: one, node: gpu-0001}}]",
-            "faults[0].process: idle needs the name of a process; allowed: dcgm",
+            "faults[0].process: missing; expected one of dcgm",
         ),
     ],
 )
@@ -74,9 +77,10 @@ def test_mistakes_are_told_in_one_line(text: str, problem: str) -> None:
 def test_every_node_has_a_tag_of_its_own() -> None:
     numbers = [*range(20_000), MOST_NODES - 1]
     assert len({tag_of(number) for number in numbers}) == len(numbers)
-    names = Names(tag_of(7))
-    assert len(names.id("GPU-d92a11cc-7113-3189-c8b7-ab0b26819a09")) == 40
-    assert names.id("WBYB577628") == f"WBYB577628{tag_of(7)}"
+    long, short = "GPU-d92a11cc-7113-3189-c8b7-ab0b26819a09", "WBYB577628"
+    identities = Identities.of([{"devices": [{"uuid": long, "serial": short}]}])
+    assert len(identities.of_node(long, tag_of(7))) == 40
+    assert identities.of_node(short, tag_of(7)) == f"WBYB577628{tag_of(7)}"
 
 
 def test_every_fault_is_documented() -> None:

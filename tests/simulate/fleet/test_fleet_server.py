@@ -18,7 +18,7 @@ from accelscope.model.wire import SchemaError, read_snapshot
 from accelscope.simulate.fleet.description import read_fleet
 from accelscope.simulate.fleet.faults import read_trouble, write_faults
 from accelscope.simulate.fleet.fleet import SimulatedFleet
-from accelscope.simulate.section import Section
+from accelscope.simulate.section import Description
 
 AGENTS = "app.kubernetes.io/name=accelscope,app.kubernetes.io/component=agent"
 DESCRIPTION = """
@@ -49,7 +49,7 @@ class Client:
 
     def set_faults(self, *documents: dict[str, Any]) -> None:
         nodes = self.fleet.spec.nodes()
-        write_faults(self.fleet.folder, [read_trouble(Section(one, "fault"), nodes) for one in documents])
+        write_faults(self.fleet.folder, [read_trouble(Description(one, "fault"), nodes) for one in documents])
         self.fleet.step()
 
     def request(self, cluster: str, path: str, **headers: str) -> Any:
@@ -460,7 +460,7 @@ def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (b"- {kind: nonsense, cluster: one}\n", '"nonsense" is not known'),
+        (b"- {kind: nonsense, cluster: one}\n", '"nonsense" is not one of'),
         (b"- {kind: \xff}\n", "faults.yaml: not a text in UTF-8"),
     ],
 )

@@ -1,16 +1,18 @@
 """What the pod proxy of a simulated API server brings back from agents."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import aiohttp
 from aiohttp import web
 
+from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.faults import FleetFault
 from accelscope.simulate.fleet.fleet_node import FleetNode, compressed
+from accelscope.simulate.kubernetes.api import JSON
 
-JSON = "application/json"
 GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400
 FOREVER = 86_400.0  # for what hangs: longer than anybody waits
 _AGE_HEADER = "X-AccelScope-Age"
@@ -19,20 +21,15 @@ _ASKED = ("Accept", "Accept-Encoding", "If-None-Match")
 _TOLD = ("Content-Type", "Content-Encoding", "ETag", _AGE_HEADER)
 _SECONDS = aiohttp.ClientTimeout(total=30.0)  # that a real agent may take
 
-Metrics = Callable[[bytes], bytes]  # from a snapshot's document to the page for Prometheus
-
 
 class Unreachable(Exception):
     """Nobody answers where the agent should be."""
 
 
 class AgentProxy:
-    """`metrics` makes `/metrics` of what `/snapshot` says: the simulator shares no code with the agent, so
-    whoever runs it brings the agent's own. `urls` are of real agents, by node."""
+    """`urls` are of real agents, by node."""
 
-    def __init__(self, metrics: Metrics | None, urls: Mapping[str, str]) -> None:
-        self._metrics = metrics
-        self._paths = ("/snapshot",) if metrics is None else ("/snapshot", "/metrics")
+    def __init__(self, urls: Mapping[str, str]) -> None:
         self._urls = urls
         self._pages: dict[str, tuple[str, bytes]] = {}  # the last one of each node, with its tag
         self._session: aiohttp.ClientSession | None = None
@@ -49,7 +46,7 @@ class AgentProxy:
             raise Unreachable
         if path in ("/healthz", "/readyz"):
             return web.Response(text="ok")
-        if path not in self._paths:
+        if path not in ("/snapshot", "/metrics"):
             return web.Response(status=HTTPStatus.NOT_FOUND, text="not found")
         if node.trouble(FleetFault.AGENT_HANG, at):
             await asyncio.sleep(FOREVER)
@@ -59,14 +56,19 @@ class AgentProxy:
             return web.Response(body=GARBAGE, content_type=JSON)
         if node.name in self._urls:
             return await self._forward(request, self._urls[node.name] + path)
+        if node.has_own_agent:  # whose reading takes its time
+            await asyncio.to_thread(node.document, at)
         if path == "/snapshot":
             return _snapshot(request, node, at)
         return encoded(request, self._page(node, at), {"Content-Type": _TEXT_TYPE})
 
     def _page(self, node: FleetNode, at: float) -> bytes:
+        """Made by the agent's own code of what `/snapshot` says."""
+        from accelscope.simulate.fleet.agent_session import metrics_page  # noqa: PLC0415 - imports the agent
+
         tag, page = self._pages.get(node.name, ("", b""))
-        if tag != node.etag(at) and self._metrics is not None:
-            page = self._metrics(node.readable(at))
+        if tag != node.etag(at):
+            page = metrics_page(read_snapshot(json.loads(node.readable(at))))
             self._pages[node.name] = node.etag(at), page
         return page
 

@@ -2,20 +2,18 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from accelscope.simulate import identity
-from accelscope.simulate.fleet.annotation import at_time
 from accelscope.simulate.fleet.faults import FleetFault, Trouble
 from accelscope.simulate.fleet.fleet_node import FleetNode
 from accelscope.simulate.fleet.objects import NodeObjects, agent_pod_name, driver_pod_name
 from accelscope.simulate.fleet.spec import ClusterSpec
-from accelscope.simulate.kubernetes.history import History
+from accelscope.simulate.kubernetes.api import NODES, PODS, Api, History
+from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.vendor import DriverPod, simulated_vendor
 
-NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
-LABEL = "label:"  # what a label is called among the fields of an object
-_ANNOTATION_SECONDS = 60.0  # how often a collector writes, at the least
+_ANNOTATION_SECONDS = 60.0  # between two writes
 
 
 class FleetCluster:
@@ -30,8 +28,10 @@ class FleetCluster:
             for name in group.names()
         }
         self.agents: dict[str, FleetNode] = {}  # by pod
-        self.drivers: dict[str, FleetNode] = {}
+        self.drivers: dict[str, tuple[FleetNode, str, DriverPod]] = {}  # by pod, with the vendor
         self.history = History()
+        self.api = Api(self.history)
+        self.api.expired_is_an_answer = True
         self.troubles: tuple[Trouble, ...] = ()  # of its API server
         self._epoch = epoch
         self._objects: dict[str, NodeObjects] = {}
@@ -66,36 +66,29 @@ class FleetCluster:
             event.set()
 
     def _appear(self, node: FleetNode, at: float) -> None:
-        model, names = node.variant.model, node.names()
-        objects = NodeObjects(model, node.name, names, epoch=self._epoch)
+        objects = NodeObjects(node, epoch=self._epoch)
         self._objects[node.name] = objects
         self._show(node, at)
         if self.spec.agents:
-            name = agent_pod_name(names)
-            self._put(PODS, name, objects.agent_pod())
+            name = agent_pod_name(node)
+            self.history.put(PODS, name, objects.agent_pod())
             self.agents[name] = node
-        if self.spec.driver_pods and "nvidia" in model.spec.vendors:
-            name = driver_pod_name(names)
-            self._put(PODS, name, objects.driver_pod())
-            self.drivers[name] = node
+        if self.spec.driver_pods:
+            for vendor, pod in driver_pods(node.variant.spec):
+                name = driver_pod_name(node, pod)
+                self.history.put(PODS, name, objects.driver_pod(pod))
+                self.drivers[name] = node, vendor, pod
 
     def _vanish(self, node: FleetNode) -> None:
         del self._objects[node.name]
         self.history.remove(NODES, node.name)
-        for pods, name in (
-            (self.agents, agent_pod_name(node.names())),
-            (self.drivers, driver_pod_name(node.names())),
-        ):
-            if pods.pop(name, None) is not None:
+        drivers = [driver_pod_name(node, pod) for _, pod in driver_pods(node.variant.spec)]
+        for name in (agent_pod_name(node), *drivers):
+            if self.agents.pop(name, None) is not None or self.drivers.pop(name, None) is not None:
                 self.history.remove(PODS, name)
 
     def _show(self, node: FleetNode, at: float) -> None:
-        text = node.annotation(at) if "ascend" in node.variant.spec.vendors else None
-        annotation = None if text is None else at_time(text, node.taken_at(at))
-        self._put(NODES, node.name, self._objects[node.name].node(annotation))
-
-    def _put(self, collection: str, key: str, document: Mapping[str, Any]) -> None:
-        self.history.put(collection, key, dict(_fields(document)), document)
+        self.history.put(NODES, node.name, self._objects[node.name].node(node.annotations(at)))
 
 
 class Watcher:
@@ -114,20 +107,16 @@ class Watcher:
 
 
 def _is_due(node: FleetNode, at: float, since: float) -> bool:
-    """Whether the node's collector writes its annotation between the two."""
-    if "ascend" not in node.variant.spec.vendors:
+    """Whether the node's agent writes its annotation between the two."""
+    if not node.variant.recording.annotated:
         return False
     phase = identity.fraction(int(node.tag), "annotation") * _ANNOTATION_SECONDS
     return (at + phase) // _ANNOTATION_SECONDS > (since + phase) // _ANNOTATION_SECONDS
 
 
-def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What it can be selected by."""
-    metadata = document["metadata"]
-    yield "metadata.name", metadata["name"]
-    for name, value in metadata["labels"].items():
-        yield f"{LABEL}{name}", value
-    if document["kind"] == "Pod":
-        yield "metadata.namespace", metadata["namespace"]
-        yield "spec.nodeName", document["spec"]["nodeName"]
-        yield "status.phase", document["status"]["phase"]
+def driver_pods(spec: NodeSpec) -> Iterator[tuple[str, DriverPod]]:
+    """Of vendors whose operator runs the driver in a pod."""
+    for vendor in spec.vendors:
+        pod = simulated_vendor(vendor).driver_pod
+        if pod is not None:
+            yield vendor, pod

@@ -8,16 +8,18 @@ from typing import Any
 
 import yaml
 
+from accelscope.config.document import Section, read_each
+from accelscope.config.values import BOOLEAN, LINE, Decimal, Text, WholeNumber, shown
 from accelscope.simulate.description import load_node, read_yaml
 from accelscope.simulate.fleet.faults import read_trouble, trouble_document
-from accelscope.simulate.fleet.names import MOST_NODES
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
-from accelscope.simulate.section import DescriptionError, Section, got, shown
+from accelscope.simulate.fleet.template import MOST_NODES
+from accelscope.simulate.section import Description, DescriptionError
 
 DESCRIPTION = "fleet.yaml"  # of a fleet's folder
-_ID = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-_NAME = "[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?"
-_URL = "http://[^/\\s]+"
+_ID = Text("an id such as berlin-1", "[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_NAME = Text("a name in lower case such as h100", "[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+_URL = Text("an address such as http://127.0.0.1:9400", "http://[^/\\s]+")
 _MOST_CLUSTERS = 1000
 _CITIES = ("berlin", "oslo", "lisbon", "seoul", "austin", "pune", "tromso", "quito")
 # Shares of the nodes of a fleet that is made from numbers only.
@@ -48,24 +50,19 @@ def load_fleet(path: Path | str) -> FleetSpec:
 
 def read_fleet(text: str, *, folder: Path | None = None) -> FleetSpec:
     """Descriptions of nodes that are files lie in `folder`. Raises DescriptionError."""
-    root = Section(read_yaml(text), "")
+    root = Description(read_yaml(text))
     usual = FleetSpec()
     spec = FleetSpec(
-        seed=root.integer("seed", usual.seed, 0, 2**31 - 1),
-        interval_seconds=root.number("interval_seconds", usual.interval_seconds, 0.1, 86_400),
-        variants=root.integer("variants", usual.variants, 1, 1000),
-        clusters=root.sections("clusters", lambda section: _cluster(section, folder or Path())),
+        seed=root.take("seed", WholeNumber(0, 2**31 - 1), usual.seed),
+        interval_seconds=root.take("interval_seconds", Decimal(0.1, 86_400), usual.interval_seconds),
+        variants=root.take("variants", WholeNumber(1, 1000), usual.variants),
+        clusters=read_each(root.sections("clusters"), lambda section: _cluster(section, folder or Path())),
     )
-    troubles = root.items("faults")
+    troubles = root.sections("faults")
     root.finish()
     _check(spec)
     nodes = spec.nodes()
-    found = []
-    for where, member in troubles:
-        section = Section(member, where)
-        found.append(read_trouble(section, nodes))
-        section.finish()
-    return replace(spec, troubles=tuple(found))
+    return replace(spec, troubles=read_each(troubles, lambda section: read_trouble(section, nodes)))
 
 
 def made_fleet(
@@ -133,31 +130,26 @@ def _split(count: int, shares: Mapping[str, int]) -> dict[str, int]:
 
 
 def _cluster(section: Section, folder: Path) -> ClusterSpec:
-    known = section.optional_text("id", _ID, "an id such as berlin-1")
-    if known is None:
-        raise section.error("id", "every cluster needs one")
     return ClusterSpec(
-        id=known,
-        name=section.optional_text("name", "[^\\n]+", "a text of one line"),
-        agents=section.flag("agents", default=True),
-        driver_pods=section.flag("driver_pods", default=False),
-        groups=section.sections("nodes", lambda member: _group(member, folder)),
+        id=section.require("id", _ID),
+        name=section.take("name", LINE),
+        agents=section.take("agents", BOOLEAN, default=True),
+        driver_pods=section.take("driver_pods", BOOLEAN, default=False),
+        groups=read_each(section.sections("nodes"), lambda member: _group(member, folder)),
     )
 
 
 def _group(section: Section, folder: Path) -> NodeGroup:
-    kind: Any = section.take("node")
-    if not isinstance(kind, str):
-        raise section.error("node", f"expected a ready-made node or a YAML file{got(kind)}")
+    kind = section.require("node", Text("the name of a ready-made node, or a YAML file", ".+"))
     path = folder / kind
     kind = str(path.absolute()) if path.is_file() else kind
     spec = load_node(kind)
-    agent_url = section.optional_text("agent_url", _URL, "an address such as http://127.0.0.1:9400")
+    agent_url = section.take("agent_url", _URL)
     return NodeGroup(
         kind=kind,
         spec=spec,
-        count=section.integer("count", 1, 1, 1 if agent_url else MOST_NODES),
-        prefix=section.optional_text("name", _NAME, "a name in lower case such as h100") or spec.name,
+        count=section.take("count", WholeNumber(1, 1 if agent_url else MOST_NODES), 1),
+        prefix=section.take("name", _NAME, spec.name),
         agent_url=agent_url,
     )
 

@@ -1,18 +1,20 @@
 """What can be wrong with a simulated fleet: a device, a workload, an agent, a node, an API server."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from accelscope.config.document import read_each
+from accelscope.config.values import Choice, Decimal, Text, shown
 from accelscope.simulate.description import read_fault, read_yaml
-from accelscope.simulate.faults import Fault, FaultKind, FaultLog
+from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import write_text
-from accelscope.simulate.section import DescriptionError, Section, got, unknown
+from accelscope.simulate.section import Description, DescriptionError
 from accelscope.simulate.spec import NodeSpec
+from accelscope.vendors import declarations
 
 DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)
 FILE = "faults.yaml"  # of a fleet's folder
@@ -109,10 +111,6 @@ class Trouble:
             until=None if self.until is None else self.until + delay,
         )
 
-    def later(self, seconds: float) -> "Trouble":
-        until = None if self.until is None else self.until + seconds
-        return replace(self, begin=self.begin + seconds, until=until)
-
 
 class TroubleLog:
     """All that was wrong up to now: counters that a fault drove must not fall back when it ends."""
@@ -150,50 +148,30 @@ class TroubleLog:
         return (*self._described, *self._set)
 
 
-def device_log(spec: NodeSpec, troubles: Iterable[Trouble], delay: float) -> FaultLog:
-    """Faults of the node's own description keep its time."""
-    return FaultLog((*spec.faults, *(f for t in troubles if (f := t.of_device(delay)) is not None)))
-
-
-def pauses(troubles: Iterable[Trouble], delay: float) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Times in which processes are idle, by their name; they may have begun before simulated time did."""
-    found: dict[str, tuple[tuple[float, float], ...]] = {}
-    for trouble in troubles:
-        if trouble.kind == FleetFault.IDLE and trouble.process is not None:
-            end = math.inf if trouble.until is None else trouble.until + delay
-            found[trouble.process] = (*found.get(trouble.process, ()), (trouble.begin + delay, end))
-    return found
-
-
 Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name
 
 
-def read_trouble(section: Section, nodes: Nodes) -> Trouble:
+def read_trouble(section: Description, nodes: Nodes) -> Trouble:
     """With the keys of a description. Raises DescriptionError."""
-    what: object = section.take("kind")
-    kind = str(what)
-    known = {*FleetFault, *DEVICE_FAULTS}
-    if kind not in known:
-        raise section.error("kind", f"{unknown(what)}; allowed: {', '.join(sorted(known))}")
-    where, name = section.take("cluster"), section.take("node")
-    cluster = str(where)
-    if where is None or cluster not in nodes:
-        raise section.error("cluster", f"{unknown(where)}; allowed: {', '.join(nodes)}")
+    kind = str(section.require("kind", Choice(*sorted({*FleetFault, *DEVICE_FAULTS}))))
+    cluster = section.require("cluster", Choice(*nodes))
+    name = section.raw("node")
     if kind in tuple(FleetFault) and FleetFault(kind).of_cluster:
         if name is not None:
             raise section.error("node", f"{kind} is of the cluster's API server, not of a node")
         return _timed(section, Trouble(kind=kind, cluster=cluster, seconds=_seconds(section, kind)))
     spec = nodes[cluster].get(str(name))
     if spec is None:
-        raise section.error("node", f"{kind} needs a node of {cluster}{got(name)}")
+        got = "" if name is None else f"; got {shown(name)}"
+        raise section.error("node", f"{kind} needs a node of {cluster}{got}")
     if kind in DEVICE_FAULTS:
         given = section.part(("vendor", "device", "code", "from", "until"), kind=kind)
         fault = read_fault(given, spec.vendors)
         times = {"begin": fault.begin, "until": fault.until}
         told = {"vendor": fault.vendor, "device": fault.device, "code": fault.code}
         return Trouble(kind=kind, cluster=cluster, node=str(name), **told, **times)  # type: ignore[arg-type]
-    if kind == FleetFault.SINK_DOWN and "ascend" not in spec.vendors:
-        raise section.error("node", f"{kind} needs a node with Ascend chips; {name} has none")
+    if kind == FleetFault.SINK_DOWN and not any(declarations()[v].annotation for v in spec.vendors):
+        raise section.error("node", f"{kind} needs a node whose agent writes an annotation, not {name}")
     trouble = Trouble(
         kind=kind,
         cluster=cluster,
@@ -205,35 +183,29 @@ def read_trouble(section: Section, nodes: Nodes) -> Trouble:
     return _timed(section, trouble)
 
 
-def _timed(section: Section, trouble: Trouble) -> Trouble:
+def _timed(section: Description, trouble: Trouble) -> Trouble:
     # Who idles may have done so long before anybody looked.
     least = -_LONGEST_IDLE_SECONDS if trouble.kind == FleetFault.IDLE else 0
-    begin = section.number("from", 0, least, math.inf)
-    return replace(trouble, begin=begin, until=section.optional_number("until", 0, math.inf))
+    begin = section.take("from", Decimal(least), 0)
+    return replace(trouble, begin=begin, until=section.take("until", Decimal(0)))
 
 
-def _seconds(section: Section, kind: str) -> float | None:
+def _seconds(section: Description, kind: str) -> float | None:
     if kind in (FleetFault.AGENT_SLOW, FleetFault.API_SLOW):
-        return section.number("seconds", _DEFAULT_SECONDS, 0, 3600)
+        return section.take("seconds", Decimal(0, 3600), _DEFAULT_SECONDS)
     return None
 
 
-def _schema(section: Section, kind: str) -> str | None:
+def _schema(section: Description, kind: str) -> str | None:
     if kind != FleetFault.AGENT_SCHEMA:
         return None
-    return (
-        section.optional_text("schema", r"\d+\.\d+", "a version such as '1.0', in quotes") or _DEFAULT_SCHEMA
-    )
+    return section.take("schema", Text("a version such as '1.0'", r"\d+\.\d+"), _DEFAULT_SCHEMA)
 
 
-def _process(section: Section, kind: str, spec: NodeSpec) -> str | None:
+def _process(section: Description, kind: str, spec: NodeSpec) -> str | None:
     if kind != FleetFault.IDLE:
         return None
-    name = section.take("process")
-    names = sorted({process.name for process in spec.processes})
-    if name not in names:
-        raise section.error("process", f"idle needs the name of a process; allowed: {', '.join(names)}")
-    return str(name)
+    return section.require("process", Choice(*sorted({process.name for process in spec.processes})))
 
 
 def trouble_document(trouble: Trouble, *, times: bool = False) -> dict[str, Any]:
@@ -259,8 +231,8 @@ def read_faults(folder: Path, nodes: Nodes) -> tuple[Trouble, ...]:
         document = read_yaml(text)
     except DescriptionError as error:
         raise error.in_file(FILE) from None
-    root = Section({FILE: document or []}, "")
-    return root.sections(FILE, lambda section: read_trouble(section, nodes))
+    root = Description({FILE: document or []})
+    return read_each(root.sections(FILE), lambda section: read_trouble(section, nodes))
 
 
 def write_faults(folder: Path, troubles: Iterable[Trouble]) -> None:

@@ -15,26 +15,26 @@ import errno
 import itertools
 import logging
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from aiohttp import web
 
-from accelscope import __version__
-from accelscope.simulate.fleet.agent_proxy import Metrics
 from accelscope.simulate.fleet.api_server import ClusterServer
-from accelscope.simulate.fleet.cluster import FleetCluster
+from accelscope.simulate.fleet.cluster import FleetCluster, driver_pods
 from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
 from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
-from accelscope.simulate.fleet.fleet_node import FleetNode
-from accelscope.simulate.fleet.frames import Variant
-from accelscope.simulate.fleet.objects import AGENT_NAMESPACE, DRIVER_NAMESPACE
-from accelscope.simulate.fleet.own import Agent
+from accelscope.simulate.fleet.fleet_node import FleetNode, Variant
+from accelscope.simulate.fleet.objects import AGENT_NAMESPACE
+from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
 from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
 from accelscope.simulate.folder import write_text
 from accelscope.simulate.kept_folder import KeptFolder
@@ -42,13 +42,15 @@ from accelscope.simulate.section import DescriptionError
 
 HOST = "127.0.0.1"
 _STEP_SECONDS = 1.0  # between looks at the faults and at what the API servers show
+_READING_THREADS = 128  # for nodes with a fault, of which each may block one
 
 _log = logging.getLogger(__name__)
 
 
 class SimulatedFleet:
-    """Nothing is written or bound before it runs. Ports are free ones, or count up from `first_port`. Agents
-    have `/metrics` where `metrics` is given, which makes it of a snapshot's document."""
+    """Nothing is bound, or written to its folder, before it runs. Recordings that are not in the cache are
+    made at once; `progress` is called with a line for each. Ports are free ones, or count up from
+    `first_port`. Raises RecordingError, and before recordings are made what `running` raises."""
 
     def __init__(
         self,
@@ -56,20 +58,23 @@ class SimulatedFleet:
         folder: Path | str,
         *,
         first_port: int | None = None,
-        metrics: Metrics | None = None,
+        progress: Progress | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spec = spec
         self.folder = Path(folder).absolute()
         self._kept = KeptFolder(self.folder, "a simulated fleet", (DESCRIPTION, FAULTS))
         self._first_port = first_port
-        self._metrics = metrics
         self._nodes = spec.nodes()
+        self._check_folder()
+        if first_port is not None:
+            for port in range(first_port, first_port + len(spec.clusters)):
+                _check_port(port)
+        self._variants = self._recorded(progress)
         self._epoch = time.time()
         self._monotonic = monotonic
         self._started = monotonic()
         self._numbers = itertools.count()
-        self._variants: dict[tuple[str, int], Variant] = {}
         self._log = TroubleLog(spec.troubles)
         self._bad_faults: str | None = None
         self._stepped_at = 0.0
@@ -88,12 +93,14 @@ class SimulatedFleet:
     async def running(self) -> AsyncIterator[None]:
         """Serve and keep moving inside of this. Raises DescriptionError for a folder that is not ours;
         AlreadyMoving; OSError for a port that cannot be had."""
-        self._kept.check_still()
-        self._kept.check_ours()
+        self._check_folder()  # again: recordings may have taken minutes
+        # Nodes with a fault read in threads, and a hung device blocks one of them: the loop's own few threads
+        # would let the other nodes wait.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_READING_THREADS, "reading"))
         runners, servers = [], []
         try:
             for number, cluster in enumerate(self.clusters.values()):
-                server = ClusterServer(cluster, self.clock, self._metrics)
+                server = ClusterServer(cluster, self.clock)
                 servers.append(server)
                 runner = web.ServerRunner(web.Server(server.handle, access_log=None), shutdown_timeout=0.1)
                 runners.append(runner)
@@ -114,6 +121,9 @@ class SimulatedFleet:
                 await runner.cleanup()
             for server in servers:
                 await server.close()
+            for cluster in self.clusters.values():
+                for node in cluster.nodes.values():
+                    node.close()
 
     def step(self) -> None:
         """Take note of the faults that are set now, and let the clusters show what they are now."""
@@ -133,6 +143,10 @@ class SimulatedFleet:
     def faults(self) -> tuple[Trouble, ...]:
         """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
         return read_faults(self.folder, self._nodes)
+
+    def _check_folder(self) -> None:
+        self._kept.check_still()
+        self._kept.check_ours()
 
     async def _keep_stepping(self) -> None:
         while True:
@@ -158,20 +172,19 @@ class SimulatedFleet:
     def _group(self, group: NodeGroup) -> Iterable[FleetNode]:
         for place, name in enumerate(group.names()):
             number = next(self._numbers)
-            variant = self._variant(group, place)
+            variant = self._variants[group.kind, place % self.spec.variants]
             yield FleetNode(name, number, variant, seed=self.spec.seed, epoch=self._epoch)
 
-    def _variant(self, group: NodeGroup, place: int) -> Variant:
-        """Groups of the same kind share them, in all clusters."""
-        number = place % self.spec.variants
-        key = group.kind, number
-        if key not in self._variants:
-            agent = Agent(
-                version=__version__, interval_seconds=self.spec.interval_seconds, started_at=self._epoch
-            )
-            seed = group.spec.seed + 1009 * number + 7919 * (self.spec.seed - 1)
-            self._variants[key] = Variant(group.spec, seed, agent)
-        return self._variants[key]
+    def _recorded(self, progress: Progress | None) -> dict[tuple[str, int], Variant]:
+        """By kind of node and number. Groups of the same kind share them, in all clusters."""
+        interval, specs = self.spec.interval_seconds, {}
+        for group in (group for cluster in self.spec.clusters for group in cluster.groups):
+            for number in range(min(group.count, self.spec.variants)):
+                seed = group.spec.seed + 1009 * number + 7919 * (self.spec.seed - 1)
+                specs[group.kind, number] = replace(group.spec, seed=seed)
+        requests = (RecordingRequest(spec.text, spec.seed, interval) for spec in specs.values())
+        recordings = zip(specs.items(), recorded(requests, progress), strict=True)
+        return {key: Variant(spec, recording, interval) for (key, spec), recording in recordings}
 
     def _write_files(self) -> None:
         tokens = self.folder / "tokens"
@@ -191,7 +204,8 @@ class SimulatedFleet:
         if spec.agents:
             sources["agents"] = {"namespace": AGENT_NAMESPACE}
         if spec.driver_pods:
-            sources["exec"] = {"namespaces": [DRIVER_NAMESPACE]}
+            pods = (pod for group in spec.groups for _, pod in driver_pods(group.spec))
+            sources["exec"] = {"namespaces": sorted({pod.namespace for pod in pods})}
         return {
             "id": spec.id,
             **({"name": spec.name} if spec.name else {}),
@@ -210,12 +224,24 @@ def _write_secret(path: Path, text: str) -> None:
     scratch.replace(path)
 
 
+def _check_port(port: int) -> None:
+    """Raises OSError."""
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError as error:
+        raise _port_error(error, port) from None
+
+
 async def _listen(runner: web.ServerRunner, port: int) -> None:
     """Raises OSError."""
     try:
         await web.TCPSite(runner, HOST, port, backlog=1024).start()
     except OSError as error:
-        # asyncio's own text repeats the address.
-        said = os.strerror(error.errno) if error.errno else str(error)
-        hint = "; --port chooses another" if error.errno == errno.EADDRINUSE else ""
-        raise OSError(error.errno, f"cannot listen on {HOST}:{port}: {said}{hint}") from None
+        raise _port_error(error, port) from None
+
+
+def _port_error(error: OSError, port: int) -> OSError:
+    # asyncio's own text repeats the address.
+    said = os.strerror(error.errno) if error.errno else str(error)
+    hint = "; --port chooses another" if error.errno == errno.EADDRINUSE else ""
+    return OSError(error.errno, f"cannot listen on {HOST}:{port}: {said}{hint}")

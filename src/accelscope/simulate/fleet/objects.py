@@ -2,56 +2,47 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from accelscope.simulate import identity
-from accelscope.simulate.fleet.annotation import NPU_METRICS
-from accelscope.simulate.fleet.names import Names
-from accelscope.simulate.fleet.node import NodeModel
+from accelscope.simulate.fleet.fleet_node import FleetNode
 from accelscope.simulate.kubernetes.objects import node_document, node_labels
+from accelscope.simulate.vendor import DriverPod
 
 AGENT_NAMESPACE, AGENT_PORT = "accelscope-system", 9400
-DRIVER_NAMESPACE, DRIVER_CONTAINER = "gpu-operator", "nvidia-driver-ctr"
 _AGENT_LABELS = {
     "app.kubernetes.io/name": "accelscope",
     "app.kubernetes.io/component": "agent",
     "app.kubernetes.io/instance": "accelscope",
 }
-_DRIVER_LABELS = {
-    "app": "nvidia-driver-daemonset",
-    "app.kubernetes.io/component": "nvidia-driver",
-    "nvidia.com/precompiled": "false",
-}
+_AGENT = "accelscope-agent"
 
 
-def agent_pod_name(names: Names) -> str:
-    return f"accelscope-agent-{names.tag}"
+def agent_pod_name(node: FleetNode) -> str:
+    return f"{_AGENT}-{node.tag}"
 
 
-def driver_pod_name(names: Names) -> str:
-    return f"nvidia-driver-daemonset-{names.tag}"
+def driver_pod_name(node: FleetNode, pod: DriverPod) -> str:
+    return f"{pod.daemon_set}-{node.tag}"
 
 
 class NodeObjects:
     """Documents of one node. The Node's text is kept, since it is written again with each annotation."""
 
-    def __init__(self, model: NodeModel, name: str, names: Names, *, epoch: float) -> None:
-        spec = model.spec
-        self._name, self._names, self._epoch = name, names, epoch
-        labels = {**node_labels(spec), "kubernetes.io/hostname": name}
-        document = node_document(spec, model.pods, labels, epoch=epoch)
-        document["metadata"] |= {"name": name, "uid": names.id(document["metadata"]["uid"])}
-        capacity = {**document["status"]["capacity"], **_accelerators(model)}
+    def __init__(self, node: FleetNode, *, epoch: float) -> None:
+        simulated, self._node, self._epoch = node.variant.node, node, epoch
+        labels = {**node_labels(simulated.spec), "kubernetes.io/hostname": node.name}
+        document = node_document(simulated.spec, simulated.pods, labels, epoch=epoch)
+        document["metadata"] |= {"name": node.name, "uid": identity.uuid(int(node.tag), "node")}
+        capacity = {**document["status"]["capacity"], **simulated.capacity()}
         document["status"] |= {"capacity": capacity, "allocatable": capacity}
-        document["status"]["addresses"][1]["address"] = name
-        self._node = json.dumps(document)
+        document["status"]["addresses"][1]["address"] = node.name
+        self._text = json.dumps(document)
 
-    def node(self, annotation: str | None) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self._node)
-        if annotation is not None:
-            document["metadata"]["annotations"][NPU_METRICS] = annotation
+    def node(self, annotations: Mapping[str, str]) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self._text)
+        document["metadata"]["annotations"] |= annotations
         return document
 
     def agent_pod(self) -> dict[str, Any]:
@@ -60,13 +51,13 @@ class NodeObjects:
             "image": "registry.example.com/accelscope:1.0",
             "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "protocol": "TCP"}],
         }
-        name = agent_pod_name(self._names)
-        return self._pod(name, AGENT_NAMESPACE, _AGENT_LABELS, "accelscope-agent", container)
+        name = agent_pod_name(self._node)
+        return self._pod(name, AGENT_NAMESPACE, _AGENT_LABELS, _AGENT, container)
 
-    def driver_pod(self) -> dict[str, Any]:
-        container = {"name": DRIVER_CONTAINER, "image": "nvcr.io/nvidia/driver:590.48.01-ubuntu24.04"}
-        name = driver_pod_name(self._names)
-        return self._pod(name, DRIVER_NAMESPACE, _DRIVER_LABELS, "nvidia-driver-daemonset", container)
+    def driver_pod(self, pod: DriverPod) -> dict[str, Any]:
+        container = {"name": pod.container, "image": pod.image}
+        name = driver_pod_name(self._node, pod)
+        return self._pod(name, pod.namespace, pod.labels, pod.daemon_set, container)
 
     def _pod(
         self,
@@ -77,7 +68,7 @@ class NodeObjects:
         container: Mapping[str, Any],
     ) -> dict[str, Any]:
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._epoch - 86_400))
-        tag = int(self._names.tag)
+        tag = int(self._node.tag)
         address = f"10.{128 + tag // 62_500}.{tag // 250 % 250}.{tag % 250 + 1}"
         conditions = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
         return {
@@ -100,7 +91,7 @@ class NodeObjects:
                     }
                 ],
             },
-            "spec": {"nodeName": self._name, "containers": [container], "hostPID": True},
+            "spec": {"nodeName": self._node.name, "containers": [container], "hostPID": True},
             "status": {
                 "phase": "Running",
                 "podIP": address,
@@ -117,14 +108,3 @@ class NodeObjects:
                 ],
             },
         }
-
-
-def _accelerators(model: NodeModel) -> dict[str, str]:
-    """What the vendors' plugins offer in all."""
-    counts: Counter[str] = Counter()
-    for vendor, own in model.spec.vendors.items():
-        for device in range(own.device_count):
-            parts = own.instances(device)
-            for instance in range(parts) if parts is not None else (None,):
-                counts[model.drivers[vendor].plugin_device(device, instance, None).resource] += 1
-    return {resource: str(count) for resource, count in counts.items()}

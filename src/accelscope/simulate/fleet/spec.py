@@ -39,7 +39,7 @@ class ClusterSpec:
 class FleetSpec:
     seed: int = 1
     interval_seconds: float = 10.0  # between two readings of an agent
-    variants: int = 16  # nodes of each kind that have dynamics of their own
+    variants: int = 2  # recordings of each kind of node
     clusters: tuple[ClusterSpec, ...] = ()
     troubles: tuple[Trouble, ...] = ()
 

@@ -1,1 +1,0 @@
-"""What an agent makes of each vendor's simulated devices: readings of the node model as model objects."""
