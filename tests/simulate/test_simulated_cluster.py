@@ -267,7 +267,7 @@ def test_the_node_has_its_labels(cluster: SimulatedCluster) -> None:
     [
         ("/api/v1/pods?fieldSelector=spec.nodeName%3Dother", 200),
         ("/api/v1/pods?fieldSelector=spec.colour%3Dblue", 400),
-        ("/api/v1/pods?labelSelector=a%3Db", 400),
+        ("/api/v1/pods?labelSelector=a%20b", 400),
         ("/api/v1/pods?watch=true&resourceVersion=new", 400),
         ("/api/v1/pods?watch=true&resourceVersion=0&timeoutSeconds=soon", 400),
         ("/api/v1/nodes/other", 404),

@@ -20,16 +20,15 @@ from typing import Self
 from accelscope.serve import Tls
 from accelscope.simulate import identity
 from accelscope.simulate.kubernetes import objects, pod_resources
+from accelscope.simulate.kubernetes.api import NODES, PODS, Api, History
 from accelscope.simulate.kubernetes.api_server import ApiServer
 from accelscope.simulate.kubernetes.grpc_server import GrpcServer
-from accelscope.simulate.kubernetes.history import History
 from accelscope.simulate.kubernetes.listener import Listener, bound_to_loopback
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.pod_names import derived_pod_name
 from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
 from accelscope.simulate.spec import PodOwner, PodQos
 
-_PODS, _NODES = "/api/v1/pods", "/api/v1/nodes"
 _LONGEST_SOCKET_PATH = 107
 
 
@@ -75,12 +74,8 @@ class SimulatedCluster:
             self._show_node()
             self._refresh()
             stack.enter_context(self._node.followed_by(self._refresh))
-            self._api = ApiServer(
-                self._history,
-                self._token_file,
-                tls=_context(self._tls),
-                bookmark_seconds=self._bookmark_seconds,
-            )
+            api = Api(self._history, bookmark_seconds=self._bookmark_seconds)
+            self._api = ApiServer(api, self._token_file, tls=_context(self._tls))
             listener = bound_to_loopback()
             self._port: int = listener.getsockname()[1]
             self._api_listener = Listener(listener, self._api.serve, "simulated API server")
@@ -130,7 +125,7 @@ class SimulatedCluster:
     def forget(self, *, as_answer: bool = False) -> None:
         """Watches can no longer be resumed from versions known so far: they get an event with 410, or 410 as
         the answer itself. Those that are open go on."""
-        self._api.expired_is_an_answer = as_answer
+        self._api.api.expired_is_an_answer = as_answer
         self._history.forget()
 
     def rotate_token(self) -> None:
@@ -174,7 +169,7 @@ class SimulatedCluster:
     def _show_node(self) -> None:
         spec = self._node.spec
         document = objects.node_document(spec, self._pods, self._labels, epoch=self._node.epoch)
-        self._history.put(_NODES, spec.name, {"metadata.name": spec.name}, document)
+        self._history.put(NODES, spec.name, document)
 
     def _refresh(self) -> None:
         """Bring the pods to what the node runs now."""
@@ -192,7 +187,7 @@ class SimulatedCluster:
                         self._show(pod, "Succeeded")
                 elif before is not None:
                     del self._phases[pod.uid]
-                    self._history.remove(_PODS, pod.uid)
+                    self._history.remove(PODS, pod.uid)
 
     def _show(self, pod: SimulatedPod, phase: str) -> None:
         spec = self._node.spec
@@ -200,7 +195,7 @@ class SimulatedCluster:
             spec, pod, phase, epoch=self._node.epoch, wanted_bytes=self._pod_bytes
         )
         self._phases[pod.uid] = phase
-        self._history.put(_PODS, pod.uid, objects.pod_fields(spec, pod, phase), document)
+        self._history.put(PODS, pod.uid, document)
 
 
 def _context(tls: Tls | None) -> ssl.SSLContext | None:

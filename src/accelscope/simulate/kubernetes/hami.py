@@ -19,7 +19,8 @@ def _container(container: SimulatedContainer) -> str:
     """Card, type, MiB and percent of the cores; each share ends with a colon, each container with a
     semicolon."""
     shares = (
-        f"{grant.device.id},NVIDIA,{grant.share.memory_bytes >> 20},{grant.share.cores_percent}:"
+        f"{grant.device.id},{grant.device.hami_type},"
+        f"{grant.share.memory_bytes >> 20},{grant.share.cores_percent}:"
         for grant in container.grants
         if grant.share is not None
     )

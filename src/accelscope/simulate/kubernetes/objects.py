@@ -11,16 +11,10 @@ from accelscope.simulate.kubernetes.hami import hami_annotations
 from accelscope.simulate.pod_names import template_hash
 from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
 from accelscope.simulate.spec import NodeSpec, PodOwner, PodQos
+from accelscope.simulate.vendor import simulated_vendor
 
 _QOS = {PodQos.GUARANTEED: "Guaranteed", PodQos.BURSTABLE: "Burstable", PodQos.BESTEFFORT: "BestEffort"}
 _API_GROUPS = {"Job": "batch/v1"}
-# What people and operators select nodes with.
-_VENDOR_LABELS = {
-    "nvidia": {"nvidia.com/gpu.present": "true"},
-    "amd": {"feature.node.kubernetes.io/amd-gpu": "true"},
-    "ascend": {"accelerator/huawei-npu": "true"},
-    "furiosa": {"feature.node.kubernetes.io/pci-1ed2.present": "true"},
-}
 _ADDRESS = "10.20.0.11"
 
 
@@ -67,15 +61,6 @@ def pod_document(
     return document
 
 
-def pod_fields(spec: NodeSpec, pod: SimulatedPod, phase: str) -> dict[str, str]:
-    return {
-        "metadata.name": pod.name,
-        "metadata.namespace": pod.namespace,
-        "spec.nodeName": spec.name,
-        "status.phase": phase,
-    }
-
-
 def node_document(
     spec: NodeSpec, pods: Iterable[SimulatedPod], labels: Mapping[str, str], *, epoch: float
 ) -> dict[str, Any]:
@@ -116,7 +101,7 @@ def node_labels(spec: NodeSpec) -> dict[str, str]:
         "topology.kubernetes.io/zone": "simulated-1",
     }
     for vendor in spec.vendors:
-        labels |= _VENDOR_LABELS.get(vendor, {})
+        labels |= simulated_vendor(vendor).node_labels
     return labels | dict(spec.node_labels)
 
 
