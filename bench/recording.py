@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from accelscope.readers.contract import Paths
-from accelscope.readers.nvidia.nvml import NvmlSource
-from accelscope.readers.nvidia.nvml_binding import load_binding
+from accelscope.vendors.common.contract import ReaderOptions
+from accelscope.vendors.nvidia.nvml import NvmlSource
+from accelscope.vendors.nvidia.nvml_binding import load_binding
 
 PASSES = 2  # GPM compares two samples that change places at each pass, so the calls repeat after two
 
@@ -91,8 +91,8 @@ def record(library: str) -> Recorder:
         binding.nvmlLib = recorders[-1]
         return binding
 
-    with mock.patch("accelscope.readers.nvidia.nvml.load_binding", load_recorded):
-        source = NvmlSource(Paths(nvml_library=library))
+    with mock.patch("accelscope.vendors.nvidia.nvml.load_binding", load_recorded):
+        source = NvmlSource(ReaderOptions(settings={"nvml_library": library}))
         for number in range(2 * PASSES):
             if recorders:
                 recorders[-1].on = number >= PASSES

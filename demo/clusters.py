@@ -12,7 +12,7 @@ from accelscope.simulate import load_node
 LAB_CLUSTER, LAB = "berlin", "lab"
 LAB_NODE = f"{LAB}-0001"  # with the real agent
 INTERVAL_SECONDS = 5.0  # between two readings of an agent
-_VARIANTS = 3  # of each kind that have a load of their own
+_VARIANTS = 1  # recordings of each kind: its nodes play it from different readings on
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """`accelscope simulate fleet` and `fleet-fault`: clusters without hardware."""
 
 import argparse
-import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelscope.cli.option_values import code, duration, whole_number
+from accelscope.config import BadValue, Duration, Kind, WholeNumber, argument
 from accelscope.simulate import DescriptionError
 from accelscope.simulate.fleet.description import DESCRIPTION, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
@@ -20,7 +19,7 @@ from accelscope.simulate.fleet.faults import (
 )
 from accelscope.simulate.fleet.spec import FleetSpec
 from accelscope.simulate.section import Options
-from accelscope.simulate.vendor import VENDORS
+from accelscope.simulate.vendor import simulated_names
 
 if TYPE_CHECKING:
     from accelscope.simulate.fleet.fleet import SimulatedFleet
@@ -37,8 +36,23 @@ examples:
   accelscope simulate fleet /tmp/fleet mine.yaml          from a description of your own
   accelscope simulate fleet-fault /tmp/fleet hot --cluster berlin-1 --node nvidia-h100x8-0007 --device 2
 """
-_COUNT = whole_number(1)
-_DEVICE = whole_number(0)
+
+
+class _ErrorCode(Kind[int]):
+    """Vendors write theirs with 0x."""
+
+    allowed = "a number such as 31 or 0x80e01801"
+
+    def parse(self, text: str) -> int:
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise BadValue from None
+
+
+ERROR_CODE = argument(_ErrorCode())
+_COUNT = argument(WholeNumber(1))
+_DEVICE = argument(WholeNumber(0))
 _LAST_PORT = 65535
 _MADE_BY = {  # without a FILE
     "clusters": "--clusters",
@@ -73,14 +87,14 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     fleet.add_argument(
         "--interval",
         dest="interval_seconds",
-        type=duration(0.1, 86_400),
+        type=argument(Duration(0.1, 86_400)),
         metavar="DURATION",
         help="between readings of an agent: who asks N times as often finds 1/N changed (default 10s)",
     )
     fleet.add_argument("--seed", type=_COUNT, metavar="N", help="what everything is derived from (default 1)")
     fleet.add_argument(
         "--port",
-        type=whole_number(1, _LAST_PORT),
+        type=argument(WholeNumber(1, _LAST_PORT)),
         metavar="PORT",
         help="of the first API server, the others follow (default: free ones)",
     )
@@ -103,12 +117,17 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
     fault.add_argument("kind", metavar="KIND", nargs="?", help="see below")
     fault.add_argument("--cluster", metavar="ID", help="whose")
     fault.add_argument("--node", metavar="NAME", help="which node; none: the cluster's API server")
-    fault.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose device")
+    fault.add_argument(
+        "--vendor", choices=simulated_names(), help="on a node of several vendors: whose device"
+    )
     fault.add_argument("--device", type=_DEVICE, metavar="N", help="for faults of one device: which, from 0")
-    fault.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
+    fault.add_argument("--code", type=ERROR_CODE, metavar="N", help="for errors that have a code: which")
     fault.add_argument("--process", metavar="NAME", help="for idle: processes of this name")
     fault.add_argument(
-        "--seconds", type=duration(0, 3600), metavar="DURATION", help="for what is slow: by how much"
+        "--seconds",
+        type=argument(Duration(0, 3600)),
+        metavar="DURATION",
+        help="for what is slow: by how much",
     )
     fault.add_argument("--schema", metavar="VERSION", help="for agent_schema: which")
     fault.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
@@ -122,17 +141,13 @@ def run_fleet(arguments: argparse.Namespace) -> int:
     spec = _spec(arguments)
     if arguments.port is not None and arguments.port + len(spec.clusters) - 1 > _LAST_PORT:
         raise DescriptionError(f"--port {arguments.port}: too high for {len(spec.clusters)} API servers")
-    fleet = SimulatedFleet(spec, arguments.folder, first_port=arguments.port, metrics=metrics_page)
+    fleet = SimulatedFleet(spec, arguments.folder, first_port=arguments.port, progress=_tell)
     asyncio.run(_serve(fleet))
     return 0
 
 
-def metrics_page(document: bytes) -> bytes:
-    """What an agent with that snapshot has under `/metrics`."""
-    from accelscope.metrics.exposition import Exposition  # noqa: PLC0415 - as above
-    from accelscope.model.wire import read_snapshot  # noqa: PLC0415
-
-    return Exposition().render(read_snapshot(json.loads(document))).text
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def _spec(arguments: argparse.Namespace) -> FleetSpec:
@@ -165,7 +180,7 @@ def run_fault(arguments: argparse.Namespace) -> int:
         left = () if arguments.clear else current
     else:
         given = {key: getattr(arguments, key) for key in _FAULT_KEYS if getattr(arguments, key) is not None}
-        section = Options({"kind": arguments.kind, **given}, "")
+        section = Options({"kind": arguments.kind, **given})
         wanted = read_trouble(section, nodes)
         section.finish()
         others = tuple(trouble for trouble in current if not trouble.same_as(wanted))

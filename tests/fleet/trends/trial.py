@@ -2,12 +2,16 @@
 
     python -m tests.fleet.trends.trial [hours] [nodes] [seed]
 
-Simulated nodes of eight H100 run jobs that come and go, sampled once a minute. The simulator's devices are
-too good to be true, so three things are added to what they show: sensors waver, the room gets warmer and
-cooler over hours, and a job draws more or less power for the same utilisation as it goes through its phases.
+Nodes of eight H100 run jobs that come and go, sampled once a minute. They play recordings of the agent on
+simulated nodes, which are made first and kept in the user's cache (ten minutes on two CPUs for eight hours).
+The simulator's devices are too regular, so three things are added to what they show: sensors waver, the room
+gets warmer and cooler over hours, and a job draws more or less power for the same utilisation as it goes
+through its phases.
 """
 
 import asyncio
+import itertools
+import json
 import math
 import random
 import sys
@@ -26,11 +30,10 @@ from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.model import Device, PodUsage, Snapshot
-from accelscope.simulate.description import read_node
-from accelscope.simulate.faults import Fault, FaultKind, FaultLog
-from accelscope.simulate.fleet.node import NodeModel
-from accelscope.simulate.fleet.own import Agent
-from accelscope.simulate.fleet.usage import Ledger
+from accelscope.model.wire import read_snapshot
+from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.fleet.recording import Recording, RecordingRequest, recorded
+from accelscope.simulate.fleet.template import Template, tag_of
 
 DEVICES = 8
 SHAPES = ("steady", "wave")
@@ -42,12 +45,12 @@ FAULT_MINUTE = 90
 WATCHED_MINUTES = 120  # from then on
 VICTIM = 3  # index of the device that a fault befalls
 VICTIM_JOB = "victim"  # the job that runs there
-AGENT = Agent(version="1.0", interval_seconds=10.0, started_at=START)
+WELL_DAYS, FAULTY_DAYS = 8, 2  # recordings without a fault, and with each fault and shape
 
 
 @dataclass(frozen=True)
 class FaultCase:
-    """What is done to the device, by minutes since it began; or to the node model."""
+    """What is done to the played device, by minutes since it began; or to the simulated node."""
 
     name: str
     whole_node: bool = False  # its job runs on all devices of the node
@@ -105,7 +108,7 @@ class Job:
     process: dict[str, object]
 
 
-def _jobs(node: str, chance: random.Random, minutes: int, device: int) -> Iterator[Job]:
+def _jobs(chance: random.Random, minutes: int, device: int) -> Iterator[Job]:
     """One after the other, with pauses, as schedulers hand out a device."""
     at = -chance.uniform(0, 60)
     number = 0
@@ -116,7 +119,7 @@ def _jobs(node: str, chance: random.Random, minutes: int, device: int) -> Iterat
             "level": round(chance.uniform(0.3, 0.98), 2),
             "period_seconds": round(chance.choice([37, 130, 410, 1500, 4000]) * chance.uniform(0.8, 1.2)),
         }
-        name = f"{node}-{device}-{number}"
+        name = f"job-{device}-{number}"
         yield Job(at, at + lasts, _process(name, device, f"{chance.randrange(4, 60)}GiB", load))
         at += lasts + chance.choice([1, 1, 5, 40])
         number += 1
@@ -129,45 +132,74 @@ def _process(
     return {"name": name, "device": device, "memory": memory, "load": load, "cgroup": cgroup}
 
 
-def _all_jobs(
-    node: str, chance: random.Random, minutes: int, case: FaultCase | None, shape: str
-) -> Iterator[Job]:
-    name = f"{VICTIM_JOB}-{node}"
+def _all_jobs(chance: random.Random, minutes: int, case: FaultCase | None, shape: str) -> Iterator[Job]:
     load = {"shape": shape, "level": 0.9, "period_seconds": 410}
     for device in range(DEVICES):
         if case is not None and (case.whole_node or device == VICTIM):
-            yield Job(-math.inf, math.inf, _process(name, device, "40GiB", load, namespace="team-0"))
+            yield Job(-math.inf, math.inf, _process(VICTIM_JOB, device, "40GiB", load, namespace="team-0"))
         else:
-            yield from _jobs(node, chance, minutes, device)
+            yield from _jobs(chance, minutes, device)
 
 
-class Node:
-    def __init__(
-        self, name: str, seed: int, minutes: int, case: FaultCase | None = None, shape: str = ""
-    ) -> None:
+class Day:
+    """What happens on a node: several nodes play the recording of one day."""
+
+    def __init__(self, seed: int, minutes: int, case: FaultCase | None = None, shape: str = "") -> None:
         chance = random.Random(seed)
-        self.name = name
-        self.shape = shape  # of the load of the job that a fault befalls
-        self.case = case
-        self.victim = f"{VICTIM_JOB}-{name}"
-        self._chance = chance
         self._seed = chance.randrange(1, 100_000)
-        self._jobs = list(_all_jobs(name, chance, minutes, case, shape))
-        self._running: list[Job] | None = None
-        self._ledger = Ledger()
-        self._phases: dict[int, tuple[int, float]] = {}
-        self._energy: dict[int, tuple[NodeModel, float, float]] = {}  # by the simulator, and ours
+        self._jobs = list(_all_jobs(chance, minutes, case, shape))
+        self._case = case
+        self._minutes = minutes
 
     def load_of(self, name: str) -> object:
         return next((job.process["load"] for job in self._jobs if job.process["name"] == name), None)
 
+    def request(self) -> RecordingRequest:
+        faults, begin = [], FAULT_MINUTE * MINUTE
+        idle: tuple[tuple[str, float, float], ...] = ()
+        if self._case is not None and self._case.kind is not None:
+            faults = [{"kind": str(self._case.kind), "device": VICTIM, "from": begin}]
+        if self._case is not None and self._case.hangs:
+            idle = ((VICTIM_JOB, begin, 1e9),)
+        cards = {"driver_version": "590.48.01", "devices": [{"model": "h100-80gb", "count": DEVICES}]}
+        node = {
+            "node": "n",
+            "seed": self._seed,
+            "nvidia": cards,
+            "processes": [self._timed(job) for job in self._jobs if job.until > 0],
+            "faults": faults,
+        }
+        return RecordingRequest(yaml.safe_dump(node), self._seed, MINUTE, self._minutes, idle)
+
+    def _timed(self, job: Job) -> dict[str, object]:
+        """Without times that are not in the recording, or at its end."""
+        begin = {"from": job.begin * MINUTE} if job.begin > 0 else {}
+        until = {"until": job.until * MINUTE} if job.until < self._minutes - 5 else {}
+        return {**job.process, **begin, **until}
+
+
+class Node:
+    def __init__(
+        self, number: int, name: str, day: Day, recording: Recording, case: FaultCase | None = None
+    ) -> None:
+        self.name = name
+        self.case = case
+        self.day = day
+        self._tag = tag_of(number)
+        self.victim = f"{VICTIM_JOB}-{self._tag}"
+        self._recording = recording
+        self._chance = random.Random(name)
+        self._phases: dict[int, tuple[int, float]] = {}
+        self._saved: dict[int, float] = defaultdict(float)  # joules
+
+    def load_of(self, pod: str) -> object:
+        return self.day.load_of(pod.removesuffix(f"-{self._tag}"))
+
     def snapshot(self, minute: int) -> Snapshot:
-        at, case = minute * MINUTE, self.case
-        faults: tuple[Fault, ...] = ()
-        if case is not None and case.kind is not None:
-            faults = (Fault(kind=case.kind, device=VICTIM, begin=FAULT_MINUTE * MINUTE),)
-        model = self._model_at(minute)
-        snapshot, self._ledger = model.snapshot(at, START + at, self._ledger, FaultLog(faults))
+        case, at = self.case, START + minute * MINUTE
+        template = Template(self._recording.frames[minute].document(), self._recording.identities)
+        shift = at - template.taken_at
+        snapshot = read_snapshot(json.loads(template.fill(self.name, self._tag, moving=shift, fixed=shift)))
         devices = tuple(self._real(device, minute) for device in snapshot.devices)
         self.victim_device = next(device.id for device in devices if device.index == VICTIM)
         usages, since = snapshot.pod_usages, minute - FAULT_MINUTE
@@ -176,60 +208,48 @@ class Node:
             usages = tuple(case.pod(u, since) if u.pod == self.victim else u for u in usages)
         return replace(snapshot, devices=devices, pod_usages=usages)
 
-    def _model_at(self, minute: int) -> NodeModel:
-        """The simulator shares a device out among all jobs that it ever has: so it is given those of now."""
-        running = [job for job in self._jobs if job.begin <= minute < job.until]
-        if running != self._running:
-            cards = {"driver_version": "590.48.01", "devices": [{"model": "h100-80gb", "count": DEVICES}]}
-            spec = {
-                "node": "n",
-                "seed": self._seed,
-                "nvidia": cards,
-                "processes": [j.process for j in running],
-            }
-            hangs = self.case is not None and self.case.hangs
-            idle = {self.victim: ((FAULT_MINUTE * MINUTE, 1e9),)} if hangs else {}
-            self._running = running
-            self._model = NodeModel(read_node(yaml.safe_dump(spec)), AGENT, idle=idle)
-        return self._model
-
     def _real(self, device: Device, minute: int) -> Device:
-        until, intensity = self._phases.get(device.index or 0, (0, 1.0))
+        index = device.index or 0
+        until, intensity = self._phases.get(index, (0, 1.0))
         if minute >= until:
             until, intensity = minute + self._chance.randrange(15, 90), self._chance.uniform(0.75, 1.0)
-            self._phases[device.index or 0] = until, intensity
-        if device.power_watts is None or device.temperature_celsius is None:
+            self._phases[index] = until, intensity
+        if device.power_watts is None or device.temperature_celsius is None or device.energy_joules is None:
             return device
         saved = (1 - intensity) * max(0.0, device.power_watts - 70)
-        joules = self._joules(device, saved)
+        self._saved[index] += MINUTE * saved
         room = 2.5 * math.sin(minute / 97 + zlib.crc32(self.name.encode()) % 7)
         return replace(
             device,
             power_watts=device.power_watts - saved + self._chance.gauss(0, 4),
-            energy_joules=joules,
+            energy_joules=device.energy_joules - self._saved[index],
             temperature_celsius=round(
                 device.temperature_celsius - saved / 12 + room + self._chance.gauss(0, 0.8)
             ),
         )
 
-    def _joules(self, device: Device, saved: float) -> float:
-        """The simulator's counter is of the jobs that it was given: it jumps when they are others."""
-        index, told, watts = device.index or 0, device.energy_joules or 0.0, device.power_watts or 0.0
-        model, before, ours = self._energy.get(index, (None, 0.0, 0.0))
-        drawn = told - before if model is self._model else MINUTE * watts
-        ours += max(0.0, drawn - MINUTE * saved)
-        self._energy[index] = self._model, told, ours
-        return ours
-
 
 def _nodes(count: int, minutes: int, seed: int) -> Iterator[Node]:
+    well = [Day(seed + number, minutes) for number in range(min(count, WELL_DAYS))]
+    watched = min(minutes, FAULT_MINUTE + WATCHED_MINUTES + 1)
+    faulty: dict[tuple[int, str, int], Day] = {}
+    for place, case in enumerate(FAULTS):
+        for shape in SHAPES:
+            for number in range(FAULTY_DAYS):
+                own = seed + 10_000 + 1000 * place + 100 * SHAPES.index(shape) + number
+                faulty[place, shape, number] = Day(own, watched, case, shape)
+    days = [*well, *faulty.values()]
+    requests = [day.request() for day in days]
+    recordings = dict(zip(days, recorded(requests, lambda line: print(line, flush=True)), strict=True))
+    numbers = itertools.count(1)
     for number in range(count):
-        yield Node(f"well-{number:03d}", seed + number, minutes)
+        day = well[number % len(well)]
+        yield Node(next(numbers), f"well-{number:03d}", day, recordings[day])
     for place, case in enumerate(FAULTS):
         for number in range(EACH):
             for shape in SHAPES:
-                own = seed + 10_000 + 1000 * place + 100 * SHAPES.index(shape) + number
-                yield Node(f"fault-{place}-{shape}-{number}", own, minutes, case, shape)
+                day = faulty[place, shape, number % FAULTY_DAYS]
+                yield Node(next(numbers), f"fault-{place}-{shape}-{number}", day, recordings[day], case)
 
 
 async def _run(hours: float, count: int, seed: int) -> None:
