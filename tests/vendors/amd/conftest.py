@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.costless import costless
 from tests.programs import script
-from tests.readers.watched import Watch, Watched
+from tests.vendors.common.watched import Watch, Watched
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
@@ -23,7 +23,7 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
         made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
         given = {**made.agent_settings(), **settings}
-        watched.append(Watched(Vendor.AMD, load(AgentSettings, given, {}).settings, made, device_seconds))
+        watched.append(Watched(Vendor("amd"), load(AgentSettings, given, {}).settings, made, device_seconds))
         return watched[-1]
 
     yield begin
@@ -45,7 +45,7 @@ def watch_folder(tmp_path: Path) -> Iterator[Watch]:
             if name in scripts:
                 script(tmp_path / name, scripts[name])
         loaded = load(AgentSettings, {**given, "reader_timeout": "30"}, {})
-        watched.append(Watched(Vendor.AMD, loaded.settings))
+        watched.append(Watched(Vendor("amd"), loaded.settings))
         return watched[-1]
 
     yield begin

@@ -12,8 +12,8 @@ import pytest
 
 from accelscope.model import Device, Process
 from accelscope.parsing.registry import sources
-from accelscope.readers.amd.reader import AmdReader
-from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.vendors.amd.reader import AmdReader
+from accelscope.vendors.common.contract import Paths, ReaderOptions
 
 MIB = 2**20
 GIB = 2**30
@@ -670,10 +670,9 @@ def test_tree_is_read_right(captures: Path, tmp_path: Path, name: str) -> None:
         proc=tmp_path / "proc",
         sys=tmp_path / "sys",
         dev=tmp_path / "dev",
-        amd_smi=str(tmp_path / "no-tool"),
-        rocm_smi=str(tmp_path / "no-tool"),
     )
-    reader = AmdReader(ReaderOptions(paths))
+    tools = dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(tmp_path / "no-tool"))
+    reader = AmdReader(ReaderOptions(paths, tools))
     [key] = reader.survey().keys
     assert_told(device_facts(reader.read(key).device), TREES[name])
 

@@ -12,15 +12,15 @@ from tests.costless import costless
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Subject, examine
-from accelscope.doctor.amd import driver, tools
 from accelscope.doctor.finding import Finding, Severity
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
-from accelscope.readers.tool import end_running_tools
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
+from accelscope.vendors.amd import doctor
+from accelscope.vendors.common.tool import end_running_tools
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
@@ -56,38 +56,38 @@ def only(findings: Iterable[Finding]) -> Finding:
 def test_no_gpu_is_nothing_to_mend(node: "NodeFolder") -> None:
     node.write({"sys/bus/pci/devices/.keep": ""})
     subject = node.subject({"readers": "amd", "amd_smi_path": "none", "rocm_smi_path": "none"})
-    report = examine(subject, (vendor_area(Vendor.AMD),))
+    report = examine(subject, (vendor_area(Vendor("amd")),))
     assert report.exit_code == 0
     assert {finding.severity for _, finding in report.findings} == {Severity.NOTE}
 
 
 def test_gpus_on_the_bus_without_a_driver(node: "NodeFolder") -> None:
     gpu(node, "0000:83:00.0", None)
-    found = only(driver.module(node.subject()))
+    found = only(doctor.module(node.subject()))
     assert found.severity is Severity.WARNING
     assert "modprobe amdgpu" in (found.advice or "")
-    hardware = driver.hardware(node.subject())
+    hardware = doctor.hardware(node.subject())
     assert (hardware.unheld, hardware.driver_loaded) == (frozenset({"0000:83:00.0"}), False)
 
 
 def test_who_else_holds_a_gpu(node: "NodeFolder") -> None:
     for number, held_by in enumerate(("vfio-pci", "radeon", "amdgpu")):
         gpu(node, f"0000:0{number}:00.0", held_by, "0x030000")
-    found = list(driver.on_pci(node.subject()))
+    found = list(doctor.on_pci(node.subject()))
     assert [finding.severity for finding in found] == [Severity.OK, Severity.NOTE, Severity.NOTE]
     assert "virtual machine" in found[1].found
     assert "radeon" in found[2].found
-    assert driver.hardware(node.subject()).addresses == {"0000:02:00.0"}
+    assert doctor.hardware(node.subject()).addresses == {"0000:02:00.0"}
 
 
 def test_files_that_this_user_may_not_read(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     card(node, gpu_busy_percent="5")
-    assert only(driver.files(node.subject())).severity is Severity.OK
+    assert only(doctor.files(node.subject())).severity is Severity.OK
     (node.folder / "sys/class/drm/card1/device/gpu_busy_percent").chmod(0)
     with ordinary_user():
-        found = only(driver.files(node.subject()))
+        found = only(doctor.files(node.subject()))
     assert found.severity is Severity.ERROR
     assert "render and video" in (found.advice or "")
     assert "gpu_busy_percent" in found.found
@@ -97,12 +97,12 @@ def test_device_files_that_the_tools_need(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     card(node)
-    assert only(driver.device_files(node.subject())).severity is Severity.NOTE
+    assert only(doctor.device_files(node.subject())).severity is Severity.NOTE
     node.write({"dev/kfd": "", "dev/dri/renderD128": ""})
-    assert only(driver.device_files(node.subject())).severity is Severity.OK
+    assert only(doctor.device_files(node.subject())).severity is Severity.OK
     (node.folder / "dev/kfd").chmod(0)
     with ordinary_user():
-        found = only(driver.device_files(node.subject(environ=POD)))
+        found = only(doctor.device_files(node.subject(environ=POD)))
     assert found.severity is Severity.WARNING
     assert "supplementalGroups" in (found.advice or "")
 
@@ -112,19 +112,19 @@ def test_processes_of_others_may_be_hidden(
 ) -> None:
     card(node)
     node.write({"proc/7/fd/.keep": "", "sys/class/kfd/kfd/proc/7/pasid": "1"})
-    assert only(driver.processes(node.subject())).severity is Severity.OK
+    assert only(doctor.processes(node.subject())).severity is Severity.OK
     (node.folder / "proc/7/fd").chmod(0)
     with ordinary_user():
-        found = only(driver.processes(node.subject()))
+        found = only(doctor.processes(node.subject()))
     assert found.severity is Severity.NOTE
     assert "SYS_PTRACE" in (found.advice or "")
 
 
 def test_a_tool_is_missed_only_where_there_are_gpus(node: "NodeFolder") -> None:
     settings = {"amd_smi_path": str(node.folder / "no-tool"), "rocm_smi_path": str(node.folder / "no-tool")}
-    assert only(tools.amd_smi(node.subject(settings))).advice is None
+    assert only(doctor.amd_smi(node.subject(settings))).advice is None
     card(node)
-    found = only(tools.amd_smi(node.subject(settings)))
+    found = only(doctor.amd_smi(node.subject(settings)))
     assert found.severity is Severity.NOTE
     assert "--amd-smi-path" in (found.advice or "")
 
@@ -160,7 +160,7 @@ def test_a_tool_that_does_not_answer(
         "amd_smi_path": script(node, "amd-smi", lines),
         "reader_timeout": "1s" if "sleep" in lines else "30s",
     }
-    found = only(tools.amd_smi(node.subject(settings)))
+    found = only(doctor.amd_smi(node.subject(settings)))
     assert found.severity is severity, found
     assert (word is None) == (found.advice is None)
     assert (word or "") in (found.advice or "")
@@ -170,9 +170,9 @@ def test_rocm_smi_matters_only_without_amd_smi(node: "NodeFolder") -> None:
     card(node)
     rocm = script(node, "rocm-smi", "echo 'WARNING: No JSON data to report'")
     settings = {"rocm_smi_path": rocm, "amd_smi_path": script(node, "amd-smi", "true")}
-    assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.OK
+    assert only(doctor.rocm_smi(node.subject(settings))).severity is Severity.OK
     settings["amd_smi_path"] = str(node.folder / "no-tool")
-    assert only(tools.rocm_smi(node.subject(settings))).severity is Severity.WARNING
+    assert only(doctor.rocm_smi(node.subject(settings))).severity is Severity.WARNING
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -190,7 +190,7 @@ def test_gpus_that_only_a_slow_tool_shows(node: "NodeFolder", *, answers: bool) 
         "amd_smi_path": script(node, "amd-smi", lines),
         "reader_timeout": "60s" if answers else "5s",
     }
-    report = examine(node.subject(settings), (vendor_area(Vendor.AMD),))
+    report = examine(node.subject(settings), (vendor_area(Vendor("amd")),))
     end_running_tools()
     found = {finding.name: finding for _, finding in report.findings}
     if answers:
@@ -208,7 +208,7 @@ IMPATIENT = {"reader_timeout": "3s", "device_timeout": "1s"}  # where something 
 
 def examined(node: SimulatedNode, root: Path, timeouts: Mapping[str, str] = PATIENT) -> dict[str, Finding]:
     loaded = load(AgentSettings, {**node.agent_settings(), "readers": "amd", **timeouts}, {})
-    report = examine(Subject(loaded=loaded, environ={}, root=root), (vendor_area(Vendor.AMD),))
+    report = examine(Subject(loaded=loaded, environ={}, root=root), (vendor_area(Vendor("amd")),))
     return {finding.name: finding for _, finding in report.findings}
 
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from tests.readers.amd.amd_tree import lay_out_gpu, write
-from tests.readers.test_throttle_words import AMD as THROTTLES
+from tests.vendors.amd.amd_tree import lay_out_gpu, write
+from tests.vendors.common.test_throttle_words import AMD as THROTTLES
 
 from accelscope.model import (
     FAULT_THROTTLES,
@@ -21,12 +21,12 @@ from accelscope.model import (
     Throttle,
     Vendor,
 )
-from accelscope.readers import files
-from accelscope.readers.amd import gpu, hwmon
-from accelscope.readers.amd.file_errors import reason_of
-from accelscope.readers.amd.health import health_of
-from accelscope.readers.amd.reader import AmdReader
-from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.amd import gpu, gpu_files
+from accelscope.vendors.amd.gpu_files import reason_of
+from accelscope.vendors.amd.health import health_of
+from accelscope.vendors.amd.reader import AmdReader
+from accelscope.vendors.common import files
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
 
 MIB = 2**20
 SENSORS = {
@@ -56,11 +56,10 @@ def reader_of(root: Path, clock: Clock | None = None) -> AmdReader:
         proc=root / "proc",
         sys=root / "sys",
         dev=root / "dev",
-        amd_smi=str(root / "no-amd-smi"),
-        rocm_smi=str(root / "no-rocm-smi"),
     )
+    tools = dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(root / "no-tool"))
     clock = clock or Clock()
-    return AmdReader(ReaderOptions(paths, clock=clock, monotonic=clock))
+    return AmdReader(ReaderOptions(paths, tools, clock=clock, monotonic=clock))
 
 
 def only_device(root: Path) -> Device:
@@ -218,7 +217,7 @@ def test_a_driver_that_resets_a_gpu_answers_nothing_for_now(
         return files.read_text(path)
 
     lay_out_gpu(tmp_path, WELL)
-    for module in (gpu, hwmon):
+    for module in (gpu, gpu_files):
         monkeypatch.setattr(module, "read_text", refuse)
     device = only_device(tmp_path)
     assert device.health.state is HealthState.WARNING
@@ -369,7 +368,7 @@ def test_heat(tmp_path: Path, celsius: int, state: HealthState) -> None:
 @pytest.mark.parametrize("reason", THROTTLES)
 def test_what_the_alert_calls_throttled_is_a_warning(reason: str) -> None:
     device = Device(
-        vendor=Vendor.AMD, id="amd:1", throttles=tuple(Throttle(one, one == reason) for one in THROTTLES)
+        vendor=Vendor("amd"), id="amd:1", throttles=tuple(Throttle(one, one == reason) for one in THROTTLES)
     )
     health = health_of(device, now=0.0)
     if reason in FAULT_THROTTLES:

@@ -16,7 +16,7 @@ from accelscope.simulate import (
     read_node,
     ready_made,
 )
-from accelscope.simulate.amd.driver import AmdDriver
+from accelscope.vendors.amd.simulated.driver import AmdDriver
 
 NODES = ("amd-mi250", "amd-mi300-cpx", "amd-mi300x8", "amd-radeon")
 

@@ -8,13 +8,13 @@ from accelscope.agent.runner import Result
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
 from accelscope.parsing.registry import sources
-from accelscope.readers.tool import Tool, find_program
 from accelscope.simulate import FaultKind
-from accelscope.simulate.amd.driver import AmdDriver
-from accelscope.simulate.amd.readings import GpuReading
+from accelscope.vendors.amd.simulated.driver import AmdDriver
+from accelscope.vendors.amd.simulated.readings import GpuReading
+from accelscope.vendors.common.tool import Tool, find_program
 
 if TYPE_CHECKING:
-    from tests.readers.watched import Watch, Watched
+    from tests.vendors.common.watched import Watch, Watched
 
 WITH_TOOLS = ("amd-mi300x8", "amd-mi250", "amd-mi300-cpx")
 NODES = (*WITH_TOOLS, "amd-radeon")
@@ -321,7 +321,7 @@ def test_saved_outputs_of_the_tools_agree_with_the_files(watch: "Watch", name: s
         ("amd_smi_path", ("metric", "--json"), "amd-smi-metric"),
         ("rocm_smi_path", ("-a", "--json"), "rocm-smi-json"),
     ):
-        program = getattr(watched.settings, tool)
+        program = watched.settings.vendor_settings[tool]
         if find_program(program) is None:
             continue
         printed = Tool(program, timeout_seconds=60).run(command).text

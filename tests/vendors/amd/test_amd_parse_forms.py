@@ -5,7 +5,7 @@ import json
 import pytest
 
 from accelscope.model import Link
-from accelscope.readers.amd import (
+from accelscope.vendors.amd import (
     parse_links,
     parse_metric,
     parse_monitor,

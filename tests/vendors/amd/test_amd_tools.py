@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests import programs
-from tests.readers.amd.amd_tree import lay_out_gpu, write
+from tests.vendors.amd.amd_tree import lay_out_gpu, write
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
-from accelscope.readers.amd.tools import filled
+from accelscope.vendors.amd.tools import filled
 
 if TYPE_CHECKING:
-    from tests.readers.watched import Watch
+    from tests.vendors.common.watched import Watch
 
 STATIC = [
     {
@@ -69,8 +69,8 @@ def test_a_run_that_fails_costs_only_what_it_would_have_added(tmp_path: Path, wa
 
 def test_what_a_tool_does_not_tell_either_stays_absent() -> None:
     absent = (Absence("pcie.replays_total", AbsenceReason.NO_PERMISSION),)
-    device = Device(vendor=Vendor.AMD, id="amd:0x1", pcie=Pcie(width=16), absent=absent)
-    told = Device(vendor=Vendor.AMD, id="amd:0x1", model="AMD Instinct MI300X")
+    device = Device(vendor=Vendor("amd"), id="amd:0x1", pcie=Pcie(width=16), absent=absent)
+    told = Device(vendor=Vendor("amd"), id="amd:0x1", model="AMD Instinct MI300X")
     assert filled(device, told) == replace(device, model="AMD Instinct MI300X")
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.readers.amd.amd_tree import lay_out_gpu
+from tests.vendors.amd.amd_tree import lay_out_gpu
 
 from accelscope.model import Device
-from accelscope.readers.amd import parse_metric, parse_rocm_json, parse_static, quantities
-from accelscope.readers.amd.fdinfo import parse_fdinfo
-from accelscope.readers.amd.reader import AmdReader
-from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.vendors.amd import parse_metric, parse_rocm_json, parse_static, quantities
+from accelscope.vendors.amd.fdinfo import parse_fdinfo
+from accelscope.vendors.amd.reader import AmdReader
+from accelscope.vendors.common.contract import Paths, ReaderOptions
 
 MIB = 2**20
 
@@ -182,9 +182,8 @@ def test_files_of_the_driver(
                 proc=tmp_path / "proc",
                 sys=tmp_path / "sys",
                 dev=tmp_path / "dev",
-                amd_smi=str(tmp_path / "no-tool"),
-                rocm_smi=str(tmp_path / "no-tool"),
-            )
+            ),
+            dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(tmp_path / "no-tool")),
         )
     )
     [key] = reader.survey().keys

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
-from tests.readers.parsed_numbers import numbers
+from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.amd import parse_links
-from accelscope.readers.amd.fdinfo import parse_fdinfo
-from accelscope.readers.amd.sources import SOURCES
+from accelscope.vendors.amd import parse_links
+from accelscope.vendors.amd.fdinfo import parse_fdinfo
+from accelscope.vendors.amd.sources import SOURCES
 
 PARSERS = {source.name: source.parse for source in SOURCES}
 

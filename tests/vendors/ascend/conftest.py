@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests import programs
 from tests.costless import costless
-from tests.readers.watched import Watch, Watched
+from tests.vendors.common.watched import Watch, Watched
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
@@ -26,7 +26,7 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
         made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
         made.build(at)
         given = {**made.agent_settings(), **PATIENT, **settings}
-        watched.append(Watched(Vendor.ASCEND, load(AgentSettings, given, {}).settings, made))
+        watched.append(Watched(Vendor("ascend"), load(AgentSettings, given, {}).settings, made))
         return watched[-1]
 
     yield begin
@@ -50,7 +50,7 @@ def watch_script(tmp_path: Path) -> Iterator[Watch]:
             **PATIENT,
             **settings,
         }
-        watched.append(Watched(Vendor.ASCEND, load(AgentSettings, given, {}).settings))
+        watched.append(Watched(Vendor("ascend"), load(AgentSettings, given, {}).settings))
         return watched[-1]
 
     yield begin

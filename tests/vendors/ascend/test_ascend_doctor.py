@@ -17,7 +17,7 @@ from accelscope.model import Vendor
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 ADDRESS = "0000:c1:00.0"
@@ -63,7 +63,7 @@ class Ascend:
 
 
 def examined(subject: Subject) -> Iterator[Finding]:
-    for check in vendor_area(Vendor.ASCEND).checks:
+    for check in vendor_area(Vendor("ascend")).checks:
         yield from run(check, subject)
 
 

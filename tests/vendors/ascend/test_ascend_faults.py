@@ -9,7 +9,7 @@ from accelscope.model import Device, HealthState
 from accelscope.simulate.faults import FaultKind
 
 if TYPE_CHECKING:
-    from tests.readers.watched import Watch
+    from tests.vendors.common.watched import Watch
 
 NODE = "ascend-910b-x8"
 QUICK = {"reader_timeout": "2s"}  # of which a tool has 1.6 s

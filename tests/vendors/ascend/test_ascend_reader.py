@@ -7,12 +7,12 @@ import pytest
 
 from accelscope.agent.runner import Result
 from accelscope.model import AbsenceReason, Clock, Device, HealthState, Rail
-from accelscope.simulate.ascend.driver import AscendDriver
-from accelscope.simulate.ascend.models import Layout
-from accelscope.simulate.ascend.readings import ChipReading
+from accelscope.vendors.ascend.simulated.driver import AscendDriver
+from accelscope.vendors.ascend.simulated.models import Layout
+from accelscope.vendors.ascend.simulated.readings import ChipReading
 
 if TYPE_CHECKING:
-    from tests.readers.watched import Watch, Watched
+    from tests.vendors.common.watched import Watch, Watched
 
 MIB = 2**20
 NODES = {"ascend-910b-x8": 8, "ascend-a3": 16, "ascend-310p": 3, "ascend-950": 8}

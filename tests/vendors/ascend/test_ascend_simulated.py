@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node, ready_made
-from accelscope.simulate.ascend.driver import AscendDriver
-from accelscope.simulate.ascend.models import MODELS
+from accelscope.vendors.ascend.simulated.driver import AscendDriver
+from accelscope.vendors.ascend.simulated.models import MODELS
 
 MakeNode = Callable[..., SimulatedNode]
 NODES = ("ascend-910b-x8", "ascend-a3", "ascend-310p", "ascend-950")
@@ -159,18 +159,18 @@ def test_an_npu_that_is_not_there(ready_node: MakeNode) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (described("[{model: h100}]"), "is not known; allowed: 310,"),
+        (described("[{model: h100}]"), "is not one of 310,"),
         (described("[{model: 910b3}, {model: a3}]"), "chips of one layout"),
         (described("[{model: 910b3, count: 2}]", npu_ids="[1]"), "there are 2 NPUs; got 1 ids"),
         (described("[{model: 910b3, count: 2}]", npu_ids="[1, 1]"), "is the id of another NPU"),
-        (described("[{model: 910b3}]", npu_ids="[-1]"), "expected a whole number"),
+        (described("[{model: 910b3}]", npu_ids="[-1]"), "npu_ids[0]: -1 is not a whole number"),
         (described("[{model: 910b3}]", driver_version="latest"), "is not a version"),
         (described("[{model: 910b3}]", colour="red"), 'unknown key "colour"'),
         (
             described("[{model: 310p3}]") + "processes: [{memory: 30GiB}]\n",
             "does not fit",
         ),
-        (described("[{model: 910b3}]") + "faults: [{kind: xid, device: 0}]\n", '"xid" is not known'),
+        (described("[{model: 910b3}]") + "faults: [{kind: xid, device: 0}]\n", '"xid" is not one of'),
     ],
 )
 def test_a_bad_description_is_refused_in_one_line(text: str, complaint: str) -> None:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.waiting import wait_until
 
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import HealthState, Vendor
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.ascend import parse_info
-from accelscope.readers.ascend.enumeration import Enumeration
-from accelscope.readers.ascend.errors import ErrorLog
-from accelscope.readers.ascend.smi import Answer, NpuSmi, environment
-from accelscope.readers.contract import Paths, ReaderError, ReaderOptions
+from accelscope.vendors.ascend import parse_info
+from accelscope.vendors.ascend.driver_source import ErrorLog
+from accelscope.vendors.ascend.enumeration import Enumeration
+from accelscope.vendors.ascend.smi import Answer, NpuSmi, environment
+from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 
 if TYPE_CHECKING:
-    from tests.readers.watched import Watch
+    from tests.vendors.common.watched import Watch
 
 TABLE = """\
 | npu-smi 25.1 Version: 25.1 |
@@ -230,7 +229,7 @@ def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", 
         ("0000000A-00000002", 0, 0),
         ("0000000A-00000005", 1, 3),
     ]
-    part = open_vendor(Vendor.ASCEND, Roots(dev=tmp_path / "dev"))
+    part = open_vendor(Vendor("ascend"), Roots(dev=tmp_path / "dev"))
     units = [part.units(device, "huawei.com/Ascend910", 0) for device in result.devices]
     assert [unit.id for own in units for unit in own] == ["Ascend910-0", "Ascend910-3"]
     assert {c.reason: c.count for c in result.state.errors}["driver_in_use"] >= 6
@@ -450,10 +449,12 @@ def test_another_tool_of_that_name_is_no_fault_where_there_is_no_ascend(watch_sc
 
 
 def test_the_tool_finds_the_drivers_libraries() -> None:
-    options = ReaderOptions(Paths(ascend_driver=Path("/driver")), environment={"LD_LIBRARY_PATH": "/mine"})
+    options = ReaderOptions(
+        settings={"ascend_driver_root": "/driver"}, environment={"LD_LIBRARY_PATH": "/mine"}
+    )
     folders = "/driver/lib64/driver:/driver/lib64/common:/driver/lib64:/usr/local/dcmi"
     assert environment(options)["LD_LIBRARY_PATH"] == f"{folders}:/mine"
-    bare = ReaderOptions(Paths(ascend_driver=Path("/driver")), environment={})
+    bare = ReaderOptions(settings={"ascend_driver_root": "/driver"}, environment={})
     assert environment(bare)["LD_LIBRARY_PATH"] == folders
 
 

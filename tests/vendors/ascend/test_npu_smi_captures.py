@@ -12,7 +12,7 @@ import pytest
 
 from accelscope.model import Device, Process
 from accelscope.parsing.registry import sources
-from accelscope.readers.ascend import parse_info
+from accelscope.vendors.ascend import parse_info
 
 MIB = 2**20
 MHZ = 1e6

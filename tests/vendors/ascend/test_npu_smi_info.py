@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, ProcessType
-from accelscope.readers.ascend.parse_info import has_process_table, is_whole, parse
+from accelscope.vendors.ascend.parse_info import has_process_table, is_whole, parse
 
 MIB = 2**20
 

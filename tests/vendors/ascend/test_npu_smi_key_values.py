@@ -5,9 +5,8 @@ import pytest
 from accelscope.model import Clock, EccCount, HealthState, ProcessType, Rail, Sensor
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
-from accelscope.readers.ascend import parse_memory, parse_volt
-from accelscope.readers.ascend.parse_common import board_power_watts
-from accelscope.readers.ascend.parse_list import boards_in
+from accelscope.vendors.ascend.parse_lists import boards_in
+from accelscope.vendors.ascend.parse_values import board_power_watts, parse_memory, parse_volt
 
 MIB = 2**20
 
@@ -417,18 +416,18 @@ def test_the_clock_and_temperature_of_memory() -> None:
         "NPU ID : 0\nChip Count : 1\n\nDDR Capacity(MB) : 0\nDDR Clock Speed(MHz) : 0\n"
         "HBM Capacity(MB) : 65536\nHBM Clock Speed(MHz) : 1600\nHBM Temperature(C) : 44\nChip ID : 0\n"
     )
-    [device] = parse_memory.parse(text).devices
+    [device] = parse_memory(text).devices
     assert device.clocks == (Clock("memory", hertz=1.6e9),)
     assert device.sensors == (Sensor("hbm", 44.0),)
-    [device] = parse_memory.parse("NPU ID : 0\nDDR Clock Speed(MHz) : 2133\nChip ID : 0\n").devices
+    [device] = parse_memory("NPU ID : 0\nDDR Clock Speed(MHz) : 2133\nChip ID : 0\n").devices
     assert device.clocks == (Clock("memory", hertz=2.133e9),)
-    assert parse_memory.parse("NPU ID : 0\nDDR Clock Speed(MHz) : 0\nChip ID : 0\n").error is not None
+    assert parse_memory("NPU ID : 0\nDDR Clock Speed(MHz) : 0\nChip ID : 0\n").error is not None
 
 
 def test_the_voltage_of_a_chip() -> None:
-    [device] = parse_volt.parse("NPU ID : 0\nChip Count : 1\n\nVoltage(V) : 0.89\nChip ID : 0\n").devices
+    [device] = parse_volt("NPU ID : 0\nChip Count : 1\n\nVoltage(V) : 0.89\nChip ID : 0\n").devices
     assert device.rails == (Rail("npu", volts=0.89),)
-    assert parse_volt.parse("NPU ID : 0\nVoltage(V) : NA\nChip ID : 0\n").error is not None
+    assert parse_volt("NPU ID : 0\nVoltage(V) : NA\nChip ID : 0\n").error is not None
 
 
 def test_the_list_tells_which_npus_there_are() -> None:

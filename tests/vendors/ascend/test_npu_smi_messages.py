@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.parsing.registry import sources
-from accelscope.readers.ascend.messages import driver_is_incomplete
+from accelscope.vendors.ascend.messages import driver_is_incomplete
 
 NOISE = "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n"
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]

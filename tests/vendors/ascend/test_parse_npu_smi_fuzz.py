@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
-from tests.readers.parsed_numbers import numbers
+from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed

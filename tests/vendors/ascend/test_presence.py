@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from accelscope.model import Vendor
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderError, ReaderOptions
-from accelscope.readers.registry import open_reader
+from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderError, ReaderOptions, open_reader
 
 ABSENT = """
 import sys
 from pathlib import Path
 from accelscope.model import Vendor
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
-from accelscope.readers.registry import open_reader
+from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.contract import open_reader
 folder = Path(sys.argv[1])
 try:
-    open_reader(Vendor.ASCEND, ReaderOptions(Paths(npu_smi=f"{folder}/npu-smi", dev=folder))).survey()
+    options = ReaderOptions(Paths(dev=folder), {"npu_smi_path": f"{folder}/npu-smi"})
+    open_reader(Vendor("ascend"), options).survey()
 except DriverAbsent:
-    print("absent", "accelscope.readers.ascend.driver_source" in sys.modules)
+    print("absent", "accelscope.vendors.ascend.driver_source" in sys.modules)
 """
 
 
@@ -32,7 +32,9 @@ def test_where_there_is_nothing_the_driver_is_absent_and_what_reads_it_not_loade
 
 
 def test_device_files_without_the_tool_are_an_error(tmp_path: Path) -> None:
-    reader = open_reader(Vendor.ASCEND, ReaderOptions(Paths(npu_smi=str(tmp_path / "npu-smi"), dev=tmp_path)))
+    reader = open_reader(
+        Vendor("ascend"), ReaderOptions(Paths(dev=tmp_path), {"npu_smi_path": str(tmp_path / "npu-smi")})
+    )
     with pytest.raises(DriverAbsent):
         reader.survey()
     (tmp_path / "davinci0").touch()

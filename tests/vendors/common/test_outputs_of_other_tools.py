@@ -3,9 +3,9 @@
 import pytest
 
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.amd.parse_rocm_json import parse as parse_rocm_json
-from accelscope.readers.ascend.parse_board import parse as parse_board
-from accelscope.readers.furiosa.parse_info import parse as parse_furiosa_info
+from accelscope.vendors.amd.parse_rocm_json import parse as parse_rocm_json
+from accelscope.vendors.ascend.parse_values import parse_board
+from accelscope.vendors.furiosa.parse_tools import parse_info as parse_furiosa_info
 
 
 def reason(parsed: Parsed) -> str | None:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from accelscope.readers.amd import quantities
-from accelscope.readers.ascend import cells
-from accelscope.readers.programs import program_name
+from accelscope.vendors.amd import quantities
+from accelscope.vendors.ascend import cells
+from accelscope.vendors.common.values import program_name
 
 
 @pytest.mark.parametrize("absence", [quantities.absence, cells.absence], ids=["amd", "ascend"])

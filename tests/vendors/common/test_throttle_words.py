@@ -3,9 +3,9 @@
 import json
 
 from accelscope.model import FAULT_THROTTLES, HARMLESS_THROTTLES
-from accelscope.readers.amd import parse_metric
-from accelscope.readers.furiosa.sysfs_text import THROTTLE_BITS
-from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
+from accelscope.vendors.amd import parse_metric
+from accelscope.vendors.furiosa.sysfs_text import THROTTLE_BITS
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS
 
 # As amd-smi names them, without what follows each: _violation_status.
 AMD = (

@@ -11,9 +11,9 @@ from tests.processes import runs
 from tests.programs import program, script
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
-from accelscope.readers import tool as module
-from accelscope.readers.contract import ReaderError
-from accelscope.readers.tool import Tool, end_running_tools, start_no_more_tools
+from accelscope.vendors.common import tool as module
+from accelscope.vendors.common.contract import ReaderError
+from accelscope.vendors.common.tool import Tool, end_running_tools, start_no_more_tools
 
 SLEEPS_SECONDS = 100
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.model import Device, Vendor
-from accelscope.readers.contract import Reader
-from accelscope.readers.registry import open_reader
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
+from accelscope.vendors.common.contract import Reader, open_reader
 
 LONG_SECONDS = 60.0  # how long a test waits for what must come
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests import programs
 
-from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.vendors.common.contract import Paths, ReaderOptions
 
 ATR_ERROR = """AXI Post Error: {axi_post}
 AXI Fetch Error: 0
@@ -117,9 +117,11 @@ def options(
             proc=root / "proc",
             sys=root / "sys",
             dev=root / "dev",
-            furiosa_smi=str(root / "bin/furiosa-smi"),
-            furiosactl=str(root / "bin/furiosactl"),
         ),
+        {
+            "furiosa_smi_path": str(root / "bin/furiosa-smi"),
+            "furiosactl_path": str(root / "bin/furiosactl"),
+        },
         tool_timeout_seconds=tool_timeout_seconds,
         tool_interval_seconds=tool_interval_seconds,
     )

@@ -11,7 +11,8 @@ import pytest
 
 from accelscope.model import Device
 from accelscope.parsing.registry import sources
-from accelscope.readers.furiosa import parse_version, sysfs_text
+from accelscope.vendors.furiosa import sysfs_text
+from accelscope.vendors.furiosa.parse_tools import driver_version
 
 FOLDER = "furiosa"
 GIB = 2**30
@@ -348,7 +349,7 @@ def test_a_capture_is_read_as_a_person_reads_it(name: str, captures: Path) -> No
     ],
 )
 def test_the_drivers_version_is_read_in_both_forms(name: str, version: str, captures: Path) -> None:
-    assert parse_version.driver_version((captures / FOLDER / name).read_text()) == version
+    assert driver_version((captures / FOLDER / name).read_text()) == version
 
 
 def test_warboys_clock_file(captures: Path) -> None:

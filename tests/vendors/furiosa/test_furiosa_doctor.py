@@ -13,11 +13,11 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Report, Subject, areas_for, examine, text
 from accelscope.doctor.finding import Finding
-from accelscope.doctor.furiosa import cards, tools
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
+from accelscope.vendors.furiosa import doctor
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 AT = "0000:44:00.0"
@@ -55,43 +55,43 @@ def tool(node: "NodeFolder", script: str) -> None:
 
 
 def test_a_node_without_cards_is_no_fault(node: "NodeFolder") -> None:
-    assert severities(cards.on_pci(subject(node))) == ["note"]  # no such folder
+    assert severities(doctor.on_pci(subject(node))) == ["note"]  # no such folder
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
-    assert severities(cards.on_pci(subject(node))) == ["note"]
-    assert severities(cards.driver(subject(node))) == ["note"]
-    assert severities(tools.tools(subject(node))) == ["note", "note"]
-    assert not cards.hardware(subject(node)).is_there
+    assert severities(doctor.on_pci(subject(node))) == ["note"]
+    assert severities(doctor.driver(subject(node))) == ["note"]
+    assert severities(doctor.tools(subject(node))) == ["note", "note"]
+    assert not doctor.hardware(subject(node)).is_there
 
 
 def test_cards_without_their_driver(node: "NodeFolder") -> None:
     on_bus(node, driver=None)
-    assert severities(cards.on_pci(subject(node))) == ["ok"]
-    [finding] = cards.driver(subject(node))
+    assert severities(doctor.on_pci(subject(node))) == ["ok"]
+    [finding] = doctor.driver(subject(node))
     assert finding.severity == "warning"
     assert "furiosa-driver-rngd" in (finding.advice or "")
-    assert cards.hardware(subject(node)).unheld == {AT}
+    assert doctor.hardware(subject(node)).unheld == {AT}
 
 
 def test_cards_of_a_virtual_machine_need_no_driver(node: "NodeFolder") -> None:
     on_bus(node, driver="vfio-pci")
-    assert severities(cards.on_pci(subject(node))) == ["ok", "note"]
-    assert severities(cards.driver(subject(node))) == ["note"]
+    assert severities(doctor.on_pci(subject(node))) == ["ok", "note"]
+    assert severities(doctor.driver(subject(node))) == ["note"]
 
 
 def test_a_driver_names_its_cards(node: "NodeFolder") -> None:
     on_bus(node)
     in_class(node)
-    [finding] = cards.driver(subject(node))
+    [finding] = doctor.driver(subject(node))
     assert (finding.severity, finding.details["version"]) == ("ok", "2026.1.2, 7d20b6e")
     assert "npu0 (rngd)" in finding.found
-    hardware = cards.hardware(subject(node))
+    hardware = doctor.hardware(subject(node))
     assert hardware.addresses == {AT}
     assert hardware.driver_loaded
 
 
 def test_a_driver_without_cards_is_told(node: "NodeFolder") -> None:
     (node.folder / "sys/class/rngd_mgmt").mkdir(parents=True)
-    assert severities(cards.driver(subject(node))) == ["warning"]
+    assert severities(doctor.driver(subject(node))) == ["warning"]
 
 
 @pytest.mark.parametrize(("environ", "word"), [({}, "root"), (POD, "/sys")])
@@ -104,7 +104,7 @@ def test_files_that_may_not_be_read(
     in_class(node, heartbeat="1", device_uuid="x")
     (node.folder / "sys/class/rngd_mgmt/rngd!npu0mgmt/heartbeat").chmod(0)
     with ordinary_user():
-        [finding] = cards.attributes(subject(node, environ=environ))
+        [finding] = doctor.attributes(subject(node, environ=environ))
     assert finding.severity == "error"
     assert finding.found.endswith("heartbeat: Permission denied")
     assert word in (finding.advice or "")
@@ -112,14 +112,14 @@ def test_files_that_may_not_be_read(
 
 def test_files_that_can_be_read_are_fine(node: "NodeFolder") -> None:
     in_class(node)
-    assert severities(cards.attributes(subject(node))) == ["ok"]
+    assert severities(doctor.attributes(subject(node))) == ["ok"]
 
 
 def test_device_files_are_counted_by_card(node: "NodeFolder") -> None:
     in_class(node)
-    assert severities(cards.files(subject(node))) == ["note"]
+    assert severities(doctor.files(subject(node))) == ["note"]
     node.device_files("rngd/npu0pe0", "rngd/npu0pe0-1", "rngd/npu0mgmt", "rngd/npu1pe0")
-    [finding] = cards.files(subject(node))
+    [finding] = doctor.files(subject(node))
     assert (finding.severity, finding.details["files"]) == ("ok", ["npu0pe0", "npu0pe0-1"])
 
 
@@ -151,7 +151,7 @@ def test_a_tool_is_asked(node: "NodeFolder", script: str, severity: str, found: 
         "furiosactl_path": str(node.folder / "furiosactl"),
         "reader_timeout": "0.5s" if "sleep" in script else "30s",
     }
-    finding, other = tools.tools(node.subject(settings))
+    finding, other = doctor.tools(node.subject(settings))
     assert finding.severity == severity
     assert found in finding.found
     assert todo in (finding.advice or "")
@@ -160,13 +160,13 @@ def test_a_tool_is_asked(node: "NodeFolder", script: str, severity: str, found: 
 
 def test_a_tool_that_is_missing_where_it_is_needed(node: "NodeFolder") -> None:
     in_class(node)
-    finding, _ = tools.tools(subject(node))
+    finding, _ = doctor.tools(subject(node))
     assert finding.severity == "warning"
     assert "memory" in finding.found
     assert "--furiosa-smi-path" in (finding.advice or "")
     path = node.folder / "furiosa-smi"
     path.write_text("not executable")
-    finding, _ = tools.tools(subject(node))
+    finding, _ = doctor.tools(subject(node))
     assert "chmod" in (finding.advice or "")
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
-from accelscope.readers.furiosa.devfiles import card_files
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
-from accelscope.simulate.furiosa.driver import FuriosaDriver
-from accelscope.simulate.furiosa.readings import CardReading
-from accelscope.simulate.furiosa.spec import CtlVersion, SmiVersion
 from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.vendors.furiosa.devfiles import card_files
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
+from accelscope.vendors.furiosa.simulated.readings import CardReading
+from accelscope.vendors.furiosa.simulated.spec import CtlVersion, SmiVersion
 
 MakeNode = Callable[..., SimulatedNode]
 
@@ -184,19 +184,19 @@ def test_a_driver_that_is_not_loaded(make_node: MakeNode) -> None:
     [
         (
             "furiosa: {devices: [{model: tpu}]}",
-            'furiosa.devices[0].model: "tpu" is not known; allowed: warboy, rngd',
+            'furiosa.devices[0].model: "tpu" is not one of warboy, rngd',
         ),
         (
             "furiosa: {furiosa_smi: 1.0, devices: []}",
-            "furiosa.furiosa_smi: 1.0 is not known; allowed: none, 2024.1",
+            "furiosa.furiosa_smi: 1.0 is not one of none, 2024.1",
         ),
         (
             "furiosa: {furiosactl: 0.10, devices: []}",
-            "furiosa.furiosactl: 0.1 is not known; allowed: none, 0.5",
+            "furiosa.furiosactl: 0.1 is not one of none, 0.5",
         ),
         (
             "furiosa: {devices: [{model: warboy}]}\nprocesses: [{cores: [2]}]",
-            "cores: there is no core 2; allowed: 0 to 1",
+            "cores[0]: 2 is not a core from 0 to 1",
         ),
         (
             "furiosa: {devices: [{model: rngd}]}\nprocesses: [{cores: [0, 2]}]",

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,12 @@ from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.model import Device, HealthState
-from accelscope.readers.contract import ReaderOptions
-from accelscope.readers.furiosa.reader import FuriosaReader
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
-from accelscope.simulate.furiosa.driver import FuriosaDriver
-from accelscope.simulate.furiosa.models import Family
-from accelscope.simulate.furiosa.readings import CardReading
 from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.vendors.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
+from accelscope.vendors.furiosa.simulated.models import Family
+from accelscope.vendors.furiosa.simulated.readings import CardReading
 
 NODES = ("furiosa-warboy", "furiosa-rngd", "furiosa-both")
 
@@ -33,7 +33,9 @@ class Watched:
         self.node = node
         self.node.build()
         settings = load(AgentSettings, node.agent_settings(), {}).settings
-        options = ReaderOptions(settings.paths, tool_timeout_seconds=tool_seconds, tool_interval_seconds=0.0)
+        options = replace(
+            settings.reader_options, tool_timeout_seconds=tool_seconds, tool_interval_seconds=0.0
+        )
         self._changed = threading.Condition()
         self._runner = Runner(
             FuriosaReader(options),

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tests.readers.furiosa.furiosa_tree import drawn
+from tests.vendors.furiosa.furiosa_tree import drawn
 
 from accelscope.model import Device, HealthState
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
-from accelscope.readers.furiosa.parse_ps import program_name
+from accelscope.vendors.furiosa.parse_tools import program_name
 
 FULL = "Arch  Device  UUID  S/N  Firmware  Temp.  Power  Core Clock  Governor  PCI-BDF  PCI-DEV"
 UUIDS = ("D0000000-0000-4000-8000-000000000001", "D0000000-0000-4000-8000-000000000002")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests.programs import program
-from tests.readers.furiosa.furiosa_tree import ATR_ERROR, hwmon, options, rngd, script, warboy, write
+from tests.vendors.furiosa.furiosa_tree import ATR_ERROR, hwmon, options, rngd, script, warboy, write
 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType, Rail
-from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError
-from accelscope.readers.files import read_text
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.perf import WarboyCores
-from accelscope.readers.furiosa.reader import FuriosaReader
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError
+from accelscope.vendors.common.files import read_text
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.perf import WarboyCores
+from accelscope.vendors.furiosa.reader import FuriosaReader
 
 WARBOY_AT, RNGD_AT = "0000:01:00.0", "0000:44:00.0"
 WARBOY_SENSORS = {
@@ -512,7 +512,7 @@ def test_counters_that_cannot_be_read(
             raise OSError(code, os.strerror(code))
         return read_text(path)
 
-    monkeypatch.setattr("accelscope.readers.furiosa.perf.read_text", read)
+    monkeypatch.setattr("accelscope.vendors.furiosa.perf.read_text", read)
     write(tmp_path, warboy(0, WARBOY_AT))
     card = only(FuriosaReader(options(tmp_path)))
     assert [(core.index, core.occupied) for core in card.cores] == cores

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.readers.furiosa.furiosa_tree import hwmon, options, warboy, write
+from tests.vendors.furiosa.furiosa_tree import hwmon, options, warboy, write
 
 from accelscope.model import Device, HealthState, Rail, Reading, Sensor
-from accelscope.readers.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.reader import FuriosaReader
 
 
 def unfold(flat: Path, root: Path) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.readers.furiosa.furiosa_tree import hwmon, options, rngd, warboy, write
+from tests.vendors.furiosa.furiosa_tree import hwmon, options, rngd, warboy, write
 
 from accelscope.model import AbsenceReason, Device
-from accelscope.readers.furiosa import cells, sysfs_text
-from accelscope.readers.furiosa.perf import Counters, counters, utilization
-from accelscope.readers.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa import cells, sysfs_text
+from accelscope.vendors.furiosa.perf import Counters, counters, utilization
+from accelscope.vendors.furiosa.reader import FuriosaReader
 
 MIB, GIB = 2**20, 2**30
 AT = "0000:01:00.0"

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
-from tests.readers.parsed_numbers import numbers
+from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.furiosa import parse_version, perf, sysfs_text
-from accelscope.readers.furiosa.draft import PLACES
-from accelscope.readers.furiosa.sources import SOURCES
+from accelscope.vendors.furiosa import perf, sysfs_text
+from accelscope.vendors.furiosa.draft import PLACES
+from accelscope.vendors.furiosa.parse_tools import driver_version
+from accelscope.vendors.furiosa.sources import SOURCES
 
 BY_NAME = {source.name: source for source in SOURCES}
 PARSERS = (
@@ -167,7 +168,7 @@ def test_files_of_the_driver_give_values_or_nothing(text: str) -> None:
     sysfs_text.core_flags(text)
     sysfs_text.throttles(text, text)
     perf.counters(text)
-    parse_version.driver_version(text)
+    driver_version(text)
     for hertz in sysfs_text.core_clocks(text) or ():
         assert 0 <= hertz <= 1e18
     for clock in sysfs_text.clocks(text) or ():
@@ -185,7 +186,7 @@ def test_much_in_a_file_of_the_driver(kind: str) -> None:
             sysfs_text.core_clocks,
             sysfs_text.core_flags,
             perf.counters,
-            parse_version.driver_version,
+            driver_version,
             lambda text: sysfs_text.throttles("0x0", text),
         ):
             read(text)

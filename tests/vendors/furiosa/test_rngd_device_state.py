@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.deviceplugin.conftest import settings_of
 from tests.deviceplugin.fake_kubelet import FakeKubelet
+from tests.deviceplugin.running_plugin import settings_of
 from tests.files import put
 from tests.metrics.dialect_nodes import node as node_snapshot
 
@@ -15,10 +15,10 @@ from accelscope.deviceplugin.settings import load_settings
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Device, HealthState
-from accelscope.readers.furiosa.reader import FuriosaReader
 from accelscope.simulate import SimulatedNode
-from accelscope.simulate.furiosa.driver import FuriosaDriver
 from accelscope.sinks.features import feature_labels
+from accelscope.vendors.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 StartPlugin = Callable[..., Plugin]

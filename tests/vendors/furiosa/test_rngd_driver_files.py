@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.readers.furiosa.furiosa_tree import hwmon, options, rngd, write
+from tests.vendors.furiosa.furiosa_tree import hwmon, options, rngd, write
 
 from accelscope.model import AbsenceReason, Device, HealthState
-from accelscope.readers.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.reader import FuriosaReader
 
 AT = "0000:44:00.0"
 CLASS = "sys/class/rngd_mgmt"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.doctor.finding import Finding
-from accelscope.doctor.nvidia import driver
 from accelscope.doctor.subject import Subject
+from accelscope.vendors.nvidia import doctor
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
@@ -29,33 +29,33 @@ def test_only_graphics_functions_of_nvidia_are_counted(node: "NodeFolder") -> No
     node.gpu("0000:43:00.0", kind="0x030000")
     node.write({"sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n"})
     node.write({"sys/bus/pci/devices/0000:00:02.0/class": "0x030000\n"})
-    [finding] = driver.on_pci(node.subject())
+    [finding] = doctor.on_pci(node.subject())
     assert finding.severity == "ok"
     assert finding.found == "2: 0000:1b:00.0, 0000:43:00.0"
     assert finding.details["devices"]["0000:1b:00.0"] == {"device": "0x2330", "driver": "nvidia"}
 
 
 def test_a_node_without_gpus_is_no_fault(node: "NodeFolder") -> None:
-    assert severities(driver.on_pci(node.subject())) == ["note"]  # no such folder
+    assert severities(doctor.on_pci(node.subject())) == ["note"]  # no such folder
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
-    assert severities(driver.on_pci(node.subject())) == ["note"]
-    assert severities(driver.module(node.subject())) == ["note"]
-    assert severities(driver.files(node.subject())) == ["note"]
-    assert not driver.hardware(node.subject()).is_there
+    assert severities(doctor.on_pci(node.subject())) == ["note"]
+    assert severities(doctor.module(node.subject())) == ["note"]
+    assert severities(doctor.files(node.subject())) == ["note"]
+    assert not doctor.hardware(node.subject()).is_there
 
 
 @pytest.mark.parametrize(("holder", "second"), [("vfio-pci", "note"), ("nouveau", "warning")])
 def test_a_gpu_that_another_driver_holds_is_told(node: "NodeFolder", holder: str, second: str) -> None:
     node.gpu("0000:1b:00.0", holder)
-    found = list(driver.on_pci(node.subject()))
+    found = list(doctor.on_pci(node.subject()))
     assert severities(found) == ["ok", second]
     assert holder.partition("-")[0] in found[1].found
-    assert not driver.hardware(node.subject()).is_there
+    assert not doctor.hardware(node.subject()).is_there
 
 
 def test_a_gpu_for_a_virtual_machine_needs_no_module(node: "NodeFolder") -> None:
     node.gpu("0000:1b:00.0", "vfio-pci")
-    assert severities(driver.module(node.subject())) == ["note"]
+    assert severities(doctor.module(node.subject())) == ["note"]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_the_version_of_the_loaded_module(
     node: "NodeFolder", files: dict[str, str], version: str | None
 ) -> None:
     node.write(files)
-    assert driver.module_version(node.subject().paths) == version
+    assert doctor.module_version(node.subject().paths) == version
 
 
 def test_gpus_without_the_module_are_a_warning_with_what_to_do(node: "NodeFolder") -> None:
     node.gpu("0000:1b:00.0", None)
-    [finding] = driver.module(node.subject())
+    [finding] = doctor.module(node.subject())
     assert finding.severity == "warning"
     assert "modprobe nvidia" in (finding.advice or "")
     assert "GPU Operator" in (finding.advice or "")
@@ -100,7 +100,7 @@ def test_device_files_that_can_be_opened_are_fine(node: "NodeFolder") -> None:
     node.gpu("0000:1b:00.0")
     node.module()
     node.device_files("nvidiactl", "nvidia0", "nvidia-uvm", "nvidia-modeset")
-    [finding] = driver.files(node.subject())
+    [finding] = doctor.files(node.subject())
     assert finding.severity == "ok"
     assert finding.found.startswith("nvidiactl and nvidia0 in ")
 
@@ -122,7 +122,7 @@ def test_missing_device_files(
     node.gpu("0000:1b:00.0")
     node.gpu("0000:43:00.0")
     node.device_files(*names)
-    [finding] = driver.files(node.subject(environ=environ))
+    [finding] = doctor.files(node.subject(environ=environ))
     assert finding.severity == severity
     assert word in finding.found
     assert todo in (finding.advice or "")
@@ -141,7 +141,7 @@ def test_device_files_that_this_user_may_not_open_are_an_error(
         path.chmod(0 if path.name != "nvidiactl" else 0o666)
     subject = node.subject(environ=environ)
     with ordinary_user():
-        [finding] = driver.files(subject)
+        [finding] = doctor.files(subject)
     assert finding.severity == "error"
     assert "nvidia0" in finding.found
     assert "nvidia1 (----------, group" in finding.found
@@ -165,11 +165,11 @@ def test_what_keeps_a_file_closed_makes_the_advice(
     def closed(_: Path) -> OSError:
         return OSError(code, "closed")
 
-    monkeypatch.setattr(driver, "why_closed", closed)
+    monkeypatch.setattr(doctor, "why_closed", closed)
     node.device_files("nvidiactl")
     node.module()
     subject: Subject = node.subject(environ=environ)
-    [finding] = driver.files(subject)
+    [finding] = doctor.files(subject)
     assert todo in (finding.advice or "")
 
 
@@ -186,14 +186,14 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
     module: bool,
     severity: str,
 ) -> None:
-    monkeypatch.setattr(driver, "why_closed", lambda _: OSError(code, "closed"))
+    monkeypatch.setattr(doctor, "why_closed", lambda _: OSError(code, "closed"))
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
     node.device_files("nvidiactl")
     if on_pci:
         node.gpu("0000:1b:00.0", None)
     if module:
         node.module()
-    [finding] = driver.files(node.subject())
+    [finding] = doctor.files(node.subject())
     assert finding.severity == severity
     assert (finding.advice is None) == (severity == "note")
 
@@ -204,9 +204,9 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
 def test_a_device_file_is_no_lost_gpu_where_neither_pci_nor_module_can_be_seen(
     node: "NodeFolder", monkeypatch: pytest.MonkeyPatch, code: int, severity: str
 ) -> None:
-    monkeypatch.setattr(driver, "why_closed", lambda _: OSError(code, "closed"))
+    monkeypatch.setattr(doctor, "why_closed", lambda _: OSError(code, "closed"))
     node.device_files("nvidiactl")
-    [finding] = driver.files(node.subject())
+    [finding] = doctor.files(node.subject())
     assert finding.severity == severity
     assert "bus" not in (finding.advice or "")
     assert "left over" in finding.found or severity == "error"
@@ -218,7 +218,7 @@ def test_the_hardware_is_what_others_than_the_driver_count(node: "NodeFolder") -
     node.gpu("0000:43:00.0", None)
     node.gpu("0000:52:00.0", "vfio-pci")
     node.device_files("nvidiactl", "nvidia0")
-    found = driver.hardware(node.subject())
+    found = doctor.hardware(node.subject())
     assert found.addresses == {"0000:1b:00.0"}
     assert found.unheld == {"0000:43:00.0"}
     assert found.device_files == 1

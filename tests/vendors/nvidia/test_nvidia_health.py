@@ -4,8 +4,7 @@ import pynvml
 import pytest
 
 from accelscope.model import FAULT_THROTTLES, Health, HealthState, Throttle
-from accelscope.readers.nvidia.health import health_of
-from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, health_of
 
 
 def judged(*slowed: str, recovery_action: int | None = None) -> Health:

@@ -3,15 +3,15 @@
 import pytest
 
 from accelscope.model import Device, Vendor, device_id
-from accelscope.readers.nvidia.identity import identified
+from accelscope.vendors.nvidia.gpu import identified
 
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
 def gpu(address: str | None, uuid: str | None = None) -> Device:
     return Device(
-        vendor=Vendor.NVIDIA,
-        id=device_id(Vendor.NVIDIA, uuid=uuid, pci=address, index=0),
+        vendor=Vendor("nvidia"),
+        id=device_id(Vendor("nvidia"), uuid=uuid, pci=address, index=0),
         index=0,
         uuid=uuid,
         pci_address=address,

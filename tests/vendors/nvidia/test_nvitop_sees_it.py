@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from accelscope.simulate import SimulatedNode, ready_made
-from accelscope.simulate.nvidia.driver import NvidiaDriver
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 

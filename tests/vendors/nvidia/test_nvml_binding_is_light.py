@@ -7,7 +7,7 @@ import pytest
 
 LOAD = """
 import sys
-from accelscope.readers.nvidia.nvml_binding import _own_module
+from accelscope.vendors.nvidia.nvml_binding import _own_module
 binding = _own_module()
 print(*(name for name in ("subprocess", "tempfile", "shutil", "ctypes.util") if name in sys.modules))
 import ctypes.util

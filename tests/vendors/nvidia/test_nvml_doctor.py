@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.programs import script
 
-from accelscope.doctor.nvidia import library
+from accelscope.vendors.nvidia import doctor
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
@@ -34,7 +34,7 @@ def test_how_bad_a_missing_library_is_depends_on_what_else_there_is(
         node.module()
     if tool:
         settings = {"nvidia_smi_path": str(script(node.folder / "bin/nvidia-smi", ""))}
-    [finding] = library.library(node.subject(settings))
+    [finding] = doctor.library(node.subject(settings))
     assert finding.severity == severity
     assert "no-library" in finding.found
     assert finding.details["tried"] == [str(node.folder / "no-library")]
@@ -51,7 +51,7 @@ def test_the_advice_fits_where_it_runs(
     node: "NodeFolder", environ: dict[str, str], words: tuple[str, ...]
 ) -> None:
     node.module()
-    [finding] = library.library(node.subject(environ=environ))
+    [finding] = doctor.library(node.subject(environ=environ))
     for word in words:
         assert word in (finding.advice or "")
 
@@ -59,15 +59,15 @@ def test_the_advice_fits_where_it_runs(
 def test_a_file_that_is_no_library_is_an_error(node: "NodeFolder") -> None:
     node.write({"libnvidia-ml.so.1": "this is text"})
     place = str(node.folder / "libnvidia-ml.so.1")
-    [finding] = library.library(node.subject({"nvml_library": place}))
+    [finding] = doctor.library(node.subject({"nvml_library": place}))
     assert finding.severity == "error"
     assert f"{place} does not load" in finding.found
-    [started] = library.nvml(node.subject({"nvml_library": place}))
+    [started] = doctor.nvml(node.subject({"nvml_library": place}))
     assert started.details["reason"] == "library_unusable"
 
 
 def test_the_binding_is_there_with_its_version(node: "NodeFolder") -> None:
-    [finding] = library.binding(node.subject())
+    [finding] = doctor.binding(node.subject())
     assert finding.severity == "ok"
     assert finding.found.startswith("nvidia-ml-py ")
 
@@ -78,20 +78,20 @@ def test_a_missing_binding_matters_only_where_the_library_is(
     def nothing(name: str) -> Any:
         return None if name == "pynvml" else importlib.util.find_spec(name)
 
-    monkeypatch.setattr(library, "find_spec", nothing)
-    [finding] = library.binding(node.subject())
+    monkeypatch.setattr(doctor, "find_spec", nothing)
+    [finding] = doctor.binding(node.subject())
     assert finding.severity == "note"
     node.write({"lib.so": ""})
     subject = node.subject({"nvml_library": str(node.folder / "lib.so")})
-    [finding] = library.binding(subject)
+    [finding] = doctor.binding(subject)
     assert finding.severity == "error"
     assert "pip install nvidia-ml-py" in (finding.advice or "")
-    assert list(library.nvml(subject)) == []
+    assert list(doctor.nvml(subject)) == []
 
 
 def test_without_a_library_nothing_is_started(node: "NodeFolder") -> None:
-    assert list(library.nvml(node.subject())) == []
-    assert list(library.xids(node.subject())) == []
+    assert list(doctor.nvml(node.subject())) == []
+    assert list(doctor.xids(node.subject())) == []
 
 
 @pytest.mark.parametrize(("mode", "severity"), [(0o755, "ok"), (0o644, "warning"), (None, "note")])
@@ -99,6 +99,6 @@ def test_the_tool_is_looked_for(node: "NodeFolder", mode: int | None, severity: 
     tool = node.folder / "nvidia-smi"
     if mode is not None:
         script(tool, "").chmod(mode)
-    [finding] = library.tool(node.subject({"nvidia_smi_path": str(tool)}))
+    [finding] = doctor.tool(node.subject({"nvidia_smi_path": str(tool)}))
     assert finding.severity == severity
     assert str(tool) in finding.found

@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
-from accelscope.simulate.nvidia.driver import NvidiaDriver
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]

@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from accelscope.simulate.nvidia.driver import LIBRARY
+from accelscope.vendors.nvidia.simulated.driver import LIBRARY
 
 # C type: the binding's class, and the version that its version word names (None: it has none).
 STRUCTURES: dict[str, tuple[Any, int | None]] = {

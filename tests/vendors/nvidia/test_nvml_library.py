@@ -12,10 +12,10 @@ import pynvml
 import pytest
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, ready_made
-from accelscope.simulate.nvidia.driver import NvidiaDriver
-from accelscope.simulate.nvidia.readings import GpuReading, ProcessReading
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import ProcessType
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
+from accelscope.vendors.nvidia.simulated.readings import GpuReading, ProcessReading
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from accelscope.readers.nvidia.nvml_ask import Ask
-from accelscope.readers.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_SUPPORTED
-from accelscope.readers.nvidia.nvml_links import Links
+from accelscope.vendors.nvidia.nvml_ask import Ask
+from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_SUPPORTED
+from accelscope.vendors.nvidia.nvml_parts import Links
 
 
 class NVMLError(Exception):

@@ -4,11 +4,12 @@ import gc
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.readers.contract import ReaderError
-from accelscope.readers.nvidia import nvml_binding
-from accelscope.readers.nvidia.nvml import NvmlSource
+from accelscope.config import make
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.faults import Fault, FaultKind
+from accelscope.vendors.common.contract import ReaderError
+from accelscope.vendors.nvidia import nvml_binding
+from accelscope.vendors.nvidia.nvml import NvmlSource
 
 NOT_LOADED = Fault(kind=FaultKind.DRIVER_NOT_LOADED)
 GONE = Fault(kind=FaultKind.LIBRARY_MISSING)
@@ -25,8 +26,8 @@ def bindings() -> int:
 def test_the_binding_is_made_once(tmp_path: Path, native_cache: Path) -> None:
     node = SimulatedNode(load_node("nvidia-h100x8"), tmp_path / "node", cache=native_cache)
     node.build()
-    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
-    source = NvmlSource(settings.reader_options.paths)
+    settings = make(AgentSettings, node.agent_settings())
+    source = NvmlSource(settings.reader_options)
     before = bindings()
     for fault in (NOT_LOADED, GONE, NOT_LOADED):
         node.set_faults([fault])

@@ -2,15 +2,19 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accelscope.model import AbsenceReason
-from accelscope.readers.contract import DeviceLost, DriverAbsent, Paths, ReaderError, ReaderOptions
-from accelscope.readers.nvidia.nvml import NvmlSource
-from accelscope.readers.nvidia.nvml_binding import (
+from accelscope.simulate import SimulatedNode, load_node, read_node
+from accelscope.simulate.faults import Fault, FaultKind
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderError, ReaderOptions
+from accelscope.vendors.nvidia import NVML_LIBRARY
+from accelscope.vendors.nvidia.nvml import NvmlSource
+from accelscope.vendors.nvidia.nvml_binding import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     NOT_FOUND,
@@ -18,10 +22,8 @@ from accelscope.readers.nvidia.nvml_binding import (
     load_binding,
     unload,
 )
-from accelscope.readers.nvidia.nvml_device import NvmlDevice
-from accelscope.readers.nvidia.reader import NvidiaReader
-from accelscope.simulate import SimulatedNode, load_node, read_node
-from accelscope.simulate.faults import Fault, FaultKind
+from accelscope.vendors.nvidia.nvml_device import NvmlDevice
+from accelscope.vendors.nvidia.reader import NvidiaReader
 
 MIG = """
 node: changing
@@ -35,14 +37,9 @@ UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 WHOLE = MIG.replace(", mig: [3g.40gb, 3g.40gb]", "")
 
 
-def paths_of(node: SimulatedNode) -> Paths:
+def options_of(node: SimulatedNode) -> ReaderOptions:
     settings = node.agent_settings()
-    return Paths(
-        proc=Path(settings["proc_root"]),
-        sys=Path(settings["sys_root"]),
-        nvml_library=settings["nvml_library"],
-        nvidia_smi=settings["nvidia_smi_path"],
-    )
+    return ReaderOptions(Paths(proc=Path(settings["proc_root"]), sys=Path(settings["sys_root"])), settings)
 
 
 def mapped(name: str) -> list[str]:
@@ -53,9 +50,9 @@ def mapped(name: str) -> list[str]:
 def test_a_replaced_library_is_loaded_anew(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    source = NvmlSource(paths_of(node))
+    source = NvmlSource(options_of(node))
     assert len(source.survey().keys) == 4
-    library = Path(paths_of(node).nvml_library)
+    library = Path(options_of(node).value(NVML_LIBRARY))
     shutil.copy(library, tmp_path / "new")
     (tmp_path / "new").replace(library)
     assert len(source.survey().keys) == 4
@@ -67,9 +64,9 @@ def test_a_replaced_library_is_loaded_anew(tmp_path: Path) -> None:
 def test_a_removed_library_is_noticed(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    source = NvmlSource(paths_of(node))
+    source = NvmlSource(options_of(node))
     source.survey()
-    Path(paths_of(node).nvml_library).unlink()
+    Path(options_of(node).value(NVML_LIBRARY)).unlink()
     with pytest.raises(DriverAbsent):
         source.survey()
 
@@ -77,7 +74,7 @@ def test_a_removed_library_is_noticed(tmp_path: Path) -> None:
 def test_instances_come_and_go_without_a_restart(tmp_path: Path) -> None:
     cut = SimulatedNode(read_node(MIG), tmp_path / "node")
     cut.build()
-    source = NvmlSource(paths_of(cut))
+    source = NvmlSource(options_of(cut))
     [key] = source.survey().keys
     device = source.read(key).device
     assert device.mig_enabled
@@ -97,7 +94,7 @@ def test_instances_come_and_go_without_a_restart(tmp_path: Path) -> None:
 def test_keys_are_other_ones_when_the_enumeration_changes(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    source = NvmlSource(paths_of(node))
+    source = NvmlSource(options_of(node))
     before = source.survey()
     node.set_faults([Fault(kind=FaultKind.VANISHED, device=0)])
     node.write(1.0)
@@ -113,11 +110,8 @@ def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_
     node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
     node.write(1.0)
     (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)
-    paths = paths_of(node)
-    empty = Paths(
-        proc=paths.proc, sys=tmp_path / "sys", nvml_library=paths.nvml_library, nvidia_smi=paths.nvidia_smi
-    )
-    reader = NvidiaReader(ReaderOptions(empty))
+    options = options_of(node)
+    reader = NvidiaReader(replace(options, paths=replace(options.paths, sys=tmp_path / "sys")))
     with pytest.raises(DriverAbsent):
         reader.survey()
 
@@ -125,7 +119,7 @@ def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_
 def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     newer = binding.nvmlDeviceGetMemoryInfo
 
     def before_510(handle: Any, version: int | None = None) -> Any:
@@ -135,7 +129,7 @@ def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_
 
     binding.nvmlDeviceGetMemoryInfo = before_510
     binding.nvmlInit()
-    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
+    device = NvmlDevice(binding, 0, None, options_of(node).paths.sys).read(1.0, ()).device
     assert device.memory_total_bytes is not None
     assert [absence.field for absence in device.absent if absence.field.startswith("memory")] == [
         "memory_reserved_bytes"
@@ -180,11 +174,11 @@ def test_a_gpu_whose_driver_fails_at_all_that_matters_is_critical(
 ) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     for function, code in answers.items():
         setattr(binding, function, error(binding, code))
     binding.nvmlInit()
-    health = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device.health
+    health = NvmlDevice(binding, 0, None, options_of(node).paths.sys).read(1.0, ()).device.health
     assert (health.state, health.reason) == (state, reason)
     binding.nvmlShutdown()
     unload(binding)
@@ -197,9 +191,9 @@ Opened = tuple[Any, Callable[[], NvmlDevice]]  # the binding, and how to open th
 def h100(tmp_path: Path) -> Iterator[Opened]:
     node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     binding.nvmlInit()
-    yield binding, lambda: NvmlDevice(binding, 0, "590", paths_of(node).sys)
+    yield binding, lambda: NvmlDevice(binding, 0, "590", options_of(node).paths.sys)
     binding.nvmlShutdown()
     unload(binding)
 
@@ -303,7 +297,7 @@ def test_the_rates_of_pcie_come_from_nvml_where_gpm_gives_nothing(
 def test_the_rates_of_pcie_are_there_for_a_gpu_that_is_cut_up(tmp_path: Path) -> None:
     cut = SimulatedNode(read_node(MIG), tmp_path / "node")
     cut.build()
-    source = NvmlSource(paths_of(cut))
+    source = NvmlSource(options_of(cut))
     [key] = source.survey().keys
     pcie = source.read(key).device.pcie
     assert pcie is not None
@@ -315,7 +309,7 @@ def test_the_rates_of_pcie_are_there_for_a_gpu_that_is_cut_up(tmp_path: Path) ->
 def test_a_lost_gpu_does_not_silence_the_events_of_the_others(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    source = NvmlSource(paths_of(node))
+    source = NvmlSource(options_of(node))
     first, second, *_ = source.survey().keys
     for key in (first, second):
         source.read(key)
@@ -340,9 +334,9 @@ def test_the_numa_node_is_the_one_that_the_kernel_says_the_gpu_is_attached_to(
     """NVML's number is that of the memory of a GPU that is a NUMA node itself, as in a Grace Hopper."""
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    for file in paths_of(node).sys.glob("bus/pci/devices/*/numa_node"):
+    for file in options_of(node).paths.sys.glob("bus/pci/devices/*/numa_node"):
         file.write_text(told)
-    source = NvmlSource(paths_of(node))
+    source = NvmlSource(options_of(node))
     assert {source.read(key).device.numa_node for key in source.survey().keys} == {expected}
     source.close()
 
@@ -351,11 +345,11 @@ def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp
     """As of Ada and later: NVML's thresholds in degrees are on their way out there."""
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     binding.nvmlInit()
 
     def limits(index: int) -> tuple[float | None, float | None]:
-        device = NvmlDevice(binding, index, None, paths_of(node).sys).read(1.0, ()).device
+        device = NvmlDevice(binding, index, None, options_of(node).paths.sys).read(1.0, ()).device
         absent = {absence.field for absence in device.absent}
         missing = {"temperature_slowdown_celsius", "temperature_shutdown_celsius"} & absent
         told = (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius)
@@ -382,10 +376,10 @@ def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp
 def test_pcie_throughput_is_in_thousands_of_bytes(tmp_path: Path) -> None:
     node = SimulatedNode(read_node(WHOLE.replace("h100-80gb", "a100-40gb")), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     binding.nvmlInit()
     binding.nvmlDeviceGetPcieThroughput = lambda _handle, counter: 4000 + counter
-    pcie = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device.pcie
+    pcie = NvmlDevice(binding, 0, None, options_of(node).paths.sys).read(1.0, ()).device.pcie
     assert pcie is not None
     assert (pcie.transmit_bytes_per_second, pcie.receive_bytes_per_second) == (4_000_000, 4_001_000)
     binding.nvmlShutdown()
@@ -405,10 +399,10 @@ def test_an_instance_that_the_driver_refuses_is_absent_and_an_empty_place_is_not
 ) -> None:
     node = SimulatedNode(read_node(MIG), tmp_path / "node")
     node.build()
-    binding = load_binding(paths_of(node).nvml_library)
+    binding = load_binding(options_of(node).value(NVML_LIBRARY))
     binding.nvmlInit()
     binding.nvmlDeviceGetMigDeviceHandleByIndex = error(binding, code)
-    device = NvmlDevice(binding, 0, None, paths_of(node).sys).read(1.0, ()).device
+    device = NvmlDevice(binding, 0, None, options_of(node).paths.sys).read(1.0, ()).device
     assert device.partitions == ()
     assert {absence.reason for absence in device.absent if absence.field.startswith("partitions")} == reasons
     binding.nvmlShutdown()

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from accelscope.model import ProcessType
-from accelscope.readers.nvidia import cells
-from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.vendors.nvidia import cells
+from accelscope.vendors.nvidia.programs import process_type, program_name
 
 MIB = 2**20
 

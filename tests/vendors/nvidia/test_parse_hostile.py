@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
-from tests.readers.parsed_numbers import numbers
+from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
-from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, FIELDS
+from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS, FIELDS
 
 NUMBERS = st.one_of(
     st.integers(-5, 10**21).map(str),

@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.nvidia.parse_list import named_partitions, parse
+from accelscope.vendors.nvidia.parse_list import named_partitions, parse
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
@@ -82,7 +82,7 @@ def test_a_partition_of_no_device_is_refused() -> None:
 
 def measured(*partitions: Partition) -> Parsed:
     device = Device(
-        vendor=Vendor.NVIDIA, id="nvidia:GPU-a", uuid="GPU-a", power_watts=5.0, partitions=partitions
+        vendor=Vendor("nvidia"), id="nvidia:GPU-a", uuid="GPU-a", power_watts=5.0, partitions=partitions
     )
     return Parsed(
         devices=(device,),

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.parsing.registry import sources
-from accelscope.readers.nvidia import messages
+from accelscope.vendors.nvidia import messages
 
 SENTENCES = [
     ("No devices were found", "no_devices"),

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Process, ProcessType
-from accelscope.readers.nvidia.parse_pmon import parse
+from accelscope.vendors.nvidia.parse_pmon import parse
 
 MIB = 2**20
 NEW = """\

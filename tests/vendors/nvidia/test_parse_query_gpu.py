@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, EccCount, Fan, Sensor
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
+from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
 
 MIB = 2**20
 ZEROS = "GPU-00000000-0000-0000-0000-000000000000"

@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, HealthState
-from accelscope.readers.nvidia.parse_table import parse
-from accelscope.readers.nvidia.parse_version import parse as parse_version
+from accelscope.vendors.nvidia.parse_table import parse
+from accelscope.vendors.nvidia.parse_version import parse as parse_version
 
 MIB = 2**20
 OLD = """\

@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, EccCount, Process, ProcessType
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.nvidia.parse_xml import parse
+from accelscope.vendors.nvidia.parse_xml import parse
 
 MIB = 2**20
 HEAD = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n'

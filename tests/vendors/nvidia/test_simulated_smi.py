@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, ready_made
-from accelscope.simulate.nvidia.driver import NvidiaDriver
-from accelscope.simulate.nvidia.smi_state import TOOL_ERRORS, ToolError
-from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
+from accelscope.vendors.nvidia.simulated.smi_state import TOOL_ERRORS, ToolError
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 MakeNode = Callable[..., SimulatedNode]
 MIB = 1 << 20

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.nvidia.smi import SmiSource
 from accelscope.simulate import SimulatedNode, read_node
+from accelscope.vendors.common.contract import Paths, ReaderOptions
+from accelscope.vendors.nvidia.smi import SmiSource
 
 WHOLE = """
 node: changing
@@ -20,8 +20,7 @@ CUT = WHOLE.replace("{model: h100-80gb}", "{model: h100-80gb, mig: [3g.40gb]}").
 def test_the_numa_node_is_the_kernels(tmp_path: Path) -> None:
     node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
     node.build()
-    paths = Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"], sys=tmp_path / "sys")
-    source = SmiSource(ReaderOptions(paths))
+    source = SmiSource(ReaderOptions(Paths(sys=tmp_path / "sys"), node.agent_settings()))
     [key] = source.survey().keys
     device = source.read(key).device
     assert device.numa_node is None
@@ -35,7 +34,7 @@ def test_the_numa_node_is_the_kernels(tmp_path: Path) -> None:
 def test_a_process_is_in_no_instance_once_the_card_is_whole_again(tmp_path: Path) -> None:
     node = SimulatedNode(read_node(CUT), tmp_path)
     node.build()
-    source = SmiSource(ReaderOptions(Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"])))
+    source = SmiSource(ReaderOptions(settings=node.agent_settings()))
     [key] = source.survey().keys
     [process] = source.read(key).processes
     assert process.gpu_instance_id is not None
@@ -61,7 +60,7 @@ def test_an_idle_process_has_a_utilization_of_0_unless_mig_hides_it(tmp_path: Pa
     """pmon prints `-` for a process that did not run, and for every process on a GPU in MIG mode."""
     node = SimulatedNode(read_node(IDLE), tmp_path)
     node.build(100.0)
-    source = SmiSource(ReaderOptions(Paths(nvidia_smi=node.agent_settings()["nvidia_smi_path"])))
+    source = SmiSource(ReaderOptions(settings=node.agent_settings()))
     read = {p.pid: p.utilization_ratio for key in source.survey().keys for p in source.read(key).processes}
     busy = read.pop(11)
     assert busy is not None

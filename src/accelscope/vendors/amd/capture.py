@@ -2,6 +2,7 @@
 
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.model import Vendor
+from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 
 _DEVICE_FILES = (
     "vendor",
@@ -48,16 +49,16 @@ _DEVICE_FILES = (
 )
 
 PLAN = Plan(
-    vendor=Vendor.AMD,
+    vendor=Vendor("amd"),
     commands=(
-        Command("amd-smi-version", "amd_smi", ("version",)),
-        Command("amd-smi-list", "amd_smi", ("list", "--json")),
-        Command("amd-smi-static", "amd_smi", ("static", "--json")),
-        Command("amd-smi-metric", "amd_smi", ("metric", "--json")),
-        Command("amd-smi-xgmi", "amd_smi", ("xgmi", "--json")),
-        Command("amd-smi-process", "amd_smi", ("process", "--json")),
-        Command("amd-smi-monitor", "amd_smi", ("monitor",)),
-        Command("rocm-smi-json", "rocm_smi", ("-a", "--json")),
+        Command("amd-smi-version", AMD_SMI, ("version",)),
+        Command("amd-smi-list", AMD_SMI, ("list", "--json")),
+        Command("amd-smi-static", AMD_SMI, ("static", "--json")),
+        Command("amd-smi-metric", AMD_SMI, ("metric", "--json")),
+        Command("amd-smi-xgmi", AMD_SMI, ("xgmi", "--json")),
+        Command("amd-smi-process", AMD_SMI, ("process", "--json")),
+        Command("amd-smi-monitor", AMD_SMI, ("monitor",)),
+        Command("rocm-smi-json", ROCM_SMI, ("-a", "--json")),
     ),
     trees=(
         Tree(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelscope.model import Vendor, device_id, pci_address
-from accelscope.readers.amd import quantities
-from accelscope.readers.files import entries, told
+from accelscope.vendors.amd import quantities
+from accelscope.vendors.common.files import entries, told
 
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # and not a connector of it, card0-DP-1
 _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
@@ -81,7 +81,7 @@ class Cards:
         self._repeated.update(uuid for uuid, count in counts.items() if count > 1)
         for name, (mark, card) in self._known.items():
             if card is not None and card.uuid in self._repeated:
-                id_ = device_id(Vendor.AMD, pci=card.pci_address, index=_number_of(name))
+                id_ = device_id(Vendor("amd"), pci=card.pci_address, index=_number_of(name))
                 if card.id != id_:
                     self._known[name] = mark, replace(card, id=id_)
 
@@ -118,7 +118,7 @@ def _card(folder: str, name: str) -> Card | None:
     numa = told(f"{folder}/numa_node") or ""
     place = told(f"{folder}/xgmi_physical_id")
     return Card(
-        id=device_id(Vendor.AMD, uuid=uuid, pci=address, index=_number_of(name)),
+        id=device_id(Vendor("amd"), uuid=uuid, pci=address, index=_number_of(name)),
         name=name,
         folder=folder,
         pci_address=address,

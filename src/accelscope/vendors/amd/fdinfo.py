@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.readers.files import entries, read_text
+from accelscope.vendors.common.files import entries, read_text
 
 _NODE = re.compile(r"(?:.*/)?dri/((?:renderD|card)[0-9]{1,6})", re.ASCII)
 _PID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)

@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accelscope.model import AbsenceReason, Core, Device, Partition, Process, Reading
-from accelscope.readers.amd import quantities
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.drm import Card
-from accelscope.readers.amd.file_errors import reason_of
-from accelscope.readers.amd.gpu_metrics import energy_joules
-from accelscope.readers.amd.health import SUSPENDED, health_of
-from accelscope.readers.amd.hwmon import Sensors
-from accelscope.readers.amd.kfd import KfdNode
-from accelscope.readers.amd.processes import Holders, ProcessLister
-from accelscope.readers.amd.ras import ErrorCounters
-from accelscope.readers.amd.tools import filled
-from accelscope.readers.contract import DeviceLost
-from accelscope.readers.files import read_bytes, read_text, told
+from accelscope.vendors.amd import quantities
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.drm import Card
+from accelscope.vendors.amd.gpu_files import ErrorCounters, Sensors, energy_joules, reason_of
+from accelscope.vendors.amd.health import SUSPENDED, health_of
+from accelscope.vendors.amd.kfd import KfdNode
+from accelscope.vendors.amd.processes import Holders, ProcessLister
+from accelscope.vendors.amd.tools import filled
+from accelscope.vendors.common.contract import DeviceLost
+from accelscope.vendors.common.files import read_bytes, read_text, told
 
 _ASLEEP = ("suspended", "suspending")
 
@@ -115,7 +112,7 @@ class Gpu:
             tuple(draft.rejected),
         )
 
-    def _asleep(self, draft: Draft, place: Place) -> Device:
+    def _asleep(self, draft: AmdDraft, place: Place) -> Device:
         """Reading its files would wake it."""
         for field in MEASURED:
             draft.miss(field, AbsenceReason.SUSPENDED)
@@ -138,9 +135,9 @@ class Gpu:
             holders=place.holders,
         )
 
-    def _identity(self, place: Place) -> Draft:
+    def _identity(self, place: Place) -> AmdDraft:
         card = self.card
-        draft = Draft()
+        draft = AmdDraft()
         facts = {
             "index": place.index,
             "model": card.product_name,
@@ -162,7 +159,7 @@ class Gpu:
             draft.miss("model", AbsenceReason.NOT_KNOWN)
         return draft
 
-    def _take_files(self, draft: Draft) -> None:
+    def _take_files(self, draft: AmdDraft) -> None:
         for name, place, read, missed in _FILES:
             text = self._text(draft, name, place, missed=missed)
             if text is not None and text.strip() != "Unknown":
@@ -171,7 +168,7 @@ class Gpu:
         if total is not None and used is not None and used <= total:
             draft.put("memory_free_bytes", total - used)
 
-    def _take_levels(self, draft: Draft) -> None:
+    def _take_levels(self, draft: AmdDraft) -> None:
         """Lines `1: 1138Mhz *`, the star at the level that it is at; `S` is the clock of deep sleep."""
         for name, domain in _LEVELS.items():
             text = self._text(draft, name, f"clocks.{domain}", missed=False)
@@ -185,7 +182,7 @@ class Gpu:
             if top:
                 draft.put(f"clocks.{domain}.max", top * 1e6)
 
-    def _take_energy(self, draft: Draft) -> None:
+    def _take_energy(self, draft: AmdDraft) -> None:
         if _METRICS in self._missing:
             return
         try:
@@ -205,7 +202,7 @@ class Gpu:
         other would look like a jump."""
         return replace(told, energy_joules=None) if told is not None and self._counts_energy else told
 
-    def _text(self, draft: Draft, name: str, place: str, *, missed: bool) -> str | None:
+    def _text(self, draft: AmdDraft, name: str, place: str, *, missed: bool) -> str | None:
         if name in self._missing:
             if missed:
                 draft.miss(place, AbsenceReason.NOT_SUPPORTED)
@@ -220,7 +217,7 @@ class Gpu:
                 draft.miss(place, reason)
             return None
 
-    def _is_refused(self, draft: Draft) -> bool:
+    def _is_refused(self, draft: AmdDraft) -> bool:
         """Whether the driver answers nothing for now. A GPU that is gone is still shown, but whatever the
         driver would ask it for ends in an error: then this raises DeviceLost."""
         if any(map(_is_asked_for, draft.values)):
@@ -232,14 +229,14 @@ class Gpu:
             )
         return AbsenceReason.NO_SAMPLE in reasons
 
-    def _share_power(self, draft: Draft, place: Place) -> None:
+    def _share_power(self, draft: AmdDraft, place: Place) -> None:
         if self.card.dual_die:
             self.shows_power = bool(draft.values.get("power_watts"))
         if place.shares_power or not self.shows_power:
             draft.share(*_OF_THE_MODULE)
             draft.miss("energy_joules", AbsenceReason.SHARED)
 
-    def _partitions(self, place: Place, draft: Draft) -> tuple[Partition, ...]:
+    def _partitions(self, place: Place, draft: AmdDraft) -> tuple[Partition, ...]:
         """Each node of the compute driver is one, if there are several."""
         if len(place.nodes) < 2:
             return ()

@@ -1,13 +1,64 @@
-"""Sensors of a GPU: the folder hwmon/hwmonN of its device, by the labels that the driver gives them."""
+"""Files of the kernel about one GPU: sensors (hwmon), metrics tables and error counters (RAS)."""
 
+import errno
 import re
+import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from accelscope.model import AbsenceReason
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.file_errors import reason_of
-from accelscope.readers.files import entries, read_text, told
+from accelscope.model import AbsenceReason, ErrorCount
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.common.files import entries, read_text, read_whole, told
+from accelscope.vendors.common.values import Growth
+
+# Why a file of the driver could not be read.
+
+_REASONS = {
+    errno.ENOENT: AbsenceReason.NOT_SUPPORTED,
+    errno.EOPNOTSUPP: AbsenceReason.NOT_SUPPORTED,
+    errno.EINVAL: AbsenceReason.NOT_SUPPORTED,
+    errno.EACCES: AbsenceReason.NO_PERMISSION,
+    # Not about rights: amdgpu answers so while it resets the GPU or while that is asleep.
+    errno.EPERM: AbsenceReason.NO_SAMPLE,
+    errno.EBUSY: AbsenceReason.NO_SAMPLE,
+    errno.EAGAIN: AbsenceReason.NO_SAMPLE,
+    errno.ENODATA: AbsenceReason.NO_SAMPLE,
+    errno.ETIMEDOUT: AbsenceReason.TIMEOUT,
+    errno.ETIME: AbsenceReason.TIMEOUT,
+    errno.ENODEV: AbsenceReason.LOST,
+    errno.ENXIO: AbsenceReason.LOST,
+}
+
+
+def reason_of(error: OSError) -> AbsenceReason:
+    return _REASONS.get(error.errno or 0, AbsenceReason.DRIVER_ERROR)
+
+
+# The binary file `gpu_metrics` of a GPU: the energy counter, which the driver shows nowhere else.
+
+_HEADER = struct.Struct("<HBB")  # size of the table, format, content
+_DEDICATED = 1  # format: tables of APUs (2, 3) have no energy
+# Offset of the counter by content revision. 1.0 has no aligned counter; 1.9 is a list of attributes. 1.6 is
+# the form of released kernels, without the activity of video and JPEG engines that 1.5 has before it.
+_ENERGY_OFFSETS = {1: 24, 2: 24, 3: 24, 4: 24, 5: 88, 6: 16, 7: 24, 8: 24}
+_ENERGY = struct.Struct("<Q")
+_JOULES = 2.0**-16  # of one count; AMD's tools multiply by 15.3 µJ, which is this unit rounded
+_NO_MEASUREMENT = (0, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def energy_joules(table: bytes) -> float | None:
+    """Energy since the driver was loaded; None for a table without it."""
+    if len(table) < _HEADER.size:
+        return None
+    size, format_, content = _HEADER.unpack_from(table)
+    offset = _ENERGY_OFFSETS.get(content) if format_ == _DEDICATED else None
+    if offset is None or min(size, len(table)) < offset + _ENERGY.size:
+        return None
+    (count,) = _ENERGY.unpack_from(table, offset)
+    return None if count in _NO_MEASUREMENT else round(count * _JOULES, 6)
+
+
+# Sensors of a GPU: the folder hwmon/hwmonN of its device, by the labels that the driver gives them.
 
 _INPUT = re.compile(r"(temp|in|freq)([0-9]{1,3})_input", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -45,7 +96,7 @@ class Sensors:
         self._device = device_folder
         self._layout: _Layout | None = None
 
-    def take(self, draft: Draft) -> None:
+    def take(self, draft: AmdDraft) -> None:
         layout = self._layout or _layout(self._device)
         if layout is None:
             for place in ("temperature_celsius", "power_watts"):
@@ -100,7 +151,7 @@ def _layout(device: str) -> _Layout | None:
     return _Layout(folder, tuple(files), main, steps)
 
 
-def _take(draft: Draft, path: str, place: str, read: Callable[[str], float | None]) -> bool:
+def _take(draft: AmdDraft, path: str, place: str, read: Callable[[str], float | None]) -> bool:
     """Whether the file is still there."""
     if place in draft.values:
         return True
@@ -135,3 +186,86 @@ def _share(steps: int) -> Callable[[str], float | None]:
         return round(value / steps, 9) if 0 <= value <= steps else None
 
     return read
+
+
+# Errors that the chip itself counts (RAS): the folder ras/ of a device, a file for each of its blocks.
+
+_FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
+_LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)
+_SEVERITIES = {"ue": "uncorrected", "ce": "corrected", "de": "deferred"}
+_BAD_PAGES = "gpu_vram_bad_pages"
+_BAD_PAGE = re.compile(r"\s*0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\s*:\s*([RPF])\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class BadPages:
+    """Memory that is no longer used: retired, still waiting for that, and such that could not be."""
+
+    retired: int = 0
+    pending: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class ErrorCounters:
+    """Of one GPU."""
+
+    folder: str  # of the device
+    _files: tuple[str, ...] | None = None
+    _known: set[tuple[str, str]] = field(default_factory=set)  # what was counted at least once
+    _growth: Growth = field(default_factory=Growth)
+    bad_pages: BadPages | None = None
+
+    def take(self, draft: AmdDraft, now: float) -> tuple[ErrorCount, ...]:
+        """Counts by block and in all into the draft; those that are not 0 with the time they last grew."""
+        counts = self._counts(draft)
+        silent = self._known - counts.keys()
+        self._known.update(counts)
+        if not counts:
+            return ()
+        totals: dict[str, int] = {}
+        for (block, kind), count in counts.items():
+            severity = _SEVERITIES[kind]
+            totals[severity] = totals.get(severity, 0) + count
+            draft.put(f"ecc.{severity}.{block}", count)
+        for severity, count in totals.items():
+            if any(_SEVERITIES[kind] == severity for _, kind in silent):
+                # A sum without what a block has counted would fall, and rise again without an error.
+                draft.miss(f"ecc.{severity}", AbsenceReason.NO_SAMPLE)
+            else:
+                draft.put(f"ecc.{severity}", count)
+        self.bad_pages = self._read_bad_pages(draft)
+        grew_at = {key: self._growth.last(key, count, now) for key, count in counts.items()}
+        return tuple(
+            ErrorCount("ras", f"{block}.{kind}", count, grew_at[block, kind])
+            for (block, kind), count in counts.items()
+            if count
+        )
+
+    def _counts(self, draft: AmdDraft) -> dict[tuple[str, str], int]:
+        if self._files is None:
+            self._files = tuple(file for file in entries(f"{self.folder}/ras") if _FILE.fullmatch(file))
+        counts: dict[tuple[str, str], int] = {}
+        for file in self._files:
+            match = _FILE.fullmatch(file)
+            assert match is not None
+            try:
+                text = read_text(f"{self.folder}/ras/{file}")
+            except OSError as error:
+                draft.miss(f"ecc.uncorrected.{match[1]}", reason_of(error))
+                continue
+            lines = [line for line in map(_LINE.fullmatch, text.splitlines()) if line is not None]
+            for line in lines:
+                counts[match[1], line[1].lower()] = int(line[2])
+            if not lines:  # while it resets the GPU, the driver has a sentence for each of these files
+                draft.miss(f"ecc.uncorrected.{match[1]}", AbsenceReason.NO_SAMPLE)
+        return counts
+
+    def _read_bad_pages(self, draft: AmdDraft) -> BadPages | None:
+        try:
+            text = read_whole(f"{self.folder}/ras/{_BAD_PAGES}").decode(errors="replace")
+        except OSError:
+            return None  # not every driver shows them, and not to everybody
+        states = [match[1].upper() for match in map(_BAD_PAGE.fullmatch, text.splitlines()) if match]
+        draft.put("retired_pages.uncorrected", len(states))
+        return BadPages(states.count("R"), states.count("P"), states.count("F"))

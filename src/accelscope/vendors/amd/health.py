@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from accelscope.model import FAULT_THROTTLES, Device, Health, HealthState
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.readers.amd.ras import BadPages
+from accelscope.vendors.amd.gpu_files import BadPages
 
 ERROR_IS_RECENT_SECONDS = 600.0
 

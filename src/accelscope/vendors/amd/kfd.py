@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.readers.amd import quantities
-from accelscope.readers.files import entries, told
+from accelscope.vendors.amd import quantities
+from accelscope.vendors.common.files import entries, told
 
 _PROPERTY = re.compile(r"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE | re.ASCII)
 # Where the kernel keeps the render nodes of all partitions but a GPU's first, which has the GPU's own. Older

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from accelscope.parsing.parsed import ParseError
-from accelscope.readers.strange_output import strange_output
+from accelscope.vendors.common.values import strange_output
 
 _LINE_LIMIT = 500
 _MOST_LINES = 5000  # no message comes after that many lines

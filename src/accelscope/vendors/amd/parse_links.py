@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from accelscope.model import Link, pci_address
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import quantities, trees
-from accelscope.readers.amd.trees import Tree
+from accelscope.vendors.amd import quantities, trees
+from accelscope.vendors.amd.trees import Tree
 
 _STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU itself
 # A table of states in the order of a GPU's ports: nothing in the output says where a port leads.

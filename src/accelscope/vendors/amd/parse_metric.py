@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from accelscope.model import AbsenceReason, Health, HealthState
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.amd import quantities, trees
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.trees import Tree
+from accelscope.vendors.amd import quantities, trees
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.trees import Tree
 
 TOOL = "amd-smi metric"
 
@@ -83,8 +83,8 @@ def parse(text: str) -> Parsed:
     return trees.parsed(text, TOOL, _draft)
 
 
-def _draft(gpu: Tree) -> Draft:
-    draft = Draft()
+def _draft(gpu: Tree) -> AmdDraft:
+    draft = AmdDraft()
     for path, place, read in _FIELDS:
         trees.take(draft, gpu, path, place, read)
     _take_engines(draft, gpu)
@@ -97,7 +97,7 @@ def _draft(gpu: Tree) -> Draft:
     return draft
 
 
-def _take_engines(draft: Draft, gpu: Tree) -> None:
+def _take_engines(draft: AmdDraft, gpu: Tree) -> None:
     """A chip has several video and JPEG engines; missing ones are `N/A`. Older chips list them by engine,
     newer ones (`gpu_metrics` from 1.7 on) by partition. The tool's own monitor shows the mean of the video
     engines as decoder utilization."""
@@ -146,7 +146,7 @@ def _ratio(leaf: object) -> float | None:
     return None if text is None else quantities.ratio(text)
 
 
-def _take_clocks(draft: Draft, clocks: Mapping[str, object]) -> None:
+def _take_clocks(draft: AmdDraft, clocks: Mapping[str, object]) -> None:
     """`gfx_0` to `gfx_7` are the clocks of the compute dies; the first of them that runs is the GPU's."""
     running = []
     for name, clock in clocks.items():
@@ -170,7 +170,7 @@ def _take_clocks(draft: Draft, clocks: Mapping[str, object]) -> None:
             draft.put(f"cores.{die}.clock", hertz)
 
 
-def _take_throttles(draft: Draft, violations: Mapping[str, object]) -> None:
+def _take_throttles(draft: AmdDraft, violations: Mapping[str, object]) -> None:
     """Newer chips tell some of them for each compute die: one that is held back is enough."""
     for name, leaf in violations.items():
         if not name.endswith(_VIOLATION):
@@ -185,7 +185,7 @@ def _take_throttles(draft: Draft, violations: Mapping[str, object]) -> None:
                 draft.take(place, text, quantities.flag, name)
 
 
-def _take_blocks(draft: Draft, blocks: Mapping[str, object]) -> None:
+def _take_blocks(draft: AmdDraft, blocks: Mapping[str, object]) -> None:
     for name, counts in blocks.items():
         if isinstance(counts, dict) and name.replace("_", "").isalnum() and len(name) <= 32:
             for key, severity in _SEVERITIES.items():
@@ -199,7 +199,7 @@ def _take_blocks(draft: Draft, blocks: Mapping[str, object]) -> None:
                 )
 
 
-def _drop_ecc_of_no_block(draft: Draft, gpu: Tree) -> None:
+def _drop_ecc_of_no_block(draft: AmdDraft, gpu: Tree) -> None:
     """For a card without ECC the tool prints totals of 0 and no block that could count an error."""
     totals = [place for place in draft.values if place.partition(".")[0] == "ecc"]
     if totals and gpu.get("ecc_blocks") in ("N/A", {}) and not any(draft.values[place] for place in totals):
@@ -208,7 +208,7 @@ def _drop_ecc_of_no_block(draft: Draft, gpu: Tree) -> None:
             draft.miss(place, AbsenceReason.NOT_SUPPORTED)
 
 
-def _take_raw_fan(draft: Draft, fan: Mapping[str, object]) -> None:
+def _take_raw_fan(draft: AmdDraft, fan: Mapping[str, object]) -> None:
     """Where the share is not told: the step that is set, of those that there are."""
     if "fans.0.ratio" in draft.values:
         return
@@ -217,7 +217,7 @@ def _take_raw_fan(draft: Draft, fan: Mapping[str, object]) -> None:
         draft.put("fans.0.ratio", round(speed / top, 9))
 
 
-def _judge_links(draft: Draft, gpu: Tree) -> None:
+def _judge_links(draft: AmdDraft, gpu: Tree) -> None:
     told = quantities.text_of(trees.at(gpu, "xgmi_err")) or ""
     if quantities.absence(told) is None and told.casefold() not in _XGMI_IS_WELL:
         word = told[:100]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from accelscope.model import Process
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import messages, quantities, trees
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.parse_process import ListedProcess, with_memory
-from accelscope.readers.programs import program_name
+from accelscope.vendors.amd import messages, quantities, trees
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.parse_process import ListedProcess, with_memory
+from accelscope.vendors.common.values import program_name
 
 TOOL = "amd-smi monitor"
 
@@ -78,7 +78,7 @@ _MOST_COLUMNS = 64
 
 
 def parse(text: str) -> Parsed:
-    drafts: dict[int, Draft] = {}
+    drafts: dict[int, AmdDraft] = {}
     listed: dict[tuple[int, int], ListedProcess] = {}
     rejected = Rejections()
     columns: list[str] = []
@@ -127,12 +127,12 @@ def _row(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
     return dict(zip(columns, cells, strict=True)) if len(cells) == len(columns) else None
 
 
-def _take_gpu(row: Mapping[str, str], drafts: dict[int, Draft], rejected: Rejections) -> None:
+def _take_gpu(row: Mapping[str, str], drafts: dict[int, AmdDraft], rejected: Rejections) -> None:
     index = quantities.count(row["GPU"])
     if index is None:
         rejected.add(f"GPU: {row['GPU']}", "no_identity")
         return
-    draft = Draft()
+    draft = AmdDraft()
     draft.put("index", index)
     for name, cell in row.items():
         if name == _USED_OF_TOTAL:
@@ -152,7 +152,7 @@ def _take_gpu(row: Mapping[str, str], drafts: dict[int, Draft], rejected: Reject
     drafts[index] = draft
 
 
-def _take_pair(draft: Draft, cell: str) -> None:
+def _take_pair(draft: AmdDraft, cell: str) -> None:
     """`3.1/191.7 GB`: used and total, to a tenth."""
     match = _PAIR.fullmatch(cell)
     unit = (match[3] or "GB") if match else ""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from accelscope.model import Process
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import messages, quantities, trees
-from accelscope.readers.amd.trees import Tree
-from accelscope.readers.programs import program_name
+from accelscope.vendors.amd import messages, quantities, trees
+from accelscope.vendors.amd.trees import Tree
+from accelscope.vendors.common.values import program_name
 
 TOOL = "amd-smi process"
 

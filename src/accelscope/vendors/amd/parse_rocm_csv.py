@@ -3,8 +3,8 @@ own."""
 
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import messages, rocm_fields
-from accelscope.readers.amd.parse_rocm_json import CARD, devices_and_processes
+from accelscope.vendors.amd import messages, rocm_fields
+from accelscope.vendors.amd.parse_rocm_json import CARD, devices_and_processes
 
 TOOL = "rocm-smi --csv"
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import json_text, messages, quantities, rocm_fields, trees
-from accelscope.readers.amd.draft import Draft
+from accelscope.vendors.amd import json_text, messages, quantities, rocm_fields, trees
+from accelscope.vendors.amd.draft import AmdDraft
 
 TOOL = "rocm-smi --json"
 
@@ -44,7 +44,7 @@ def devices_and_processes(
         (value for key, value in system.items() if rocm_fields.normal(key) == "driver version"), ""
     )
     driver_version = None if quantities.absence(version) else quantities.driver_version(version)
-    drafts: list[tuple[Draft, bool]] = [
+    drafts: list[tuple[AmdDraft, bool]] = [
         (rocm_fields.draft_of(values, number, driver_version), rocm_fields.is_dual_die(values))
         for number, values in sorted(cards.items())
     ]

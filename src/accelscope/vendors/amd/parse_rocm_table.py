@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from accelscope.model import pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import messages, quantities, trees
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.drm import DUAL_DIE_CODES
-from accelscope.readers.amd.rocm_fields import OF_THE_MODULE, share_modules
+from accelscope.vendors.amd import messages, quantities, trees
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.drm import DUAL_DIE_CODES
+from accelscope.vendors.amd.rocm_fields import OF_THE_MODULE, share_modules
 
 TOOL = "rocm-smi"
 
@@ -72,10 +72,10 @@ class _Table:
 
 
 def parse(text: str) -> Parsed:
-    drafts: dict[int, Draft] = {}
+    drafts: dict[int, AmdDraft] = {}
     rejected = Rejections()
     current: _Table | None = None
-    named: Draft | None = None  # of the row above
+    named: AmdDraft | None = None  # of the row above
     for line in _lines(text):
         header = _header(line)
         if header is not None:
@@ -131,8 +131,8 @@ def _explain(table: _Table, explained: list[str]) -> None:
             table.partition_words = len(words.split(","))
 
 
-def _draft(cells: Mapping[str, list[str]], sensor: str, index: int) -> Draft:
-    draft = Draft()
+def _draft(cells: Mapping[str, list[str]], sensor: str, index: int) -> AmdDraft:
+    draft = AmdDraft()
     draft.put("index", index)
     for column, words in cells.items():
         if column in _COLUMNS:
@@ -158,12 +158,12 @@ def _partition(cells: Mapping[str, list[str]]) -> int | None:
     return int(word) if _INDEX.fullmatch(word) else None
 
 
-def _take_name(draft: Draft, text: str) -> None:
+def _take_name(draft: AmdDraft, text: str) -> None:
     """A name that fills the column may be cut."""
     draft.take("model", text if len(text) < _NAME_WIDTH else "", quantities.name, "Name")
 
 
-def _complete(draft: Draft, later: Draft) -> None:
+def _complete(draft: AmdDraft, later: AmdDraft) -> None:
     """Another table of the same GPU, or the next round of a tool that is run again and again."""
     for place, value in later.values.items():
         draft.put(place, value)
@@ -174,7 +174,7 @@ def _complete(draft: Draft, later: Draft) -> None:
         draft.partition = later.partition
 
 
-def _share_power(drafts: list[Draft]) -> None:
+def _share_power(drafts: list[AmdDraft]) -> None:
     """Two dies show the power of their module, and partitions that of their GPU: counted at the first."""
     share_modules([(draft, _is_die(draft)) for draft in drafts])
     for draft in drafts:
@@ -182,7 +182,7 @@ def _share_power(drafts: list[Draft]) -> None:
             draft.share(*OF_THE_MODULE)
 
 
-def _is_die(draft: Draft) -> bool:
+def _is_die(draft: AmdDraft) -> bool:
     code = draft.values.get("pci_device_id")
     return code is not None and int(code, 16) in DUAL_DIE_CODES
 

@@ -4,10 +4,10 @@ import re
 
 from accelscope.model import AbsenceReason, pci_address
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.amd import quantities, trees
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.parse_metric import CLOCKS
-from accelscope.readers.amd.trees import Tree
+from accelscope.vendors.amd import quantities, trees
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.parse_metric import CLOCKS
+from accelscope.vendors.amd.trees import Tree
 
 TOOL = "amd-smi static"
 
@@ -66,8 +66,8 @@ def parse(text: str) -> Parsed:
     return trees.parsed(text, TOOL, _draft)
 
 
-def _draft(gpu: Tree) -> Draft:
-    draft = Draft()
+def _draft(gpu: Tree) -> AmdDraft:
+    draft = AmdDraft()
     for path, place, read in _FIELDS:
         if place == "numa_node" and quantities.is_no_numa_node(quantities.text_of(trees.at(gpu, path)) or ""):
             continue
@@ -80,7 +80,7 @@ def _draft(gpu: Tree) -> Draft:
     return draft
 
 
-def _take_ecc_mode(draft: Draft, gpu: Tree) -> None:
+def _take_ecc_mode(draft: AmdDraft, gpu: Tree) -> None:
     """On if it is on in any block of the chip."""
     states = list(trees.leaves(trees.at(gpu, "ras.ecc_block_state")))
     flags = [flag for flag in map(quantities.flag, states) if flag is not None]
@@ -90,7 +90,7 @@ def _take_ecc_mode(draft: Draft, gpu: Tree) -> None:
         draft.miss("ecc_enabled", AbsenceReason.NOT_SUPPORTED)
 
 
-def _take_clock(draft: Draft, name: str, clock: Tree) -> None:
+def _take_clock(draft: AmdDraft, name: str, clock: Tree) -> None:
     """A clock steps through levels: the one it is at now, and the highest there is."""
     domain = CLOCKS.get(name.rstrip("0123456789_"))
     levels = trees.group(clock, "frequency_levels")

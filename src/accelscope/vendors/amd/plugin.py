@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from accelscope.deviceplugin.edits import Edits, Given, Node, NotAvailable
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.deviceplugin.vendor import Edits, Given, Node, NotAvailable, Roots, Unit
 from accelscope.model import Device
-from accelscope.readers.amd.drm import Cards
-from accelscope.readers.amd.kfd import ComputeDriver
+from accelscope.vendors.amd.drm import Cards
+from accelscope.vendors.amd.kfd import ComputeDriver
 
 _COMPUTE, _GRAPHICS = "kfd", "dri"
 _CDI_KIND = "amd.com/gpu"

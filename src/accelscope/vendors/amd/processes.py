@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from accelscope.model import Process, ProcessType
-from accelscope.readers.amd.fdinfo import Client, OpenFile, OpenFiles
-from accelscope.readers.amd.kfd import ComputeDriver, KfdNode
+from accelscope.vendors.amd.fdinfo import Client, OpenFile, OpenFiles
+from accelscope.vendors.amd.kfd import ComputeDriver, KfdNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from accelscope.model import AbsenceReason
-from accelscope.readers.measures import between
-from accelscope.readers.pci import GENERATIONS
+from accelscope.vendors.common.pci import GENERATIONS
+from accelscope.vendors.common.values import between
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]

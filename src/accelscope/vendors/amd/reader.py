@@ -1,16 +1,16 @@
 """The AMD reader: is there anything of AMD's GPUs on this node?"""
 
 from accelscope.model import Vendor
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
-from accelscope.readers.files import entries, told
-from accelscope.readers.lazy import LazyReader, Source
+from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.files import entries, told
+from accelscope.vendors.common.lazy import LazyReader, Source
 
 _VENDOR_CODE = "0x1002"
 _COMPUTE_DEVICE = "kfd"  # made by every driver of AMD's kind, forks included
 
 
 class AmdReader(LazyReader):
-    vendor = Vendor.AMD
+    vendor = Vendor("amd")
 
     def _look_for_driver(self) -> None:
         if not _is_there(self._options.paths):
@@ -18,7 +18,7 @@ class AmdReader(LazyReader):
             raise DriverAbsent(f"no AMD GPU in {drm}, and the amdgpu driver is not loaded")
 
     def _load_source(self) -> Source:
-        from accelscope.readers.amd.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
+        from accelscope.vendors.amd.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
 
         return DriverSource(self._options)
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from itertools import count
 
 from accelscope.model import Process, ProcessType, pci_address
-from accelscope.readers.amd import quantities
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.drm import DUAL_DIE_CODES
-from accelscope.readers.amd.kfd import slot_of
-from accelscope.readers.programs import program_name
+from accelscope.vendors.amd import quantities
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.drm import DUAL_DIE_CODES
+from accelscope.vendors.amd.kfd import slot_of
+from accelscope.vendors.common.values import program_name
 
 # Key in small letters, place in the model, how to read it. Of several keys for one place the first with a
 # value is taken. `gpu memory use (%)` is how busy the memory controller is, not how full the memory is.
@@ -75,9 +75,9 @@ def normal(key: str) -> str:
     return " ".join(key.split()).rstrip(":").strip().casefold()
 
 
-def draft_of(values: Values, index: int, driver_version: str | None) -> Draft:
+def draft_of(values: Values, index: int, driver_version: str | None) -> AmdDraft:
     """`values` by their normal keys."""
-    draft = Draft()
+    draft = AmdDraft()
     draft.put("index", index)
     for key, place, read in _FIELDS:
         if key not in values:
@@ -94,7 +94,7 @@ def draft_of(values: Values, index: int, driver_version: str | None) -> Draft:
     return draft
 
 
-def _take_patterned(draft: Draft, key: str, value: str) -> None:
+def _take_patterned(draft: AmdDraft, key: str, value: str) -> None:
     if match := _SENSOR.fullmatch(key):
         name = {"mem": "memory"}.get(match[1], match[1].replace(" ", ""))
         draft.take(f"sensors.{name}", value, quantities.celsius, key)
@@ -126,11 +126,11 @@ def _is_on_a_secondary_die(values: Values) -> bool:
     return said and is_dual_die(values)
 
 
-def share_modules(drafts: list[tuple[Draft, bool]]) -> None:
+def share_modules(drafts: list[tuple[AmdDraft, bool]]) -> None:
     """What several cards show of one thing is counted at the first of them. Two dies of a module both show
     its power; they are matched by the module's serial number, else in their order. Partitions of a GPU, which
     have its address, show its power and its memory. The flag is True for a chip with two dies."""
-    first: dict[object, Draft] = {}
+    first: dict[object, AmdDraft] = {}
     unnumbered = count()
     for draft, dual_die in drafts:
         serial, address = draft.values.get("serial"), draft.values.get("pci_address")

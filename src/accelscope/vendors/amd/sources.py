@@ -1,7 +1,7 @@
 """What `accelscope parse` can read of AMD's tools."""
 
 from accelscope.parsing.source import Source
-from accelscope.readers.amd import (
+from accelscope.vendors.amd import (
     parse_metric,
     parse_monitor,
     parse_process,
@@ -34,6 +34,7 @@ SOURCES = (
         "amd-smi-static",
         "amd-smi static --json, or its text: who each GPU is, and its limits",
         lambda text, _fields: parse_static.parse(text),
+        names_devices=True,
     ),
     Source(
         "amd-smi-process",

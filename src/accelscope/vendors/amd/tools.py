@@ -13,11 +13,12 @@ from typing import Any
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.amd.kfd import slot_of
-from accelscope.readers.amd.messages import error_of
-from accelscope.readers.background import Background, Latest
-from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.tool import Tool, find_program
+from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
+from accelscope.vendors.amd.kfd import slot_of
+from accelscope.vendors.amd.messages import error_of
+from accelscope.vendors.common.background import Background, Latest
+from accelscope.vendors.common.contract import ReaderError, ReaderOptions
+from accelscope.vendors.common.tool import Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
@@ -80,8 +81,8 @@ class Answer:
 class Tools:
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._amd_smi = self._tool(options.paths.amd_smi)
-        self._rocm_smi = self._tool(options.paths.rocm_smi)
+        self._amd_smi = self._tool(options.value(AMD_SMI))
+        self._rocm_smi = self._tool(options.value(ROCM_SMI))
         self._background = Background(self._ask, options.tool_interval_seconds, name="amd-smi")
         self._alone = False
         self._noted: Answer | None = None  # whose failures were told
@@ -90,8 +91,7 @@ class Tools:
 
     @property
     def found(self) -> bool:
-        paths = self._options.paths
-        return find_program(paths.amd_smi) is not None or find_program(paths.rocm_smi) is not None
+        return any(find_program(self._options.value(tool)) is not None for tool in (AMD_SMI, ROCM_SMI))
 
     def latest(self, *, alone: bool, until: float) -> tuple[Answer | None, tuple[str, ...]]:
         """The last answer unless it is too old, and reasons of runs that failed since. Waits for none but the
@@ -136,7 +136,7 @@ class Tools:
         return self._ask_amd_smi() if self._amd_smi.find() is not None else self._ask_rocm_smi()
 
     def _ask_amd_smi(self) -> Answer:
-        from accelscope.readers.amd import parse_links, parse_metric, parse_process, parse_static  # noqa: PLC0415 - only nodes with the tool need them
+        from accelscope.vendors.amd import parse_links, parse_metric, parse_process, parse_static  # noqa: PLC0415
 
         if self._runs % _STATIC_EVERY == 0 or not self._static:
             self._static = self._parsed(self._amd_smi, ["static", "--json"], parse_static.parse).devices
@@ -165,7 +165,7 @@ class Tools:
             return ""
 
     def _ask_rocm_smi(self) -> Answer:
-        from accelscope.readers.amd import parse_rocm_json  # noqa: PLC0415 - as above
+        from accelscope.vendors.amd import parse_rocm_json  # noqa: PLC0415 - as above
 
         if self._alone:
             everything = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from accelscope.model import Device
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.amd import indented, json_text, messages, quantities
-from accelscope.readers.amd.draft import Draft
-from accelscope.readers.amd.kfd import slot_of
+from accelscope.vendors.amd import indented, json_text, messages, quantities
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.kfd import slot_of
 
 Tree = Mapping[str, object]
 
@@ -58,11 +58,11 @@ def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
                 yield from _entries(member, leave_out)
 
 
-def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
+def parsed(text: str, tool: str, draft_of: Callable[[Tree], AmdDraft]) -> Parsed:
     """The devices of an output: the last that is said of each."""
     rejected = Rejections()
     trees, error = gpus(text, rejected)
-    drafts: dict[int, Draft] = {}
+    drafts: dict[int, AmdDraft] = {}
     for tree in trees:
         index = quantities.count(quantities.text_of(tree["gpu"]) or "")
         if index is None:
@@ -81,10 +81,10 @@ def parsed(text: str, tool: str, draft_of: Callable[[Tree], Draft]) -> Parsed:
     return Parsed(devices=devices_of(list(drafts.values())), error=error, rejected=rejected.listed())
 
 
-def devices_of(drafts: list[Draft]) -> tuple[Device, ...]:
+def devices_of(drafts: list[AmdDraft]) -> tuple[Device, ...]:
     """A partition shows the ids of its GPU, or only the GPU's address. All but the first get a number under
     the GPU's id: the one that the tool prints, else the next that is free."""
-    gpus: dict[str, Draft] = {}  # by slot, the partition with the lowest number
+    gpus: dict[str, AmdDraft] = {}  # by slot, the partition with the lowest number
     for draft in sorted(drafts, key=lambda draft: draft.partition or 0):
         if (address := draft.values.get("pci_address")) is not None:
             gpus.setdefault(slot_of(address), draft)
@@ -107,7 +107,7 @@ def devices_of(drafts: list[Draft]) -> tuple[Device, ...]:
     return tuple(devices)
 
 
-def _id_of_gpu(draft: Draft) -> str:
+def _id_of_gpu(draft: AmdDraft) -> str:
     """Some tools print the number of a partition as the function of its address. The GPU itself has function
     0, also where its first partition is not listed."""
     address = draft.values.get("pci_address")
@@ -130,7 +130,7 @@ def at(tree: Tree, path: str) -> object:
 
 
 def take(
-    draft: Draft, tree: Tree, path: str, place: str, read: quantities.Read, *, source: str | None = None
+    draft: AmdDraft, tree: Tree, path: str, place: str, read: quantities.Read, *, source: str | None = None
 ) -> None:
     """Read a leaf into its place, if the document has it."""
     leaf = at(tree, path)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from accelscope.capture.plan import Command, Outputs, Plan, Tree
 from accelscope.model import Vendor
-from accelscope.readers.ascend import smi
+from accelscope.vendors.ascend import NPU_SMI, smi
 
 _LISTED = re.compile(r"^\s*NPU ID\s*:\s*([0-9]{1,6})\s*$", re.MULTILINE)
 _MAPPED = re.compile(r"^\s*([0-9]{1,6})\s+([0-9]{1,3})\s+[0-9]{1,6}\s", re.MULTILINE)  # NPU, chip, logic id
@@ -14,7 +14,7 @@ _OF_A_CHIP = ("board", "health")
 
 
 def _info(source: str, *arguments: str, tag: str = "") -> Command:
-    return Command(f"npu-smi-{source}", "npu_smi", ("info", *arguments), tag)
+    return Command(f"npu-smi-{source}", NPU_SMI, ("info", *arguments), tag)
 
 
 def _each(outputs: Outputs) -> Iterable[Command]:
@@ -29,7 +29,7 @@ def _each(outputs: Outputs) -> Iterable[Command]:
 
 
 PLAN = Plan(
-    vendor=Vendor.ASCEND,
+    vendor=Vendor("ascend"),
     commands=(_info("info"), _info("map", "-m"), _info("list", "-l")),
     then=_each,
     then_text=(

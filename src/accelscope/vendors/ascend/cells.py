@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from accelscope.model import AbsenceReason, pci_address
-from accelscope.readers.measures import between
+from accelscope.vendors.common.values import between
 
 Value = float | int | str
 Read = Callable[[str], Value | None]

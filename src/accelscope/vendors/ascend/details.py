@@ -10,25 +10,26 @@ from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Health, HealthState, Process
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.ascend import (
+from accelscope.vendors.ascend.parse_info import Chip, chip_of
+from accelscope.vendors.ascend.parse_lists import parse_proc_mem
+from accelscope.vendors.ascend.parse_values import (
+    board_power_watts,
     parse_board,
     parse_common,
     parse_ecc,
     parse_health,
     parse_memory,
-    parse_proc_mem,
     parse_usages,
     parse_volt,
 )
-from accelscope.readers.ascend.parse_info import Chip, chip_of
-from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.ascend.smi import NpuSmi, chip_arguments
+from accelscope.vendors.common.contract import ReaderError
 
 _OF_BOARDS = (
-    ("usages", parse_usages.parse),
-    ("ecc", parse_ecc.parse),
-    ("memory", parse_memory.parse),
-    ("volt", parse_volt.parse),
+    ("usages", parse_usages),
+    ("ecc", parse_ecc),
+    ("memory", parse_memory),
+    ("volt", parse_volt),
 )
 _MOST_SILENT_BOARDS = 2  # after these the tool itself is taken to hang, and the round ends
 
@@ -126,7 +127,7 @@ class DetailRounds:
         """Raises ReaderError when the tool itself fails: it would at the next question too."""
         chips = questions.chips_of(board)
         if questions.place_of(board) not in self._boards:
-            told = self._ask("board", board, None, parse_board.parse, details)
+            told = self._ask("board", board, None, parse_board, details)
             if told.devices:
                 self._boards[questions.place_of(board)] = told.devices[0]
         for kind, parse in _OF_BOARDS:
@@ -138,11 +139,11 @@ class DetailRounds:
         )
         for chip in chips:
             if chip in questions.unhealthy:
-                told = self._ask("health", board, chip[1], parse_health.parse, details)
+                told = self._ask("health", board, chip[1], parse_health, details)
                 if told.devices:
                     details.health[chip] = told.devices[0]
         if questions.processes:
-            told = self._ask("proc-mem", board, None, parse_proc_mem.parse, details)
+            told = self._ask("proc-mem", board, None, parse_proc_mem, details)
             for device in told.devices:
                 chip = _chip_of(device, chips)
                 details.processes[chip] = tuple(p for p in told.processes if p.device == device.id)
@@ -150,10 +151,10 @@ class DetailRounds:
                 details.processes[chips[0]] = told.processes
 
     def _common(self, text: str, board: int, details: Details) -> Parsed:
-        watts = parse_common.board_power_watts(text)
+        watts = board_power_watts(text)
         if watts is not None:
             details.board_watts[board] = watts
-        return parse_common.parse(text)
+        return parse_common(text)
 
     def _ask(
         self,

@@ -1,7 +1,26 @@
-"""What to do, by what went wrong: a sentence or two, with the commands. NPU and CHIP stand for the ids that
-npu-smi shows."""
+"""What `accelscope doctor` checks where Ascend NPUs may be, and what it advises.
 
+An advice is a sentence or two, with the commands; NPU and CHIP stand for the ids that npu-smi shows.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from accelscope.doctor import pci
+from accelscope.doctor.check import Check
+from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
 from accelscope.doctor.subject import Subject
+from accelscope.doctor.vendors import Hardware, VendorExamination
+from accelscope.model import Vendor
+from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI
+from accelscope.vendors.ascend.smi import library_folders
+from accelscope.vendors.common.contract import Paths
+from accelscope.vendors.common.files import entries
+from accelscope.vendors.common.pci import PROCESSING_CLASS, PciDevice, pci_devices
+from accelscope.vendors.common.tool import find_program
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'davinci|devdrv|ascend'`"
 _HEALTH = "`npu-smi info -t health -i NPU -c CHIP` names the error codes"
@@ -85,7 +104,7 @@ def tool_missing(subject: Subject) -> str:
 
 
 def library_missing(subject: Subject) -> str:
-    name = f"Name the driver's folder with --ascend-driver-root (now {subject.settings.ascend_driver_root})"
+    name = f"Name the driver's folder with --ascend-driver-root (now {subject.value(DRIVER_ROOT)})"
     if subject.in_container:
         return f"{_MOUNTS}. If the driver is elsewhere: {name}."
     return f"{name}: npu-smi's libraries are in its lib64. {DRIVER}"
@@ -105,3 +124,160 @@ def no_permission(subject: Subject) -> str:
 
 def device_files_missing(subject: Subject) -> str:
     return f"{_MOUNTS}." if subject.in_container else MODULE
+
+
+# Hardware, kernel modules and device files: what must be there before npu-smi can work.
+
+_PCI_CODES = (0x19E5, PROCESSING_CLASS)  # Huawei's vendor number, processing accelerators
+_DEVICE_FILE = re.compile(r"davinci[0-9]+")
+_CONTROL_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
+_MODULES = re.compile(r"drv_davinci|drv_devmng|ascend_")
+
+
+def npus(paths: Paths) -> tuple[PciDevice, ...]:
+    """This node's own: not those that it passed on to a virtual machine."""
+    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not pci.is_passed_on(npu))
+
+
+def modules(paths: Paths) -> list[str]:
+    return [name for name in entries(f"{paths.sys}/module") if _MODULES.match(name)]
+
+
+def device_files(paths: Paths) -> list[str]:
+    """One a chip, without those for the driver as a whole."""
+    found = [name for name in entries(str(paths.dev)) if _DEVICE_FILE.fullmatch(name)]
+    return sorted(found, key=lambda name: int(name.removeprefix("davinci")))
+
+
+def is_loaded(paths: Paths) -> bool:
+    return bool(modules(paths)) or (paths.dev / _CONTROL_FILES[0]).exists()
+
+
+def hardware(subject: Subject) -> Hardware:
+    paths = subject.paths
+    found = npus(paths)
+    files = device_files(paths)
+    return Hardware(
+        addresses=frozenset(npu.address for npu in found if npu.driver),
+        unheld=frozenset(npu.address for npu in found if npu.driver is None),
+        device_files=len(files) if files else None,
+        driver_loaded=is_loaded(paths),
+    )
+
+
+def on_pci(subject: Subject) -> Iterator[Finding]:
+    yield from pci.on_pci(
+        subject.paths.sys,
+        pci_devices(subject.paths.sys, *_PCI_CODES),
+        what="NPUs",
+        none="no NPU of Huawei on PCI (some are connected otherwise)",
+        unless="; some NPUs are not on PCI at all",
+    )
+
+
+def module(subject: Subject) -> Iterator[Finding]:
+    found = modules(subject.paths)
+    if found:
+        yield ok("module", f"{sentence(found)} loaded", modules=found)
+    elif npus(subject.paths):
+        yield warning("module", "no kernel module of Ascend is loaded, though there are NPUs", MODULE)
+    else:
+        yield note("module", "no kernel module of Ascend is loaded")
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    dev = subject.paths.dev
+    chips = device_files(subject.paths)
+    there = [name for name in _CONTROL_FILES if (dev / name).exists()]
+    if not chips and not there:
+        found = f"no davinci_manager and no davinci0 in {dev}"
+        if modules(subject.paths):
+            yield error(
+                "device files", f"{found}, though the driver is loaded", device_files_missing(subject)
+            )
+        else:
+            yield note("device files", f"{found}, as is to be expected without the driver")
+        return
+    closed = [name for name in (*there, *chips) if _is_closed(dev / name)]
+    missing = [name for name in _CONTROL_FILES if name not in there]
+    if closed:
+        yield error(
+            "device files",
+            f"{sentence(closed)} in {dev} may not be opened by this user",
+            no_permission(subject),
+            files=closed,
+        )
+    if missing or not chips:
+        lacking = sentence([*missing, *([] if chips else ["davinci0"])])
+        yield warning("device files", f"missing in {dev}: {lacking}", device_files_missing(subject))
+    elif not closed:
+        yield ok("device files", f"{len(chips)} of chips, and {sentence(there)}, in {dev}", files=chips)
+
+
+def _is_closed(path: Path) -> bool:
+    """Try what the driver's library does: rights alone do not tell of a container's device rules."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as problem:
+        return problem.errno in (errno.EACCES, errno.EPERM)
+    return False
+
+
+# npu-smi and the libraries that it needs.
+
+_LIBRARY = "libdrvdsmi_host.so"  # the first that the tool asks the loader for
+_VERSION = re.compile(r"^Version\s*=\s*(\S+)", re.MULTILINE)
+
+
+def driver_folder(subject: Subject) -> Iterator[Finding]:
+    """Where the driver's installation puts its libraries; only login shells are told."""
+    root = Path(subject.value(DRIVER_ROOT))
+    expected = is_loaded(subject.paths) or bool(npus(subject.paths))
+    place = next((folder for folder in library_folders(root) if (folder / _LIBRARY).is_file()), None)
+    if place is not None:
+        version = _version(root)
+        yield ok("driver folder", f"{_LIBRARY} in {place}, driver {version or 'of unknown version'}")
+    elif expected:
+        what = f"{_LIBRARY} is not in lib64/driver of {root}" if root.is_dir() else f"{root} is not there"
+        yield warning("driver folder", what, library_missing(subject), root=str(root))
+    else:
+        yield note("driver folder", f"{root} is not there")
+
+
+def tool(subject: Subject) -> Iterator[Finding]:
+    program = subject.value(NPU_SMI)
+    place = find_program(program)
+    if place is not None:
+        yield ok("npu-smi", place, path=place)
+    elif Path(program).is_file():
+        yield error("npu-smi", f"{program} is there but cannot be executed", f"chmod a+x {program}.")
+    elif is_loaded(subject.paths):
+        yield error("npu-smi", f"{program} not found: nothing can be read", tool_missing(subject))
+    elif npus(subject.paths):
+        yield warning("npu-smi", f"{program} not found", DRIVER)
+    else:
+        yield note("npu-smi", f"{program} not found")
+
+
+def _version(root: Path) -> str | None:
+    try:
+        match = _VERSION.search((root / "version.info").read_text(errors="replace"))
+    except OSError:
+        return None
+    return match[1] if match else None
+
+
+# The checks of this vendor, in the order in which one thing rests on another.
+
+EXAMINATION = VendorExamination(
+    Vendor("ascend"),
+    (
+        Check("pci", on_pci),
+        Check("module", module),
+        Check("device files", files, if_it_hangs=HANG),
+        Check("driver folder", driver_folder),
+        Check("npu-smi", tool),
+    ),
+    hardware,
+    advice,
+)

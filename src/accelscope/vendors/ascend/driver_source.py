@@ -6,26 +6,60 @@ what the kernel tells of its place on the bus.
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from accelscope.model import Device, HealthState, Process, Reading
-from accelscope.readers.ascend import messages, parse_info
-from accelscope.readers.ascend.details import (
-    DetailRounds,
-    Details,
-    Questions,
-    with_board_power,
-    with_details,
-)
-from accelscope.readers.ascend.enumeration import Enumeration, Who
-from accelscope.readers.ascend.errors import ErrorLog
-from accelscope.readers.ascend.parse_info import Chip, chip_of
-from accelscope.readers.ascend.reader import DEVICE_FILE, has_device_files
-from accelscope.readers.ascend.smi import Answer, NpuSmi
-from accelscope.readers.background import Background
-from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
-from accelscope.readers.pci import link_of, numa_node_of
+from accelscope.model import Device, ErrorCount, HealthState, Process, Reading
+from accelscope.vendors.ascend import NPU_SMI, messages, parse_info
+from accelscope.vendors.ascend.details import DetailRounds, Details, Questions, with_board_power, with_details
+from accelscope.vendors.ascend.enumeration import Enumeration, Who
+from accelscope.vendors.ascend.parse_info import Chip, chip_of
+from accelscope.vendors.ascend.parse_values import ERROR_KIND
+from accelscope.vendors.ascend.reader import DEVICE_FILE, has_device_files
+from accelscope.vendors.ascend.smi import Answer, NpuSmi
+from accelscope.vendors.common.background import Background
+from accelscope.vendors.common.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.pci import link_of, numa_node_of
+
+# Errors with a code, counted by the agent: npu-smi shows which a chip has now, not how often it had them.
+
+_MOST_CODES = 256  # of one chip
+
+
+@dataclass(slots=True)
+class _Log:
+    counts: dict[str, int] = field(default_factory=dict)
+    last_seen: dict[str, float] = field(default_factory=dict)
+    present: frozenset[str] = frozenset()
+
+
+class ErrorLog:
+    """A code counts once from its appearing to its going away; it was last seen when it last was there."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, _Log] = {}
+
+    def note(self, device: str, codes: Iterable[str], at: float) -> None:
+        """What the device showed at this time, by the clock since the epoch."""
+        log = self._logs.setdefault(device, _Log())
+        present = frozenset(codes)
+        for code in sorted(present):
+            if code not in log.counts and len(log.counts) >= _MOST_CODES:
+                continue
+            if code not in log.present:
+                log.counts[code] = log.counts.get(code, 0) + 1
+            log.last_seen[code] = at
+        log.present = present
+
+    def of(self, device: str) -> tuple[ErrorCount, ...]:
+        log = self._logs.get(device)
+        if log is None:
+            return ()
+        return tuple(
+            ErrorCount(ERROR_KIND, code, count, log.last_seen[code])
+            for code, count in sorted(log.counts.items())
+        )
+
 
 SOURCE = "npu-smi"
 
@@ -39,6 +73,7 @@ _DAMAGE = frozenset({"broken_line", "incomplete", "not_a_row", "unidentified"}) 
 class DriverSource:
     def __init__(self, options: ReaderOptions) -> None:
         self._paths = options.paths
+        self._npu_smi = options.value(NPU_SMI)
         self._clock = options.clock
         turn = threading.Lock()
         timeout = options.tool_timeout_seconds
@@ -113,9 +148,7 @@ class DriverSource:
     def _table(self) -> Answer | None:
         """None: the driver is up and shows no chip."""
         if self._smi.find() is None:
-            raise ReaderError(
-                "tool_missing", f"there are Ascend devices, but {self._paths.npu_smi} is missing"
-            )
+            raise ReaderError("tool_missing", f"there are Ascend devices, but {self._npu_smi} is missing")
         try:
             return self._smi.ask([], parse_info.parse)
         except ReaderError as error:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import Device
-from accelscope.readers.ascend import parse_board, parse_list, parse_map
-from accelscope.readers.ascend.identity import chip_device_id
-from accelscope.readers.ascend.parse_info import Chip, chip_of
-from accelscope.readers.ascend.smi import NpuSmi, chip_arguments
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.ascend.draft import chip_device_id
+from accelscope.vendors.ascend.parse_info import Chip, chip_of
+from accelscope.vendors.ascend.parse_lists import boards_in, parse_list, parse_map
+from accelscope.vendors.ascend.parse_values import parse_board
+from accelscope.vendors.ascend.smi import NpuSmi, chip_arguments
+from accelscope.vendors.common.contract import ReaderError
 
 _MOST_ATTEMPTS = 3  # a chip whose tool fails so often is known by its bus address
 _FINAL = frozenset({"not_supported", "unknown_option", "no_permission"})  # asked again, it says the same
@@ -90,7 +91,7 @@ class Enumeration:
 
     def _ask_numbers(self) -> list[str]:
         try:
-            mapped = self.smi.ask(["-m"], parse_map.parse).parsed.devices
+            mapped = self.smi.ask(["-m"], parse_map).parsed.devices
         except ReaderError as error:
             self._lacks_numbers = error.reason not in _FINAL
             return [error.reason]
@@ -105,7 +106,7 @@ class Enumeration:
 
     def _ask_list(self) -> list[str]:
         try:
-            listed = parse_list.boards_in(self.smi.ask(["-l"], parse_list.parse).text)
+            listed = boards_in(self.smi.ask(["-l"], parse_list).text)
         except ReaderError as error:
             self._lacks_list = self._may_try_again(None, error)
             return [error.reason]
@@ -135,7 +136,7 @@ class Enumeration:
         die = serial = firmware = None
         for of_chip in dict.fromkeys((chip, None)):
             try:
-                told = self.smi.ask(chip_arguments("board", board, of_chip), parse_board.parse)
+                told = self.smi.ask(chip_arguments("board", board, of_chip), parse_board)
             except ReaderError as error:
                 warnings.append(error.reason)
                 if self._may_try_again(place, error):

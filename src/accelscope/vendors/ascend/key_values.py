@@ -8,7 +8,7 @@ none of them.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from accelscope.readers.ascend import cells, messages
+from accelscope.vendors.ascend import cells, messages
 
 CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are no NPUs
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelscope.parsing.parsed import ParseError
-from accelscope.readers.strange_output import first_line, strange_output
+from accelscope.vendors.common.values import first_line, strange_output
 
 _LINE_LIMIT = 500  # no message of the tool is longer
 

@@ -4,17 +4,104 @@ There are five layouts, and a wide form of each; the header lines tell which val
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.ascend import cells, messages, table
-from accelscope.readers.ascend.draft import Draft
-from accelscope.readers.ascend.health import health_of
-from accelscope.readers.ascend.identity import chip_device_id
-from accelscope.readers.programs import program_name
+from accelscope.vendors.ascend import cells, messages
+from accelscope.vendors.ascend.draft import AscendDraft, chip_device_id, health_of
+from accelscope.vendors.common.values import program_name
+
+# The box tables of npu-smi: lines of cells, and cells that hold several values under several names.
+#
+# A header cell such as `Power(W) Temp(C) Hugepages-Usage(page)` names the values in the cells below it, in
+# their order; which of them there are, and in which cell, differs between chips and versions.
+
+_LINE_LIMIT = 4000  # the widest table has 116 characters
+
+# Names of several words first; all others are one word. Units stand in brackets behind.
+_COLUMN = re.compile(
+    r"(npu id|npu util|ai core|process id in container|process id|process name|process memory|[^\s(]+)"
+    r"(?:\([^)]*\))?",
+    re.IGNORECASE,
+)
+_ALIASES = {"npu id": "npu", "npu util": "utilization", "aicore": "utilization", "ai core": "utilization"}
+# `59718/ 65536` is one value, as is `NA   / 3513`; everything else ends at a blank.
+_VALUE = re.compile(r"[\w.+-]{1,40}\s*/\s*[\w.+-]{1,40}|\S+")
+
+Columns = tuple[tuple[str, ...], ...]  # names by cell
+
+
+def cells_of(line: str) -> tuple[str, ...] | None:
+    """The cells of a line of a table, stripped; None if it is not a whole line of one."""
+    bare = line.strip("\ufeff \t\r")
+    if len(bare) > _LINE_LIMIT or len(bare) < 2 or not (bare.startswith("|") and bare.endswith("|")):
+        return None
+    return tuple(cell.strip() for cell in bare[1:-1].split("|"))
+
+
+def is_broken_line(line: str) -> bool:
+    """It begins as a line of a table does, but does not end as one."""
+    bare = line.strip("\ufeff \t\r")
+    return bare.startswith("|") and cells_of(line) is None
+
+
+def columns_of(cells: Sequence[str]) -> Columns:
+    return tuple(tuple(_name(match[1]) for match in _COLUMN.finditer(cell)) for cell in cells)
+
+
+def has_column(columns: Columns, name: str) -> bool:
+    return any(name in names for names in columns)
+
+
+def cell_under(cells: Sequence[str], columns: Columns, name: str) -> str | None:
+    """The whole cell in which the column is."""
+    for cell, names in zip(cells, columns, strict=False):
+        if name in names:
+            return cell
+    return None
+
+
+def values_of(cells: Sequence[str], columns: Columns) -> Mapping[str, str] | None:
+    """The values of a line by the names above them. None: the line has other cells than the header.
+
+    A value that could be any of several is left out: nobody can tell which it is.
+    """
+    if len(cells) != len(columns):
+        return None
+    found: dict[str, str] = {}
+    for cell, names in zip(cells, columns, strict=True):
+        found.update(_in_cell(cell, names))
+    return found
+
+
+def _in_cell(cell: str, names: tuple[str, ...]) -> Mapping[str, str]:
+    if len(names) == 1:
+        return {names[0]: cell}
+    if "name" in names[1:]:  # `0     910B3`; a chip's name may hold blanks
+        words = cell.split(None, len(names) - 1)
+        return dict(zip(names, words, strict=False))
+    if names[:1] == ("chip",):  # `0     15`; the second number is not always there
+        return dict(zip(names, cell.split(), strict=False))
+    values = _VALUE.findall(cell)
+    if len(values) == len(names):
+        return dict(zip(names, values, strict=True))
+    # Values that are pairs go to columns of usage, whose order is known even if a single value is missing.
+    found: dict[str, str] = {}
+    for of_pairs in (True, False):
+        wanted = [name for name in names if name.endswith("usage") is of_pairs]
+        given = [value for value in values if ("/" in value) is of_pairs]
+        if len(wanted) == len(given):
+            found.update(zip(wanted, given, strict=True))
+    return found
+
+
+def _name(text: str) -> str:
+    folded = " ".join(text.casefold().split())
+    return _ALIASES.get(folded, folded)
+
 
 TOOL = "npu-smi info"
 
@@ -31,11 +118,11 @@ class _Table:
     """What was read so far. `first` is the upper line of a chip whose lower one is still to come."""
 
     driver_version: str | None = None
-    upper: table.Columns = ()
-    lower: table.Columns = ()
-    process: table.Columns = ()
+    upper: Columns = ()
+    lower: Columns = ()
+    process: Columns = ()
     first: tuple[str, Mapping[str, str]] | None = None
-    chips: dict[Chip, Draft] = field(default_factory=dict)
+    chips: dict[Chip, AscendDraft] = field(default_factory=dict)
     dashes: set[Chip] = field(default_factory=set)  # chips whose power is told at another one
     processes: list[tuple[Chip, Process]] = field(default_factory=list)
     rejected: Rejections = field(default_factory=Rejections)
@@ -44,10 +131,10 @@ class _Table:
 def parse(text: str) -> Parsed:
     read = _Table()
     for line in text.lstrip("\ufeff").split("\n"):
-        row = table.cells_of(line)
+        row = cells_of(line)
         if row is not None:
             _take(read, row, line)
-        elif table.is_broken_line(line):
+        elif is_broken_line(line):
             read.rejected.add(line, "broken_line")
         elif read.upper:
             message = messages.message_of(line)
@@ -88,15 +175,15 @@ def _take(read: _Table, row: tuple[str, ...], line: str) -> None:
     if banner is not None:
         read.driver_version = banner[2]
         return
-    columns = table.columns_of(row)
-    names_npus = table.has_column(columns, "npu")
-    if names_npus and table.has_column(columns, "power"):
+    columns = columns_of(row)
+    names_npus = has_column(columns, "npu")
+    if names_npus and has_column(columns, "power"):
         _drop_first(read)
         read.upper, read.lower, read.process = columns, (), ()
-    elif names_npus and table.has_column(columns, "process id"):
+    elif names_npus and has_column(columns, "process id"):
         _drop_first(read)
         read.process = columns
-    elif read.upper and table.has_column(columns, "bus-id"):
+    elif read.upper and has_column(columns, "bus-id"):
         read.lower = columns
     elif read.process:
         _take_process(read, row)
@@ -109,12 +196,12 @@ def _take(read: _Table, row: tuple[str, ...], line: str) -> None:
 def _take_chip_line(read: _Table, row: tuple[str, ...], line: str) -> None:
     """Upper and lower lines are told apart by what stands where the one has the health and the other the bus
     address: after an error npu-smi leaves out one of the two."""
-    under_bus = table.cell_under(row, read.lower, "bus-id")
+    under_bus = cell_under(row, read.lower, "bus-id")
     is_lower = under_bus is not None and (
         cells.address(under_bus) is not None
         or (read.first is not None and cells.absence(under_bus) is not None)
     )
-    values = table.values_of(row, read.lower if is_lower else read.upper)
+    values = values_of(row, read.lower if is_lower else read.upper)
     if values is None:
         read.rejected.add(line, "not_a_row")
     elif not is_lower:
@@ -131,14 +218,14 @@ def _take_chip_line(read: _Table, row: tuple[str, ...], line: str) -> None:
 def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str], lines: str) -> None:
     board = cells.count(upper.get("npu", ""))
     chip = cells.count(lower["chip"]) if "chip" in lower else None
-    has_chips = table.has_column(read.lower, "chip")
+    has_chips = has_column(read.lower, "chip")
     if board is None or (has_chips and chip is None):
         read.rejected.add(lines, "unidentified")
         return
     if len(read.chips) >= _MOST_CHIPS:
         read.rejected.add(lines, "too_many")
         return
-    draft = Draft(board, chip)
+    draft = AscendDraft(board=board, chip=chip)
     draft.take("model", upper.get("name"), cells.words, "Name")
     draft.values["health"] = health_of(upper.get("health", ""))
     draft.take_power(upper.get("power", "?"), "Power(W)")
@@ -156,15 +243,15 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
     read.chips[board, chip] = draft
 
 
-def _take_memory(draft: Draft, values: Mapping[str, str], columns: table.Columns) -> None:
+def _take_memory(draft: AscendDraft, values: Mapping[str, str], columns: Columns) -> None:
     """HBM where the chip has it, also where DDR is there beside it for the chip's own CPUs. Hugepages are a
     part of the host's memory."""
     for column in ("hbm-usage", "memory-usage"):
-        if not table.has_column(columns, column):
+        if not has_column(columns, column):
             continue
         pair = _PAIR.fullmatch(values.get(column, ""))
         if pair is None:
-            draft.reject(f"{column}: {values.get(column, '')}")
+            draft.reject(column, values.get(column, ""))
             for place in ("memory_used_bytes", "memory_total_bytes"):
                 draft.absences[place] = AbsenceReason.UNREADABLE
             return
@@ -184,7 +271,7 @@ def _without_name(row: tuple[str, ...]) -> str:
 def _take_process(read: _Table, row: tuple[str, ...]) -> None:
     if row[0].casefold().startswith("no running processes"):
         return
-    values = table.values_of(row, read.process)
+    values = values_of(row, read.process)
     pid = cells.count(values.get("process id", "")) if values is not None else None
     board = cells.count(values.get("npu", "")) if values is not None else None
     if values is None or not pid or board is None:

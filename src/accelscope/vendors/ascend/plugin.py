@@ -4,10 +4,9 @@ variable by which Ascend's runtimes know which chips a container has."""
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelscope.deviceplugin.edits import Edits, Given, Mount, Node, NotAvailable, once
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.deviceplugin.vendor import Edits, Given, Mount, Node, NotAvailable, Roots, Unit, once
 from accelscope.model import Device
+from accelscope.vendors.ascend import DRIVER_ROOT
 
 _SHARED = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _BESIDE_THE_DRIVER = ("/usr/local/dcmi", "/usr/local/sbin/npu-smi")  # where its installer puts them
@@ -45,7 +44,7 @@ class AscendPart:
         missing = self._missing(names)
         if missing is not None:
             raise NotAvailable(f"{missing} is not in {self._roots.dev}: Ascend's driver is not loaded")
-        paths = [self._roots.ascend_driver, *_BESIDE_THE_DRIVER]
+        paths = [DRIVER_ROOT.of(self._roots.settings), *_BESIDE_THE_DRIVER]
         return Edits(
             nodes=tuple(
                 Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")

@@ -1,24 +1,25 @@
 """The Ascend reader: is there anything of Ascend's chips on this node?"""
 
 from accelscope.model import Vendor
-from accelscope.readers.contract import DriverAbsent, Paths, ReaderOptions
-from accelscope.readers.files import entries
-from accelscope.readers.lazy import LazyReader, Source
-from accelscope.readers.tool import find_program
+from accelscope.vendors.ascend import NPU_SMI
+from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.files import entries
+from accelscope.vendors.common.lazy import LazyReader, Source
+from accelscope.vendors.common.tool import find_program
 
 DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole
 
 
 class AscendReader(LazyReader):
-    vendor = Vendor.ASCEND
+    vendor = Vendor("ascend")
 
     def _look_for_driver(self) -> None:
-        paths = self._options.paths
-        if find_program(paths.npu_smi) is None and not has_device_files(paths):
+        options = self._options
+        if find_program(options.value(NPU_SMI)) is None and not has_device_files(options.paths):
             raise DriverAbsent("npu-smi is not on this node")
 
     def _load_source(self) -> Source:
-        from accelscope.readers.ascend.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
+        from accelscope.vendors.ascend.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
 
         return DriverSource(self._options)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.readers.ascend import messages
-from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.tool import Tool, ToolOutput
+from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI, messages
+from accelscope.vendors.common.contract import ReaderError, ReaderOptions
+from accelscope.vendors.common.tool import Tool, ToolOutput
 
 _LIBRARY_FOLDERS = ("lib64/driver", "lib64/common", "lib64")  # of the driver's own folder
 _DCMI = Path("/usr/local/dcmi")  # the management library is installed beside the driver
@@ -23,7 +23,7 @@ def library_folders(driver: Path) -> tuple[Path, ...]:
 
 def environment(options: ReaderOptions) -> Mapping[str, str]:
     given = os.environ if options.environment is None else options.environment
-    folders = [str(folder) for folder in library_folders(options.paths.ascend_driver)]
+    folders = [str(folder) for folder in library_folders(Path(options.value(DRIVER_ROOT)))]
     return {**given, _PATH: ":".join([*folders, *filter(None, [given.get(_PATH)])])}
 
 
@@ -47,7 +47,7 @@ class NpuSmi:
         patience_seconds: float = 1.0,
     ) -> None:
         self._tool = Tool(
-            options.paths.npu_smi, timeout_seconds=timeout_seconds, environment=environment(options)
+            options.value(NPU_SMI), timeout_seconds=timeout_seconds, environment=environment(options)
         )
         self._turn = turn
         self._patience = patience_seconds

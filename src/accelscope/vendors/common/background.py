@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.common.contract import ReaderError
 
 T = TypeVar("T")
 

@@ -7,11 +7,13 @@ agent, not the reader, times the calls, abandons those that hang, counts errors 
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from accelscope.model import Reading, Rejection, Vendor
+from accelscope.vendors import declarations
+from accelscope.vendors.declaration import VendorSetting
 
 
 class ReaderError(Exception):
@@ -66,25 +68,17 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where a node keeps its things. All of them are settings, so that tests and the simulator can point a
-    reader at a folder."""
+    """The node's own folders. Settings, so that tests and the simulator can point a reader at others."""
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")
-    nvml_library: str = "libnvidia-ml.so.1"
-    nvidia_smi: str = "nvidia-smi"
-    amd_smi: str = "amd-smi"
-    rocm_smi: str = "rocm-smi"
-    npu_smi: str = "npu-smi"
-    ascend_driver: Path = Path("/usr/local/Ascend/driver")
-    furiosa_smi: str = "furiosa-smi"
-    furiosactl: str = "furiosactl"
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
     paths: Paths = Paths()
+    settings: Mapping[str, str] = field(default_factory=dict)  # values of the vendors' own, by name
     tool_timeout_seconds: float = 10.0
     tool_interval_seconds: float = 60.0  # between two runs of a tool that takes seconds
     first_answer_seconds: float = 0.0  # that a survey waits for such a tool's first one: for who looks once
@@ -92,5 +86,14 @@ class ReaderOptions:
     clock: Callable[[], float] = time.time  # for what is stamped with a time
     monotonic: Callable[[], float] = time.monotonic  # for what is measured between two readings
 
+    def value(self, setting: VendorSetting) -> str:
+        return setting.of(self.settings)
+
 
 ReaderFactory = Callable[[ReaderOptions], Reader]
+
+
+def open_reader(vendor: Vendor, options: ReaderOptions) -> Reader:
+    declaration = declarations()[vendor]
+    factory: ReaderFactory = declaration.load(declaration.reader)
+    return factory(options)

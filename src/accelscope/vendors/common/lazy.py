@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from accelscope.model import Reading, Vendor
-from accelscope.readers.contract import ReaderOptions, Survey
+from accelscope.vendors.common.contract import ReaderOptions, Survey
 
 
 class Source(Protocol):

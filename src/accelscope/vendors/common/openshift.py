@@ -5,15 +5,12 @@ common names, with all labels of the source. So a series here has the labels tha
 writes, and consumers that group by namespace or pod find them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from accelscope.metrics.dialects import amd
 from accelscope.metrics.dialects.amounts import fine_percent
-from accelscope.metrics.dialects.dcgm import labels_of
-from accelscope.metrics.dialects.dcgm_fields import DEFAULT_LABELS
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, gauge
 from accelscope.metrics.dialects.view import DeviceView
-from accelscope.model import Vendor
+from accelscope.vendors import declarations
 
 
 def _index(view: DeviceView) -> str:
@@ -35,12 +32,12 @@ _COMPUTE_CLOCKS = ("sm", "graphics", "aicore", "npu", "ne_tensor")
 _Value = Callable[[DeviceView], str | None]
 
 
-def _labels(hostname_label: str) -> Labels:
-    dcgm = labels_of(hostname_label, DEFAULT_LABELS)
-    sources: dict[Vendor, dict[str, _Value]] = {
-        Vendor.NVIDIA: {label.name: label.value for label in (*dcgm.leading, *dcgm.others)},
-        Vendor.AMD: {label.name: label.value for label in (*amd.LABELS.leading, *amd.LABELS.others)},
-    }
+def _labels(options: Mapping[str, str]) -> Labels:
+    sources: dict[str, dict[str, _Value]] = {}
+    for vendor in declarations().values():
+        if vendor.exporter_labels:
+            labels: Labels = vendor.load(vendor.exporter_labels)(options)
+            sources[vendor.name] = {label.name: label.value for label in (*labels.leading, *labels.others)}
     others: dict[str, _Value] = {
         "namespace": lambda v: v.namespace,
         "pod": lambda v: v.pod,
@@ -69,14 +66,14 @@ def _clock(view: DeviceView, *domains: str) -> float | None:
     return next((found[domain] for domain in domains if found.get(domain) is not None), None)
 
 
-def dialect(*, hostname_label: str = "Hostname") -> Dialect:
+def dialect(options: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="openshift",
         exporter="Recording rules for OpenShift of NVIDIA's (v25.10.0 and later) and AMD's GPU operators",
         vendors=(),
         sections=(
             Section(
-                _labels(hostname_label),
+                _labels(options),
                 (
                     gauge(
                         "accelerator_gpu_utilization",

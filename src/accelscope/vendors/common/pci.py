@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelscope.model import Pcie
-from accelscope.readers.files import told
+from accelscope.vendors.common.files import told
 
 DISPLAY_CLASS = 0x03  # graphics and 3D controllers; not the audio and USB functions of the same card
 PROCESSING_CLASS = 0x12  # accelerators that draw nothing

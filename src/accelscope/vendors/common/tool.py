@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.common.contract import ReaderError
 
 if TYPE_CHECKING:
     import subprocess

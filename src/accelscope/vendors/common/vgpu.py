@@ -1,6 +1,6 @@
 """`vgpu`: the names of k8s-vgpu-monitor, which shows what each pod uses of a shared GPU."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from accelscope.metrics.dialects.amounts import MIB, fine_percent, mebibytes
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, Values, gauges
@@ -16,8 +16,8 @@ def cards(view: DeviceView) -> Iterable[DeviceView]:
     that took its number."""
     device = view.device
     told_apart = device.index is not None and not device.stale
-    nvidia = {d.vendor for d in view.node.devices} >= {Vendor.NVIDIA}
-    return (view,) if told_apart and (device.vendor is Vendor.NVIDIA or not nvidia) else ()
+    nvidia = {d.vendor for d in view.node.devices} >= {Vendor("nvidia")}
+    return (view,) if told_apart and (device.vendor is Vendor("nvidia") or not nvidia) else ()
 
 
 def _by_pod(
@@ -36,11 +36,11 @@ def _by_pod(
     return gauges(name, text, ("namespace", "pod"), values)
 
 
-def dialect() -> Dialect:
+def dialect(_: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="vgpu",
         exporter="k8s-vgpu-monitor",
-        vendors=(Vendor.NVIDIA, Vendor.AMD),
+        vendors=(Vendor("nvidia"), Vendor("amd")),
         sections=(
             Section(
                 LABELS,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from accelscope.model import AbsenceReason, Rejection
-from accelscope.readers.files import read_text
+from accelscope.vendors.common.files import read_text
 
 T = TypeVar("T")
 

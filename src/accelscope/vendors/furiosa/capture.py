@@ -2,7 +2,8 @@
 
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.model import Vendor
-from accelscope.readers.furiosa.reader import CLASS_FOLDERS
+from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL
+from accelscope.vendors.furiosa.reader import CLASS_FOLDERS
 
 _JSON = ("--format", "json")
 _CARD_FILES = (
@@ -35,22 +36,22 @@ _CARD_FILES = (
 )
 
 PLAN = Plan(
-    vendor=Vendor.FURIOSA,
+    vendor=Vendor("furiosa"),
     commands=(
-        Command("furiosa-smi-version", "furiosa_smi", ("version",)),
-        Command("furiosa-smi-info", "furiosa_smi", ("info", *_JSON), "json"),
-        Command("furiosa-smi-info", "furiosa_smi", ("info", "--format", "full"), "full"),
-        Command("furiosa-smi-info", "furiosa_smi", ("info",)),
-        Command("furiosa-smi-status", "furiosa_smi", ("status", *_JSON), "json"),
-        Command("furiosa-smi-status", "furiosa_smi", ("status",)),
-        Command("furiosa-smi-ps", "furiosa_smi", ("ps", *_JSON), "json"),
-        Command("furiosa-smi-ps", "furiosa_smi", ("ps",)),
-        Command("furiosactl-version", "furiosactl", ("--version",)),
-        Command("furiosactl-info", "furiosactl", ("info", *_JSON), "json"),
-        Command("furiosactl-info", "furiosactl", ("info", "--full"), "full"),
-        Command("furiosactl-info", "furiosactl", ("info",)),
-        Command("furiosactl-list", "furiosactl", ("list",)),
-        Command("furiosactl-ps", "furiosactl", ("ps",)),
+        Command("furiosa-smi-version", FURIOSA_SMI, ("version",)),
+        Command("furiosa-smi-info", FURIOSA_SMI, ("info", *_JSON), "json"),
+        Command("furiosa-smi-info", FURIOSA_SMI, ("info", "--format", "full"), "full"),
+        Command("furiosa-smi-info", FURIOSA_SMI, ("info",)),
+        Command("furiosa-smi-status", FURIOSA_SMI, ("status", *_JSON), "json"),
+        Command("furiosa-smi-status", FURIOSA_SMI, ("status",)),
+        Command("furiosa-smi-ps", FURIOSA_SMI, ("ps", *_JSON), "json"),
+        Command("furiosa-smi-ps", FURIOSA_SMI, ("ps",)),
+        Command("furiosactl-version", FURIOSACTL, ("--version",)),
+        Command("furiosactl-info", FURIOSACTL, ("info", *_JSON), "json"),
+        Command("furiosactl-info", FURIOSACTL, ("info", "--full"), "full"),
+        Command("furiosactl-info", FURIOSACTL, ("info",)),
+        Command("furiosactl-list", FURIOSACTL, ("list",)),
+        Command("furiosactl-ps", FURIOSACTL, ("ps",)),
     ),
     trees=(
         Tree("furiosa-sysfs", "sys", tuple(f"class/{name}/*" for name in CLASS_FOLDERS), _CARD_FILES),

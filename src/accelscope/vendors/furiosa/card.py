@@ -3,19 +3,61 @@
 import os
 from pathlib import Path
 
-from accelscope.model import Clock, Core, Device, Reading, Throttle, Vendor, pci_address
-from accelscope.readers.contract import DeviceLost
-from accelscope.readers.files import read_text
-from accelscope.readers.furiosa import cells, pci_device, rngd_cores, sysfs_text
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.draft import stable_id
-from accelscope.readers.furiosa.entries import Entry
-from accelscope.readers.furiosa.health import health_of
-from accelscope.readers.furiosa.hwmon import Hwmon, Sensors
-from accelscope.readers.furiosa.join import reading
-from accelscope.readers.furiosa.memory import CardMemory
-from accelscope.readers.furiosa.view import Told, joined_cores
-from accelscope.readers.pci import link_of
+from accelscope.model import Clock, Core, Device, ErrorCount, Reading, Throttle, Vendor, pci_address
+from accelscope.vendors.common.contract import DeviceLost
+from accelscope.vendors.common.files import read_text
+from accelscope.vendors.common.pci import link_of
+from accelscope.vendors.common.values import Growth
+from accelscope.vendors.furiosa import cells, rngd_cores, sysfs_text
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.draft import stable_id
+from accelscope.vendors.furiosa.entries import Entry
+from accelscope.vendors.furiosa.health import health_of
+from accelscope.vendors.furiosa.hwmon import Hwmon, Sensors
+from accelscope.vendors.furiosa.join import reading
+from accelscope.vendors.furiosa.perf import WarboyCores
+from accelscope.vendors.furiosa.rngd_cores import RngdCores
+from accelscope.vendors.furiosa.sysfs_text import whole
+from accelscope.vendors.furiosa.view import Told, joined_cores
+
+# A card's PCI device: whether it is still there, and its NUMA node.
+
+
+def is_gone(devices: str, address: str) -> bool:
+    """The bus is shown, and the device is not on it any more. A container may show an empty one."""
+    if os.path.isdir(f"{devices}/{address}"):  # noqa: PTH112 - a string
+        return False
+    try:
+        return bool(os.listdir(devices))  # noqa: PTH208
+    except OSError:
+        return False
+
+
+def numa_node(device: str, attributes: Attributes) -> int | None:
+    node = attributes.value(f"{device}/numa_node", "numa_node", whole)
+    if node is not None and node >= 0:
+        return node
+    attributes.absent.pop("numa_node", None)  # -1, or no such file: a machine of one node does not say
+    return None
+
+
+# What is remembered of a card from one pass to the next: when its errors grew, and its last counters.
+
+
+class CardMemory:
+    """Belongs to a card, not to its name: names move when a card drops out."""
+
+    def __init__(self) -> None:
+        self.warboy_cores = WarboyCores()
+        self.rngd_cores = RngdCores()
+        self._growth = Growth()
+
+    def errors(self, counts: dict[str, int], now: float) -> tuple[ErrorCount, ...]:
+        return tuple(
+            ErrorCount(code.partition("_")[0], code, count, self._growth.last(code, count, now))
+            for code, count in counts.items()
+        )
+
 
 _MILLI = 1e-3
 
@@ -33,7 +75,7 @@ class CardReader:
             raise DeviceLost(f"{entry.folder} is gone")
         folder = entry.folder
         address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
-        if address is not None and pci_device.is_gone(self._pci_devices, address):
+        if address is not None and is_gone(self._pci_devices, address):
             raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
         uuid = attributes.value(f"{folder}/device_uuid", "uuid", cells.identifier)
         serial = attributes.value(f"{folder}/device_sn", "serial", cells.identifier)
@@ -45,7 +87,7 @@ class CardReader:
         number = attributes.value(f"{folder}/dev", "device_number", cells.device_number)
         attributes.absent.pop("device_number", None)
         return Device(
-            vendor=Vendor.FURIOSA,
+            vendor=Vendor("furiosa"),
             id=stable_id(uuid, serial, address, entry.index),
             index=entry.index,
             model=architecture,
@@ -104,7 +146,7 @@ class CardReader:
                 now=now, alive=alive, told=told.device.health, errors=errors, throttles=throttles
             ),
             "read_at": now,
-            "numa_node": pci_device.numa_node(device, attributes),
+            "numa_node": numa_node(device, attributes),
             "uptime_seconds": None if uptime is None else float(uptime),
             "governor": governor,
             "memory_total_bytes": total,

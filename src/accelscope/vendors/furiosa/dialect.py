@@ -1,12 +1,140 @@
-"""`furiosa-2025`: the names of FuriosaAI's current furiosa-metrics-exporter."""
+"""`furiosa` and `furiosa-2025`: the names of FuriosaAI's exporters, of the Warboy era and of today."""
 
-from accelscope.metrics.dialects.amounts import megahertz
+from collections.abc import Mapping
+
+from accelscope.metrics.dialects.amounts import fine_percent, megahertz, millionths, thousandths
 from accelscope.metrics.dialects.between import Changes
 from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, counters, gauge, gauges
-from accelscope.metrics.dialects.furiosa_card import alive, architecture, core_range, core_utilization
 from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family
-from accelscope.model import Vendor
+from accelscope.model import HealthState, Vendor
+
+_CORES = {"warboy": 2, "rngd": 8}
+
+
+def architecture(view: DeviceView) -> str:
+    return (view.device.architecture or view.device.model or "").lower()
+
+
+def core_range(view: DeviceView) -> str:
+    """All cores of the card, as the exporters write them: `0-7`."""
+    if view.device.cores:
+        return f"0-{max(core.index for core in view.device.cores)}"
+    count = _CORES.get(architecture(view))
+    return "" if count is None else f"0-{count - 1}"
+
+
+def alive(view: DeviceView) -> bool | None:
+    """Absent where nobody could tell."""
+    state = view.device.health.state
+    if view.device.stale or state in (HealthState.CRITICAL, HealthState.LOST):
+        return False
+    return None if state is HealthState.UNKNOWN else True
+
+
+def core_utilization() -> Family:
+    return gauges(
+        "furiosa_npu_core_utilization",
+        "Fraction of time during which a core was running, in %.",
+        ("core",),
+        lambda v: [((str(c.index),), fine_percent(c.utilization_ratio)) for c in v.device.cores],
+    )
+
+
+# `furiosa`: the names of FuriosaAI's npu-metrics-exporter of the Warboy era, in the driver's own units.
+
+_CARD_POWER = {"warboy": "PCI Total RMS PWR"}  # what the driver calls the power of the whole card
+# The exporter that came with RNGD has names of its own for these.
+_LATER_CARD_POWER = "rms"
+_LATER_TEMPERATURES = {"PEAK": "peak", "AMBIENT": "ambient"}
+
+LABELS = Labels(
+    others=(
+        Label("arch", architecture),
+        Label("core", core_range),
+        Label("device", lambda v: v.device.device_name),
+        Label("kubernetes_node_name", lambda v: v.node.name),
+        Label("uuid", lambda v: v.device.uuid),
+    )
+)
+
+
+def _powers(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
+    """The card, and the rails that have a power of their own."""
+    label = _CARD_POWER.get(architecture(view), _LATER_CARD_POWER)
+    card = ((label,), millionths(view.device.power_watts))
+    rails = [((rail.name,), millionths(rail.watts)) for rail in view.device.rails]
+    return [card, *(rail for rail in rails if rail[0] != card[0])]
+
+
+def _temperatures(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
+    later = {} if architecture(view) in _CARD_POWER else _LATER_TEMPERATURES
+    return [((later.get(s.name, s.name),), thousandths(s.celsius)) for s in view.device.sensors]
+
+
+def dialect(_: Mapping[str, str]) -> Dialect:
+    return Dialect(
+        name="furiosa",
+        exporter="FuriosaAI npu-metrics-exporter (Warboy era, up to 2025.1.0 in its labels)",
+        vendors=(Vendor("furiosa"),),
+        sections=(
+            Section(
+                LABELS,
+                (
+                    gauge("furiosa_npu_alive", "1 if the card answers.", alive),
+                    gauge(
+                        "furiosa_npu_uptime",
+                        "Time since the card was started, in seconds.",
+                        lambda v: v.device.uptime_seconds,
+                    ),
+                    gauges(
+                        "furiosa_npu_error",
+                        "Errors that the card counted, by kind.",
+                        ("label",),
+                        lambda v: [((error.code,), error.count) for error in v.device.errors],
+                    ),
+                    gauges(
+                        "furiosa_npu_hw_temperature",
+                        "Temperature of a part of the card, in thousandths of a degree Celsius.",
+                        ("label",),
+                        _temperatures,
+                    ),
+                    gauges(
+                        "furiosa_npu_hw_power",
+                        "Power of the card and of its rails, in microwatts.",
+                        ("label",),
+                        _powers,
+                    ),
+                    gauges(
+                        "furiosa_npu_hw_voltage",
+                        "Voltage of a rail of the card, in millivolts.",
+                        ("label",),
+                        lambda v: [((r.name,), thousandths(r.volts)) for r in v.device.rails],
+                    ),
+                    gauges(
+                        "furiosa_npu_hw_current",
+                        "Current of a rail of the card, in milliamperes.",
+                        ("label",),
+                        lambda v: [((r.name,), thousandths(r.amperes)) for r in v.device.rails],
+                    ),
+                ),
+            ),
+            Section(LABELS.without("core"), (core_utilization(),)),
+        ),
+        notes=(
+            "Units are those of the driver: thousandths of a degree, microwatts, millivolts, milliamperes.",
+            "`label` is the driver's name of the sensor, rail or error counter. The card's power is `PCI "
+            "Total RMS PWR` on Warboy and `rms` on RNGD; RNGD's temperatures are `peak` and `ambient`, as "
+            "furiosa-metrics-exporter 2024.1 writes them.",
+            "furiosa-metrics-exporter 2024.1 to 2025.1 has these labels and power in microwatts, but "
+            "temperatures in degrees: divide by 1000 when you compare.",
+            "`core` is the range of all cores: `0-1` on Warboy, `0-7` on RNGD.",
+            "Cannot be on together with `furiosa-2025`, which has the same names in other units.",
+        ),
+    )
+
+
+# `furiosa-2025`: the names of FuriosaAI's current furiosa-metrics-exporter.
 
 _WINDOW_SECONDS = 300.0  # in which the exporter counts changes of a throttle reason
 _TEMPERATURES = ("ambient", "peak")
@@ -21,7 +149,7 @@ _REASONS = (
     "other_reason",
 )
 
-LABELS = Labels(
+_LABELS_2025 = Labels(
     others=(
         Label("arch", architecture, keep_empty=False),
         Label("container", lambda v: v.container, keep_empty=False),
@@ -38,7 +166,7 @@ LABELS = Labels(
 )
 
 
-def _temperatures(view: DeviceView) -> list[tuple[tuple[str, ...], float | None]]:
+def _temperatures_2025(view: DeviceView) -> list[tuple[tuple[str, ...], float | None]]:
     found = {sensor.name.lower(): sensor.celsius for sensor in view.device.sensors}
     return [((name,), found.get(name)) for name in _TEMPERATURES]
 
@@ -59,14 +187,14 @@ def _throttling() -> Family:
     )
 
 
-def dialect() -> Dialect:
+def dialect_2025(_: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="furiosa-2025",
         exporter="FuriosaAI furiosa-metrics-exporter, its labels after 2025.2.0 (without pert_version)",
-        vendors=(Vendor.FURIOSA,),
+        vendors=(Vendor("furiosa"),),
         sections=(
             Section(
-                LABELS,
+                _LABELS_2025,
                 (
                     gauge("furiosa_npu_alive", "1 if the card answers.", alive),
                     gauges(
@@ -74,7 +202,7 @@ def dialect() -> Dialect:
                         "Temperature of the board (ambient) and at the hottest place of the chip (peak), in "
                         "degrees Celsius.",
                         ("label",),
-                        _temperatures,
+                        _temperatures_2025,
                     ),
                     gauges(
                         "furiosa_npu_hw_power",
@@ -96,7 +224,7 @@ def dialect() -> Dialect:
                 ),
             ),
             Section(
-                LABELS.without("core"),
+                _LABELS_2025.without("core"),
                 (
                     core_utilization(),
                     gauges(

@@ -1,32 +1,17 @@
-"""A card while its cells are read: what each gave, and why others gave nothing.
-
-A *place* is where a value goes in the model, as a path: `power_watts`, `clocks.npu`. The same paths name what
-is absent.
-"""
+"""The draft of a Furiosa card, and the id of a card."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ClassVar
 
-from accelscope.model import (
-    Absence,
-    AbsenceReason,
-    Clock,
-    Core,
-    Device,
-    Health,
-    Rejection,
-    Vendor,
-    device_id,
-    pci_address,
-)
+from accelscope.model import AbsenceReason, Core, Device, Health, Vendor, device_id, pci_address
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.readers.furiosa import cells
-from accelscope.readers.furiosa.devfiles import card_index
+from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
+from accelscope.vendors.furiosa import cells
+from accelscope.vendors.furiosa.devfiles import card_index
 
-_CELL_LIMIT = 200  # characters of a rejected cell that are kept
 # Of a card that was never given one (zeros), or that somebody hid before passing the output on.
 _MASKED = re.compile(r"[*<>]|x{4}", re.IGNORECASE)
 _MASKED_SERIAL = re.compile(r".*([*<>]|x{4}|0{8}).*|[0-]+", re.IGNORECASE | re.DOTALL)
@@ -75,7 +60,7 @@ def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int 
     cards of a node cannot have the same address."""
     own_serial = None if serial and _MASKED_SERIAL.fullmatch(serial) else serial
     facts: dict[str, str | None] = {"pci": pci} if pci else {"serial": own_serial}
-    return device_id(Vendor.FURIOSA, uuid=own_uuid(uuid), index=index, **facts)
+    return device_id(Vendor("furiosa"), uuid=own_uuid(uuid), index=index, **facts)
 
 
 def own_uuid(uuid: str | None) -> str | None:
@@ -104,31 +89,19 @@ def with_unique_ids(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 def is_identified(card: Device) -> bool:
     """Whether the id of a card is more than its index."""
-    return card.id != device_id(Vendor.FURIOSA, index=card.index)
+    return card.id != device_id(Vendor("furiosa"), index=card.index)
 
 
 @dataclass(slots=True)
-class Draft:
-    values: dict[str, Any] = field(default_factory=dict)
-    absences: dict[str, AbsenceReason] = field(default_factory=dict)
-    rejected: list[Rejection] = field(default_factory=list)
+class FuriosaDraft(DeviceDraft):
+    vendor: ClassVar[Vendor] = Vendor("furiosa")
+
     cores: dict[int, Core] = field(default_factory=dict)
     health: Health = UNKNOWN_HEALTH
 
-    def take(self, place: str, text: str, read: cells.Read, source: str) -> None:
-        """Read one cell into its place, unless a preferred cell is there already."""
-        if place in self.values:
-            return
-        reason = cells.absence(text)
-        if reason is None:
-            value = read(text)
-            if value is not None:
-                self.values[place] = value
-                self.absences.pop(place, None)
-                return
-            self.reject(source, text)
-            reason = AbsenceReason.UNREADABLE
-        self.absences.setdefault(place, reason)
+    def absence(self, place: str, text: str) -> AbsenceReason | None:
+        del place
+        return cells.absence(text)
 
     def take_all(self, told: Mapping[str, object]) -> None:
         """Every cell that has a place."""
@@ -136,32 +109,22 @@ class Draft:
             if name in told:
                 self.take(place, text_of(told[name]), read, name)
 
-    def reject(self, source: str, text: str) -> None:
-        self.rejected.append(Rejection(f"{source}: {text.strip()[:_CELL_LIMIT]}", "unreadable"))
-
     @property
     def identified(self) -> bool:
         return any(place in self.values for place in ("device_name", "uuid", "pci_address"))
 
     def device(self) -> Device:
-        told = {place: value for place, value in self.values.items() if "." not in place}
+        told = self.values
         model = told.get("model")
+        # The number in the name is the one by which all of the vendor's tools and files know the card.
         named = card_index(told.get("device_name", ""))
-        if named is not None:
-            told["index"] = named  # the number by which all of the vendor's tools and files know the card
-        return Device(
-            vendor=Vendor.FURIOSA,
-            id=stable_id(told.get("uuid"), told.get("serial"), told.get("pci_address"), told.get("index")),
+        index = told.get("index") if named is None else named
+        return self.build(
+            stable_id(told.get("uuid"), told.get("serial"), told.get("pci_address"), index),
+            index=index,
             architecture=cells.architecture(model) if model else None,
             health=self.health,
-            cores=tuple(self.cores[index] for index in sorted(self.cores)),
-            clocks=tuple(
-                Clock(place.partition(".")[2], hertz=value)
-                for place, value in self.values.items()
-                if place.startswith("clocks.")
-            ),
-            absent=tuple(Absence(place, reason) for place, reason in self.absences.items()),
-            **told,
+            cores=tuple(self.cores[number] for number in sorted(self.cores)),
         )
 
 
@@ -173,5 +136,5 @@ def text_of(value: object) -> str:
         return ""
     number = cells.plain_number(value)
     if number is None:
-        return repr(value)[:_CELL_LIMIT]
+        return repr(value)[:TEXT_LIMIT]
     return str(number) if isinstance(number, int) else f"{number:.9f}"

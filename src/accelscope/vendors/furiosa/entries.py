@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.readers.files import told
-from accelscope.readers.furiosa.reader import CLASS_FOLDERS
+from accelscope.vendors.common.files import told
+from accelscope.vendors.furiosa.reader import CLASS_FOLDERS
 
 # The family of each class; RNGD's drivers had another name at first.
 CLASSES = tuple(zip(CLASS_FOLDERS, ("warboy", "rngd", "rngd"), strict=True))

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Rail, Sensor
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.sysfs_text import whole
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.sysfs_text import whole
 
 _FILE = re.compile(r"(temp|power|in|curr)([0-9]{1,3})_(input|average)", re.ASCII)
 _UNITS = {"temp": 1e-3, "power": 1e-6, "in": 1e-3, "curr": 1e-3}

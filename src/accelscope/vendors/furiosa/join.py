@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Core, Device, ProcessType, Reading
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.view import JOINED, Told, joined_cores
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.view import JOINED, Told, joined_cores
 
 # What a card has and somebody should tell.
 _EXPECTED = (

@@ -7,7 +7,7 @@ different thing to do.
 import re
 
 from accelscope.parsing.parsed import ParseError
-from accelscope.readers.strange_output import strange_output
+from accelscope.vendors.common.values import strange_output
 
 _LINES = 200  # a message stands at the beginning
 _LINE_LIMIT = 500

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason, Core
-from accelscope.readers.files import read_text
-from accelscope.readers.furiosa.attributes import Attributes
+from accelscope.vendors.common.files import read_text
+from accelscope.vendors.furiosa.attributes import Attributes
 
 CORES = 2
 FUSION = f"pe0-{CORES - 1}"

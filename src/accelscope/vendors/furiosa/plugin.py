@@ -7,16 +7,14 @@ uuid, and the name is looked up when a container gets it.
 import re
 from collections.abc import Iterable, Sequence
 
-from accelscope.deviceplugin.edits import Edits, Given, Mount, Node, NotAvailable, once
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.deviceplugin.vendor import Edits, Given, Mount, Node, NotAvailable, Roots, Unit, once
 from accelscope.model import Device
-from accelscope.readers.contract import DeviceLost
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.card import CardReader
-from accelscope.readers.furiosa.devfiles import CardFiles, CoreFile, card_files, folder_of
-from accelscope.readers.furiosa.draft import own_uuid
-from accelscope.readers.furiosa.entries import CLASSES, Entries
+from accelscope.vendors.common.contract import DeviceLost
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.card import CardReader
+from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, folder_of
+from accelscope.vendors.furiosa.draft import own_uuid
+from accelscope.vendors.furiosa.entries import CLASSES, Entries
 
 LEGACY = "beta.furiosa.ai/npu"
 _PARTITION_RESOURCES = {

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason
-from accelscope.readers.furiosa import sysfs_text
-from accelscope.readers.furiosa.attributes import Attributes
-from accelscope.readers.furiosa.perf import SAMPLE_SECONDS, Counters
+from accelscope.vendors.furiosa import sysfs_text
+from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa.perf import SAMPLE_SECONDS, Counters
 
 CORES = 8
 # Of a core that is not occupied the vendor's library reads no file: it takes this size, and nothing in use.

@@ -10,11 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from accelscope.model import Absence, AbsenceReason, Device, Rail, Rejection
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.furiosa import messages, parse_info, parse_list, parse_ps, parse_status
-from accelscope.readers.furiosa.parse_version import driver_version
-from accelscope.readers.furiosa.view import View, view_of
-from accelscope.readers.tool import Tool, ToolOutput
+from accelscope.vendors.common.contract import ReaderError, ReaderOptions
+from accelscope.vendors.common.tool import Tool, ToolOutput
+from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, messages
+from accelscope.vendors.furiosa.parse_tools import (
+    driver_version,
+    parse_info,
+    parse_list,
+    parse_ps,
+    parse_status,
+)
+from accelscope.vendors.furiosa.view import View, view_of
 
 _JSON = ("--format", "json")
 _WRONG_FORM = frozenset({"unknown_option", "unrecognized", "empty"})
@@ -166,30 +172,28 @@ class Tools:
         self._monotonic = monotonic
         self._smi = VendorTool(
             "furiosa-smi",
-            options.paths.furiosa_smi,
+            options.value(FURIOSA_SMI),
             options,
             family="rngd",
             commands={
                 "info": Command(
-                    lambda text: parse_info.parse(text, "furiosa-smi info"),
+                    lambda text: parse_info(text, "furiosa-smi info"),
                     (_JSON, ("--format", "full"), ("--full",), ()),
                 ),
-                "status": Command(parse_status.parse, (_JSON, ())),
-                "ps": Command(lambda text: parse_ps.parse(text, "furiosa-smi ps"), (_JSON, ())),
+                "status": Command(parse_status, (_JSON, ())),
+                "ps": Command(lambda text: parse_ps(text, "furiosa-smi ps"), (_JSON, ())),
             },
             monotonic=monotonic,
         )
         self._ctl = VendorTool(
             "furiosactl",
-            options.paths.furiosactl,
+            options.value(FURIOSACTL),
             options,
             family="warboy",
             commands={
-                "info": Command(
-                    lambda text: parse_info.parse(text, "furiosactl info"), (_JSON, ("--full",), ())
-                ),
-                "list": Command(parse_list.parse, (_JSON, ())),
-                "ps": Command(lambda text: parse_ps.parse(text, "furiosactl ps"), (_JSON, ())),
+                "info": Command(lambda text: parse_info(text, "furiosactl info"), (_JSON, ("--full",), ())),
+                "list": Command(parse_list, (_JSON, ())),
+                "ps": Command(lambda text: parse_ps(text, "furiosactl ps"), (_JSON, ())),
             },
             monotonic=monotonic,
         )

@@ -11,7 +11,7 @@ from accelscope.model import AbsenceReason, Core, Device, Process, Rejection, Ve
 
 _WARBOY_CORES = 2
 _OF_CORES = tuple(field.name for field in fields(Core) if field.name != "index")
-NO_DEVICE = Device(vendor=Vendor.FURIOSA, id="")
+NO_DEVICE = Device(vendor=Vendor("furiosa"), id="")
 
 # What one source tells where another does not; cores and health are joined by themselves.
 JOINED = (

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from accelscope.capture.plan import Command, Outputs, Plan, Tree
 from accelscope.model import Vendor
-from accelscope.readers.nvidia.parse_query_gpu import DEFAULT_FIELDS
+from accelscope.vendors.nvidia import NVIDIA_SMI
+from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS
 
 _HELP = "nvidia-smi-help-query-gpu"
 _FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first spelling, where there are several
@@ -16,23 +17,23 @@ def _all_fields(outputs: Outputs) -> Iterable[Command]:
     comes last: it may hold commas."""
     known = [field for field in _FIELD.findall(outputs.get(_HELP, "")) if field not in ("name", "gpu_name")]
     fields = [*dict.fromkeys(known), "name"] if "uuid" in known else list(DEFAULT_FIELDS)
-    yield Command("nvidia-smi-query-gpu", "nvidia_smi", (f"--query-gpu={','.join(fields)}", "--format=csv"))
+    yield Command("nvidia-smi-query-gpu", NVIDIA_SMI, (f"--query-gpu={','.join(fields)}", "--format=csv"))
 
 
 PLAN = Plan(
-    vendor=Vendor.NVIDIA,
+    vendor=Vendor("nvidia"),
     commands=(
-        Command("nvidia-smi-version", "nvidia_smi", ("--version",)),
-        Command("nvidia-smi-list", "nvidia_smi", ("-L",)),
-        Command("nvidia-smi-xml", "nvidia_smi", ("-q", "-x")),
-        Command(_HELP, "nvidia_smi", ("--help-query-gpu",)),
-        Command("nvidia-smi-pmon", "nvidia_smi", ("pmon", "-s", "um", "-c", "1")),
+        Command("nvidia-smi-version", NVIDIA_SMI, ("--version",)),
+        Command("nvidia-smi-list", NVIDIA_SMI, ("-L",)),
+        Command("nvidia-smi-xml", NVIDIA_SMI, ("-q", "-x")),
+        Command(_HELP, NVIDIA_SMI, ("--help-query-gpu",)),
+        Command("nvidia-smi-pmon", NVIDIA_SMI, ("pmon", "-s", "um", "-c", "1")),
         Command(
             "nvidia-smi-compute-apps",
-            "nvidia_smi",
+            NVIDIA_SMI,
             ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv"),
         ),
-        Command("nvidia-smi-topo", "nvidia_smi", ("topo", "-m")),
+        Command("nvidia-smi-topo", NVIDIA_SMI, ("topo", "-m")),
     ),
     then=_all_fields,
     then_text=("nvidia-smi --query-gpu=(all fields of --help-query-gpu) --format=csv",),

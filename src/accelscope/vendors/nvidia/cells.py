@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from accelscope.model import AbsenceReason
-from accelscope.readers.measures import between, digits_and_unit, scaled
+from accelscope.vendors.common.values import between, digits_and_unit, scaled
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from accelscope.parsing.parsed import ParseError
-from accelscope.readers.nvidia.cells import absence, is_number
-from accelscope.readers.nvidia.messages import message_of
+from accelscope.vendors.nvidia.cells import absence, is_number
+from accelscope.vendors.nvidia.messages import message_of
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
 _EXTRA_COMMAS = 8  # in a name; more than that is not a row

@@ -1,11 +1,32 @@
-"""`dcgm`: the names of NVIDIA's dcgm-exporter."""
+"""`dcgm`: the names of NVIDIA's dcgm-exporter, all or those that a counters file of it chooses.
 
+A counters file has `field, type, help text` on each line; `#` begins a comment. A row of type `label` puts
+the field on every series as a label. dcgm-exporter takes type and help text from the file, and so do we. It
+rejects names that its DCGM library does not have, so a file that was made for another version breaks the
+exporter. Here such a field is reported and the others are served.
+"""
+
+import csv
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from accelscope.metrics.dialects.dcgm_counters import LABEL, Counter, read_counters
-from accelscope.metrics.dialects.dcgm_fields import (
+from accelscope.filewatch import open_regular
+from accelscope.metrics.dialects.dialect import (
+    Dialect,
+    DialectError,
+    Label,
+    Labels,
+    Missing,
+    Section,
+    Unavailable,
+)
+from accelscope.metrics.dialects.view import DeviceView
+from accelscope.metrics.family import Family, Type
+from accelscope.model import Partition, Vendor
+from accelscope.vendors.nvidia import DCGM_COUNTERS, DCGM_HOSTNAME_LABEL
+from accelscope.vendors.nvidia.dcgm_fields import (
     DEFAULT_LABELS,
     LABEL_FIELDS,
     bus_id,
@@ -13,25 +34,99 @@ from accelscope.metrics.dialects.dcgm_fields import (
     further_fields,
     why_unavailable,
 )
-from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Missing, Section, Unavailable
-from accelscope.metrics.dialects.view import DeviceView
-from accelscope.metrics.family import Family, Type
-from accelscope.model import Partition, Vendor
+
+GAUGE, COUNTER, LABEL = TYPES = ("gauge", "counter", "label")
+_FIELD = re.compile(r"DCGM_[A-Z0-9_]+")
+_MOST_BYTES = 1 << 20
+_COLUMNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    line: int
+    field: str
+    type: str
+    help: str
+
+
+def read_counters(path: str) -> tuple[Counter, ...]:
+    """Raises DialectError, with the path and, where one is at fault, the line."""
+    try:
+        with open_regular(Path(path)) as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise DialectError(DCGM_COUNTERS.name, f"{path}: {error.strerror}") from None
+    if len(content) > _MOST_BYTES:
+        raise DialectError(DCGM_COUNTERS.name, f"{path}: larger than {_MOST_BYTES} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DialectError(DCGM_COUNTERS.name, f"{path}: not UTF-8") from None
+    counters: dict[str, Counter] = {}
+    for line, cells in _rows(path, text):
+        counter = _counter(f"{path}:{line}", line, cells)
+        before = counters.setdefault(counter.field, counter)
+        if before is not counter:
+            raise DialectError(
+                DCGM_COUNTERS.name, f"{path}:{line}: {counter.field} is already on line {before.line}"
+            )
+    if not counters:
+        raise DialectError(DCGM_COUNTERS.name, f"{path}: no counters, only comments or empty lines")
+    return tuple(counters.values())
+
+
+def _rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of the line that each begins on."""
+    lines = text.splitlines(keepends=True)
+    number = 0
+    while number < len(lines):
+        begin = number
+        number += 1
+        # As in dcgm-exporter: a row whose first cell is empty or begins with # is skipped.
+        if lines[begin].lstrip()[:1] in ("", "#", ","):
+            continue
+        reader = csv.reader(iter(lines[begin:]), skipinitialspace=True, strict=True)
+        try:
+            cells = next(reader)
+        except csv.Error as error:
+            unclosed = "unexpected end of data" in str(error)
+            problem = "a double quote is never closed" if unclosed else str(error)
+            raise DialectError(DCGM_COUNTERS.name, f"{path}:{begin + 1}: {problem}") from None
+        number = begin + reader.line_num  # a quoted text may go on over several lines
+        yield begin + 1, [cell.strip(" ") for cell in cells]
+
+
+def _counter(where: str, line: int, cells: list[str]) -> Counter:
+    if len(cells) != _COLUMNS:
+        problem = f"{len(cells)} columns instead of {_COLUMNS}: field, type, help text"
+        if len(cells) > _COLUMNS:
+            problem += ". A help text that contains commas needs double quotes"
+        raise DialectError(DCGM_COUNTERS.name, f"{where}: {problem}")
+    field, kind, text = cells
+    if not _FIELD.fullmatch(field):
+        raise DialectError(DCGM_COUNTERS.name, f"{where}: {field[:80]!r} is not the name of a DCGM field")
+    if kind not in TYPES:
+        raise DialectError(
+            DCGM_COUNTERS.name, f"{where}: the type {kind[:80]!r} is none of {', '.join(TYPES)}"
+        )
+    return Counter(line, field, kind, text)
+
 
 _COMPUTE_SLICE = re.compile(r"^\d+c\.")
 
 
-def dialect(*, counters_file: str | None = None, hostname_label: str = "Hostname") -> Dialect:
+def dialect(options: Mapping[str, str]) -> Dialect:
+    counters_file = DCGM_COUNTERS.of(options)
     default, further = default_fields(), further_fields()
     families, labels = default, DEFAULT_LABELS
     unavailable: tuple[Unavailable, ...] = ()
-    if counters_file is not None:
+    if counters_file:
         families, labels, unavailable = _chosen(read_counters(counters_file), (*default, *further))
     return Dialect(
         name="dcgm",
         exporter="NVIDIA dcgm-exporter 4.5.3-4.8.2, the counters of its image (etc/default-counters.csv)",
-        vendors=(Vendor.NVIDIA,),
-        sections=(Section(labels_of(hostname_label, labels), families),),
+        vendors=(Vendor("nvidia"),),
+        sections=(Section(_labels(options, labels), families),),
         divide=instances,
         notes=NOTES,
         missing=MISSING,
@@ -53,9 +148,11 @@ def _chosen(
             families.append(replace(by_name[counter.field], type=Type(counter.type), help=counter.help))
         elif counter.field in by_name:
             reason = "a number: not available as a label"
-            unavailable.append(Unavailable(counter.line, counter.field, reason))
+            unavailable.append(Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, reason))
         else:
-            unavailable.append(Unavailable(counter.line, counter.field, why_unavailable(counter.field)))
+            unavailable.append(
+                Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, why_unavailable(counter.field))
+            )
     return tuple(families), tuple(labels), tuple(unavailable)
 
 
@@ -83,7 +180,12 @@ def _instance_id(view: DeviceView) -> str:
     return str(view.partition.gpu_instance_id) if view.partition else ""
 
 
-def labels_of(hostname_label: str, fields: Iterable[str]) -> Labels:
+def exporter_labels(options: Mapping[str, str]) -> Labels:
+    """Those without a counters file."""
+    return _labels(options, DEFAULT_LABELS)
+
+
+def _labels(options: Mapping[str, str], fields: Iterable[str]) -> Labels:
     """Labels that a counters file names stand behind the host's name, in alphabetical order."""
     return Labels(
         leading=(
@@ -94,7 +196,7 @@ def labels_of(hostname_label: str, fields: Iterable[str]) -> Labels:
             Label("modelName", lambda v: v.device.model),
             Label("GPU_I_PROFILE", _profile, keep_empty=False),
             Label("GPU_I_ID", _instance_id, keep_empty=False),
-            Label(hostname_label, lambda v: v.node.name, keep_empty=False),
+            Label(DCGM_HOSTNAME_LABEL.of(options), lambda v: v.node.name, keep_empty=False),
             *(Label(field, LABEL_FIELDS[field], keep_empty=False) for field in sorted(fields)),
         ),
         others=(

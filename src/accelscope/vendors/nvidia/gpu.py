@@ -1,6 +1,7 @@
-"""From what an NVIDIA driver tells about a GPU to its health."""
+"""What NVML and nvidia-smi share about a GPU: id, throttle reasons, temperature limits and health."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from accelscope.model import (
@@ -14,8 +15,80 @@ from accelscope.model import (
     HealthState,
     RemappedRows,
     Throttle,
+    Vendor,
+    device_id,
 )
 from accelscope.model.health import UNKNOWN_HEALTH
+
+# Which GPU it is that nvidia-smi tells of, from one reading to the next.
+
+
+def gpu_id(
+    *,
+    uuid: str | None = None,
+    serial: str | None = None,
+    pci: str | None = None,
+    index: int | None = None,
+) -> str:
+    """The id of a GPU: by uuid, else by PCI address, else by serial number.
+
+    The serial number is that of the board. The GPUs of one board share it, so the address goes first. A
+    number of zeros only says that the board has none.
+    """
+    usable = serial if pci is None and serial is not None and serial.strip("0") else None
+    return device_id(Vendor("nvidia"), uuid=uuid, serial=usable, pci=pci, index=index)
+
+
+def with_ids_of_their_own(devices: Collection[Device]) -> list[Device]:
+    """A uuid that several GPUs of one output have identifies none of them: it may be a mask that is not known
+    as one."""
+    uses = Counter(device.id for device in devices)
+    return [
+        replace(device, id=gpu_id(serial=device.serial, pci=device.pci_address, index=device.index))
+        if uses[device.id] > 1
+        else device
+        for device in devices
+    ]
+
+
+def identified(device: Device, ids_by_address: dict[str, str]) -> Device:
+    """A GPU that fell off the bus is named by its address only: it is the one that was there before.
+    `ids_by_address` is kept from one reading of the node to the next."""
+    if device.pci_address is None:
+        return device
+    if device.uuid is not None:
+        ids_by_address[device.pci_address] = device.id
+        return device
+    return replace(device, id=ids_by_address.get(device.pci_address, device.id))
+
+
+# Why clocks are held back: one bit for each reason, as NVML numbers them.
+
+# Those that nvidia-smi has names for, too.
+THROTTLE_BITS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+NVML_THROTTLE_BITS = {**THROTTLE_BITS, 0x200: "board_limit", 0x400: "reliability"}
+
+
+# Temperature limits that a driver gives as margins ("T.Limit").
+
+
+def limit_by_margin(celsius: float, margin: float, threshold: float) -> float:
+    """The limit in degrees. `margin` is how far the GPU is from its highest operating temperature now, and
+    `threshold` the margin at which the limit is reached: -2 means two degrees beyond it."""
+    return celsius + margin - threshold
+
+
+# From what an NVIDIA driver tells about a GPU to its health.
 
 # XIDs that speak of the hardware, not of a program's own fault (NVIDIA's XID catalogue).
 HARDWARE_XIDS = frozenset({"48", "62", "63", "64", "74", "79", "92", "94", "95", "119", "120", "140", "154"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from accelscope.model import Device, Health, HealthState, Vendor, device_id, pci_address
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing.parsed import ParseError
-from accelscope.readers.strange_output import strange_output
+from accelscope.vendors.common.values import strange_output
 
 _ADDRESS = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 _HANDLE = r"unable to (?:determine|detect) the device handle for gpu"
@@ -163,8 +163,8 @@ def with_unreachable(devices: Iterable[Device], said: Said) -> tuple[Device, ...
 
 def _unreachable(message: Message) -> Device:
     return Device(
-        vendor=Vendor.NVIDIA,
-        id=device_id(Vendor.NVIDIA, pci=message.pci, index=message.index),
+        vendor=Vendor("nvidia"),
+        id=device_id(Vendor("nvidia"), pci=message.pci, index=message.index),
         index=message.index,
         pci_address=message.pci,
         health=health_of(message),

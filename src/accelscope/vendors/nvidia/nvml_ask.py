@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason
-from accelscope.readers.contract import DeviceLost
-from accelscope.readers.nvidia.nvml_binding import absence
+from accelscope.vendors.common.contract import DeviceLost
+from accelscope.vendors.nvidia.nvml_binding import absence
 
 # What a card does not have it will not have a second later: not asking again saves half the driver calls.
 ASK_AGAIN_SECONDS = 300.0

@@ -17,19 +17,13 @@ from accelscope.model import (
     Vendor,
     pci_address,
 )
-from accelscope.readers.contract import ReaderError
-from accelscope.readers.nvidia.health import health_of
-from accelscope.readers.nvidia.identity import gpu_id
-from accelscope.readers.nvidia.nvml_ask import PASSING, Ask
-from accelscope.readers.nvidia.nvml_binding import text_of
-from accelscope.readers.nvidia.nvml_gpm import ACTIVITY, PCIE, Gpm
-from accelscope.readers.nvidia.nvml_links import Links
-from accelscope.readers.nvidia.nvml_memory_errors import MemoryErrors
-from accelscope.readers.nvidia.nvml_mig import MigInstances
-from accelscope.readers.nvidia.nvml_processes import ProcessLister
-from accelscope.readers.nvidia.temperature_limits import limit_by_margin
-from accelscope.readers.nvidia.throttles import NVML_THROTTLE_BITS
-from accelscope.readers.pci import numa_node_of
+from accelscope.vendors.common.contract import ReaderError
+from accelscope.vendors.common.pci import numa_node_of
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, gpu_id, health_of, limit_by_margin
+from accelscope.vendors.nvidia.nvml_ask import PASSING, Ask
+from accelscope.vendors.nvidia.nvml_binding import text_of
+from accelscope.vendors.nvidia.nvml_parts import ACTIVITY, PCIE, Gpm, Links, MemoryErrors, MigInstances
+from accelscope.vendors.nvidia.nvml_processes import ProcessLister
 
 _ARCHITECTURES = {
     2: "kepler",
@@ -105,7 +99,7 @@ class NvmlDevice:
         }
         processes = self._processes.read(self.id, self._index, by_instance, mig=bool(mig))
         device = Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=self.id,
             **values,
             read_at=now,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accelscope.model import AbsenceReason, Process, ProcessType
-from accelscope.readers.nvidia.nvml_ask import Ask
+from accelscope.vendors.nvidia.nvml_ask import Ask
 
 NO_INSTANCE = 0xFFFFFFFF  # NVML's word for "not in a MIG instance"
 _LISTS = (

@@ -6,9 +6,9 @@ from dataclasses import replace
 from accelscope.model import Process, ProcessType, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, csv_rows, messages
-from accelscope.readers.nvidia.identity import gpu_id
-from accelscope.readers.nvidia.programs import program_name
+from accelscope.vendors.nvidia import cells, csv_rows, messages
+from accelscope.vendors.nvidia.gpu import gpu_id
+from accelscope.vendors.nvidia.programs import program_name
 
 TOOL = "nvidia-smi --query-compute-apps"
 DEFAULT_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")

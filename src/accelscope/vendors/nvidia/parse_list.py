@@ -7,8 +7,8 @@ from dataclasses import replace
 from accelscope.model import Partition, Vendor, device_id, is_masked
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.draft import Draft
+from accelscope.vendors.nvidia import cells, messages
+from accelscope.vendors.nvidia.draft import NvidiaDraft
 
 TOOL = "nvidia-smi -L"
 
@@ -20,7 +20,7 @@ _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  #
 
 
 def parse(text: str) -> Parsed:
-    drafts: list[Draft] = []
+    drafts: list[NvidiaDraft] = []
     said = messages.Said()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
@@ -89,8 +89,8 @@ def _joined(
     return tuple(joined)
 
 
-def _device(index: str, rest: str) -> Draft:
-    draft = Draft()
+def _device(index: str, rest: str) -> NvidiaDraft:
+    draft = NvidiaDraft()
     name, bracket, tail = rest.rpartition("(UUID:")
     draft.take("index", index, cells.count, "index")
     draft.take("model", name if bracket else rest, cells.words, "name")
@@ -102,7 +102,7 @@ def _device(index: str, rest: str) -> Draft:
 def _partition(profile: str, index: str, uuid: str, *, parent: str) -> Partition:
     instances = _OLD_MIG_UUID.fullmatch(uuid)
     return Partition(
-        id=f"{parent}/mig{int(index)}" if is_masked(uuid) else device_id(Vendor.NVIDIA, uuid=uuid),
+        id=f"{parent}/mig{int(index)}" if is_masked(uuid) else device_id(Vendor("nvidia"), uuid=uuid),
         uuid=uuid,
         index=int(index),
         profile=profile,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from accelscope.model import Process
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.vendors.nvidia import cells, messages
+from accelscope.vendors.nvidia.programs import process_type, program_name
 
 TOOL = "nvidia-smi pmon"
 
@@ -126,3 +126,24 @@ def _row(named: Mapping[str, str], rejected: Rejections) -> _Row | None:
             decoder_utilization_ratio=ratios["dec"],
         ),
     )
+
+
+def without_command_lines(text: str) -> str:
+    """Columns divided by blanks; the command is the last and may hold blanks itself."""
+    lines = []
+    columns = 0
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            if "command" in line.lower().split():
+                columns = len(line.lstrip("# ").split())
+            lines.append(line)
+            continue
+        cells_of_line = line.split(None, columns - 1) if columns else []
+        if len(cells_of_line) == columns and columns:
+            command = cells_of_line[-1].rstrip()
+            start = line.rindex(command) if command else len(line)
+            name = program_name(command) or command
+            lines.append(line[:start] + name + line[start + len(command) :])
+        else:
+            lines.append(line)
+    return "".join(lines)

@@ -6,10 +6,9 @@ from dataclasses import replace
 from accelscope.model import AbsenceReason, Device, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, csv_rows, messages
-from accelscope.readers.nvidia.draft import Draft
-from accelscope.readers.nvidia.identity import with_ids_of_their_own
-from accelscope.readers.nvidia.throttles import THROTTLE_BITS
+from accelscope.vendors.nvidia import cells, csv_rows, messages
+from accelscope.vendors.nvidia.draft import NvidiaDraft
+from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, with_ids_of_their_own
 
 TOOL = "nvidia-smi --query-gpu"
 DEFAULT_FIELDS = (
@@ -217,8 +216,8 @@ def _wanted(columns: csv_rows.Columns) -> tuple[Field, ...]:
     return tuple(field for field in FIELDS if field[0] in columns.names)
 
 
-def _draft(row: Mapping[str, str], wanted: Sequence[Field]) -> Draft:
-    draft = Draft()
+def _draft(row: Mapping[str, str], wanted: Sequence[Field]) -> NvidiaDraft:
+    draft = NvidiaDraft()
     for name, place, read in wanted:
         draft.take(place, row[name], read, name)
     draft.take_throttle_masks(row.get(_ACTIVE), row.get(_SUPPORTED))
@@ -226,7 +225,7 @@ def _draft(row: Mapping[str, str], wanted: Sequence[Field]) -> Draft:
     return draft
 
 
-def _refusal(draft: Draft, row: Mapping[str, str], *, commas_within: bool) -> str | None:
+def _refusal(draft: NvidiaDraft, row: Mapping[str, str], *, commas_within: bool) -> str | None:
     """Why a line with the right number of cells is still not a row, or None if it is one."""
     if commas_within and draft.rejected:
         return "not_a_row"  # the commas were not within the name after all

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.draft import Draft
-from accelscope.readers.nvidia.programs import process_type, program_name
+from accelscope.vendors.nvidia import cells, messages
+from accelscope.vendors.nvidia.draft import NvidiaDraft
+from accelscope.vendors.nvidia.programs import process_type, program_name
 
 TOOL = "nvidia-smi"
 
@@ -42,7 +42,7 @@ class _Table:
     """One table. A tool that loops prints one after another, of which the last counts."""
 
     driver_version: str | None = None
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[NvidiaDraft] = field(default_factory=list)
     lines_of_gpu: int = 0  # that were read of the last GPU
     section: str = "gpus"  # `other`: a table of another tool
     in_rows: bool = False  # below the headings
@@ -100,7 +100,7 @@ def _take(table: _Table, line: str, rejected: Rejections) -> bool:
 def _take_gpu(table: _Table, row: list[str]) -> bool:
     gpu, bus = _GPU.fullmatch(row[0]), _BUS.fullmatch(row[1])
     if gpu and bus:
-        draft = Draft()
+        draft = NvidiaDraft()
         draft.take("index", gpu[1], cells.count, "GPU")
         draft.take("model", gpu[2], cells.words, "Name")
         draft.take("pci_address", bus[1], pci_address, "Bus-Id")
@@ -123,7 +123,7 @@ def _take_gpu(table: _Table, row: list[str]) -> bool:
     return True
 
 
-def _take_ecc(draft: Draft, cell: str) -> None:
+def _take_ecc(draft: NvidiaDraft, cell: str) -> None:
     """The count of volatile uncorrected errors; `Off` where ECC is, and in MIG mode `On` without a count."""
     if cell in ("On", "Off"):
         draft.take("ecc_enabled", cell, cells.flag, "ECC")
@@ -133,7 +133,7 @@ def _take_ecc(draft: Draft, cell: str) -> None:
             draft.values["ecc_enabled"] = True
 
 
-def _take_state(draft: Draft, row: list[str]) -> bool:
+def _take_state(draft: NvidiaDraft, row: list[str]) -> bool:
     state = _STATE.fullmatch(row[0])
     if state is None:
         return False

@@ -4,7 +4,7 @@ import re
 
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, messages
+from accelscope.vendors.nvidia import cells, messages
 
 TOOL = "nvidia-smi --version"
 

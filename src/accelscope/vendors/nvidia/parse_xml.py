@@ -1,18 +1,102 @@
 """`nvidia-smi -q -x`: everything the tool knows of each GPU, its MIG devices and its processes."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
 from accelscope.parsing.parsed import Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
-from accelscope.readers.nvidia import cells, messages
-from accelscope.readers.nvidia.draft import Draft
-from accelscope.readers.nvidia.programs import process_type, program_name
-from accelscope.readers.nvidia.temperature_limits import limit_by_margin
-from accelscope.readers.nvidia.throttles import THROTTLE_BITS
-from accelscope.readers.nvidia.xml_tree import XmlBroken, log_of, tree_of
+from accelscope.vendors.nvidia import cells, messages
+from accelscope.vendors.nvidia.draft import NvidiaDraft
+from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, limit_by_margin
+from accelscope.vendors.nvidia.programs import process_type, program_name
+
+# The elements of `nvidia-smi -q -x`, safely: what was whole before an output ends or breaks is kept.
+#
+# Only the log element is given to the parser. That leaves out the document type, with its network DTD and
+# any entities it might define; references to entities are taken as the characters they are written with,
+# which also mends process names that the tool prints unescaped.
+
+_OPEN, _CLOSE = "<nvidia_smi_log", "</nvidia_smi_log>"
+_MAX_DEPTH = 32  # the deepest real path has seven
+_MAX_ELEMENTS = 1_000_000  # 256 GPUs with all their supported clocks have half of that
+_STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});)")
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+class XmlBroken(Exception):
+    """The document is not well-formed, is cut, or is too deep or too large to be what it says it is."""
+
+    def __init__(self, reason: str, text: str, root: Element | None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.root = root  # what was whole before that place
+
+
+def log_of(text: str) -> str | None:
+    """The last whole log element (a tool that loops prints several), else the beginning of the last."""
+    end = text.rfind(_CLOSE)
+    start = text.rfind(_OPEN, 0, end) if end >= 0 else text.rfind(_OPEN)
+    if start < 0:
+        return None
+    return text[start : end + len(_CLOSE)] if end >= 0 else text[start:]
+
+
+def tree_of(log: str) -> Element:
+    """The log element with all below it. Raises XmlBroken."""
+    mended = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
+    target = _BoundedTree()
+    parser = ElementTree.XMLParser(target=target)  # noqa: S314 - no document type reaches it: no entities
+    try:
+        parser.feed(mended.encode())
+        parser.close()
+    except ElementTree.ParseError as error:
+        cut = not log.rstrip().endswith(_CLOSE)
+        reason = "truncated" if cut else "bad_xml"
+        raise XmlBroken(reason, f"the XML breaks off: {error}", target.root) from None
+    except _TooLarge:
+        raise XmlBroken("too_large", "the XML is deeper or larger than nvidia-smi's ever is", None) from None
+    if target.root is None:
+        raise XmlBroken("bad_xml", "the XML has no element", None)
+    return target.root
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _BoundedTree:
+    """Builds the tree within bounds. An element gets its text when it is closed, so that of one that is cut
+    off no half number is seen."""
+
+    def __init__(self) -> None:
+        self.root: Element | None = None
+        self._builder = ElementTree.TreeBuilder()
+        self._depth = 0
+        self._elements = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        self._elements += 1
+        if self._depth > _MAX_DEPTH or self._elements > _MAX_ELEMENTS:
+            raise _TooLarge
+        element = self._builder.start(tag, attributes)
+        if self.root is None:
+            self.root = element
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+        self._builder.end(tag)
+
+    def data(self, text: str) -> None:
+        self._builder.data(text)
+
+    def close(self) -> None:
+        """The parser wants one; the tree is in `root`."""
+
 
 TOOL = "nvidia-smi -q -x"
 
@@ -162,19 +246,19 @@ def parse(text: str) -> Parsed:
     return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
 
 
-def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> Draft:
-    draft = Draft(row=row)
+def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> NvidiaDraft:
+    draft = NvidiaDraft(row=row)
     if index is not None:
         draft.values["index"] = index
     for path, place, read in _PATHS:
-        draft.take_told(place, gpu.findtext(path), read, path)
+        draft.take(place, gpu.findtext(path) or None, read, path)
     _take_temperature_margins(gpu, draft)
-    draft.take_told("pci_address", gpu.get("id"), pci_address, "id")
+    draft.take("pci_address", gpu.get("id") or None, pci_address, "id")
     for tag in ("driver_version", "kmd_version"):
-        draft.take_told("driver_version", root.findtext(tag), cells.words, tag)
+        draft.take("driver_version", root.findtext(tag) or None, cells.words, tag)
     remapped = gpu.find("remapped_rows")
     if remapped is not None and len(remapped) == 0:
-        draft.take_told("remapped_rows", remapped.text, lambda _: None, "remapped_rows")
+        draft.take("remapped_rows", remapped.text or None, lambda _: None, "remapped_rows")
     draft.take_recovery_action(gpu.findtext("gpu_recovery_action") or "")
     for tag, action in (("reset_required", "Reset"), ("drain_and_reset_recommended", "Drain and Reset")):
         if cells.flag(gpu.findtext(f"gpu_reset_status/{tag}") or ""):
@@ -183,7 +267,7 @@ def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> Draft
     return draft
 
 
-def _take_temperature_margins(gpu: Element, draft: Draft) -> None:
+def _take_temperature_margins(gpu: Element, draft: NvidiaDraft) -> None:
     """Ada and later cards have margins in place of limits in degrees."""
     now = draft.values.get("temperature_celsius")
     margin = cells.celsius(gpu.findtext("temperature/gpu_temp_tlimit") or "")
@@ -197,7 +281,7 @@ def _take_temperature_margins(gpu: Element, draft: Draft) -> None:
             draft.absences.pop(place, None)
 
 
-def _take_partitions(gpu: Element, draft: Draft) -> None:
+def _take_partitions(gpu: Element, draft: NvidiaDraft) -> None:
     """MIG devices. Those of one GPU instance share its memory, which stands at the first of them."""
     instances = set()
     for mig in gpu.findall("mig_devices/mig_device"):

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from accelscope.deviceplugin.edits import Edits, Given, once
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors.contract import Unit
+from accelscope.deviceplugin.vendor import Edits, Given, Roots, Unit, once
 from accelscope.model import Device
 
 _CDI_KIND = "nvidia.com/gpu"

@@ -5,35 +5,13 @@ with their whole command line. Arguments hold secrets, so a name that can not be
 rather cut too short.
 """
 
-import re
-
 from accelscope.model import ProcessType
-from accelscope.readers.nvidia.cells import absence
-
-_WINDOWS_PROGRAM = re.compile(r"\.exe(?=[\s\"']|$)", re.IGNORECASE)
-_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
-_OPTIONS = re.compile(r"\s+[-/]")
-_ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
+from accelscope.vendors.common.values import program_in_title
+from accelscope.vendors.nvidia.cells import absence
 
 
 def program_name(title: str) -> str | None:
-    """Base name of the program. On Windows names hold blanks and end in `.exe`; elsewhere a name ends at the
-    first blank. pmon cuts the title after 15 or 16 characters: what that leaves of `.exe` may be the end of
-    an argument, so it makes no such name."""
-    text = title.strip().strip("\"'")[:4096]
-    if absence(text) is not None:
-        return None
-    if before := _ENVIRONMENT.match(text):
-        text = text[before.end() :]
-        if not text:
-            return None
-    if "/" not in text or _DRIVE.match(text):
-        end = _WINDOWS_PROGRAM.search(text)
-        if end is not None and ("\\" in text or _OPTIONS.search(text, 0, end.start()) is None):
-            return _base(text[: end.end()])
-        if "\\" in text:
-            return _base(_without_options(text))
-    return _base(text.split(None, 1)[0])
+    return None if absence(title.strip().strip("\"'")[:4096]) is not None else program_in_title(title)
 
 
 def process_type(letters: str) -> tuple[ProcessType | None, bool | None] | None:
@@ -51,12 +29,3 @@ def process_type(letters: str) -> tuple[ProcessType | None, bool | None] | None:
     else:
         kind = ProcessType.COMPUTE  # MPS serves compute clients only
     return kind, True if "M" in parts else None
-
-
-def _without_options(text: str) -> str:
-    start = _OPTIONS.search(text)
-    return text[: start.start()] if start else text
-
-
-def _base(path: str) -> str | None:
-    return re.split(r"[/\\]", path)[-1].strip() or None

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
-from accelscope.readers.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
-from accelscope.readers.nvidia.nvml import PCI_CODES, NvmlSource
-from accelscope.readers.pci import pci_devices
-from accelscope.readers.tool import find_program
+from accelscope.vendors.common.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.pci import pci_devices
+from accelscope.vendors.common.tool import find_program
+from accelscope.vendors.nvidia import NVIDIA_SMI
+from accelscope.vendors.nvidia.nvml import PCI_CODES, NvmlSource
 
 if TYPE_CHECKING:
-    from accelscope.readers.nvidia.smi import SmiSource
+    from accelscope.vendors.nvidia.smi import SmiSource
 
 _LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_missing"})
 
@@ -17,19 +18,20 @@ _LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_mi
 class NvidiaReader:
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._nvml = NvmlSource(options.paths, options.clock)
+        self._nvml = NvmlSource(options)
         self._smi: SmiSource | None = None
         self._source: NvmlSource | SmiSource = self._nvml
 
     @property
     def vendor(self) -> Vendor:
-        return Vendor.NVIDIA
+        return Vendor("nvidia")
 
     def survey(self) -> Survey:
         try:
             survey = self._nvml.survey()
         except ReaderError as error:
-            if error.reason not in _LIBRARY_IS_NO_USE or find_program(self._options.paths.nvidia_smi) is None:
+            tool = find_program(self._options.value(NVIDIA_SMI))
+            if error.reason not in _LIBRARY_IS_NO_USE or tool is None:
                 if isinstance(error, DriverAbsent):
                     raise DriverAbsent(f"{error}, and neither is nvidia-smi") from None
                 raise
@@ -44,7 +46,7 @@ class NvidiaReader:
         self._nvml.close()
 
     def _survey_with_tool(self) -> Survey:
-        from accelscope.readers.nvidia.smi import SmiSource  # noqa: PLC0415 - parsers: 2 MiB a node with NVML saves
+        from accelscope.vendors.nvidia.smi import SmiSource  # noqa: PLC0415 - parsers: 2 MiB a node with NVML saves
 
         if self._smi is None:
             self._smi = SmiSource(self._options)

@@ -21,18 +21,18 @@ from accelscope.model import (
     device_id,
 )
 from accelscope.parsing.parsed import Parsed
-from accelscope.readers.contract import DeviceLost, ReaderError, ReaderOptions, Survey
-from accelscope.readers.nvidia import (
+from accelscope.vendors.common.contract import DeviceLost, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.pci import numa_node_of
+from accelscope.vendors.common.tool import Tool, ToolOutput
+from accelscope.vendors.nvidia import (
+    NVIDIA_SMI,
     parse_compute_apps,
     parse_list,
     parse_pmon,
     parse_query_gpu,
 )
-from accelscope.readers.nvidia.health import judged
-from accelscope.readers.nvidia.identity import identified
-from accelscope.readers.nvidia.messages import unknown_field
-from accelscope.readers.pci import numa_node_of
-from accelscope.readers.tool import Tool, ToolOutput
+from accelscope.vendors.nvidia.gpu import identified, judged
+from accelscope.vendors.nvidia.messages import unknown_field
 
 # Reasons to reject a whole line of the table of GPUs: one of them may stand in it.
 _A_ROW_IS_MISSING = frozenset({"truncated", "not_a_row", "unidentified"})
@@ -77,7 +77,7 @@ class SmiSource:
     def __init__(self, options: ReaderOptions) -> None:
         given = os.environ if options.environment is None else options.environment
         self._tool = Tool(
-            options.paths.nvidia_smi,
+            options.value(NVIDIA_SMI),
             timeout_seconds=options.tool_timeout_seconds,
             # Before driver 450 or so, pmon watches four GPUs unless it is told otherwise.
             environment={**given, "NVSMI_SHOW_ALL_DEVICES": "1"},
@@ -103,7 +103,7 @@ class SmiSource:
         self._instances = {}
         devices = []
         for device in map(self._placed, parsed.devices):
-            if device.id == device_id(Vendor.NVIDIA, index=device.index):
+            if device.id == device_id(Vendor("nvidia"), index=device.index):
                 rejected.append(Rejection(f"GPU {device.index}", "unidentified"))  # a damaged row
             else:
                 devices.append(device)
@@ -177,7 +177,7 @@ class SmiSource:
     def _with_partitions(
         self, devices: list[Device], rejected: list[Rejection], warnings: list[str]
     ) -> list[Device]:
-        from accelscope.readers.nvidia import parse_xml  # noqa: PLC0415 - expat, for nodes with MIG only
+        from accelscope.vendors.nvidia import parse_xml  # noqa: PLC0415 - expat, for nodes with MIG only
 
         measured = self._parsed(["-q", "-x"], parse_xml.parse, warnings)
         self._instances = {(p.device, p.pid): p for p in measured.processes}

@@ -1,7 +1,7 @@
 """What `accelscope parse` can read of NVIDIA's tools."""
 
 from accelscope.parsing.source import Source
-from accelscope.readers.nvidia import (
+from accelscope.vendors.nvidia import (
     parse_compute_apps,
     parse_list,
     parse_pmon,
@@ -22,6 +22,7 @@ SOURCES = (
         "nvidia-smi-pmon",
         "nvidia-smi pmon: processes with their utilisation",
         lambda text, _fields: parse_pmon.parse(text),
+        hide_command_lines=parse_pmon.without_command_lines,
     ),
     Source(
         "nvidia-smi-compute-apps",

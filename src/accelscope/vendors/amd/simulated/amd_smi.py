@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accelscope.simulate.amd.cards import Family
-from accelscope.simulate.amd.readings import GpuReading, PartReading
-from accelscope.simulate.amd.spec import AmdSpec
 from accelscope.simulate.faults import FaultKind
+from accelscope.vendors.amd.simulated.cards import Family
+from accelscope.vendors.amd.simulated.readings import GpuReading, PartReading
+from accelscope.vendors.amd.simulated.spec import AmdSpec
 
 _MIB = 1 << 20
 VBIOS_VERSION = "022.040.003.042.000001"

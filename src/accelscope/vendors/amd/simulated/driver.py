@@ -2,17 +2,17 @@
 
 from collections.abc import Hashable, Iterator
 
-from accelscope.simulate.amd import amd_smi, kernel_files, process_files, rocm_smi
-from accelscope.simulate.amd.dynamics import GpuDynamics
-from accelscope.simulate.amd.gpu import gpus_of
-from accelscope.simulate.amd.readings import GpuReading
-from accelscope.simulate.amd.spec import AmdSpec
-from accelscope.simulate.amd.tool_errors import AMD_SMI_ERRORS, ROCM_SMI_ERRORS
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.tool import Answer, Tool
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
+from accelscope.vendors.amd.simulated import amd_smi, kernel_files, process_files, rocm_smi
+from accelscope.vendors.amd.simulated.dynamics import GpuDynamics
+from accelscope.vendors.amd.simulated.gpu import gpus_of
+from accelscope.vendors.amd.simulated.readings import GpuReading
+from accelscope.vendors.amd.simulated.spec import AmdSpec
+from accelscope.vendors.amd.simulated.tool_errors import AMD_SMI_ERRORS, ROCM_SMI_ERRORS
 
 _SERVERS_DISPLAY = "0x1a03"  # ASPEED: what servers draw their own screen with
 

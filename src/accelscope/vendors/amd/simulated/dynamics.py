@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from accelscope.simulate import identity
-from accelscope.simulate.amd.gpu import Gpu, Part
-from accelscope.simulate.amd.readings import GpuReading, PartReading, ProcessReading
 from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.workload import Placement
+from accelscope.vendors.amd.simulated.gpu import Gpu, Part
+from accelscope.vendors.amd.simulated.readings import GpuReading, PartReading, ProcessReading
 
 _MIB = 1 << 20
 _DRIVER_BYTES = 283 * _MIB  # what the driver itself holds on an Instinct

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import identity
-from accelscope.simulate.amd.cards import Card, Family
-from accelscope.simulate.amd.spec import AmdDeviceSpec, AmdSpec
 from accelscope.simulate.pci import numa_node
 from accelscope.simulate.vendor import Site
+from accelscope.vendors.amd.simulated.cards import Card, Family
+from accelscope.vendors.amd.simulated.spec import AmdDeviceSpec, AmdSpec
 
 _FIRST_RENDER_NODE = 128
 _PLATFORM_DEVICES = 7  # that the driver makes for a GPU that is cut, whether into two or into eight

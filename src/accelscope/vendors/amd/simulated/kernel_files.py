@@ -3,11 +3,11 @@
 import struct
 from collections.abc import Iterator
 
-from accelscope.simulate.amd.cards import Family
-from accelscope.simulate.amd.gpu import Gpu, PlatformDevice
-from accelscope.simulate.amd.readings import GpuReading
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Blocking, Content, Folder, Link
+from accelscope.vendors.amd.simulated.cards import Family
+from accelscope.vendors.amd.simulated.gpu import Gpu, PlatformDevice
+from accelscope.vendors.amd.simulated.readings import GpuReading
 
 _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
 _LANES = 16

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from accelscope.simulate.amd.readings import GpuReading, PartReading, ProcessReading
 from accelscope.simulate.folder import Content, Link
+from accelscope.vendors.amd.simulated.readings import GpuReading, PartReading, ProcessReading
 
 _KFD = "sys/class/kfd/kfd"
 _COMPUTE_FILE = "3"

@@ -7,8 +7,8 @@ of it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from accelscope.simulate.amd.gpu import Gpu, Part
 from accelscope.simulate.workload import Placement
+from accelscope.vendors.amd.simulated.gpu import Gpu, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable
 
-from accelscope.simulate.amd.cards import Family
-from accelscope.simulate.amd.readings import GpuReading
-from accelscope.simulate.amd.spec import AmdSpec
 from accelscope.simulate.faults import FaultKind
+from accelscope.vendors.amd.simulated.cards import Family
+from accelscope.vendors.amd.simulated.readings import GpuReading
+from accelscope.vendors.amd.simulated.spec import AmdSpec
 
 _SECONDARY_DIE = "N/A (Secondary die)"
 

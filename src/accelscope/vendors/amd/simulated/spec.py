@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from accelscope.simulate.amd.cards import Card
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.vendors.amd.simulated.cards import Card
 
 _SPARE_BYTES = 512 << 20  # for the driver itself
 

@@ -1,10 +1,10 @@
-"""AMD, as the simulator's registry finds it."""
+"""The simulated driver of AMD, as the vendor's declaration names it."""
 
-from accelscope.simulate.amd.description import TOOLS, read_section
-from accelscope.simulate.amd.driver import AmdDriver
-from accelscope.simulate.amd.tool_errors import AMD_SMI_ERRORS
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.vendor import SimulatedVendor
+from accelscope.vendors.amd.simulated.description import TOOLS, read_section
+from accelscope.vendors.amd.simulated.driver import AmdDriver
+from accelscope.vendors.amd.simulated.tool_errors import AMD_SMI_ERRORS
 
 VENDOR = SimulatedVendor(
     read_section=read_section,
@@ -24,4 +24,6 @@ VENDOR = SimulatedVendor(
         errors=tuple(AMD_SMI_ERRORS),
         tools=TOOLS,
     ),
+    settings={"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},
+    node_labels={"feature.node.kubernetes.io/amd-gpu": "true"},
 )

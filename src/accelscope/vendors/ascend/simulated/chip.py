@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import identity, pci
-from accelscope.simulate.ascend.models import ChipModel
-from accelscope.simulate.ascend.spec import AscendSpec, ChipSpec
 from accelscope.simulate.vendor import Site
+from accelscope.vendors.ascend.simulated.models import ChipModel
+from accelscope.vendors.ascend.simulated.spec import AscendSpec, ChipSpec
 
 _DIE_GROUPS = 5
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from accelscope.simulate.ascend.models import Layout
-from accelscope.simulate.ascend.readings import ChipReading
-from accelscope.simulate.ascend.spec import AscendSpec
+from accelscope.vendors.ascend.simulated.models import Layout
+from accelscope.vendors.ascend.simulated.readings import ChipReading
+from accelscope.vendors.ascend.simulated.spec import AscendSpec
 
 Board = Sequence[ChipReading]  # the chips of one NPU
 

@@ -3,16 +3,16 @@
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from accelscope.simulate.ascend import smi_answers
-from accelscope.simulate.ascend.chip import Chip, chips_of
-from accelscope.simulate.ascend.dynamics import ChipDynamics
-from accelscope.simulate.ascend.models import Layout
-from accelscope.simulate.ascend.readings import ChipReading
-from accelscope.simulate.ascend.spec import AscendSpec
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content, Link
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
+from accelscope.vendors.ascend.simulated import smi_answers
+from accelscope.vendors.ascend.simulated.chip import Chip, chips_of
+from accelscope.vendors.ascend.simulated.dynamics import ChipDynamics
+from accelscope.vendors.ascend.simulated.models import Layout
+from accelscope.vendors.ascend.simulated.readings import ChipReading
+from accelscope.vendors.ascend.simulated.spec import AscendSpec
 
 ROOT = "opt/Ascend/driver"
 

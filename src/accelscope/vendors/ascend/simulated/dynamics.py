@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from accelscope.simulate import identity
-from accelscope.simulate.ascend.chip import Chip
-from accelscope.simulate.ascend.readings import ChipError, ChipProcess, ChipReading, EccCounts
 from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.workload import Placement
+from accelscope.vendors.ascend.simulated.chip import Chip
+from accelscope.vendors.ascend.simulated.readings import ChipError, ChipProcess, ChipReading, EccCounts
 
 _CELSIUS_AT_FULL_POWER = 72.0
 _HOT_CELSIUS = 105.0

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from accelscope.simulate.ascend.models import Layout
-from accelscope.simulate.ascend.readings import ChipProcess, ChipReading
-from accelscope.simulate.ascend.spec import AscendSpec
+from accelscope.vendors.ascend.simulated.models import Layout
+from accelscope.vendors.ascend.simulated.readings import ChipProcess, ChipReading
+from accelscope.vendors.ascend.simulated.spec import AscendSpec
 
 _WIDE_NAME_LENGTH = 9  # of a process, where its column has become narrow
 

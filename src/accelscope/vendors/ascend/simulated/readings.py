@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.simulate.ascend.chip import Chip
+from accelscope.vendors.ascend.simulated.chip import Chip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from accelscope.simulate.ascend import commands, info_table
-from accelscope.simulate.ascend.models import Layout
-from accelscope.simulate.ascend.readings import ChipReading
-from accelscope.simulate.ascend.spec import AscendSpec
 from accelscope.simulate.tool import Answer, Tool
+from accelscope.vendors.ascend.simulated import commands, info_table
+from accelscope.vendors.ascend.simulated.models import Layout
+from accelscope.vendors.ascend.simulated.readings import ChipReading
+from accelscope.vendors.ascend.simulated.spec import AscendSpec
 
 _NOISE = "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n"
 LIBRARY = "libdrvdsmi_host.so"

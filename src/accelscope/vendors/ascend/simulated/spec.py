@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from accelscope.simulate.ascend.models import ChipModel, Layout
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.vendors.ascend.simulated.models import ChipModel, Layout
 
 _RESERVED_MIB = 3400  # what the driver itself holds of HBM
 _RESERVED_DDR_MIB = 1200

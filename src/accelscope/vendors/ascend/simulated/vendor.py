@@ -1,10 +1,10 @@
-"""Ascend, as the simulator's registry finds it."""
+"""The simulated driver of Ascend, as the vendor's declaration names it."""
 
-from accelscope.simulate.ascend.description import read_section
-from accelscope.simulate.ascend.driver import AscendDriver
-from accelscope.simulate.ascend.smi_answers import ERRORS
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.vendor import SimulatedVendor
+from accelscope.vendors.ascend.simulated.description import read_section
+from accelscope.vendors.ascend.simulated.driver import AscendDriver
+from accelscope.vendors.ascend.simulated.smi_answers import ERRORS
 
 VENDOR = SimulatedVendor(
     read_section=read_section,
@@ -26,4 +26,6 @@ VENDOR = SimulatedVendor(
         errors=tuple(ERRORS),
         tools=("npu-smi",),
     ),
+    settings={"npu_smi_path": "bin/npu-smi", "ascend_driver_root": "opt/Ascend/driver"},
+    node_labels={"accelerator/huawei-npu": "true"},
 )

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from accelscope.simulate.faults import FaultKind
-from accelscope.simulate.furiosa.readings import CardReading
 from accelscope.simulate.proc import SECRET_ARGUMENT
 from accelscope.simulate.tool import Answer
+from accelscope.vendors.furiosa.simulated.readings import CardReading
 
 # In the words of the vendor's library; what the tools themselves print around them nobody has captured.
 NO_DEVICE = Answer(error_text="Error: device not found error\n", exit_code=1)

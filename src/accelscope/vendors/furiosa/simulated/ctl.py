@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from accelscope.simulate.furiosa import answers
-from accelscope.simulate.furiosa.drawing import table
-from accelscope.simulate.furiosa.readings import CardReading
-from accelscope.simulate.furiosa.spec import CtlVersion, FuriosaSpec
 from accelscope.simulate.tool import Answer, Tool
+from accelscope.vendors.furiosa.simulated import answers
+from accelscope.vendors.furiosa.simulated.drawing import table
+from accelscope.vendors.furiosa.simulated.readings import CardReading
+from accelscope.vendors.furiosa.simulated.spec import CtlVersion, FuriosaSpec
 
 NAME = "furiosactl"
 

@@ -4,13 +4,13 @@ from collections.abc import Hashable, Iterator
 
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content
-from accelscope.simulate.furiosa import answers, ctl, kernel, smi
-from accelscope.simulate.furiosa.dynamics import CardDynamics
-from accelscope.simulate.furiosa.models import Family
-from accelscope.simulate.furiosa.readings import CardReading
-from accelscope.simulate.furiosa.spec import CtlVersion, FuriosaSpec, SmiVersion
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
+from accelscope.vendors.furiosa.simulated import answers, ctl, kernel, smi
+from accelscope.vendors.furiosa.simulated.dynamics import CardDynamics
+from accelscope.vendors.furiosa.simulated.models import Family
+from accelscope.vendors.furiosa.simulated.readings import CardReading
+from accelscope.vendors.furiosa.simulated.spec import CtlVersion, FuriosaSpec, SmiVersion
 
 _RESOURCES = {Family.WARBOY: "beta.furiosa.ai/npu", Family.RNGD: "furiosa.ai/rngd"}
 _GIGABYTES_PER_CORE = 6  # of an RNGD that is cut

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from accelscope.simulate import identity, pci
 from accelscope.simulate.faults import Fault, FaultKind, lasted
-from accelscope.simulate.furiosa.models import Family
-from accelscope.simulate.furiosa.readings import (
+from accelscope.simulate.physics import DeviceLoad, PowerDraw
+from accelscope.simulate.vendor import Site
+from accelscope.simulate.workload import Placement, uptime_at_start
+from accelscope.vendors.furiosa.simulated.models import Family
+from accelscope.vendors.furiosa.simulated.readings import (
     IDLE,
     THERMAL_SLOWDOWN,
     CardReading,
     CoreReading,
     ProcessReading,
 )
-from accelscope.simulate.furiosa.spec import FuriosaSpec
-from accelscope.simulate.physics import DeviceLoad, PowerDraw
-from accelscope.simulate.vendor import Site
-from accelscope.simulate.workload import Placement, uptime_at_start
+from accelscope.vendors.furiosa.simulated.spec import FuriosaSpec
 
 _HEADROOM_AT_FULL_POWER = 22.0  # degrees below slowdown
 _HOT_CLOCK = 0.6  # of the usual one, when the card protects itself

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from accelscope.simulate.furiosa.models import CardModel
+from accelscope.vendors.furiosa.simulated.models import CardModel
 
 IDLE, THERMAL_SLOWDOWN = 0x1, 0x2  # bits of throttle_reason
 

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from accelscope.simulate.furiosa import answers
-from accelscope.simulate.furiosa.drawing import Cell, table
-from accelscope.simulate.furiosa.readings import CardReading, CoreReading
-from accelscope.simulate.furiosa.spec import FuriosaSpec, SmiVersion
 from accelscope.simulate.tool import Answer, Tool
+from accelscope.vendors.furiosa.simulated import answers
+from accelscope.vendors.furiosa.simulated.drawing import Cell, table
+from accelscope.vendors.furiosa.simulated.readings import CardReading, CoreReading
+from accelscope.vendors.furiosa.simulated.spec import FuriosaSpec, SmiVersion
 
 NAME = "furiosa-smi"
 _GIB = 1 << 30

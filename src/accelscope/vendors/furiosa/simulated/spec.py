@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accelscope.simulate.furiosa.models import CardModel, Family
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.vendors.furiosa.simulated.models import CardModel, Family
 
 
 class SmiVersion(StrEnum):

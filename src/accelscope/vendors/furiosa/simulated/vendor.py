@@ -1,11 +1,11 @@
-"""Furiosa, as the simulator's registry finds it."""
+"""The simulated driver of Furiosa, as the vendor's declaration names it."""
 
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
-from accelscope.simulate.furiosa import ctl, smi
-from accelscope.simulate.furiosa.answers import ERRORS
-from accelscope.simulate.furiosa.description import read_cores, read_section
-from accelscope.simulate.furiosa.driver import FuriosaDriver
 from accelscope.simulate.vendor import SimulatedVendor
+from accelscope.vendors.furiosa.simulated import ctl, smi
+from accelscope.vendors.furiosa.simulated.answers import ERRORS
+from accelscope.vendors.furiosa.simulated.description import read_cores, read_section
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
 VENDOR = SimulatedVendor(
     read_section=read_section,
@@ -29,4 +29,6 @@ VENDOR = SimulatedVendor(
         tools=(smi.NAME, ctl.NAME),
     ),
     read_process=read_cores,
+    settings={"furiosa_smi_path": "bin/furiosa-smi", "furiosactl_path": "bin/furiosactl"},
+    node_labels={"feature.node.kubernetes.io/pci-1ed2.present": "true"},
 )

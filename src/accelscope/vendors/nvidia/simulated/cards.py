@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.simulate.nvidia.mig import A100_40GB_PROFILES, H100_80GB_PROFILES, GpuProfile
+from accelscope.vendors.nvidia.simulated.mig import A100_40GB_PROFILES, H100_80GB_PROFILES, GpuProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Content
-from accelscope.simulate.nvidia import nvml_state, smi_state
-from accelscope.simulate.nvidia.dynamics import GpuDynamics
-from accelscope.simulate.nvidia.gpu import gpus_of
-from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, Site
+from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
+from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
+from accelscope.vendors.nvidia.simulated.gpu import gpus_of
+from accelscope.vendors.nvidia.simulated.readings import GpuReading
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 _NATIVE = Path(__file__).parent / "native"
 LIBRARY = NativePart(
@@ -57,10 +57,10 @@ class NvidiaDriver:
         """With the strategy that gives each MIG profile a resource of its own."""
         gpu = self._cards[device]
         if instance is None:
-            return PluginDevice("nvidia.com/gpu", gpu.uuid, gpu.numa_node, shareable=True)
+            return PluginDevice("nvidia.com/gpu", gpu.uuid, gpu.numa_node, shareable=True, hami_type="NVIDIA")
         part = gpu.mig[instance]
         resource = f"nvidia.com/mig-{part.name}"
-        return PluginDevice(resource, gpu.mig_uuid(part), gpu.numa_node, shareable=True)
+        return PluginDevice(resource, gpu.mig_uuid(part), gpu.numa_node, shareable=True, hami_type="NVIDIA")
 
     def _kernel_files(self, readings: Sequence[GpuReading]) -> Iterator[tuple[str, str]]:
         version = self._spec.driver_version

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 from accelscope.simulate import identity
 from accelscope.simulate.faults import Fault, FaultKind, lasted
-from accelscope.simulate.nvidia.gpu import Gpu
-from accelscope.simulate.nvidia.mig import COMPUTE_SLICES, MigDevice
-from accelscope.simulate.nvidia.readings import (
+from accelscope.simulate.physics import DeviceLoad, PowerDraw
+from accelscope.simulate.workload import Placement
+from accelscope.vendors.nvidia.simulated.gpu import Gpu
+from accelscope.vendors.nvidia.simulated.mig import COMPUTE_SLICES, MigDevice
+from accelscope.vendors.nvidia.simulated.readings import (
     GPU_IDLE,
     HW_SLOWDOWN,
     HW_THERMAL,
@@ -25,8 +27,6 @@ from accelscope.simulate.nvidia.readings import (
     Remapping,
     XidEvent,
 )
-from accelscope.simulate.physics import DeviceLoad, PowerDraw
-from accelscope.simulate.workload import Placement
 
 _MIB = 1 << 20
 _CONTEXT_BYTES = 4 * _MIB  # what the driver itself holds on a card

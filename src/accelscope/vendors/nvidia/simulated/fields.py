@@ -6,7 +6,7 @@ throughput has a scope for the sum over all links too.
 
 from collections.abc import Callable
 
-from accelscope.simulate.nvidia.readings import GpuReading, LinkReading
+from accelscope.vendors.nvidia.simulated.readings import GpuReading, LinkReading
 
 ALL_LINKS = 0xFFFFFFFF
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import identity, pci
-from accelscope.simulate.nvidia.cards import Card
-from accelscope.simulate.nvidia.mig import COMPUTE_SLICES, MigDevice
-from accelscope.simulate.nvidia.spec import NvidiaDeviceSpec, NvidiaSpec
+from accelscope.vendors.nvidia.simulated.cards import Card
+from accelscope.vendors.nvidia.simulated.mig import COMPUTE_SLICES, MigDevice
+from accelscope.vendors.nvidia.simulated.spec import NvidiaDeviceSpec, NvidiaSpec
 
 _SWITCHES = 4  # NVSwitches of a board whose GPUs all reach each other
 

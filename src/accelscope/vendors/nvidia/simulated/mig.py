@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accelscope.simulate.section import DescriptionError, shown
+from accelscope.config.values import shown
+from accelscope.simulate.section import DescriptionError
 
 COMPUTE_SLICES = 7  # of every card that can be cut
 MEMORY_SLICES = 8

@@ -7,11 +7,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelscope.simulate.faults import Fault, FaultKind
-from accelscope.simulate.nvidia import fields
-from accelscope.simulate.nvidia.gpu import Gpu
-from accelscope.simulate.nvidia.readings import SUPPORTED_REASONS, Activity, GpuReading, ProcessReading
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import ProcessType
+from accelscope.vendors.nvidia.simulated import fields
+from accelscope.vendors.nvidia.simulated.gpu import Gpu
+from accelscope.vendors.nvidia.simulated.readings import (
+    SUPPORTED_REASONS,
+    Activity,
+    GpuReading,
+    ProcessReading,
+)
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 Keys = dict[str, object]
 

@@ -5,9 +5,9 @@ This is the truth that the library, the tool and the tests share: each of the fi
 
 from dataclasses import dataclass
 
-from accelscope.simulate.nvidia.gpu import Gpu
-from accelscope.simulate.nvidia.mig import MigDevice
 from accelscope.simulate.workload import Placement
+from accelscope.vendors.nvidia.simulated.gpu import Gpu
+from accelscope.vendors.nvidia.simulated.mig import MigDevice
 
 # Clock event reasons (throttling), as bits.
 GPU_IDLE = 0x1

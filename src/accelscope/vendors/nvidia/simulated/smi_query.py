@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from accelscope.simulate.nvidia.readings import (
+from accelscope.vendors.nvidia.simulated.readings import (
     GPU_IDLE,
     HW_SLOWDOWN,
     HW_THERMAL,
@@ -12,7 +12,7 @@ from accelscope.simulate.nvidia.readings import (
     SW_THERMAL,
     GpuReading,
 )
-from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 NOT_AVAILABLE = "[N/A]"
 _DEPRECATED = "[Requested functionality has been deprecated]"

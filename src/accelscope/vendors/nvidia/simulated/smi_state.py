@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from accelscope.simulate.faults import Fault, FaultKind
-from accelscope.simulate.nvidia import smi_query, smi_text, smi_xml
-from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.vendors.nvidia.simulated import smi_query, smi_text, smi_xml
+from accelscope.vendors.nvidia.simulated.readings import GpuReading
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 
 class ToolError(StrEnum):

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from accelscope.simulate.nvidia.readings import GpuReading, ProcessReading
-from accelscope.simulate.nvidia.smi_query import NOT_AVAILABLE, QueryField, mib
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import ProcessType
+from accelscope.vendors.nvidia.simulated.readings import GpuReading, ProcessReading
+from accelscope.vendors.nvidia.simulated.smi_query import NOT_AVAILABLE, QueryField, mib
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 _ENGINES_FROM = 545  # the driver whose pmon has jpg and ofa, and wider columns
 _PROTECTED_FROM = 535  # and the one that brought ccpm

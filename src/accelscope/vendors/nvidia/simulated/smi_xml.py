@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.nvidia.smi_query import mib, watts
-from accelscope.simulate.nvidia.spec import NvidiaSpec
+from accelscope.vendors.nvidia.simulated.readings import GpuReading
+from accelscope.vendors.nvidia.simulated.smi_query import mib, watts
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 # An element is its name and either a text (None: N/A) or child elements.
 Node = tuple[str, "object | list[Node] | None"]

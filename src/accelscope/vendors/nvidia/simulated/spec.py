@@ -1,10 +1,10 @@
 """The NVIDIA section of a node's description, once it has been read and found good."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from accelscope.simulate.nvidia.cards import Card
-from accelscope.simulate.nvidia.mig import MigDevice
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.vendors.nvidia.simulated.cards import Card
+from accelscope.vendors.nvidia.simulated.mig import MigDevice
 
 _SPARE_MIB = 64  # for the driver's own contexts
 
@@ -35,6 +35,10 @@ class NvidiaSpec(VendorSpec):
     @property
     def device_count(self) -> int:
         return len(self.devices)
+
+    def without_costs(self) -> "NvidiaSpec":
+        spec = VendorSpec.without_costs(self)
+        return replace(spec, call_cost_microseconds=0, pcie_window_milliseconds=0)
 
     def instances(self, device: int) -> int | None:
         mig = self.devices[device].mig

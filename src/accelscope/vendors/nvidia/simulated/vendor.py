@@ -1,10 +1,11 @@
-"""NVIDIA, as the simulator's registry finds it."""
+"""The simulated driver of NVIDIA, as the vendor's declaration names it."""
 
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
-from accelscope.simulate.nvidia.description import read_section
-from accelscope.simulate.nvidia.driver import NvidiaDriver
-from accelscope.simulate.nvidia.smi_state import ToolError
 from accelscope.simulate.vendor import SimulatedVendor
+from accelscope.vendors.nvidia.simulated.description import read_section
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
+from accelscope.vendors.nvidia.simulated.driver_pod import DRIVER_POD
+from accelscope.vendors.nvidia.simulated.smi_state import ToolError
 
 VENDOR = SimulatedVendor(
     read_section=read_section,
@@ -30,4 +31,8 @@ VENDOR = SimulatedVendor(
         errors=tuple(ToolError),
         tools=("nvidia-smi",),
     ),
+    settings={"nvml_library": "lib/libnvidia-ml.so.1", "nvidia_smi_path": "bin/nvidia-smi"},
+    node_labels={"nvidia.com/gpu.present": "true"},
+    shares_devices=True,
+    driver_pod=DRIVER_POD,
 )

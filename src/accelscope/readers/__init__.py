@@ -1,1 +1,0 @@
-"""Readers: each turns one vendor's driver into devices. `registry` finds them."""

@@ -1,1 +1,0 @@
-"""Huawei Ascend NPUs, through the driver's npu-smi."""

@@ -1,1 +1,0 @@
-"""NVIDIA GPUs: NVML where its library is, else the nvidia-smi tool."""

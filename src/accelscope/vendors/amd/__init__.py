@@ -1,0 +1,69 @@
+"""AMD GPUs, from the files of the amdgpu driver; amd-smi and rocm-smi for what no file has."""
+
+from accelscope.vendors.declaration import (
+    DialectDeclaration,
+    PluginDeclaration,
+    VendorDeclaration,
+    VendorSetting,
+)
+
+AMD_SMI = VendorSetting(
+    name="amd_smi_path",
+    default="amd-smi",
+    help="The amd-smi tool, for what the amdgpu driver does not show in /sys.",
+    plugin_help="For what the amdgpu driver does not show in /sys.",
+)
+ROCM_SMI = VendorSetting(
+    name="rocm_smi_path",
+    default="rocm-smi",
+    help="The rocm-smi tool, used where there is no amd-smi.",
+    plugin_help="Used where there is no amd-smi.",
+)
+DIALECT_PREFIX = VendorSetting(
+    name="amd_dialect_prefix",
+    default="",
+    help="What the names of the dialect amd begin with; AMD's charts set amd_.",
+    metavar="PREFIX",
+    pattern=("the beginning of a metric name, such as amd_", r"([A-Za-z_:][A-Za-z0-9_:]*)?"),
+)
+
+VENDOR = VendorDeclaration(
+    package=__name__,
+    name="amd",
+    title="AMD",
+    order=20,
+    reader="reader:open_reader",
+    sources="sources:SOURCES",
+    examination="doctor:EXAMINATION",
+    capture_plan="capture:PLAN",
+    plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
+    settings=(AMD_SMI, ROCM_SMI),
+    dialects=(
+        DialectDeclaration(name="amd", package=__name__, part="dialect:dialect", options=(DIALECT_PREFIX,)),
+    ),
+    exporter_labels="dialect:exporter_labels",
+    simulated="simulated.vendor:VENDOR",
+    model_prefix="AMD",
+    harmless_throttles=(
+        "low_utilization",
+        "total_gfx_clk_below_host_limit",  # whatever the reason, low utilization too
+    ),
+    fault_throttles=(
+        "prochot",
+        "socket_thermal",
+        "vr_thermal",
+        "hbm_thermal",
+        "gfx_clk_below_host_limit_thermal",
+    ),
+    resource_domain="amd.com",
+    device_ids="device_ids:resolve",
+    first_partition_by_address=True,
+    visible_devices=("AMD_VISIBLE_DEVICES",),
+    makes_gpus=True,
+    # Of PCI devices, only displays and accelerators: the vendor makes others too.
+    node_labels=(
+        r"(?:beta\.)?amd\.com/gpu\..+",
+        r"feature\.node\.kubernetes\.io/amd-v?gpu",
+        r"feature\.node\.kubernetes\.io/pci-(?:03|12)[0-9a-f]{2}_1002\.present",
+    ),
+)

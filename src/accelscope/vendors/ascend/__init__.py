@@ -1,0 +1,57 @@
+"""Huawei Ascend NPUs, through the driver's npu-smi."""
+
+from accelscope.vendors.declaration import (
+    DialectDeclaration,
+    NodeAnnotation,
+    PluginDeclaration,
+    VendorDeclaration,
+    VendorSetting,
+)
+
+NPU_METRICS = "k8s-monitor.io/npu-metrics"
+NPU_SMI = VendorSetting(
+    name="npu_smi_path",
+    default="npu-smi",
+    help="The npu-smi tool of Ascend's driver.",
+    plugin_help="The npu-smi tool of Ascend's driver.",
+)
+DRIVER_ROOT = VendorSetting(
+    name="ascend_driver_root",
+    default="/usr/local/Ascend/driver",
+    help="Folder of Ascend's driver; npu-smi finds its libraries there.",
+    plugin_help="Folder of Ascend's driver, which containers get to read.",
+    absolute=True,
+)
+
+VENDOR = VendorDeclaration(
+    package=__name__,
+    name="ascend",
+    title="Ascend",
+    order=30,
+    reader="reader:open_reader",
+    sources="sources:SOURCES",
+    examination="doctor:EXAMINATION",
+    capture_plan="capture:PLAN",
+    plugin=PluginDeclaration(part="plugin:open_part", why_no_cdi="Ascend's driver comes without CDI names"),
+    settings=(NPU_SMI, DRIVER_ROOT),
+    dialects=(DialectDeclaration(name="npu-exporter", package=__name__, part="npu_exporter:dialect"),),
+    account_names=("hwhiaiuser",),
+    simulated="simulated.vendor:VENDOR",
+    model_prefix="Huawei",
+    resource_domain="huawei.com",
+    device_ids="device_ids:resolve",
+    visible_devices=("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
+    annotation=NodeAnnotation(
+        name=NPU_METRICS,
+        setting="npu_annotation",
+        help="Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics, where ascend "
+        "is among --readers. Needs the right to patch nodes.",
+        member="chips",
+        entries="npu_metrics:entries",
+        device="npu_metrics_device:device_of",
+    ),
+    node_labels=(
+        r"accelerator/huawei-npu",
+        r"feature\.node\.kubernetes\.io/pci-12[0-9a-f]{2}_19e5\.present",
+    ),
+)

@@ -1,0 +1,53 @@
+"""Chips in the annotation k8s-monitor.io/npu-metrics, as npu-smi lists them.
+
+Its readers are Go structs that take a JSON integer where one is due and nothing else: `40.0` there would cost
+them the whole document.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from accelscope.model import Device, HealthState
+from accelscope.sinks.documents import Entry, given, is_answered, numbers
+
+_MIB = 1 << 20  # npu-smi's MB
+_UNKNOWN = "UNKNOWN"  # npu-smi's own word for a health that it cannot tell
+
+
+def entries(chips: Iterable[Device]) -> Iterator[Entry]:
+    """A chip that npu-smi no longer shows is left out. A chip that could not be read has an unknown health
+    and no numbers."""
+    listed = (
+        chip for chip in chips if chip.board_id is not None and chip.health.state is not HealthState.LOST
+    )
+    return map(_entry, sorted(listed, key=lambda chip: (chip.board_id or 0, chip.chip_id or 0)))
+
+
+def _entry(chip: Device) -> Entry:
+    # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
+    # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
+    number = chip.index if chip.physical_id is None else chip.physical_id
+    identity = given(
+        ("npu", chip.board_id),
+        ("chip", chip.chip_id),
+        ("phy_id", number),
+        # npu-smi writes it with capitals, and that is what people look for.
+        ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
+        ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
+    )
+    return Entry(
+        identity,
+        numbers(
+            ("power", chip.power_watts, 1),
+            ("temp", chip.temperature_celsius, None),
+            ("aicore", _scaled(chip.utilization_ratio, 100), None),
+            ("hbm_used", _scaled(chip.memory_used_bytes, 1 / _MIB), None),
+            ("hbm_total", _scaled(chip.memory_total_bytes, 1 / _MIB), None),
+        ),
+        chip.id,
+        is_answered(chip),
+        lacks_number=number is None,
+    )
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

@@ -1,0 +1,9 @@
+"""What the vendors' folders share."""
+
+from accelscope.vendors.declaration import DialectDeclaration
+
+# Exporters of several vendors.
+DIALECTS = (
+    DialectDeclaration(name="openshift", package=__name__, part="openshift:dialect"),
+    DialectDeclaration(name="vgpu", package=__name__, part="vgpu:dialect"),
+)

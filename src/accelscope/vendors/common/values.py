@@ -1,0 +1,117 @@
+"""What all vendors' parsers and readers do with values: ranges, program names, unknown outputs and growth."""
+
+import re
+from collections.abc import Callable, Hashable, Mapping
+
+from accelscope.parsing.parsed import ParseError
+
+# Numbers as tools print them, with or without a unit. Digits are bounded: a megabyte of digits is not a
+# number.
+
+_NUMBER = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([^\s0-9]\S{0,7})?", re.ASCII)
+_LONGEST_NUMBER = 80  # characters of a cell with a value
+
+
+def digits_and_unit(text: str) -> tuple[str, str] | None:
+    """The unit in small letters, empty where there is none. None: not a number."""
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST_NUMBER else None
+    return None if match is None else (match[1], (match[2] or "").casefold())
+
+
+def scaled(text: str, units: Mapping[str, float]) -> float | None:
+    """In the base unit, of which `units` says how many are in one of each. None: not such a number."""
+    parts = digits_and_unit(text)
+    if parts is None or parts[1] not in units:
+        return None
+    # Rounded to what can be printed, so that 912.5 mV is 0.9125 V and not 0.9125000000000001.
+    return round(float(parts[0]) * units[parts[1]], 9)
+
+
+def between(value: float | None, low: float, high: float) -> float | None:
+    """None past the bounds: a wrapped or uninitialised register, not a measurement."""
+    return value if value is not None and low <= value <= high else None
+
+
+# The name of a process from what a tool calls it.
+#
+# Tools take the kernel's short name, or the path of the program; some versions print the whole command line.
+# Arguments hold secrets, so a name that can not be told from its arguments is rather cut too short.
+
+_KERNEL_NAME = 15  # characters that the kernel keeps of a program's name; such a name may hold blanks
+_LONGEST_NAME = 4096
+_WINDOWS_PROGRAM = re.compile(r"\.exe(?=[\s\"']|$)", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+_OPTIONS = re.compile(r"\s+[-/]")
+_ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
+
+
+def program_name(text: str, absence: Callable[[str], object]) -> str | None:
+    """`absence` tells the vendor's words for none: tools in containers cannot look the process up."""
+    told = text.strip()[:_LONGEST_NAME]
+    if absence(told) is not None or "\ufffd" in told:
+        return None
+    if told.startswith(("/", "./", "../")):
+        return told.split(None, 1)[0].rpartition("/")[2] or None
+    if len(told) > _KERNEL_NAME:
+        return told.split(None, 1)[0]
+    return told.partition(" -")[0].strip() or None
+
+
+def program_in_title(title: str) -> str | None:
+    """Base name of the program in the title of a process, which is a path or a whole command line. On Windows
+    names hold blanks and end in `.exe`; elsewhere a name ends at the first blank. Some tools cut the title
+    after 15 or 16 characters: what that leaves of `.exe` may be the end of an argument, so it makes no such
+    name."""
+    text = title.strip().strip("\"'")[:_LONGEST_NAME]
+    if before := _ENVIRONMENT.match(text):
+        text = text[before.end() :]
+    if not text.strip():
+        return None
+    if "/" not in text or _DRIVE.match(text):
+        end = _WINDOWS_PROGRAM.search(text)
+        if end is not None and ("\\" in text or _OPTIONS.search(text, 0, end.start()) is None):
+            return _base_name(text[: end.end()])
+        if "\\" in text:
+            options = _OPTIONS.search(text)
+            return _base_name(text[: options.start()] if options else text)
+    return _base_name(text.split(None, 1)[0])
+
+
+def _base_name(path: str) -> str | None:
+    return re.split(r"[/\\]", path)[-1].strip() or None
+
+
+# What to say of an output in which there is neither a value nor a message that is known.
+
+_LINE_LIMIT = 200
+
+
+def first_line(text: str) -> str:
+    """That is not blank; empty where all are."""
+    return next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")[:_LINE_LIMIT]
+
+
+def strange_output(text: str, tool: str) -> ParseError:
+    first = first_line(text)
+    if not first:
+        return ParseError("empty", f"{tool} printed nothing")
+    return ParseError("unrecognized", f"not the output of {tool}: {first}")
+
+
+# When counts last grew that a driver only sums up: another count than at the reading before dates it.
+
+
+class Growth:
+    """Of the counts of one device. Of what was counted before the first reading nobody knows when it was."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Hashable, int] = {}
+        self._grew_at: dict[Hashable, float | None] = {}
+
+    def last(self, counter: Hashable, count: int, now: float | None) -> float | None:
+        """Notes the count; when it last grew, as far as it was seen."""
+        # Below what it was: the driver was loaded anew, and these came since.
+        if count != self._counts.setdefault(counter, count) and count > 0:
+            self._grew_at[counter] = now
+        self._counts[counter] = count
+        return self._grew_at.get(counter)

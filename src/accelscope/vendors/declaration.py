@@ -1,0 +1,139 @@
+"""What a vendor's folder declares: its names, and where its parts are.
+
+A declaration is data. It imports nothing but this module, so that the agent can look through all of them
+without loading the code of a vendor that the node does not have. A part is named as "module:attribute" within
+the vendor's package and is imported when it is used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnnotation:
+    """A document about the vendor's devices in an annotation of the Node, in a form that other collectors use
+    too."""
+
+    name: str
+    setting: str  # of the agent: whether it writes the annotation
+    help: str  # of that setting
+    member: str  # of the document: the list of devices
+    entries: str  # Callable[[Iterable[Device]], Iterable[Entry]]: what the agent writes
+    device: str  # Callable[[Mapping[str, object]], Device | None]: what the fleet reads from an entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPods:
+    """Pods in which the fleet can run the vendor's tool where a node has no agent."""
+
+    namespaces: tuple[str, ...]  # where they are, unless the clusters file names others
+    containers: str  # Callable[[Mapping[str, str]], Sequence[str]]: by a pod's labels, where the tool may be
+    tool: str  # Callable[[], DriverTool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorSetting:
+    """A setting that only this vendor has. Agent and device plugin make flag, environment variable and YAML
+    key of `name`, as for their own settings."""
+
+    name: str
+    default: str
+    help: str
+    plugin_help: str = ""  # the same in the device plugin; empty: the device plugin does not have it
+    metavar: str = "PATH"
+    choices: tuple[str, ...] = ()
+    pattern: tuple[str, str] | None = None  # what is allowed: in words, and as a regular expression
+    absolute: bool = False  # a folder that the device plugin passes on to containers: no relative path there
+    # A file that is read again when it changes; empty: none. As an option of a dialect it is rejected where
+    # that dialect is not chosen.
+    watched: bool = False
+
+    def of(self, values: Mapping[str, str]) -> str:
+        return values.get(self.name, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectDeclaration:
+    """Another exporter's names, see accelscope.metrics.dialects."""
+
+    name: str  # value of --dialect
+    package: str
+    part: str  # Callable[[Mapping[str, str]], Dialect]: made from the values of all dialects' options
+    same_names: tuple[str, ...] = ()  # dialects with the same names in other units
+    options: tuple[VendorSetting, ...] = ()
+
+    def load(self) -> Any:
+        return load_part(self.package, self.part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginDeclaration:
+    """The vendor's part of the device plugin."""
+
+    part: str  # Callable[[Roots], VendorPart]
+    usual: bool = False  # the vendor where --vendor is not given
+    socket_name: str = ""  # of the plugin's socket where none is given; empty: accelscope-<vendor>
+    resource: str = ""  # what pods ask for where no name is given; empty: depends on the devices
+    divides: bool = False  # devices can be offered by the core and in partitions
+    why_no_cdi: str = ""  # one line; empty: its devices have CDI names
+
+
+def load_part(package: str, part: str) -> Any:
+    module, _, attribute = part.partition(":")
+    return getattr(import_module(f"{package}.{module}"), attribute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorDeclaration:
+    package: str  # `__name__` of the vendor's package
+    name: str  # value of the label `vendor`, start of its devices' ids, value of --readers
+    title: str  # as the vendor writes its name
+    order: int  # position on pages and in lists; the name decides between equals
+
+    reader: str  # Callable[[ReaderOptions], Reader]
+    sources: str  # tuple[Source, ...]: what `accelscope parse` reads
+    examination: str  # VendorExamination: what `accelscope doctor` checks
+    capture_plan: str = ""  # Plan: what `accelscope capture` saves
+
+    plugin: PluginDeclaration | None = None  # what `accelscope device-plugin` needs
+
+    # Settings and dialects
+    settings: tuple[VendorSetting, ...] = ()  # where its driver's files and tools are
+    dialects: tuple[DialectDeclaration, ...] = ()  # names of its own exporters
+    exporter_labels: str = ""  # Callable[[Mapping[str, str]], Labels]: of its exporter, for other dialects
+    account_names: tuple[str, ...] = ()  # users of its driver, in lower case: they identify nobody
+
+    # Simulator
+    simulated: str = ""  # SimulatedVendor; its ready-made nodes are in simulated/nodes
+    # Words
+    model_prefix: str = ""  # the company's name as models begin with it; tables leave it out
+    # Throttle reasons that slow no work down: there is none, or somebody wants the lower clock.
+    harmless_throttles: tuple[str, ...] = ()
+    # Those by which heat or the power supply forces a device. A limit that somebody set, or at which a device
+    # is usually held (sw_power_cap, ppt, app_power_cap), is none.
+    fault_throttles: tuple[str, ...] = ()
+    lists_all_processes: bool = False  # an empty list means no process, unless `absent` names the list
+
+    # Attribution
+    resource_domain: str = ""  # of its resources (nvidia.com/gpu) and of its drivers of resource claims
+    device_ids: str = ""  # DeviceIdForms: ids that only its device plugins use
+    first_partition_by_address: bool = False  # the PCI address of a divided device means its first partition
+    visible_devices: tuple[str, ...] = ()  # variables by which its runtime chooses a container's devices
+    visible_devices_folder: str | None = None  # in a container: a file for each device, instead of a variable
+    indexes_job_files: bool = False  # beside other vendors, an index in the job mapping folder is its device
+
+    # Node object
+    annotation: NodeAnnotation | None = None
+    # Labels in the vendor's own form: domain, and Callable[[Facts, Machine], Iterable[Fact]].
+    label_domains: tuple[tuple[str, str], ...] = ()
+
+    # Fleet
+    makes_gpus: bool = False  # /api/v1/gpu lists its devices
+    node_labels: tuple[str, ...] = ()  # patterns of the labels that a Node with its devices has
+    driver_pods: DriverPods | None = None
+
+    def load(self, part: str) -> Any:
+        """Import a part of this vendor."""
+        return load_part(self.package, part)

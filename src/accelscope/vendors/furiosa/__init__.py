@@ -1,0 +1,58 @@
+"""FuriosaAI Warboy and RNGD, from sysfs and hwmon, furiosa-smi and furiosactl."""
+
+from accelscope.vendors.declaration import (
+    DialectDeclaration,
+    PluginDeclaration,
+    VendorDeclaration,
+    VendorSetting,
+)
+
+FURIOSA_SMI = VendorSetting(
+    name="furiosa_smi_path",
+    default="furiosa-smi",
+    help="The furiosa-smi tool, for what Furiosa's driver does not show in /sys.",
+    plugin_help="For what Furiosa's driver does not show in /sys.",
+)
+FURIOSACTL = VendorSetting(
+    name="furiosactl_path",
+    default="furiosactl",
+    help="The furiosactl tool of older Warboy installations.",
+    plugin_help="The tool of older Warboy installations.",
+)
+
+VENDOR = VendorDeclaration(
+    package=__name__,
+    name="furiosa",
+    title="Furiosa",
+    order=40,
+    reader="reader:open_reader",
+    sources="sources:SOURCES",
+    examination="doctor:EXAMINATION",
+    capture_plan="capture:PLAN",
+    plugin=PluginDeclaration(
+        part="plugin:open_part",
+        usual=True,
+        socket_name="furiosa-npu",
+        resource="beta.furiosa.ai/npu",
+        divides=True,
+    ),
+    settings=(FURIOSA_SMI, FURIOSACTL),
+    dialects=(
+        DialectDeclaration(
+            name="furiosa", package=__name__, part="dialect:dialect", same_names=("furiosa-2025",)
+        ),
+        DialectDeclaration(name="furiosa-2025", package=__name__, part="dialect:dialect_2025"),
+    ),
+    simulated="simulated.vendor:VENDOR",
+    model_prefix="FuriosaAI",
+    harmless_throttles=("idle",),
+    fault_throttles=("thermal_slowdown", "hw_power_cap"),
+    resource_domain="furiosa.ai",
+    device_ids="device_ids:resolve",
+    visible_devices=("NPU_DEVNAME",),
+    label_domains=(("beta.furiosa.ai", "labels:former_labels"), ("furiosa.ai", "labels:labels")),
+    node_labels=(
+        r"(?:beta\.)?furiosa\.ai/npu\.(?:count|product|family)",
+        r"feature\.node\.kubernetes\.io/pci-(?:12[0-9a-f]{2}_)?1ed2\.present",
+    ),
+)

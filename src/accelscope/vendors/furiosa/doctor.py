@@ -1,0 +1,273 @@
+"""What `accelscope doctor` checks where Furiosa cards may be, and what it advises.
+
+An advice is a sentence or two, with the commands; INDEX stands for the device's index.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from accelscope.agent.settings import AgentSettings
+from accelscope.doctor import pci
+from accelscope.doctor.check import Check
+from accelscope.doctor.finding import Finding, counted, error, note, ok, sentence, warning
+from accelscope.doctor.subject import Subject
+from accelscope.doctor.vendors import Hardware, VendorExamination
+from accelscope.model import Vendor
+from accelscope.vendors.common.contract import Paths, ReaderError
+from accelscope.vendors.common.files import entries as names_in
+from accelscope.vendors.common.files import read_text
+from accelscope.vendors.common.pci import PciDevice, pci_devices
+from accelscope.vendors.common.tool import Tool
+from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, messages
+from accelscope.vendors.furiosa.devfiles import card_files, folder_of
+from accelscope.vendors.furiosa.driver_source import PCI_CODES
+from accelscope.vendors.furiosa.entries import CLASSES, Entries, Entry
+from accelscope.vendors.furiosa.parse_tools import parse_info
+
+_KERNEL_LOG = "`dmesg -T | grep -iE 'npu|rngd|furiosa'`"
+DRIVER = (
+    "Install the vendor's driver on the node (furiosa-driver-rngd or furiosa-driver-warboy) and load it; if "
+    f"that fails, {_KERNEL_LOG} says why (no module for this kernel, Secure Boot)."
+)
+HANG = (
+    f"The driver hangs in the kernel: see {_KERNEL_LOG} and processes in state D "
+    "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. Meanwhile the agent keeps what still "
+    "answers fresh."
+)
+LIBRARY = (
+    "The tool does not find its own library: install it (furiosa-libsmi), or, in a container, mount the "
+    "node's library beside the tool and name its folder in LD_LIBRARY_PATH."
+)
+TOOL_HANG = (
+    f"The tool hangs, mostly because a card does: see {_KERNEL_LOG}. The agent goes on without it and tries "
+    "again once a minute; processes are absent until it answers, and with older drivers memory and "
+    "utilisation by core of RNGD."
+)
+
+_BY_REASON = {
+    "driver_absent": DRIVER,
+    "driver_not_loaded": DRIVER,
+    "library_missing": LIBRARY,
+    "library_absent": (
+        "The driver is loaded, but /sys does not show its classes here: in a pod, mount the node's /sys "
+        "read-only and name it with --sys-root."
+    ),
+    "version_mismatch": (
+        "The tool is of another release than the driver: install furiosa-smi of the same release, and reboot "
+        "after an upgrade of the driver."
+    ),
+    "driver_error": f"See {_KERNEL_LOG}, and what `furiosa-smi status` says.",
+    "timeout": HANG,
+    "tool_timeout": TOOL_HANG,
+    "tool_stuck": TOOL_HANG,
+    "deadline": "Other cards used up the time: mend those first, or raise --reader-timeout.",
+    "lost": (
+        f"The card is not on the bus any more: see {_KERNEL_LOG}, drain the node and reboot it. If it does "
+        "not come back, power the machine off, reseat the card, and check its power cable and cooling."
+    ),
+    "not_shown": (
+        "It was there before. Drained with `furiosa-smi drain`? (`furiosa-smi drain list`) Otherwise see "
+        f"{_KERNEL_LOG}."
+    ),
+    "missing": (
+        "Drained with `furiosa-smi drain`? (`furiosa-smi drain list`, `furiosa-smi drain unset`) Otherwise "
+        f"see {_KERNEL_LOG} for a card that failed to start."
+    ),
+    "unheld": f"{DRIVER} A drained card is held by no driver either (`furiosa-smi drain list`).",
+    "no_devices": f"See {_KERNEL_LOG} for cards that failed to start, and `lspci -d 1ed2:`.",
+    "tool_missing": "Install furiosa-smi (or furiosactl for Warboy), or name it with --furiosa-smi-path.",
+    "tool_killed": "Out of memory (`dmesg -T | grep -i oom`; raise the container's limit), or a crash.",
+    "tool_not_started": "See that the file that --furiosa-smi-path names is a program of this machine.",
+    "internal": "This is a fault in AccelScope: please report it, with the log of `accelscope agent`.",
+}
+# By a word of what the reader says of a card's health; the first that fits.
+_BY_WORD = (
+    (
+        "not alive",
+        f"The card's firmware does not answer: see {_KERNEL_LOG}; drain the card, then reset it or reboot "
+        "the node.",
+    ),
+    (
+        "in the last ten minutes",
+        f"{_KERNEL_LOG} has what the driver said then; errors that go on speak for the card's slot or the "
+        "card itself.",
+    ),
+    ("slowed down", "Look at fans, air and power supply; `furiosa-smi info` shows temperature and power."),
+    (
+        "says whether the card is alive",
+        "The driver's file for it is missing: is it a version that the card needs? `furiosa-smi status` "
+        "tells it where that tool is installed.",
+    ),
+)
+_OTHERWISE = (
+    f"See {_KERNEL_LOG} and what `furiosa-smi info` prints; please report what doctor did not explain."
+)
+
+
+def advice(reason: str, subject: Subject) -> str:
+    if reason == "no_permission":
+        return no_permission(subject)
+    if reason in _BY_REASON:
+        return _BY_REASON[reason]
+    return next((todo for word, todo in _BY_WORD if word in reason), _OTHERWISE)
+
+
+def no_permission(subject: Subject) -> str:
+    if subject.in_container:
+        return (
+            "Mount the node's /sys read-only, without masked paths, and run the agent as a user who may read "
+            "it; furiosa-smi ps needs the node's process ids (hostPID: true) and root."
+        )
+    return "Run the agent as root, or let its user read the driver's files in /sys (a udev rule)."
+
+
+# Cards on PCI, the driver's classes in /sys, what may be read there, and the device files.
+
+# Of what every family has; the rest is the reader's to try.
+_ATTRIBUTES = ("busname", "device_uuid", "device_sn", "fw_version", "heartbeat", "atr_error")
+
+
+def on_bus(paths: Paths) -> tuple[PciDevice, ...]:
+    return pci_devices(paths.sys, *PCI_CODES) or ()
+
+
+def entries(paths: Paths) -> tuple[Entry, ...] | None:
+    return Entries(paths.sys).listed()
+
+
+def hardware(subject: Subject) -> Hardware:
+    found = on_bus(subject.paths)
+    shown = entries(subject.paths)
+    ours = [card for card in found if not pci.is_passed_on(card)]
+    return Hardware(
+        addresses=frozenset(card.address for card in ours if card.driver is not None),
+        unheld=frozenset(card.address for card in ours if card.driver is None),
+        driver_loaded=shown is not None,
+    )
+
+
+def on_pci(subject: Subject) -> Iterator[Finding]:
+    found = pci_devices(subject.paths.sys, *PCI_CODES)
+    yield from pci.on_pci(subject.paths.sys, found, what="cards", none="no Furiosa card on PCI")
+
+
+def driver(subject: Subject) -> Iterator[Finding]:
+    shown = entries(subject.paths)
+    classes = " nor ".join(f"class/{name}" for name, _ in CLASSES[:2])
+    if shown is None:
+        found = f"neither {classes} is in {subject.paths.sys}: the driver is not loaded"
+        if not all(map(pci.is_passed_on, on_bus(subject.paths))):
+            yield warning("driver", f"{found}, though there are cards", DRIVER)
+        else:
+            yield note("driver", found)
+    elif not shown:
+        yield warning("driver", "the driver is loaded and shows no card", advice("no_devices", subject))
+    else:
+        version = Entries(subject.paths.sys).driver_version(shown)
+        names = sentence([f"{entry.name} ({entry.architecture})" for entry in shown])
+        yield ok("driver", f"version {version or 'not told'}, shows {names}", version=version)
+
+
+def attributes(subject: Subject) -> Iterator[Finding]:
+    """Whether the driver's files may be read: a container's mounts and users often stand in the way."""
+    closed: dict[str, list[str]] = {}
+    asked = 0
+    for entry in entries(subject.paths) or ():
+        for path in (f"{entry.folder}/{name}" for name in _ATTRIBUTES):
+            asked += 1
+            try:
+                read_text(path)
+            except OSError as problem:
+                if problem.errno != errno.ENOENT:
+                    closed.setdefault(os.strerror(problem.errno or 0), []).append(path)
+    for why, paths in closed.items():
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        reason = "no_permission" if why == os.strerror(errno.EACCES) else "driver_error"
+        yield error(
+            "attributes", f"{', '.join(paths[:3])}{more}: {why}", advice(reason, subject), files=paths
+        )
+    if asked and not closed:
+        yield ok("attributes", f"{counted(asked, 'file', 'files')} of the driver can be read")
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """The agent reads /sys; the tools and everybody who computes need these."""
+    for entry in entries(subject.paths) or ():
+        folder = folder_of(subject.paths.dev, entry.architecture)
+        found = card_files(names_in(str(folder)), entry.index)
+        if found.cores:
+            yield ok(
+                "device files",
+                f"{entry.key}: {len(found.cores)} for cores, {len(found.support)} beside them, in {folder}",
+                files=[file.name for file in found.cores],
+            )
+        else:
+            yield note(
+                "device files",
+                f"{entry.key}: none in {folder}; /sys is read all the same, but furiosa-smi may not see the "
+                "card",
+                "In a pod that runs the tool, mount the node's /dev and name it with --dev-root.",
+            )
+
+
+# The vendor's tools: which are there, and whether they answer.
+
+
+def seconds(settings: AgentSettings) -> float:
+    """Of both tools, one after the other."""
+    return 2 * settings.reader_timeout + 1
+
+
+def tools(subject: Subject) -> Iterator[Finding]:
+    shown = entries(subject.paths) or ()
+    families = {entry.architecture for entry in shown}
+    for name, program in (
+        ("furiosa-smi", subject.value(FURIOSA_SMI)),
+        ("furiosactl", subject.value(FURIOSACTL)),
+    ):
+        tool = Tool(program, timeout_seconds=subject.settings.reader_timeout)
+        place = tool.find()
+        if place is not None:
+            yield _asked(subject, name, tool, place)
+        elif Path(program).is_file():
+            yield warning(name, f"{program} is there but cannot be executed", f"chmod a+x {program}.")
+        elif name == "furiosa-smi" and "rngd" in families:
+            yield warning(
+                name,
+                f"{program} not found: processes of RNGD cards are absent, and with drivers before 2026.4 "
+                "memory and utilisation by core",
+                advice("tool_missing", subject),
+            )
+        else:
+            yield note(name, f"{program} not found")
+
+
+def _asked(subject: Subject, name: str, tool: Tool, place: str) -> Finding:
+    try:
+        output = tool.run(["info"])
+    except ReaderError as problem:
+        return warning(name, str(problem), advice(problem.reason, subject), path=place)
+    parsed = parse_info(output.text, f"{name} info")
+    if parsed.error is None:
+        return ok(name, f"{place} shows {len(parsed.devices)}", path=place)
+    # Messages go to either of the two outputs.
+    said = messages.error_of(output.complaint) or parsed.error
+    return warning(name, f"{place}: {said.text}", advice(said.reason, subject), reason=said.reason)
+
+
+# The checks of this vendor, in the order in which one thing rests on another.
+
+EXAMINATION = VendorExamination(
+    Vendor("furiosa"),
+    (
+        Check("pci", on_pci),
+        Check("driver", driver, if_it_hangs=HANG),
+        Check("attributes", attributes, if_it_hangs=HANG),
+        Check("device files", files),
+        Check("tools", tools, seconds),
+    ),
+    hardware,
+    advice,
+)

@@ -1,0 +1,29 @@
+"""How NVIDIA's device plugins name devices, besides their UUIDs."""
+
+import re
+
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, whole
+from accelscope.model import Vendor
+
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/([0-9]{1,4})/([0-9]{1,4})", re.IGNORECASE | re.ASCII)
+_FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?(?:/vgpu[0-9]{1,6})?", re.ASCII)
+_JETSON = "tegra"
+_INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
+# Under other names a bare number is something else, such as the IOMMU group of a GPU for virtual machines.
+_INDEX_RESOURCES = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
+
+
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+    if bare == _JETSON:
+        return whole(devices.only(Vendor("nvidia")))
+    if resource in _INDEX_RESOURCES and _INDEX.fullmatch(bare):
+        return whole(devices.by_index(int(bare), Vendor("nvidia")))
+    if old := _OLD_MIG.fullmatch(bare):
+        parent = devices.by_uuid(old[1], Vendor("nvidia"))
+        return devices.instance(parent.device, int(old[2]), int(old[3]))
+    if file := _FILE.fullmatch(bare):
+        device = devices.by_file(file[1], Vendor("nvidia"))
+        if device is None or file[2] is None:
+            return whole(device)
+        return devices.instance(device.id, int(file[2]))
+    return UNRESOLVED

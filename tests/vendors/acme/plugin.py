@@ -1,0 +1,30 @@
+"""Acme cards for `accelscope device-plugin`: a container gets the device files of its cards."""
+
+from collections.abc import Sequence
+
+from accelscope.deviceplugin.vendor import Edits, Given, Node, Roots, Unit
+from accelscope.model import Device
+
+
+class AcmePart:
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
+        return "acme.com/npu"
+
+    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
+        return True
+
+    def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
+        return () if device.uuid is None else (Unit(device.uuid),)
+
+    def cdi_name(self, device: Device) -> str | None:
+        return None
+
+    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
+        names = [each.device.device_name for each in given]
+        roots = self._roots
+        return Edits(
+            nodes=tuple(Node(f"{roots.container_dev}/{name}", f"{roots.host_dev}/{name}") for name in names)
+        )
