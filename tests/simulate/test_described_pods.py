@@ -167,18 +167,16 @@ def in_pod(rest: str) -> str:
 MISTAKES = {
     in_pod(", namespace: Team A"): 'processes[0].cgroup.namespace: "Team A" is not a name in lower case',
     in_pod(", pod: 7"): "processes[0].cgroup.pod: 7 is not a name in lower case",
-    in_pod(", labels: [a]"): "processes[0].cgroup.labels: expected a mapping, got a list",
-    in_pod(", labels: {a: 1}"): 'processes[0].cgroup.labels: expected texts, got "a": 1; quote numbers',
-    in_pod(", owner: {kind: Cat}"): 'cgroup.owner.kind: "Cat" is not known; allowed: Deployment, ReplicaSet,',
+    in_pod(", labels: [a]"): "processes[0].cgroup.labels: a list is not a mapping of texts",
+    in_pod(", labels: {a: 1}"): 'the value of "a" is not a text; write it in quotes',
+    in_pod(", owner: {kind: Cat}"): 'cgroup.owner.kind: "Cat" is not one of Deployment, ReplicaSet,',
     in_pod(", owner: {nam: x}"): 'processes[0].cgroup.owner: unknown key "nam"; allowed: kind, name',
     in_pod(", resource: gpu"): 'processes[0].cgroup.resource: "gpu" is not a resource such as nvidia.com/gpu',
-    in_pod(", replicas: 0"): "processes[0].cgroup.replicas: expected a whole number from 1 to 64, got 0",
-    in_pod(", hami: {cores: 30}"): "processes[0].cgroup.hami.memory: expected a size of at least 1MiB",
-    in_pod(
-        ", hami: {memory: 1GiB, cores: 130}"
-    ): "hami.cores: expected a whole number from 0 to 100, got 130",
+    in_pod(", replicas: 0"): "processes[0].cgroup.replicas: 0 is not a whole number from 1 to 64",
+    in_pod(", hami: {cores: 30}"): "cgroup.hami.memory: missing; expected a size of at least 1MiB",
+    in_pod(", hami: {memory: 1GiB, cores: 130}"): "hami.cores: 130 is not a whole number from 0 to 100",
     in_pod(", hami: {memory: 1GiB}, replicas: 1"): "cgroup.replicas: give either replicas or hami",
-    in_pod(", allocated: maybe"): 'processes[0].cgroup.allocated: expected true or false, got "maybe"',
+    in_pod(", allocated: maybe"): 'processes[0].cgroup.allocated: "maybe" is not true or false',
     in_pod(
         ", job: 3"
     ): 'processes[0].cgroup: unknown key "job"; allowed: kind, replicas, hami, qos, pod_uid,',
@@ -187,10 +185,10 @@ MISTAKES = {
         'processes[0].cgroup: unknown key "namespace"; allowed: kind, container_id, job, unit'
     ),
     MIG + "pods: [{device: 0}]\n": "pods[0].instance: device 0 is cut into instances: say which, 0 to 1",
-    MIG + "pods: [{device: 1, instance: 0}]\n": "pods[0].device: there is no device 1; allowed: 0 to 0",
+    MIG + "pods: [{device: 1, instance: 0}]\n": "pods[0].device: 1 is not a device number from 0 to 0",
     MIG
     + "pods: [{device: 0, instance: 0, memory: 1GiB}]\n": 'pods[0]: unknown key "memory"; allowed: vendor,',
-    "\nnode_labels: [rack]\n": "node_labels: expected a mapping, got a list",
+    "\nnode_labels: [rack]\n": "node_labels: a list is not a mapping of texts",
     in_pod(", pod: p, namespace: n")
     + workload(", pod: p, namespace: n, pod_uid: 0f3c0000-0000-0000-0000-000000000001"): (
         "processes[1].cgroup: n/p had another uid; give both the same"

@@ -12,15 +12,15 @@ from accelscope.simulate import (
     read_node,
     ready_made,
 )
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import CgroupKind, ProcessType
-from accelscope.simulate.vendor import VENDORS
+from accelscope.simulate.vendor import simulated_names
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 DEVICES = "nvidia: {devices: [{model: h100-80gb}, {model: t4}]}\n"
 
 
 def test_ready_made_nodes_are_those_that_are_promised() -> None:
-    assert {vendor: ready_made(vendor) for vendor in VENDORS} == {
+    assert {vendor: ready_made(vendor) for vendor in simulated_names()} == {
         "nvidia": (
             "mixed",
             "nvidia-h100x8",
@@ -35,7 +35,7 @@ def test_ready_made_nodes_are_those_that_are_promised() -> None:
     }
     for name in ready_made():
         assert load_node(name).name == name
-    assert set(load_node("mixed").vendors) == set(VENDORS)
+    assert set(load_node("mixed").vendors) == set(simulated_names())
     assert [device.card.model for device in load_node("nvidia-h100x8").of(NvidiaSpec).devices] == [
         "h100-80gb"
     ] * 8
@@ -105,26 +105,24 @@ def device(rest: str) -> str:
 
 
 MISTAKES = {
-    "[1, 2]\n": "the description: expected a mapping, got a list",
+    "[1, 2]\n": "not a mapping of keys to values",
     "seed: [\n": "line 2: not valid YAML: ",
-    "seed: -1\n": "seed: expected a whole number from 0 to",
-    "seed: true\n": "seed: expected a whole number from 0 to",
-    "colour: blue\n": f'unknown key "colour"; allowed: node, seed, {", ".join(VENDORS)}, node_labels',
-    "nvida: {devices: [{model: t4}]}\nprocesses: [{name: p}]\n": 'unknown key "nvida"; allowed: node, seed,',
-    "nvidia: 5\n": "nvidia: expected a mapping, got 5",
-    "nvidia: {driver_version: 590.48}\n": "nvidia.driver_version: 590.48 is not a version such as",
-    "nvidia: {call_cost_us: fast}\n": "nvidia.call_cost_us: expected a whole number from 0 to 1000000, got",
-    "nvidia: {process_utilization: 1}\n": "nvidia.process_utilization: expected true or false, got 1",
-    "nvidia: {devices: {model: t4}}\n": "nvidia.devices: expected a list, got a mapping",
-    device("model: h200"): 'nvidia.devices[0].model: "h200" is not known; allowed: h100-80gb, a100-40gb, l4,',
-    device("model: t4, count: 0"): "nvidia.devices[0].count: expected a whole number from 1 to 64, got 0",
+    "seed: -1\n": "seed: -1 is not a whole number from 0 to 9223372036854775807",
+    "seed: true\n": "seed: true is not a whole number from 0 to",
+    "colour: blue\n": f'unknown key "colour"; allowed: node, seed, {", ".join(simulated_names())}, ',
+    "nvida: {devices: [{model: t4}]}\nprocesses: [{name: p}]\n": "; did you mean nvidia?",
+    "nvidia: 5\n": "nvidia: not a mapping of keys to values",
+    "nvidia: {driver_version: 590.48}\n": "590.48 is not a version such as '590.48.01'; write it in quotes",
+    "nvidia: {call_cost_us: fast}\n": 'nvidia.call_cost_us: "fast" is not a whole number from 0 to 1000000',
+    "nvidia: {process_utilization: 7}\n": "nvidia.process_utilization: 7 is not true or false",
+    "nvidia: {devices: {model: t4}}\n": "nvidia.devices: not a list",
+    device("model: h200"): 'nvidia.devices[0].model: "h200" is not one of h100-80gb, a100-40gb, l4,',
+    device("model: t4, count: 0"): "nvidia.devices[0].count: 0 is not a whole number from 1 to 64",
     device("model: t4, count: 64}, {model: l4"): "nvidia.devices: 65 devices; at most 64",
-    device("count: 2"): "nvidia.devices[0].model: say which; allowed: h100-80gb, a100-40gb, l4,",
+    device("count: 2"): "nvidia.devices[0].model: missing; expected one of h100-80gb, a100-40gb, l4,",
     device("model: t4, colour: red"): 'nvidia.devices[0]: unknown key "colour"; allowed: count, model, ',
-    device(
-        "model: t4, power_limit_watts: 300"
-    ): "power_limit_watts: expected a number from 60 to 70, got 300",
-    device("model: t4, links_down: [0]"): "nvidia.devices[0].links_down[0]: t4 has 0 links",
+    device("model: t4, power_limit_watts: 300"): "power_limit_watts: 300 is not a number from 60 to 70",
+    device("model: t4, links_down: [0]"): "nvidia.devices[0].links_down: t4 has no links",
     device(
         "model: t4, mig: [1g.10gb]"
     ): 'mig: "1g.10gb" is not a profile; allowed: none, this model has no MIG',
@@ -136,27 +134,28 @@ MISTAKES = {
     device("model: h100-80gb, mig: [{profile: 3g.40gb, compute: [1c.2g.20gb]}]"): (
         '"1c.2g.20gb" is not a compute instance of 3g.40gb'
     ),
-    process("device: 2"): "processes[0].device: there is no device 2; allowed: 0 to 1",
-    process("devices: most"): 'processes[0].devices: expected a list of device numbers or all, got "most"',
+    process("device: 2"): "processes[0].device: 2 is not a device number from 0 to 1",
+    process("devices: most"): "processes[0].devices: expected a list of device numbers, or all",
     process("device: 0, devices: all"): "processes[0].device: give either device or devices",
-    process("memory: lots"): 'processes[0].memory: expected a size such as 12GiB or 800MiB, got "lots"',
+    process("memory: lots"): 'processes[0].memory: "lots" is not a size such as 12GiB or 800MiB',
     process("memory: 16GiB, device: 1"): "processes: p does not fit: device 1 is ",
-    process(
-        "load: {shape: sine}"
-    ): 'processes[0].load.shape: "sine" is not known; allowed: steady, wave, bursty',
-    process("load: {level: 2}"): "processes[0].load.level: expected a number from 0 to 1, got 2",
-    process("type: X"): 'processes[0].type: "X" is not known; allowed: C, G, C+G, M+C',
-    process("cgroup: lxc"): 'processes[0].cgroup.kind: "lxc" is not known; allowed: pod, docker, slurm, host',
+    process("load: {shape: sine}"): 'processes[0].load.shape: "sine" is not one of steady, wave, bursty',
+    process("load: {level: 2}"): "processes[0].load.level: 2 is not a number from 0 to 1",
+    process("type: X"): 'processes[0].type: "X" is not one of C, G, C+G, M+C',
+    process("cgroup: lxc"): 'processes[0].cgroup.kind: "lxc" is not one of pod, docker, slurm, host',
     process("cgroup: {kind: pod, pod_uid: x}"): 'processes[0].cgroup.pod_uid: "x" is not a uid',
     process("pid: 7, count: 2"): "processes[0].pid: one pid for several processes",
     process("instance: 0"): "processes[0].instance: device 0 is not cut into instances",
-    fault("kind: tired"): 'faults[0].kind: "tired" is not known; allowed: lost, vanished, hang,',
+    fault("kind: tired"): 'faults[0].kind: "tired" is not one of lost, vanished, hang,',
     fault("kind: hang"): "faults[0].device: hang needs a device; allowed: 0 to 1",
     fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is of the whole node",
     fault("kind: hot, device: 1, code: 3"): "faults[0].code: only xid has a code, not hot",
     fault("kind: tool_error"): "faults[0].error: for tool_error one of: no_devices, ",
     fault("kind: tool_hang, error: no_devices"): "faults[0].error: for tool_error one of: no_devices, ",
-    fault("kind: hot, device: 0, from: -1"): "faults[0].from: expected a number from 0 on, got -1",
+    fault(f"kind: hot, device: 0, from: {10**400}"): "faults[0].from: 1000",
+    fault(f"kind: hot, device: 0, from: {'9' * 5000}"): "not valid YAML: a number is too long",
+    "seed: 2026-13-45\n": "a date does not exist",
+    fault("kind: hot, device: 0, from: -1"): "faults[0].from: -1 is not a number of at least 0",
 }
 
 

@@ -5,32 +5,35 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.config.document import Section
+from accelscope.config.settings import settings_of
+from accelscope.config.values import WholeNumber
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.faults import TOOL_FAULTS, PossibleFaults, lasted
 from accelscope.simulate.folder import Blocking, Content, Link
-from accelscope.simulate.nvidia.driver import NvidiaDriver
 from accelscope.simulate.parts import read_devices, read_tool_cost
 from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import Section
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
 from accelscope.simulate.tool import Answer, Tool
 from accelscope.simulate.vendor import (
-    VENDORS,
     InstalledPart,
     Instant,
-    RegisteredVendor,
     SimulatedVendor,
     Site,
+    simulated_names,
+    simulated_vendor,
 )
 from accelscope.simulate.workload import place
+from accelscope.vendors import VendorDeclaration, declarations
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 
@@ -105,19 +108,20 @@ class AcmeDriver:
 
 def read_section(section: Section) -> AcmeSpec:
     def read_device(entry: Section) -> AcmeDevice:
-        return AcmeDevice(memory_mib=entry.integer("memory_mib", 4096, 1, 1 << 20))
+        return AcmeDevice(memory_mib=entry.take("memory_mib", WholeNumber(1, 1 << 20), 4096))
 
     return AcmeSpec(devices=read_devices(section, read_device), tool=read_tool_cost(section))
 
 
 def read_process(section: Section, spec: AcmeSpec, devices: tuple[int, ...]) -> int:
-    return section.integer("cores", 2 * len(devices), 1, 8 * spec.device_count)
+    return section.take("cores", WholeNumber(1, 8 * spec.device_count), 2 * len(devices))
 
 
 VENDOR = SimulatedVendor(
     read_section=read_section,
     open_driver=AcmeDriver,
     read_process=read_process,
+    settings={"acme_smi_path": "bin/acme-smi"},
     faults=PossibleFaults(
         kinds=TOOL_FAULTS | {FaultKind.HANG, FaultKind.ECC_STORM},
         errors=("broken",),
@@ -128,11 +132,21 @@ VENDOR = SimulatedVendor(
 
 @pytest.fixture(autouse=True)
 def _acme(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("acme_vendor")
+    module = ModuleType("acme.simulated")
     module.__dict__["VENDOR"] = VENDOR
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    registered = RegisteredVendor(module.__name__, {"acme_smi_path": "bin/acme-smi"})
-    monkeypatch.setitem(VENDORS, "acme", registered)
+    acme = VendorDeclaration(
+        package="acme",
+        name="acme",
+        title="Acme",
+        order=90,
+        reader="",
+        examination="",
+        sources="",
+        simulated="simulated:VENDOR",
+    )
+    every = {**declarations(), "acme": acme}
+    monkeypatch.setattr("accelscope.simulate.vendor.declarations", lambda: every)
 
 
 BOTH = """
@@ -181,8 +195,9 @@ def test_an_agent_is_kept_away_from_what_the_node_has_not(make_node: MakeNode) -
 
 
 def test_an_agent_knows_the_settings_that_point_it_at_a_node() -> None:
-    told = {name for vendor, own in VENDORS.items() if vendor != "acme" for name in own.settings}
-    assert told <= {field.name for field in fields(AgentSettings)}
+    vendors = (simulated_vendor(vendor) for vendor in simulated_names() if vendor != "acme")
+    told = {name for vendor in vendors for name in vendor.settings}
+    assert told <= {declared.name for declared in settings_of(AgentSettings)}
 
 
 def test_what_another_node_left_in_the_folder_goes(make_node: MakeNode, native_cache: Path) -> None:
@@ -251,23 +266,23 @@ def fault(rest: str) -> str:
 
 
 MISTAKES = {
-    process("name: p"): "processes[0].vendor: say which; allowed: nvidia, acme",
-    process("vendor: amd"): 'processes[0].vendor: "amd" is not on this node; allowed: nvidia, acme',
-    process("vendor: nvidia, device: 1"): "processes[0].device: there is no device 1; allowed: 0 to 0",
+    process("name: p"): "processes[0].vendor: missing; expected one of nvidia, acme",
+    process("vendor: amd"): 'processes[0].vendor: "amd" is not one of nvidia, acme',
+    process("vendor: nvidia, device: 1"): "processes[0].device: 1 is not a device number from 0 to 0",
     process("vendor: nvidia, cores: 1"): 'processes[0]: unknown key "cores"; allowed: vendor, ',
-    process("vendor: acme, cores: 99"): "processes[0].cores: expected a whole number from 1 to 16",
+    process("vendor: acme, cores: 99"): "processes[0].cores: 99 is not a whole number from 1 to 16",
     process("vendor: acme, instance: 0"): "processes[0].instance: device 0 is not cut into instances",
     process("vendor: acme, memory: 4097MiB"): " does not fit: device 0 is 1 MiB short",
     process("vendor: acme, pid: 7}, {vendor: nvidia, pid: 7"): "processes: 2 of them have the pid 7",
-    fault("kind: hang, device: 0"): "faults[0].vendor: say which; allowed: nvidia, acme",
-    fault("vendor: acme, kind: xid, device: 0"): '"xid" is not known; allowed: hang, ecc_storm, tool_',
-    fault("vendor: acme, kind: hang, device: 2"): "hang needs a device; allowed: 0 to 1; got 2",
+    fault("kind: hang, device: 0"): "faults[0].vendor: missing; expected one of nvidia, acme",
+    fault("vendor: acme, kind: xid, device: 0"): '"xid" is not one of hang, ecc_storm, tool_',
+    fault("vendor: acme, kind: hang, device: 2"): "faults[0].device: 2 is not a device number from 0 to 1",
     fault("vendor: acme, kind: hang, device: 0, code: 1"): "no fault here has a code, not hang",
+    fault("vendor: acme, kind: hang, device: 0, tool: acmectl"): "tool: hang is not a fault of a tool",
     fault(
-        "vendor: acme, kind: hang, device: 0, tool: acmectl"
-    ): "tool: for faults of a tool one of: acme-smi",
-    fault("vendor: acme, kind: tool_hang, tool: nvidia-smi"): 'acme-smi, acmectl; got "nvidia-smi"',
-    fault("vendor: acme, kind: tool_error, error: no_devices"): 'one of: broken; got "no_devices"',
+        "vendor: acme, kind: tool_hang, tool: nvidia-smi"
+    ): 'tool: "nvidia-smi" is not one of acme-smi, acmectl',
+    fault("vendor: acme, kind: tool_error, error: no_devices"): 'error: "no_devices" is not broken',
 }
 
 

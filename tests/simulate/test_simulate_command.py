@@ -93,11 +93,11 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
         (("fault", "node", "tool_error"), "--error: for tool_error one of: no_devices,"),
         (
             ("fault", "node", "tool_hang", "--tool", "amd-smi"),
-            "--tool: for faults of a tool one of: nvidia-smi;",
+            '--tool: "amd-smi" is not nvidia-smi',
         ),
         (
             ("fault", "node", "xid", "--device", "0", "--code", "0"),
-            "--code: expected a whole number from 1",
+            "is not a whole number from 1",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_mistakes_are_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("fault", "node", "tired"), '"tired" is not known; allowed: lost, vanished,'),
+        (("fault", "node", "tired"), '"tired" is not one of lost, vanished,'),
         (("build", "nvidia-mig", "node", "--at", "soon"), '"soon" is not a duration of at least 0s'),
         (("run", "nvidia-mig", "node", "--period", "0"), '"0" is not a duration of at least 50ms'),
         (("fault", "node", "hot", "--device", "x"), '"x" is not a whole number'),

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from accelscope.simulate import Fault, FaultKind, load_node, read_node, ready_made
 from accelscope.simulate.faults import FaultLog
 from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
-from accelscope.simulate.nvidia.dynamics import GpuDynamics
-from accelscope.simulate.nvidia.gpu import gpus_of
-from accelscope.simulate.nvidia.readings import GpuReading
-from accelscope.simulate.nvidia.spec import NvidiaSpec
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.workload import place
+from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
+from accelscope.vendors.nvidia.simulated.gpu import gpus_of
+from accelscope.vendors.nvidia.simulated.readings import GpuReading
+from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 TIMES = st.floats(0, 1e6)
 SPECS = [load_node(name) for name in ready_made("nvidia")]

@@ -22,8 +22,8 @@ from accelscope.simulate import (
     load_node,
     ready_made,
 )
-from accelscope.simulate.nvidia.driver import NvidiaDriver
 from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from accelscope.cli import simulate_fleet
 from accelscope.cli.extras import missing
-from accelscope.cli.option_values import code, duration, whole_number
 from accelscope.cli.refusal import refuse
-from accelscope.config.declaration import key_name
-from accelscope.config.kind import quoted
+from accelscope.config import Choice, Duration, WholeNumber, argument
+from accelscope.config.settings import key_name
 from accelscope.simulate import (
     AlreadyMoving,
     CompileError,
@@ -26,7 +25,8 @@ from accelscope.simulate import (
     load_node,
     ready_made,
 )
-from accelscope.simulate.vendor import VENDORS
+from accelscope.simulate.fleet.recording import RecordingError
+from accelscope.simulate.vendor import simulated_names
 
 _DESCRIPTION = """\
 Make a folder that looks like a node with accelerators of one vendor or several: their libraries and tools,
@@ -60,16 +60,20 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="names of the ready-made nodes")
-    listing.add_argument("--vendor", choices=list(VENDORS), help="only nodes with devices of this vendor")
+    listing.add_argument("--vendor", choices=simulated_names(), help="only nodes with devices of this vendor")
     show = actions.add_parser("show", help="print the description of a node")
     show.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
     build = _node_parser(actions, "build", "make the folder, showing one instant")
     build.add_argument(
-        "--at", type=duration(), default=0.0, metavar="DURATION", help="simulated time (default 0)"
+        "--at", type=argument(Duration()), default=0.0, metavar="DURATION", help="simulated time (default 0)"
     )
     run_parser = _node_parser(actions, "run", "make the folder and keep it moving until interrupted")
     run_parser.add_argument(
-        "--period", type=duration(0.05), default=1.0, metavar="DURATION", help="between updates (default 1s)"
+        "--period",
+        type=argument(Duration(0.05)),
+        default=1.0,
+        metavar="DURATION",
+        help="between updates (default 1s)",
     )
     run_parser.add_argument(
         "--no-kubernetes", action="store_true", help="without the API server and the kubelet's socket"
@@ -98,24 +102,19 @@ def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentPars
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder")
-    parser.add_argument("kind", metavar="KIND", nargs="?", type=_kind, help="see below")
-    parser.add_argument("--vendor", choices=list(VENDORS), help="on a node of several vendors: whose")
     parser.add_argument(
-        "--device", type=whole_number(0), metavar="N", help="for faults of one device: which, from 0"
+        "kind", metavar="KIND", nargs="?", type=argument(Choice(*FaultKind)), help="see below"
     )
-    parser.add_argument("--code", type=code, metavar="N", help="for errors that have a code: which")
+    parser.add_argument("--vendor", choices=simulated_names(), help="on a node of several vendors: whose")
+    parser.add_argument(
+        "--device", type=argument(WholeNumber(0)), metavar="N", help="for faults of one device: which, from 0"
+    )
+    parser.add_argument(
+        "--code", type=simulate_fleet.ERROR_CODE, metavar="N", help="for errors that have a code: which"
+    )
     parser.add_argument("--tool", metavar="NAME", help="for a vendor that has several tools: which")
     parser.add_argument("--error", metavar="NAME", help="for tool_error: which")
     parser.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
-
-
-def _kind(text: str) -> FaultKind:
-    try:
-        return FaultKind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{quoted(text)} is not known; allowed: {', '.join(FaultKind)}"
-        ) from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -131,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         return _failed(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except (AlreadyMoving, CompileError) as error:
+    except (AlreadyMoving, CompileError, RecordingError) as error:
         return _failed(error)
 
 

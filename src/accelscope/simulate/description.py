@@ -1,18 +1,30 @@
 """From a YAML description to a NodeSpec, or to one clear line about what is wrong with it."""
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from accelscope.config.document import Section, parse_yaml, read_each
+from accelscope.config.values import (
+    BOOLEAN,
+    LINE,
+    TEXT_MAPPING,
+    Choice,
+    Decimal,
+    Size,
+    WholeNumber,
+)
 from accelscope.simulate.faults import Fault, FaultKind, PossibleFaults
 from accelscope.simulate.load import Shape
 from accelscope.simulate.pod_description import read_cgroup, read_pod
 from accelscope.simulate.pods import check_pods
-from accelscope.simulate.section import DescriptionError, Section, got, read_each, shown, unknown
+from accelscope.simulate.section import Description, DescriptionError
 from accelscope.simulate.spec import (
     HolderSpec,
     LoadSpec,
@@ -21,23 +33,36 @@ from accelscope.simulate.spec import (
     ProcessType,
     VendorSpec,
 )
-from accelscope.simulate.vendor import VENDORS, simulated_vendor
+from accelscope.simulate.vendor import simulated_names, simulated_vendor
+from accelscope.vendors import declarations
 
 MAX_INSTANCES = 64  # of one device
 MAX_PID = (1 << 22) - 1
-_READY_MADE = Path(__file__).parent / "nodes"
+_INSTANCE = WholeNumber(0, MAX_INSTANCES - 1)
+_RATIO = Decimal(0, 1)
+_TIME = Decimal(0)  # seconds since the node was started
 
 
 def ready_made(vendor: str | None = None) -> tuple[str, ...]:
     """Names of the nodes that come with AccelScope; of those only that have devices of the vendor."""
-    paths = sorted(_READY_MADE.glob("*.yaml"))
-    return tuple(path.stem for path in paths if vendor is None or vendor in yaml.safe_load(path.read_text()))
+    paths = _ready_made_files()
+    return tuple(
+        name for name in paths if vendor is None or vendor in yaml.safe_load(paths[name].read_text())
+    )
+
+
+def _ready_made_files() -> dict[str, Path]:
+    """By name: those of one vendor are in its folder, those of several are here."""
+    folders = [Path(__file__).parent]
+    folders += (Path(str(files(declarations()[name].package))) / "simulated" for name in simulated_names())
+    found = (path for folder in folders for path in folder.glob("nodes/*.yaml"))
+    return {path.stem: path for path in sorted(found, key=lambda path: path.name)}
 
 
 def load_node(name_or_path: str | Path) -> NodeSpec:
     """A node by the name of a ready-made one or from a file. Raises DescriptionError."""
     name = str(name_or_path)
-    path = _READY_MADE / f"{name}.yaml" if name in ready_made() else Path(name)
+    path = _ready_made_files().get(name) or Path(name)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -54,12 +79,12 @@ def load_node(name_or_path: str | Path) -> NodeSpec:
 
 def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
     """A node from the text of a description. Raises DescriptionError."""
-    root = Section(read_yaml(text), "")
-    name = root.text("node", default_name)
-    seed = root.integer("seed", 1, 0, 2**63 - 1)
+    root = Description(read_yaml(text))
+    name = root.take("node", LINE, default_name)
+    seed = root.take("seed", WholeNumber(0, 2**63 - 1), 1)
     vendors = dict(_vendors(root))
-    labels = root.texts("node_labels")
-    processes, pods, faults = root.items("processes"), root.items("pods"), root.items("faults")
+    labels = tuple(root.take("node_labels", TEXT_MAPPING, {}).items())
+    processes, pods, faults = (root.sections(key) for key in ("processes", "pods", "faults"))
     root.finish()  # first, lest a vendor with a slip in its name be missed where its processes are read
     spec = NodeSpec(
         name=name,
@@ -79,34 +104,24 @@ def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
 
 def _vendors(root: Section) -> Iterator[tuple[str, VendorSpec]]:
     """Those that have a section, be it empty: a driver without a device."""
-    for name in VENDORS:
-        there = root.has(name)
-        section = root.section(name)
-        if there:
+    for name in simulated_names():
+        section = root.optional_section(name)
+        if section is not None:
             yield name, simulated_vendor(name).read_section(section)
             section.finish()
 
 
 def read_yaml(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = min(mark.line, text.count("\n")) + 1 if mark else None  # the end may be counted as one more
-        problem = getattr(error, "problem", None) or "unreadable"
-        raise DescriptionError(f"not valid YAML: {problem}", line=line) from None
+    return parse_yaml(text, yaml.safe_load, error_type=DescriptionError)
 
 
 def _vendor(section: Section, vendors: Mapping[str, VendorSpec]) -> str:
-    """Which vendor's devices a process or a fault is on; it goes without saying where there is only one."""
-    given = section.take("vendor")
-    if given is None and len(vendors) == 1:
-        return next(iter(vendors))
-    if str(given) not in vendors:
-        allowed = f"allowed: {', '.join(vendors)}" if vendors else "the node has no section of any vendor"
-        problem = "say which" if given is None else f"{shown(given)} is not on this node"
-        raise section.error("vendor", f"{problem}; {allowed}")
-    return str(given)
+    """The vendor that a process or a fault belongs to; optional on a node with devices of one vendor."""
+    if not vendors:
+        raise section.error("vendor", "the node has no section of any vendor")
+    if len(vendors) == 1:
+        return section.take("vendor", Choice(*vendors), next(iter(vendors)))
+    return section.require("vendor", Choice(*vendors))
 
 
 def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec:
@@ -114,30 +129,30 @@ def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec
     own, read_own = vendors[vendor], simulated_vendor(vendor).read_process
     load = section.section("load")
     load_spec = LoadSpec(
-        shape=load.choice("shape", Shape, Shape.STEADY),
-        level=load.number("level", 0.6, 0, 1),
-        period_seconds=load.optional_number("period_seconds", 1, 86_400),
+        shape=load.take("shape", Choice(*Shape), Shape.STEADY),
+        level=load.take("level", _RATIO, 0.6),
+        period_seconds=load.take("period_seconds", Decimal(1, 86_400)),
     )
     load.finish()
     devices = _devices(section, own.device_count)
     spec = ProcessSpec(
-        name=section.text("name", "python3"),
+        name=section.take("name", LINE, "python3"),
         vendor=vendor,
         devices=devices,
-        instance=section.optional_integer("instance", 0, MAX_INSTANCES - 1),
-        count=section.integer("count", 1, 1, 10_000),
-        spans_devices=section.flag("spans_devices", default=False),
-        memory_bytes=section.size("memory", 1 << 30),
-        memory_reported=section.flag("memory_reported", default=True),
+        instance=section.take("instance", _INSTANCE),
+        count=section.take("count", WholeNumber(1, 10_000), 1),
+        spans_devices=section.take("spans_devices", BOOLEAN, default=False),
+        memory_bytes=section.take("memory", Size(), 1 << 30),
+        memory_reported=section.take("memory_reported", BOOLEAN, default=True),
         load=load_spec,
-        encoder=section.number("encoder", 0, 0, 1),
-        decoder=section.number("decoder", 0, 0, 1),
-        type=section.choice("type", ProcessType, ProcessType.COMPUTE),
-        uid=section.integer("uid", 1000, 0, 2**32 - 2),
+        encoder=section.take("encoder", _RATIO, 0),
+        decoder=section.take("decoder", _RATIO, 0),
+        type=section.take("type", Choice(*ProcessType), ProcessType.COMPUTE),
+        uid=section.take("uid", WholeNumber(0, 2**32 - 2), 1000),
         cgroup=read_cgroup(section, vendor),
-        pid=section.optional_integer("pid", 1, MAX_PID),
-        begin=section.optional_number("from", 0, math.inf),
-        until=section.optional_number("until", 0, math.inf),
+        pid=section.take("pid", WholeNumber(1, MAX_PID)),
+        begin=section.take("from", _TIME),
+        until=section.take("until", _TIME),
         own=read_own(section, own, devices) if read_own else None,
     )
     if spec.pid is not None and (spec.count > 1 or (len(spec.devices) > 1 and not spec.spans_devices)):
@@ -148,19 +163,23 @@ def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec
 
 
 def _devices(section: Section, count: int) -> tuple[int, ...]:
-    single, several = section.take("device"), section.take("devices")
+    single, several = section.raw("device"), section.raw("devices")
     if single is not None and several is not None:
         raise section.error("device", "give either device or devices")
     if several == "all":
         return tuple(range(count))
-    wanted = several if several is not None else [single if single is not None else 0]
-    if not isinstance(wanted, list) or not wanted:
-        raise section.error("devices", f"expected a list of device numbers or all, got {shown(several)}")
-    for device in wanted:
-        if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < count:
-            allowed = f"allowed: 0 to {count - 1}" if count else "the node has none"
-            raise section.error("device", f"there is no device {shown(device)}; {allowed}")
-    return tuple(wanted)
+    if several is not None and not (isinstance(several, list) and several):
+        raise section.error("devices", "expected a list of device numbers, or all")
+    number = _device_number(section, count)
+    if several is not None:
+        return section.take_each("devices", number)
+    return (section.take("device", number, 0),)
+
+
+def _device_number(section: Section, count: int) -> WholeNumber:
+    if not count:
+        raise section.error("device", "the node has no devices")
+    return WholeNumber(0, count - 1, "a device number")
 
 
 def _check_instance(section: Section, instance: int | None, device: int, count: int | None) -> None:
@@ -178,10 +197,10 @@ def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> HolderSpec:
     spec = HolderSpec(
         vendor=vendor,
         devices=devices,
-        instance=section.optional_integer("instance", 0, MAX_INSTANCES - 1),
+        instance=section.take("instance", _INSTANCE),
         cgroup=read_pod(section, vendor),
-        begin=section.optional_number("from", 0, math.inf),
-        until=section.optional_number("until", 0, math.inf),
+        begin=section.take("from", _TIME),
+        until=section.take("until", _TIME),
         own=read_own(section, own, devices) if read_own else None,
     )
     for device in spec.devices:
@@ -192,19 +211,13 @@ def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> HolderSpec:
 def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
     vendor = _vendor(section, vendors)
     possible = simulated_vendor(vendor).faults
-    given: object = section.take("kind")
-    if given not in tuple(possible.kinds):
-        allowed = ", ".join(kind for kind in FaultKind if kind in possible.kinds)
-        raise section.error("kind", f"{unknown(given)}; allowed: {allowed}")
-    kind = FaultKind(str(given))
-    tool = section.take("tool")
-    if tool is not None and (tool not in possible.tools or not kind.of_tool):
-        raise section.error(
-            "tool", f"for faults of a tool one of: {', '.join(possible.tools)}; got {shown(tool)}"
-        )
-    error = section.take("error")
-    if (kind is FaultKind.TOOL_ERROR) != (error is not None) or error not in (None, *possible.errors):
-        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}{got(error)}")
+    kind = section.require("kind", Choice(*(kind for kind in FaultKind if kind in possible.kinds)))
+    tool = section.take("tool", Choice(*possible.tools))
+    if tool is not None and not kind.of_tool:
+        raise section.error("tool", f"{kind} is not a fault of a tool")
+    error = section.take("error", Choice(*possible.errors))
+    if (kind is FaultKind.TOOL_ERROR) != (error is not None):
+        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}")
     return Fault(
         kind=kind,
         vendor=vendor if len(vendors) > 1 else None,
@@ -212,28 +225,28 @@ def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
         code=_code(section, kind, possible),
         tool=tool,
         error=error,
-        begin=section.number("from", 0, 0, math.inf),
-        until=section.optional_number("until", 0, math.inf),
+        begin=section.take("from", _TIME, 0),
+        until=section.take("until", _TIME),
     )
 
 
 def _faulty_device(section: Section, kind: FaultKind, count: int) -> int | None:
-    device: object = section.take("device")
+    given = section.raw("device") is not None
     if not kind.of_device:
-        if device is not None:
+        if given:
             raise section.error("device", f"{kind} is of the whole node, not of one device")
         return None
-    if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < count:
-        allowed = f"0 to {count - 1}" if count else "none, the node has no devices"
-        raise section.error("device", f"{kind} needs a device; allowed: {allowed}{got(device)}")
-    return device
+    number = _device_number(section, count)
+    if not given:
+        raise section.error("device", f"{kind} needs a device; allowed: 0 to {count - 1}")
+    return section.take("device", number)
 
 
 def _code(section: Section, kind: FaultKind, possible: PossibleFaults) -> int | None:
     allowed = possible.codes.get(kind)
     if allowed is not None:
-        return section.optional_integer("code", allowed.start, allowed.stop - 1)
-    if section.take("code") is not None:
+        return section.take("code", WholeNumber(allowed.start, allowed.stop - 1))
+    if section.raw("code") is not None:
         coded = (
             f"only {', '.join(possible.codes)} has a code" if possible.codes else "no fault here has a code"
         )
@@ -242,17 +255,25 @@ def _code(section: Section, kind: FaultKind, possible: PossibleFaults) -> int | 
 
 
 def _check_memory(spec: NodeSpec) -> None:
-    """Processes must fit: a card that holds more than it has would be no simulation of anything."""
-    room: dict[tuple[str, Hashable], int] = {}
+    """Processes that run at the same time must fit on their devices."""
+    placed: dict[tuple[str, Hashable], list[ProcessSpec]] = defaultdict(list)
     for process in spec.processes:
         for device in process.devices:
             pool = spec.vendors[process.vendor].memory_pool(device, process.instance)
-            key = (process.vendor, pool.name)
-            room[key] = room.get(key, pool.bytes) - process.memory_bytes * process.count
-            if room[key] < 0:
+            together = placed[process.vendor, pool.name]
+            together.append(process)
+            used = sum(other.memory_bytes * other.count for other in together if _overlap(process, other))
+            if used > pool.bytes:
                 part = "" if process.instance is None else f" instance {process.instance}"
-                short = f"device {device}{part} is {-room[key] >> 20} MiB short"
+                short = f"device {device}{part} is {(used - pool.bytes) >> 20} MiB short"
                 raise DescriptionError(f"processes: {process.name} does not fit: {short}")
+
+
+def _overlap(one: ProcessSpec, other: ProcessSpec) -> bool:
+    def begins_before_end_of(first: ProcessSpec, second: ProcessSpec) -> bool:
+        return first.begin is None or second.until is None or first.begin < second.until
+
+    return begins_before_end_of(one, other) and begins_before_end_of(other, one)
 
 
 def _check_pids(spec: NodeSpec) -> None:

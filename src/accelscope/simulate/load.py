@@ -78,3 +78,24 @@ class LoadCurve:
     def mean(self, at: float, window: float = 1.0) -> float:
         """What a driver's sampling shows: the mean over the last `window` seconds."""
         return (self.integral(at) - self.integral(at - window)) / window
+
+
+Pauses = tuple[tuple[float, float], ...]  # from, until: simulated seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PausedCurve(LoadCurve):
+    """A load that is zero during the pauses."""
+
+    pauses: Pauses = ()
+
+    def at(self, at: float) -> float:
+        paused = any(begin <= at < until for begin, until in self.pauses)
+        return 0.0 if paused else LoadCurve.at(self, at)
+
+    def integral(self, at: float) -> float:
+        missed = sum(
+            LoadCurve.integral(self, min(max(at, begin), until)) - LoadCurve.integral(self, begin)
+            for begin, until in self.pauses
+        )
+        return LoadCurve.integral(self, at) - missed

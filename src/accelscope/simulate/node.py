@@ -11,6 +11,7 @@ faults.yaml         what is wrong just now: may be edited while the node runs
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, TypeVar
 
+from accelscope.config.document import read_each
 from accelscope.simulate.compiler import cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
@@ -25,12 +27,13 @@ from accelscope.simulate.folder import Content, Tree, write_text
 from accelscope.simulate.host import host_loads
 from accelscope.simulate.installation import Installation, remove_others
 from accelscope.simulate.kept_folder import KeptFolder
+from accelscope.simulate.load import Pauses
 from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.proc import proc_files, stat_of
-from accelscope.simulate.section import DescriptionError, Options, Section
+from accelscope.simulate.section import Description, DescriptionError, Options
 from accelscope.simulate.spec import NodeSpec
-from accelscope.simulate.vendor import VENDORS, Instant, Site, VendorDriver, simulated_vendor
-from accelscope.simulate.workload import place
+from accelscope.simulate.vendor import Instant, Site, VendorDriver, simulated_names, simulated_vendor
+from accelscope.simulate.workload import paused, place
 
 Shown = TypeVar("Shown")
 
@@ -48,10 +51,18 @@ log = logging.getLogger(__name__)
 class SimulatedNode:
     """`spec` as a folder. Nothing is written before `build()`."""
 
-    def __init__(self, spec: NodeSpec, folder: Path | str, *, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: NodeSpec,
+        folder: Path | str,
+        *,
+        cache: Path | None = None,
+        idle: Mapping[str, Pauses] | None = None,
+    ) -> None:
+        """`idle` are simulated times in which processes do nothing, by the process's name."""
         self.spec = spec
         self.folder = Path(folder).absolute()
-        self._placements = place(spec)
+        self._placements = tuple(paused(placement, idle or {}) for placement in place(spec))
         self._drivers = {name: self._open_driver(name) for name in spec.vendors}
         self._installations = {
             name: Installation(self.folder, cache or cache_folder(), driver.native_parts)
@@ -171,6 +182,26 @@ class SimulatedNode:
                 return driver.readings(self._instant(vendor))
         raise LookupError(f"{self.spec.name} has no {kind.__name__}")
 
+    def readings_at(self, vendor: str, at: float) -> tuple[Any, ...]:
+        """What the devices of a vendor show at any time, without writing it."""
+        faults = self._faults.of_vendor(vendor)
+        instant = Instant(at=at, wall_clock=self._epoch + at, faults=faults)
+        return self._drivers[vendor].readings(instant)
+
+    def capacity(self) -> dict[str, str]:
+        """What the vendors' device plugins offer, by the name of the resource."""
+        counts: Counter[str] = Counter()
+        for vendor, own in self.spec.vendors.items():
+            for device in range(own.device_count):
+                parts = own.instances(device)
+                for instance in range(parts) if parts is not None else (None,):
+                    counts[self._drivers[vendor].plugin_device(device, instance, None).resource] += 1
+        return {resource: str(count) for resource, count in counts.items()}
+
+    def schedule(self, faults: Iterable[Fault]) -> None:
+        """Faults with times of their own, beside those of the description. Takes effect with `write`."""
+        self._faults = FaultLog((*self.spec.faults, *faults))
+
     def set_faults(self, faults: Iterable[Fault]) -> None:
         """Let exactly these be wrong from now on, beside those of the description. Takes effect at once."""
         with self._lock:
@@ -194,7 +225,7 @@ class SimulatedNode:
     def checked_fault(self, document: Mapping[str, object]) -> Fault:
         """A fault of a command line, with the keys of a description, that this node can have. Raises
         DescriptionError."""
-        section = Options(document, "")
+        section = Options(document)
         fault = read_fault(section, self.spec.vendors)
         section.finish()
         return fault
@@ -231,9 +262,9 @@ class SimulatedNode:
     def agent_settings(self) -> dict[str, str]:
         """The agent's settings that point it at this node, and away from the machine's own drivers and
         kubelet. Those of a SimulatedCluster come over them."""
-        vendors = {name: path for vendor in VENDORS.values() for name, path in vendor.settings.items()}
         roots = {"proc_root": "proc", "sys_root": "sys", "dev_root": "dev"}
-        paths = {name: str(self.folder / path) for name, path in {**vendors, **roots}.items()}
+        places = [*(simulated_vendor(name).settings for name in simulated_names()), roots]
+        paths = {name: str(self.folder / path) for place in places for name, path in place.items()}
         return {**paths, "pod_source": "off", "pod_resources_socket": ""}
 
     def write_faults(self, faults: Iterable[Fault]) -> None:
@@ -246,5 +277,5 @@ class SimulatedNode:
 
 
 def _faults(document: object, where: str, spec: NodeSpec) -> tuple[Fault, ...]:
-    root = Section({where: document or []}, "")
-    return root.sections(where, lambda section: read_fault(section, spec.vendors))
+    root = Description({where: document or []})
+    return read_each(root.sections(where), lambda section: read_fault(section, spec.vendors))

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from accelscope.simulate.section import Section
+from accelscope.config.document import Section
+from accelscope.config.values import WholeNumber
 from accelscope.simulate.spec import FREE, ToolCost
 
 MAX_DEVICES = 64
@@ -14,9 +15,8 @@ Device = TypeVar("Device")
 def read_devices(section: Section, read: Callable[[Section], Device]) -> tuple[Device, ...]:
     """The list `devices`, each member `count` times. Raises DescriptionError."""
     devices: list[Device] = []
-    for where, member in section.items("devices"):
-        entry = Section(member, where)
-        count = entry.integer("count", 1, 1, MAX_DEVICES)
+    for entry in section.sections("devices"):
+        count = entry.take("count", WholeNumber(1, MAX_DEVICES), 1)
         devices.extend([read(entry)] * count)
         entry.finish()
     if len(devices) > MAX_DEVICES:
@@ -28,8 +28,8 @@ def read_tool_cost(section: Section, key: str = "tool", usual: ToolCost = FREE) 
     """`{cost_ms, memory_mb}` of one tool. Raises DescriptionError."""
     entry = section.section(key)
     cost = ToolCost(
-        cpu_milliseconds=entry.integer("cost_ms", usual.cpu_milliseconds, 0, 60_000),
-        memory_mib=entry.integer("memory_mb", usual.memory_mib, 0, 4096),
+        cpu_milliseconds=entry.take("cost_ms", WholeNumber(0, 60_000), usual.cpu_milliseconds),
+        memory_mib=entry.take("memory_mb", WholeNumber(0, 4096), usual.memory_mib),
     )
     entry.finish()
     return cost

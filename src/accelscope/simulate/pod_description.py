@@ -1,32 +1,38 @@
 """Where a workload runs, and what Kubernetes knows of its pod: from YAML to its spec."""
 
-from accelscope.simulate.section import Section, shown
+from accelscope.config.document import Section
+from accelscope.config.values import BOOLEAN, TEXT_MAPPING, Choice, Size, Text, WholeNumber
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, HamiShare, PodOwner, PodQos, PodSpec
+from accelscope.simulate.vendor import simulated_names, simulated_vendor
 
 OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 MAX_REPLICAS = 64  # of one device in one container
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_NAME = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_POD_NAME = rf"(?=.{{1,253}}$){_NAME}(?:\.{_NAME})*"
-_RESOURCE = r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]*"
-_SHARED_VENDOR = "nvidia"  # whose plugins cut devices into replicas and HAMi shares
+_UUID = Text(
+    "a uid such as 0f3c…-…, lower case", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_LOWER_CASE = "a name in lower case such as trainer-0"
+_NAME = Text(_LOWER_CASE, _LABEL)
+_POD_NAME = Text(_LOWER_CASE, rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_RESOURCE = Text("a resource such as nvidia.com/gpu", r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def read_cgroup(section: Section, vendor: str) -> CgroupSpec:
     """The key `cgroup` of a process: a kind, or a mapping. Raises DescriptionError."""
-    value = section.take("cgroup")
+    value = section.raw("cgroup")
     if value is None:
         return CgroupSpec()
-    entry = Section({"kind": value} if isinstance(value, str) else value, section.path("cgroup"))
-    kind = entry.choice("kind", CgroupKind, CgroupKind.HOST)
+    document = {"kind": value} if isinstance(value, str) else value
+    entry = type(section)(document, section.path("cgroup"), file=section.file)
+    kind = entry.take("kind", Choice(*CgroupKind), CgroupKind.HOST)
     if kind is CgroupKind.POD:
         spec = read_pod(entry, vendor, name_key="pod")
     else:
         spec = CgroupSpec(
             kind=kind,
             container_id=_container_id(entry),
-            job=entry.optional_integer("job", 1, 2**31 - 1),
-            unit=entry.optional_text("unit", r"[\w@.-]+\.service", "a systemd unit such as trainer.service"),
+            job=entry.take("job", WholeNumber(1, 2**31 - 1)),
+            unit=entry.take("unit", Text("a systemd unit such as trainer.service", r"[\w@.-]+\.service")),
         )
     entry.finish()
     return spec
@@ -34,59 +40,52 @@ def read_cgroup(section: Section, vendor: str) -> CgroupSpec:
 
 def read_pod(section: Section, vendor: str, name_key: str = "name") -> CgroupSpec:
     """The keys of a pod. Raises DescriptionError."""
-    name = "a name in lower case such as trainer-0"
-    replicas = section.optional_integer("replicas", 1, MAX_REPLICAS)
+    replicas = section.take("replicas", WholeNumber(1, MAX_REPLICAS))
     hami = _hami(section)
-    if vendor != _SHARED_VENDOR and (replicas or hami):
-        raise section.error("replicas" if replicas else "hami", f"only {_SHARED_VENDOR} devices are shared")
+    if (replicas or hami) and not simulated_vendor(vendor).shares_devices:
+        sharing = ", ".join(name for name in simulated_names() if simulated_vendor(name).shares_devices)
+        raise section.error("replicas" if replicas else "hami", f"only {sharing} devices are shared")
     if replicas and hami:
         raise section.error("replicas", "give either replicas or hami")
     return CgroupSpec(
         kind=CgroupKind.POD,
-        qos=section.choice("qos", PodQos, PodQos.BURSTABLE),
-        pod_uid=section.optional_text("pod_uid", _UUID, "a uid such as 0f3c…-…, lower case"),
+        qos=section.take("qos", Choice(*PodQos), PodQos.BURSTABLE),
+        pod_uid=section.take("pod_uid", _UUID),
         container_id=_container_id(section),
         pod=PodSpec(
-            namespace=section.optional_text("namespace", _NAME, name),
-            name=section.optional_text(name_key, _POD_NAME, name),
-            container=section.optional_text("container", _NAME, name),
-            labels=section.texts("labels"),
+            namespace=section.take("namespace", _NAME),
+            name=section.take(name_key, _POD_NAME),
+            container=section.take("container", _NAME),
+            labels=tuple(section.take("labels", TEXT_MAPPING, {}).items()),
             owner=_owner(section),
-            resource=section.optional_text("resource", _RESOURCE, "a resource such as nvidia.com/gpu"),
+            resource=section.take("resource", _RESOURCE),
             replicas=replicas,
             hami=hami,
-            allocated=section.flag("allocated", default=True),
+            allocated=section.take("allocated", BOOLEAN, default=True),
         ),
     )
 
 
 def _container_id(section: Section) -> str | None:
-    return section.optional_text("container_id", "[0-9a-f]{64}", "64 hexadecimal digits")
+    return section.take("container_id", Text("64 hexadecimal digits", "[0-9a-f]{64}"))
 
 
 def _owner(section: Section) -> PodOwner | None:
-    if not section.has("owner"):
-        section.take("owner")
+    entry = section.optional_section("owner")
+    if entry is None:
         return None
-    entry = section.section("owner")
-    kind = entry.text("kind", OWNER_KINDS[0])
-    if kind not in OWNER_KINDS:
-        raise entry.error("kind", f"{shown(kind)} is not known; allowed: {', '.join(OWNER_KINDS)}")
-    owner = PodOwner(kind, entry.optional_text("name", _NAME, "a name in lower case such as trainer"))
+    owner = PodOwner(entry.take("kind", Choice(*OWNER_KINDS), OWNER_KINDS[0]), entry.take("name", _NAME))
     entry.finish()
     return owner
 
 
 def _hami(section: Section) -> HamiShare | None:
-    if not section.has("hami"):
-        section.take("hami")
+    entry = section.optional_section("hami")
+    if entry is None:
         return None
-    entry = section.section("hami")
     share = HamiShare(
-        memory_bytes=entry.size("memory", 0),
-        cores_percent=entry.integer("cores", 0, 0, 100),
+        memory_bytes=entry.require("memory", Size(1 << 20)),
+        cores_percent=entry.take("cores", WholeNumber(0, 100), 0),
     )
-    if share.memory_bytes < 1 << 20:
-        raise entry.error("memory", "expected a size of at least 1MiB")
     entry.finish()
     return share

@@ -23,6 +23,7 @@ class PluginDevice:
     id: str
     numa_node: int  # -1: none
     shareable: bool = False  # whether the plugin makes replicas of it
+    hami_type: str = ""  # as HAMi's annotation calls such devices
 
 
 @dataclass(frozen=True, slots=True)

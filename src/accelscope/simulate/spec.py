@@ -1,9 +1,9 @@
 """What a node is, once its description has been read and found good."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from accelscope.simulate.faults import Fault
 from accelscope.simulate.load import Shape
@@ -149,6 +149,11 @@ class VendorSpec(Protocol):
         """Into how many instances the device is cut; a process there must say on which it runs. None: it is
         whole."""
         return None
+
+    def without_costs(self) -> Self:
+        """The same driver, whose tools use no time of their own."""
+        costs = {f.name: FREE for f in fields(self) if isinstance(getattr(self, f.name), ToolCost)}  # type: ignore[arg-type]
+        return replace(self, **costs)  # type: ignore[type-var]
 
 
 Own = TypeVar("Own", bound=VendorSpec)

@@ -1,33 +1,33 @@
-"""What a vendor's simulated driver is, and which there are.
+"""The contract of a vendor's simulated driver.
 
-A vendor is a package `simulate/<vendor>/` and one line in the registry below. The line names a module that
-has `VENDOR`, a SimulatedVendor. From there on:
+The driver is a subpackage `simulated` of the vendor's folder. The vendor's declaration names its
+SimulatedVendor:
 
-- the description's section of that name is given to `read_section`, which makes the vendor's own spec of it;
-- `open_driver` makes the vendor's driver on a node, from that spec and a Site: the seed, the PCI addresses
-  that are its own and the processes on its devices, with a load curve each;
-- the node builds and installs the driver's native parts (and takes them away under a fault), and at each
-  step asks the driver for all of its files. Only what differs is written;
-- the cluster around the node asks the driver what the vendor's device plugin would give to a pod.
+- `read_section` turns the vendor's section of a node's description into the vendor's own spec;
+- `open_driver` makes the driver of one node from that spec and a Site: the seed, the vendor's PCI domain and
+  the processes on its devices, each with a load curve;
+- the node compiles and installs the driver's native parts, removes them under a fault, and at each step
+  writes those of the driver's files that changed;
+- the simulated cluster uses the driver's `plugin_device` as what the vendor's device plugin gives to a pod.
 
-Everything a driver shows is a function of seed, time and the faults up to then: counters must not run
-backwards, and the same instant must look the same whenever it is asked for. `load`, `physics`, `identity`,
-`tool` and `folder` have what every vendor needs for that.
+All output is a function of seed, time and the faults so far: counters never decrease, and one instant always
+looks the same. `load`, `physics`, `identity`, `tool` and `folder` contain what every vendor needs for this.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from accelscope.config.document import Section
 from accelscope.simulate import pci
 from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import Section
 from accelscope.simulate.spec import VendorSpec
 from accelscope.simulate.workload import Placement
+from accelscope.vendors import declarations
 
 Shown_co = TypeVar("Shown_co", covariant=True)
 
@@ -88,44 +88,49 @@ class VendorDriver(Protocol[Shown_co]):
         """What the vendor's device plugin gives to a workload there; `own` is its `ProcessSpec.own`."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    """The pod in which a vendor's operator runs the driver; the vendor's tool can be run in it."""
+
+    namespace: str
+    daemon_set: str
+    labels: Mapping[str, str]
+    container: str
+    image: str
+    # Runs a command: the vendor's spec, what its devices show, and the words of the command.
+    run: Callable[[Any, tuple[Any, ...], Sequence[str]], CommandOutput]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedVendor:
-    read_section: Callable[[Section], VendorSpec]  # takes its keys off; raises DescriptionError
+    read_section: Callable[[Section], VendorSpec]  # takes its keys; raises DescriptionError
     open_driver: Callable[[Any, Site], VendorDriver[Any]]  # the spec is the one that read_section made
     faults: PossibleFaults
-    # For keys of a process that only this vendor has; the result is kept as `ProcessSpec.own`.
-    read_process: Callable[[Section, Any, tuple[int, ...]], Hashable] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredVendor:
-    module: str  # imported only for nodes that have the vendor
-    # The agent's settings, and where they point to in a node's folder. They are given for every node: where
-    # the vendor is absent there is nothing at these places, and the machine's own driver stays out of it.
+    # The agent's settings, and the paths in a node's folder that they get. They are set for every node: where
+    # the vendor is absent these paths do not exist, so the agent does not read the machine's own driver.
     settings: Mapping[str, str]
+    # Labels that a Node with such devices has from the vendor's operator or from feature discovery.
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    # Reads the keys of a process that only this vendor has; the result is `ProcessSpec.own`.
+    read_process: Callable[[Section, Any, tuple[int, ...]], Hashable] | None = None
+    shares_devices: bool = False  # whether pods may have `replicas` or a `hami` share of a device
+    driver_pod: DriverPod | None = None
 
 
-# NVIDIA first: its library writes addresses of the first PCI domain.
-VENDORS: dict[str, RegisteredVendor] = {
-    "nvidia": RegisteredVendor(
-        "accelscope.simulate.nvidia.vendor",
-        {"nvml_library": "lib/libnvidia-ml.so.1", "nvidia_smi_path": "bin/nvidia-smi"},
-    ),
-    "amd": RegisteredVendor(
-        "accelscope.simulate.amd.vendor",
-        {"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},
-    ),
-    "ascend": RegisteredVendor(
-        "accelscope.simulate.ascend.vendor",
-        {"npu_smi_path": "bin/npu-smi", "ascend_driver_root": "opt/Ascend/driver"},
-    ),
-    "furiosa": RegisteredVendor(
-        "accelscope.simulate.furiosa.vendor",
-        {"furiosa_smi_path": "bin/furiosa-smi", "furiosactl_path": "bin/furiosactl"},
-    ),
-}
+def simulated_names() -> tuple[str, ...]:
+    """Vendors with a simulated driver, in the order of their PCI domains on a node of several."""
+    return tuple(name for name, vendor in declarations().items() if vendor.simulated)
 
 
+@cache
 def simulated_vendor(name: str) -> SimulatedVendor:
-    vendor: SimulatedVendor = import_module(VENDORS[name].module).VENDOR
+    declaration = declarations()[name]
+    vendor: SimulatedVendor = declaration.load(declaration.simulated)
     return vendor

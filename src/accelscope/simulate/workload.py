@@ -3,10 +3,11 @@
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 from accelscope.simulate import identity
-from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
+from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, PausedCurve, Pauses, Shape
 from accelscope.simulate.spec import NodeSpec, ProcessSpec, ProcessType
 
 _FULL = 0.98  # processes that want more than this of a device together are scaled down to it
@@ -49,6 +50,18 @@ class Placement:
             return whole
         tide = (1 + math.sin(math.tau * (at / (3 * self.curve.period) + self.curve.phase))) / 2
         return whole - int(whole * _BREATHING * tide) // _CHUNK * _CHUNK
+
+
+def paused(placement: Placement, idle: Mapping[str, Pauses]) -> Placement:
+    """The same, without load during the pauses of its process's name. The process keeps its memory."""
+    # Counters begin at simulated time zero: a pause before it changes none of them.
+    known = idle.get(placement.process.spec.name, ())
+    pauses = tuple((max(0.0, begin), until) for begin, until in known)
+    if not pauses:
+        return placement
+    curve = placement.curve
+    values = {field.name: getattr(curve, field.name) for field in fields(LoadCurve)}
+    return replace(placement, curve=PausedCurve(**values, pauses=pauses))
 
 
 def uptime_at_start(seed: int) -> float:
@@ -104,9 +117,17 @@ def _free_pid(seed: int, path: tuple[object, ...], pids: set[int]) -> int:
 
 
 def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:
-    peaks: dict[tuple[str, int, int | None], float] = defaultdict(float)
+    """Scaled down where those that run at the same time want more than there is."""
+    by_place: dict[tuple[str, int, int | None], list[Placement]] = defaultdict(list)
     for placement in wanted:
-        peaks[placement.place] += placement.curve.peak
+        by_place[placement.place].append(placement)
     return tuple(
-        replace(p, curve=p.curve.scaled(min(1.0, _FULL / max(peaks[p.place], _FULL)))) for p in wanted
+        replace(p, curve=p.curve.scaled(min(1.0, _FULL / max(_peak(p, by_place[p.place]), _FULL))))
+        for p in wanted
     )
+
+
+def _peak(placement: Placement, others: list[Placement]) -> float:
+    """Of all that run in some of its time, together."""
+    own = placement.curve
+    return sum(o.curve.peak for o in others if o.curve.begin < own.until and own.begin < o.curve.until)
