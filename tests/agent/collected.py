@@ -15,10 +15,11 @@ from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
+from accelscope.config import make
 from accelscope.model import Snapshot, Vendor
-from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
+from accelscope.vendors.common.contract import open_reader
 
 WALL_CLOCK = 1_800_000_000.0
 SIMULATED_TIMES = (7200.0, 7210.0)  # two collections: some values are measured between two samples
@@ -31,15 +32,14 @@ def collect(name: str, folder: Path, *, library: bool = True) -> Snapshot:
     users = folder / "passwd"
     users.write_text("root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
     with patient_kubelet(), SimulatedCluster(node, folder / "cluster") as cluster:
+        without = {} if library else {"nvml_library": str(folder / "no-library")}
         settings = replace(
-            AgentSettings(**{**node.agent_settings(), **cluster.agent_settings()}),  # type: ignore[arg-type]
+            make(AgentSettings, {**node.agent_settings(), **cluster.agent_settings(), **without}),
             passwd_file=str(users),
             pod_labels=("app",),
             node_labels=("kubernetes.io/arch",),
             gpu_allocation_file="",
         )
-        if not library:
-            settings = replace(settings, nvml_library=str(folder / "no-library"))
         return _collect_with(settings, node)
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from tests import programs
 from tests.costless import costless
-from tests.readers.watched import Watched
 from tests.sinks.go_reader import NodeLine, node_line
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, snapshot
+from tests.vendors.common.watched import Watched
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.model import Vendor
 from accelscope.simulate import FaultKind, SimulatedNode
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import NPU_METRICS
 from accelscope.sinks.last_readings import LAST_READING_SECONDS
 from accelscope.sinks.sink import Pace
+from accelscope.vendors.ascend import NPU_METRICS
 
 FAILURE_SECONDS = 600.0
 FAULTS = {
@@ -48,7 +48,7 @@ class Node:
                 folder / "wrapped/npu-smi", f'{failure}\nexec {settings["npu_smi_path"]} "$@"'
             )
             settings |= {"npu_smi_path": str(tool), "reader_timeout": "60s"}
-        self.watched = Watched(Vendor.ASCEND, load(AgentSettings, settings, {}).settings, self.node)
+        self.watched = Watched(Vendor("ascend"), load(AgentSettings, settings, {}).settings, self.node)
         self.clock = Clock()
         self._api = api
         pace = Pace(interval_seconds=3.0, renewal_seconds=60.0)

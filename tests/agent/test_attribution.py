@@ -18,7 +18,7 @@ from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.agent.share_ratios import ShareRatios
 from accelscope.attribution.attributor import Attributor
-from accelscope.config import ConfigError
+from accelscope.config import ConfigError, make
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import (
     AllocationSource,
@@ -30,10 +30,10 @@ from accelscope.model import (
     UnattributedReason,
     Vendor,
 )
-from accelscope.readers.registry import open_reader
 from accelscope.serve import Request, Response, Route, Server
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
+from accelscope.vendors.common.contract import open_reader
 
 GIB = 1 << 30
 
@@ -51,7 +51,7 @@ class Lab:
         self.cluster = self._stack.enter_context(SimulatedCluster(self.node, folder / "cluster"))
         pointed = {**self.node.agent_settings(), **self.cluster.agent_settings()}
         self.settings = replace(
-            AgentSettings(**pointed),  # type: ignore[arg-type]
+            make(AgentSettings, pointed),
             gpu_allocation_file=str(folder / "gpu_allocation.txt"),
             **settings,  # type: ignore[arg-type]
         )

@@ -12,7 +12,7 @@ from accelscope.agent.runner import Deadlines, Runner
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.options import AttributionOptions
 from accelscope.model import Device, Reading, Snapshot, Vendor
-from accelscope.readers.contract import Survey
+from accelscope.vendors.common.contract import Survey
 
 
 class OneDevice:
@@ -87,7 +87,7 @@ def powers(loop: Loop) -> list[float]:
 
 
 def test_snapshots_follow_each_other(started: Callable[..., Loop]) -> None:
-    loop = started(OneDevice(Vendor.NVIDIA))
+    loop = started(OneDevice(Vendor("nvidia")))
     wait_until(lambda: len(powers(loop)) >= 3)
     assert powers(loop) == sorted(powers(loop))
     assert [s.agent.collections for s in loop.snapshots[:3]] == [1, 2, 3]
@@ -95,7 +95,7 @@ def test_snapshots_follow_each_other(started: Callable[..., Loop]) -> None:
 
 
 def test_a_slow_reader_delays_nobody_and_keeps_its_last_reading(started: Callable[..., Loop]) -> None:
-    fast, slow = OneDevice(Vendor.NVIDIA), OneDevice(Vendor.AMD)
+    fast, slow = OneDevice(Vendor("nvidia")), OneDevice(Vendor("amd"))
     loop = started(fast, slow)
     wait_until(lambda: any(len(s.devices) == 2 for s in list(loop.snapshots)))
     slow.gate = threading.Event()
@@ -108,7 +108,7 @@ def test_a_slow_reader_delays_nobody_and_keeps_its_last_reading(started: Callabl
 
 
 def test_a_hung_call_is_given_up_between_collections(started: Callable[..., Loop]) -> None:
-    fine, hung = OneDevice(Vendor.NVIDIA), OneDevice(Vendor.AMD)
+    fine, hung = OneDevice(Vendor("nvidia")), OneDevice(Vendor("amd"))
     hung.gate = threading.Event()
     loop = started(fine, hung, device_seconds=0.3)
     wait_until(lambda: any(s.readers[1].abandoned_calls for s in list(loop.snapshots)))
@@ -120,7 +120,7 @@ def test_a_hung_call_is_given_up_between_collections(started: Callable[..., Loop
 
 
 def test_stop_does_not_wait_for_a_hung_call(started: Callable[..., Loop]) -> None:
-    hung = OneDevice(Vendor.NVIDIA)
+    hung = OneDevice(Vendor("nvidia"))
     hung.gate = threading.Event()
     loop = started(hung, interval=2 * PATIENCE_SECONDS)
     wait_until(hung.inside.is_set)
@@ -131,7 +131,7 @@ def test_stop_does_not_wait_for_a_hung_call(started: Callable[..., Loop]) -> Non
 
 
 def test_a_reload_is_counted() -> None:
-    loop = Loop(OneDevice(Vendor.NVIDIA))
+    loop = Loop(OneDevice(Vendor("nvidia")))
     loop.collector.count_reload("applied")
     loop.collector.count_reload("rejected")
     loop.collector.count_reload("applied")
@@ -143,7 +143,7 @@ def test_a_reload_is_counted() -> None:
 def test_the_loop_outlives_a_fault_of_its_own(
     started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop = started(OneDevice(Vendor.NVIDIA))
+    loop = started(OneDevice(Vendor("nvidia")))
     published: list[Snapshot] = []
 
     def publish(snapshot: Snapshot) -> None:
@@ -159,7 +159,7 @@ def test_the_loop_outlives_a_fault_of_its_own(
 def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
     started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop = started(OneDevice(Vendor.NVIDIA))
+    loop = started(OneDevice(Vendor("nvidia")))
     wait_until(lambda: len(loop.snapshots) >= 1)
     loop.fault = ValueError("not foreseen")
     before = len(loop.snapshots)
@@ -169,7 +169,7 @@ def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
 
 
 def test_the_loop_is_seen_to_move_while_it_waits_for_a_driver(started: Callable[..., Loop]) -> None:
-    hung = OneDevice(Vendor.NVIDIA)
+    hung = OneDevice(Vendor("nvidia"))
     hung.gate = threading.Event()
     loop = started(hung, interval=2 * PATIENCE_SECONDS)
     wait_until(hung.inside.is_set)

@@ -8,7 +8,7 @@ from accelscope.model import Device, EccCount, ErrorCount, Vendor
 
 def device(at: float, ecc: int = 0, errors: int = 0, told: float | None = None) -> Device:
     return Device(
-        vendor=Vendor.AMD,
+        vendor=Vendor("amd"),
         id="amd:x",
         read_at=at,
         ecc=(EccCount("uncorrected", False, ecc), EccCount("uncorrected", False, 0, "umc")),
@@ -46,6 +46,6 @@ def test_a_source_that_is_silent_for_a_moment_takes_no_date_away() -> None:
     dates = ErrorDates()
     for at, count in ((1.0, 0), (2.0, 3)):
         dates.dated(device(at, count))
-    silent = Device(vendor=Vendor.AMD, id="amd:x", read_at=3.0)
+    silent = Device(vendor=Vendor("amd"), id="amd:x", read_at=3.0)
     assert dates.dated(silent) is silent
     assert dates.dated(device(4.0, 3)).ecc[0].last_seen == 2.0

@@ -49,11 +49,11 @@ def test_one_page_in_one_vocabulary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vendor", "kind", "goes_stale"),
     [
-        (Vendor.NVIDIA, FaultKind.LIBRARY_HANG, True),
-        (Vendor.ASCEND, FaultKind.TOOL_HANG, True),
+        (Vendor("nvidia"), FaultKind.LIBRARY_HANG, True),
+        (Vendor("ascend"), FaultKind.TOOL_HANG, True),
         # These two read the driver's files; their tools only add to that.
-        (Vendor.AMD, FaultKind.TOOL_HANG, False),
-        (Vendor.FURIOSA, FaultKind.TOOL_HANG, False),
+        (Vendor("amd"), FaultKind.TOOL_HANG, False),
+        (Vendor("furiosa"), FaultKind.TOOL_HANG, False),
     ],
 )
 def test_one_vendor_hangs_and_the_other_three_stay_fresh(
@@ -79,7 +79,7 @@ def test_one_vendor_hangs_and_the_other_three_stay_fresh(
 
 
 def test_a_tool_that_hangs_costs_the_values_that_only_it_reports(tmp_path: Path) -> None:
-    vendor, told = Vendor.AMD, "throttles"
+    vendor, told = Vendor("amd"), "throttles"
     running = Broken(tmp_path, {**IMPATIENT, "tool_interval": "1s"}, name="mixed")
 
     def tells(snapshot: Snapshot) -> bool:
@@ -96,7 +96,7 @@ def test_a_tool_that_hangs_costs_the_values_that_only_it_reports(tmp_path: Path)
         running.until(tells, f"{told} is back")
 
 
-@pytest.mark.parametrize("vendor", [Vendor.AMD, Vendor.FURIOSA])
+@pytest.mark.parametrize("vendor", [Vendor("amd"), Vendor("furiosa")])
 def test_one_device_whose_files_hang_goes_stale_alone(mixed: Broken, vendor: Vendor) -> None:
     mixed.node.set_faults([Fault(kind=FaultKind.HANG, vendor=vendor.value, device=0)])
     mixed.until(

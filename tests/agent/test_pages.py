@@ -17,8 +17,8 @@ SNAPSHOT = Snapshot(
     taken_at=1.0,
     agent=AgentState(version="1", started_at=0.0),
     interval_seconds=10.0,
-    readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True),),
-    devices=(Device(vendor=Vendor.NVIDIA, id="nvidia:<GPU>", power_watts=5.0),),
+    readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True),),
+    devices=(Device(vendor=Vendor("nvidia"), id="nvidia:<GPU>", power_watts=5.0),),
 )
 
 
@@ -104,9 +104,9 @@ def test_the_small_page_escapes_what_drivers_say(site: Site) -> None:
     assert "<GPU>" not in page
 
 
-UP = ReaderState(vendor=Vendor.NVIDIA, found=True, up=True)
-DOWN = ReaderState(vendor=Vendor.AMD, found=True, up=False, reason="driver_error")
-ABSENT = ReaderState(vendor=Vendor.ASCEND, found=False, up=False)
+UP = ReaderState(vendor=Vendor("nvidia"), found=True, up=True)
+DOWN = ReaderState(vendor=Vendor("amd"), found=True, up=False, reason="driver_error")
+ABSENT = ReaderState(vendor=Vendor("ascend"), found=False, up=False)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.model import Device, EccCount, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
-from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, Survey
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 
 DEADLINES = Deadlines(survey_seconds=2, device_seconds=2, pass_seconds=50)
 
@@ -30,7 +30,7 @@ class ScriptedReader:
     """Answers as the test says, and takes `seconds` for a device; a key in `gates` waits until its gate
     opens."""
 
-    vendor = Vendor.NVIDIA
+    vendor = Vendor("nvidia")
 
     def __init__(self, clock: Clock, *keys: str) -> None:
         self.keys = list(keys)
@@ -55,7 +55,7 @@ class ScriptedReader:
         self.clock.now += self.seconds
         id_ = self.ids.get(key, f"nvidia:GPU-{key}")
         device = Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=id_,
             index=int(key),
             power_watts=100.0,

@@ -19,10 +19,9 @@ from tests.serve.conftest import Answer, Client
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent import token_review
-from accelscope.agent.token_review import ReviewLimits, TokenReviewGuard
-from accelscope.agent.token_reviewer import ApiServerReviewer
+from accelscope.agent.token_review import ApiServerReviewer, ReviewLimits, TokenReviewGuard
 from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
+from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_LIMIT, TOKEN_REVIEWS
 from accelscope.serve import Handler, Response, Route, Server, TokenFile
 
 ROUTES: dict[str, Handler | Route] = {
@@ -259,9 +258,9 @@ def test_a_request_behind_the_first_needs_a_token_of_its_own(guarded: Lab) -> No
 
 
 def test_an_oversized_token_is_refused_without_a_review(guarded: Lab) -> None:
-    assert guarded.status("x" * (token_review.TOKEN_LIMIT + 1)) == 401
+    assert guarded.status("x" * (TOKEN_LIMIT + 1)) == 401
     assert guarded.api.asked == []
-    assert guarded.status("x" * token_review.TOKEN_LIMIT) == 401
+    assert guarded.status("x" * TOKEN_LIMIT) == 401
     assert guarded.api.reviews == 1
 
 
@@ -434,7 +433,7 @@ def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(lab: Lab) -> No
     made_up = token_review.VERDICTS_LIMIT + 20
     for number in range(made_up):
         assert client.get("/metrics", bearer(f"made-up-{number}")).status == 401
-    assert len(lab.guard._known) == token_review.VERDICTS_LIMIT
+    assert len(lab.guard._verdicts) == token_review.VERDICTS_LIMIT
     assert lab.status(ANN) == 200
     assert lab.api.reviews == made_up + 1
 
@@ -584,7 +583,7 @@ def test_tokens_are_forgotten_and_never_told(
         return not any(isinstance(found, token_review._Review) for found in gc.get_objects())
 
     wait_until(forgotten, "for the thread that reviewed it to let go of it")
-    assert all(secret.encode() not in key for key in lab.guard._known)
+    assert all(secret.encode() not in key for key in lab.guard._verdicts._entries)
 
 
 def test_an_unexpected_failure_costs_one_answer(

@@ -17,7 +17,7 @@ from accelscope.model import AllocationSource, Device, Vendor
 from accelscope.serve import Request, Response, Route, Server
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
-DEVICES = DeviceIndex([Device(vendor=Vendor.NVIDIA, id=f"nvidia:{UUID}", uuid=UUID)])
+DEVICES = DeviceIndex([Device(vendor=Vendor("nvidia"), id=f"nvidia:{UUID}", uuid=UUID)])
 CLAIMED = ClaimDevice("gpu.nvidia.com", "node-1", "gpu-0", None, ())
 SLICE = {
     "metadata": {"name": "s", "uid": "u-1"},

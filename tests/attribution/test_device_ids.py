@@ -27,7 +27,7 @@ DIE = "9E99DE0C-20A4FA8E-53E5EA56-D0CB1F07-6A5C8E3B"
 
 def nvidia(uuid: str, index: int, minor: int | None, *partitions: Partition) -> Device:
     return Device(
-        vendor=Vendor.NVIDIA,
+        vendor=Vendor("nvidia"),
         id=f"nvidia:{uuid}",
         index=index,
         uuid=uuid,
@@ -44,7 +44,7 @@ def instance(name: str, index: int, gpu: int, compute: int, uuid: str | None = N
 def amd(name: str, address: str, render: int, parts: int = 0, *, first_xcp: int | None = None) -> Device:
     """The first part has the GPU's own files, the others are named from `first_xcp` on, if at all."""
     return Device(
-        vendor=Vendor.AMD,
+        vendor=Vendor("amd"),
         id=f"amd:{name}",
         index=render - 128,
         uuid=name,
@@ -65,7 +65,7 @@ def amd(name: str, address: str, render: int, parts: int = 0, *, first_xcp: int 
 
 def ascend(name: str, logic: int | None, physical: int | None = None, uuid: str | None = None) -> Device:
     return Device(
-        vendor=Vendor.ASCEND,
+        vendor=Vendor("ascend"),
         id=f"ascend:{name}",
         index=logic,
         physical_id=physical,
@@ -77,7 +77,7 @@ def ascend(name: str, logic: int | None, physical: int | None = None, uuid: str 
 
 def furiosa(uuid: str, architecture: str, name: str) -> Device:
     return Device(
-        vendor=Vendor.FURIOSA,
+        vendor=Vendor("furiosa"),
         id=f"furiosa:{uuid}",
         uuid=uuid,
         architecture=architecture,
@@ -283,7 +283,7 @@ def test_furiosa(device_id: str, resource: str, expected: Resolved) -> None:
 
 ADDRESS = "0000:41:00.0"
 WITHOUT_UUID = Device(
-    vendor=Vendor.FURIOSA, id="furiosa:card", pci_address=ADDRESS, architecture="rngd", index=0
+    vendor=Vendor("furiosa"), id="furiosa:card", pci_address=ADDRESS, architecture="rngd", index=0
 )
 
 
@@ -318,7 +318,7 @@ def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_resource(
     named = (("1", GPU_0, "npu0"), ("2", GPU_1, "renderD128"), ("3", RNGD, "x"), ("4", None, "y"))
     twins = [
         Device(
-            vendor=Vendor.ASCEND,
+            vendor=Vendor("ascend"),
             id=f"ascend:{name}",
             uuid=uuid,
             device_name=file,
@@ -334,11 +334,11 @@ def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_resource(
 @pytest.mark.parametrize(
     ("name", "vendor"),
     [
-        ("nvidia.com/gpu", Vendor.NVIDIA),
-        ("gpu.nvidia.com", Vendor.NVIDIA),
-        ("amd.com/gpu", Vendor.AMD),
-        ("huawei.com/Ascend910", Vendor.ASCEND),
-        ("beta.furiosa.ai/npu", Vendor.FURIOSA),
+        ("nvidia.com/gpu", Vendor("nvidia")),
+        ("gpu.nvidia.com", Vendor("nvidia")),
+        ("amd.com/gpu", Vendor("amd")),
+        ("huawei.com/Ascend910", Vendor("ascend")),
+        ("beta.furiosa.ai/npu", Vendor("furiosa")),
         ("notnvidia.com/gpu", None),
         ("nvidia.com.example.org/gpu", None),
         ("hugepages-2Mi", None),

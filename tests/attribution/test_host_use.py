@@ -207,7 +207,7 @@ def test_all_entries_of_a_process_on_several_devices_tell_the_same(node: Node) -
     node.add(1, cpu=1.0, pages=5)
     options = AttributionOptions(node="n1", proc=node.proc, passwd=node.passwd)
     attributor = Attributor(options, clock=lambda: node.now + node.ahead, monotonic=lambda: node.now)
-    devices = [Device(vendor=Vendor.NVIDIA, id=f"nvidia:{place}") for place in range(2)]
+    devices = [Device(vendor=Vendor("nvidia"), id=f"nvidia:{place}") for place in range(2)]
     shown = [Process(pid=pid, device=device.id) for pid in (1, 99) for device in devices]
     attributor.attribute(devices, shown)
     node.now += 10

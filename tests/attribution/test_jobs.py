@@ -13,10 +13,10 @@ from accelscope.model import Device, Partition, Vendor
 GPU_UUID = "GPU-11111111-2222-3333-4444-555555555555"
 MIG_UUID = "MIG-11111111-2222-3333-4444-555555555555"
 INSTANCE = Partition(id="inst", uuid=MIG_UUID, gpu_instance_id=7, compute_instance_id=0)
-GPU = Device(vendor=Vendor.NVIDIA, id="nvidia:a", index=0, uuid=GPU_UUID, partitions=(INSTANCE,))
-AMD = Device(vendor=Vendor.AMD, id="amd:b", index=0)
-AMD_PARTS = Device(vendor=Vendor.AMD, id="amd:d", index=0, partitions=(INSTANCE,))
-NPU = Device(vendor=Vendor.ASCEND, id="ascend:c", index=0)
+GPU = Device(vendor=Vendor("nvidia"), id="nvidia:a", index=0, uuid=GPU_UUID, partitions=(INSTANCE,))
+AMD = Device(vendor=Vendor("amd"), id="amd:b", index=0)
+AMD_PARTS = Device(vendor=Vendor("amd"), id="amd:d", index=0, partitions=(INSTANCE,))
+NPU = Device(vendor=Vendor("ascend"), id="ascend:c", index=0)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_costs_itself_only(
         return open_regular(path)
 
     monkeypatch.setattr(job_mapping, "open_regular", denied)
-    second = Device(vendor=Vendor.NVIDIA, id="nvidia:b", index=2)
+    second = Device(vendor=Vendor("nvidia"), id="nvidia:b", index=2)
     jobs = Jobs(tmp_path, lambda: 0.0)
     assert jobs.by_part([GPU, second]) == {("nvidia:a", None): ("17",), ("nvidia:b", None): ("18",)}
     state = jobs.state()

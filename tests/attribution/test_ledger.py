@@ -12,7 +12,7 @@ from accelscope.attribution.ledger import KeptIdle, Ledger
 from accelscope.attribution.owners import PodTable, owner_of
 from accelscope.attribution.processes import HostProcess
 from accelscope.attribution.usage import DeviceUse, UsageKey, uses
-from accelscope.kube.pods import KubePod, PodContainer
+from accelscope.kube.objects import KubePod, PodContainer
 from accelscope.model import (
     Absence,
     AbsenceReason,
@@ -25,7 +25,7 @@ from accelscope.model import (
     Vendor,
 )
 
-GPU = Device(vendor=Vendor.AMD, id="amd:a", utilization_ratio=1.0)
+GPU = Device(vendor=Vendor("amd"), id="amd:a", utilization_ratio=1.0)
 WATTS = 700.0
 
 
@@ -323,8 +323,8 @@ X, Y = (UsageKey(die, "", "ns", pod, "main") for die, pod in (("amd:0", "x"), ("
 def dies(*, first: str | None, second: str | None) -> tuple[Device, Device]:
     """Of a module: the power of both is shown at the first."""
     return (
-        Device(vendor=Vendor.AMD, id="amd:0", serial=first, power_watts=500.0),
-        Device(vendor=Vendor.AMD, id="amd:1", serial=second, absent=SHARED),
+        Device(vendor=Vendor("amd"), id="amd:0", serial=first, power_watts=500.0),
+        Device(vendor=Vendor("amd"), id="amd:1", serial=second, absent=SHARED),
     )
 
 
@@ -376,7 +376,7 @@ def test_a_die_that_is_silent_for_a_while_keeps_its_part() -> None:
     one, other = dies(first="S1", second="S1")
     ledger = Ledger()
     for now, stale in ((0, False), (10, False), (20, True), (30, True), (40, False)):
-        silent = Device(vendor=Vendor.AMD, id="amd:1", serial="S1", stale=True)
+        silent = Device(vendor=Vendor("amd"), id="amd:1", serial="S1", stale=True)
         second = silent if stale else replace(other, read_at=float(now))
         running = [
             Process(pid=1, device="amd:0", owner=owner("x"), utilization_ratio=1.0),
@@ -394,7 +394,7 @@ def test_energy_of_the_time_in_which_nobody_told_of_it_goes_to_who_ran_then() ->
     """The die that shows the module's power is silent for an hour; on the other, a pod runs in its last ten
     seconds."""
     one, other = dies(first="S1", second="S1")
-    silent = Device(vendor=Vendor.AMD, id="amd:0", serial="S1", stale=True)
+    silent = Device(vendor=Vendor("amd"), id="amd:0", serial="S1", stale=True)
     ledger = Ledger()
     for now in range(0, 3610, 10):
         counter = replace(one, power_watts=100.0, energy_joules=100.0 * now, read_at=float(now))

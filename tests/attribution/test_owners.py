@@ -5,7 +5,7 @@ import pytest
 from accelscope.attribution.cgroup import Place
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable, owner_of
 from accelscope.attribution.processes import HostProcess
-from accelscope.kube.pods import KubePod, PodContainer
+from accelscope.kube.objects import KubePod, PodContainer
 from accelscope.model import Owner, OwnerKind, UnattributedReason
 
 ONE = KubePod(

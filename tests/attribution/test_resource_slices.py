@@ -25,7 +25,7 @@ DRIVER, POOL = "gpu.nvidia.com", "node-a"
 DEVICES = DeviceIndex(
     [
         Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=f"nvidia:{GPU}",
             uuid=GPU,
             index=0,
@@ -33,7 +33,7 @@ DEVICES = DeviceIndex(
             partitions=(Partition(id=f"nvidia:{MIG}", uuid=MIG, index=0),),
         ),
         Device(
-            vendor=Vendor.AMD,
+            vendor=Vendor("amd"),
             id="amd:x1",
             index=0,
             pci_address="0000:83:00.0",
@@ -110,7 +110,8 @@ def test_a_part_of_an_amd_gpu_has_the_address_of_the_whole() -> None:
 @pytest.mark.parametrize("attribute", ["uuid", "parentUUID"])
 def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_driver(attribute: str) -> None:
     twins = DeviceIndex(
-        Device(vendor=vendor, id=f"{vendor.value}:x", uuid=GPU) for vendor in (Vendor.NVIDIA, Vendor.AMD)
+        Device(vendor=vendor, id=f"{vendor.value}:x", uuid=GPU)
+        for vendor in (Vendor("nvidia"), Vendor("amd"))
     )
     slices = SliceTable([decode_slice(published([device("gpu-0", **{attribute: {"string": GPU}})]))])
     assert device_for(ClaimDevice(DRIVER, POOL, "gpu-0"), slices, twins) == Resolved("nvidia:x")

@@ -62,7 +62,7 @@ held = st.builds(
 def collections(draw: st.DrawFn) -> tuple[list[Device], list[Process], list[Allocation]]:
     devices = [
         Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=name,
             stale=draw(st.booleans()) and draw(st.booleans()),
             memory_used_bytes=draw(memory),
@@ -152,7 +152,7 @@ def use_of(device: Device, running: list[Process] = [], granted: list[Allocation
     return uses([device], running, granted)[device.id]
 
 
-GPU = Device(vendor=Vendor.NVIDIA, id="nvidia:a", utilization_ratio=0.8)
+GPU = Device(vendor=Vendor("nvidia"), id="nvidia:a", utilization_ratio=0.8)
 
 
 def on_gpu(owner: Owner, *, use: float | None = None, memory_bytes: int | None = None) -> Process:
@@ -217,7 +217,7 @@ def test_figures_of_processes_add_up_column_by_column() -> None:
 
 def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:
     use = use_of(
-        Device(vendor=Vendor.NVIDIA, id="nvidia:a"),
+        Device(vendor=Vendor("nvidia"), id="nvidia:a"),
         [on_gpu(owner, memory_bytes=7, use=0.25) for owner in OWNERS[6:]],
     )
     found = use.unattributed()
@@ -227,7 +227,7 @@ def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:
 
 def test_a_pod_of_which_only_the_uid_is_known_has_no_name() -> None:
     nameless = Owner(kind=OwnerKind.POD, pod_uid="p")
-    use = use_of(Device(vendor=Vendor.NVIDIA, id="nvidia:a"), [on_gpu(nameless)])
+    use = use_of(Device(vendor=Vendor("nvidia"), id="nvidia:a"), [on_gpu(nameless)])
     assert use.uids == {UsageKey("nvidia:a", "", "", "", ""): "p"}
 
 

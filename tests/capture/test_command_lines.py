@@ -61,6 +61,13 @@ CASES = [
         "| NPU     Chip | Process id | Process name    | Process memory(MB) |\n"
         "| 0       0    | 124528     | python3.8       | 17400              |\n",
     ),
+    ("acme-smi-ps", '{"name": "/home/bob/python train.py --token s3cret"}', '{"name": "python"}'),
+    ("acme-smi-ps", "    NAME: /home/bob/a.out -v\n", "    NAME: a.out\n"),
+    (
+        "nvidia-smi-compute-apps",
+        "gpu_uuid, pid, process_name\nGPU-1, 8, [Insufficient Permissions]\nGPU-1, 9, [Not Found]\n",
+        "gpu_uuid, pid, process_name\nGPU-1, 8, [Insufficient Permissions]\nGPU-1, 9, [Not Found]\n",
+    ),
     ("amd-smi-static", '{"name": "AMD Instinct / MI300X"}', '{"name": "AMD Instinct / MI300X"}'),
     ("nvidia-smi-list", "GPU 0: NVIDIA H100 (UUID: GPU-1)\n", "GPU 0: NVIDIA H100 (UUID: GPU-1)\n"),
 ]

@@ -11,10 +11,13 @@ from tests import programs
 from tests.waiting import growing_patience
 
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
-from accelscope.capture.plans import PLANS, ascend
+from accelscope.capture.plan import plans
 from accelscope.model import Vendor
 from accelscope.parsing.registry import sources
-from accelscope.readers.contract import Paths, ReaderOptions
+from accelscope.vendors import declarations
+from accelscope.vendors.ascend import capture as ascend
+from accelscope.vendors.common.contract import Paths, ReaderOptions
+from accelscope.vendors.nvidia import NVIDIA_SMI
 
 
 def options(folder: Path, script: str = "", *, seconds: float = 60.0) -> ReaderOptions:
@@ -23,24 +26,15 @@ def options(folder: Path, script: str = "", *, seconds: float = 60.0) -> ReaderO
         (folder / name).mkdir(exist_ok=True)
     if script:
         programs.script(tool, script)
-    nothing = str(folder / "none")
-    paths = Paths(
-        proc=folder / "proc",
-        sys=folder / "sys",
-        dev=folder / "dev",
-        nvidia_smi=str(tool),
-        amd_smi=nothing,
-        rocm_smi=nothing,
-        npu_smi=nothing,
-        furiosa_smi=nothing,
-        furiosactl=nothing,
-    )
-    return ReaderOptions(paths, tool_timeout_seconds=seconds)
+    paths = Paths(proc=folder / "proc", sys=folder / "sys", dev=folder / "dev")
+    declared = (setting for vendor in declarations().values() for setting in vendor.settings)
+    tools = {setting.name: str(folder / "none") for setting in declared} | {NVIDIA_SMI.name: str(tool)}
+    return ReaderOptions(paths, tools, tool_timeout_seconds=seconds)
 
 
 def plan(*arguments: str, trees: tuple[Tree, ...] = ()) -> Plan:
-    commands = tuple(Command(f"x-{argument}", "nvidia_smi", (argument,)) for argument in arguments)
-    return Plan(Vendor.NVIDIA, commands, trees)
+    commands = tuple(Command(f"x-{argument}", NVIDIA_SMI, (argument,)) for argument in arguments)
+    return Plan(Vendor("nvidia"), commands, trees)
 
 
 def test_outputs_complaints_and_exit_codes_are_kept(tmp_path: Path) -> None:
@@ -52,7 +46,7 @@ def test_outputs_complaints_and_exit_codes_are_kept(tmp_path: Path) -> None:
 
 def test_a_node_without_anything_gives_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    assert gather(PLANS, options(tmp_path), said.append) == ()
+    assert gather(plans(), options(tmp_path), said.append) == ()
     assert said == [
         f"{vendor}: nothing of it on this node" for vendor in ("nvidia", "amd", "ascend", "furiosa")
     ]
@@ -74,10 +68,10 @@ def test_output_that_is_no_text_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
 
 def test_later_commands_see_the_answers_before(tmp_path: Path) -> None:
     asked = Plan(
-        Vendor.NVIDIA,
-        (Command("first", "nvidia_smi", ("list",)),),
+        Vendor("nvidia"),
+        (Command("first", NVIDIA_SMI, ("list",)),),
         (),
-        then=lambda outputs: [Command("then", "nvidia_smi", (n,), n) for n in outputs["first"].split()],
+        then=lambda outputs: [Command("then", NVIDIA_SMI, (n,), n) for n in outputs["first"].split()],
     )
     script = 'case $1 in list) echo "7 9";; *) echo "card $1";; esac'
     found = gather([asked], options(tmp_path, script))
@@ -163,12 +157,28 @@ def test_a_file_that_does_not_answer_costs_what_comes_after_it(tmp_path: Path) -
     os.close(os.open(card / "b", os.O_WRONLY | os.O_NONBLOCK))  # let the thread go
 
 
+def test_an_unexpected_error_costs_the_tree_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: str) -> bytes:
+        if path.endswith("b"):
+            raise ValueError("of the kernel")
+        return b"1\n"
+
+    given = options(tmp_path)
+    (tmp_path / "sys/card0").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "sys/card0" / name).touch()
+    monkeypatch.setattr("accelscope.capture.trees.read_whole", read)
+    [one] = gather([plan(trees=(Tree("t", "sys", ("card*",), ("a", "b")),))], given)
+    assert one.error
+    assert one.text == "=== /sys/card0/a\n1\n"
+
+
 def test_processes_on_devices_bring_their_cgroup(tmp_path: Path) -> None:
     script = "printf 'gpu_uuid, pid, process_name, used_gpu_memory [MiB]\\nGPU-1, 77, x, 1 MiB\\n'"
     given = options(tmp_path, script)
     (tmp_path / "proc/77").mkdir()
     (tmp_path / "proc/77/cgroup").write_text("0::/x\n")
-    asked = Plan(Vendor.NVIDIA, (Command("nvidia-smi-compute-apps", "nvidia_smi", ()),), ())
+    asked = Plan(Vendor("nvidia"), (Command("nvidia-smi-compute-apps", NVIDIA_SMI, ()),), ())
     found = gather([asked], given)
     assert [(one.source, one.text) for one in found[1:]] == [
         ("proc-cgroup", "0::/x\n"),
@@ -217,7 +227,7 @@ def test_what_is_in_the_archive() -> None:
 
 
 def test_every_source_that_parse_knows_and_a_tool_prints_is_in_a_plan() -> None:
-    planned = {command.source for plan in PLANS for command in plan.commands}
+    planned = {command.source for plan in plans() for command in plan.commands}
     planned |= {f"npu-smi-{kind}" for kind in ("board", "usages", "common", "ecc", "proc-mem", "health")}
     planned |= {"nvidia-smi-query-gpu", "proc-cgroup", "proc-mountinfo"}
     # The same values as rocm-smi-json and nvidia-smi-xml; files of the kubelet, and a setting of ours.

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from accelscope.deviceplugin.health import HealthLedger, HealthRule
 from accelscope.deviceplugin.watch import DriverWatch, Look
 from accelscope.model import Device, Health, HealthState, Reading, Vendor
-from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, Survey
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 
 STATES = {"g": "ok", "w": "warning", "u": "unknown", "b": "critical"}
 
 
 def device(state: str = "ok", name: str = "a") -> Device:
-    return Device(vendor=Vendor.FURIOSA, id=name, health=Health(HealthState(state)))
+    return Device(vendor=Vendor("furiosa"), id=name, health=Health(HealthState(state)))
 
 
 def look(letter: str) -> Look:
@@ -145,7 +145,7 @@ def test_what_is_never_good_does_not_stay_healthy(looks: str, never_good: str) -
 class Driver:
     """A reader whose devices do as they are told: a Device, an error to raise, or an event to wait for."""
 
-    vendor = Vendor.FURIOSA
+    vendor = Vendor("furiosa")
 
     def __init__(self, **devices: object) -> None:
         self.devices = dict(devices)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from accelscope.deviceplugin.health import HealthLedger, HealthRule
 from accelscope.deviceplugin.watch import Look
 from accelscope.model import Absence, AbsenceReason, Device, Health, HealthState, Vendor, device_id
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.common.contract import ReaderError
 
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
@@ -18,8 +18,8 @@ def card(
     uuid: str | None = "U0", serial: str | None = "S0", pci: str | None = FIRST, *, name: str = "npu0"
 ) -> Device:
     return Device(
-        vendor=Vendor.FURIOSA,
-        id=device_id(Vendor.FURIOSA, uuid=uuid, serial=serial, pci=pci, index=int(name[3:])),
+        vendor=Vendor("furiosa"),
+        id=device_id(Vendor("furiosa"), uuid=uuid, serial=serial, pci=pci, index=int(name[3:])),
         index=int(name[3:]),
         device_name=name,
         architecture="warboy",
@@ -109,7 +109,7 @@ def test_devices_that_share_a_uuid_stay_who_they_are() -> None:
 
     def shared(pci: str, name: str, *, first: bool) -> Device:
         known = card("U", None, pci, name=name)
-        return known if first else replace(known, id=device_id(Vendor.FURIOSA, pci=pci))
+        return known if first else replace(known, id=device_id(Vendor("furiosa"), pci=pci))
 
     ledger = HealthLedger(HealthRule())
     ledger.take(Look((shared(FIRST, "npu0", first=True), shared(SECOND, "npu1", first=False))))
@@ -121,9 +121,14 @@ def test_devices_that_share_a_uuid_stay_who_they_are() -> None:
 
 def test_chips_of_one_board_share_its_address_and_serial_number() -> None:
     def chip(number: int, uuid: str | None) -> Device:
-        identity = device_id(Vendor.ASCEND, uuid=uuid, serial=f"S-{number}")
+        identity = device_id(Vendor("ascend"), uuid=uuid, serial=f"S-{number}")
         return replace(
-            card(uuid, "S"), vendor=Vendor.ASCEND, id=identity, chip_id=number, device_name=None, index=number
+            card(uuid, "S"),
+            vendor=Vendor("ascend"),
+            id=identity,
+            chip_id=number,
+            device_name=None,
+            index=number,
         )
 
     assert after((chip(0, "D0"), chip(1, "D1")), (chip(0, None), chip(1, "D1"))) == ["D0 D1", "D0 D1"]

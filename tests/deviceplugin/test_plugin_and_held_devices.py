@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from accelscope.deviceplugin.app import Plugin
 from accelscope.deviceplugin.registration import Patience
 from accelscope.simulate import SimulatedNode
-from accelscope.simulate.furiosa.driver import FuriosaDriver
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 StartPlugin = Callable[..., Plugin]

@@ -19,7 +19,7 @@ from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.app import Plugin
 from accelscope.deviceplugin.registration import Patience
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
-from accelscope.simulate.furiosa.driver import FuriosaDriver
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 StartPlugin = Callable[..., Plugin]

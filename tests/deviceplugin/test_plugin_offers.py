@@ -8,14 +8,13 @@ from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.offers import Policy, make_offers
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import Device, Partition, Vendor
 
 
 def card(index: int, uuid: str) -> Device:
     return Device(
-        vendor=Vendor.FURIOSA,
+        vendor=Vendor("furiosa"),
         id=f"furiosa:{index}",
         index=index,
         device_name=f"npu{index}",
@@ -29,7 +28,7 @@ def card(index: int, uuid: str) -> Device:
 def offered(tmp_path: Path, cores: int, *disabled: DisabledDevice, uuid: str | None = None) -> list[str]:
     for name in ("npu0", "npu0pe0", "npu0pe1", "npu0pe0-1", "npu1", "npu1pe0", "npu1pe1", "npu1pe0-1", "tty"):
         (tmp_path / name).touch()
-    part = open_vendor(Vendor.FURIOSA, Roots(dev=tmp_path))
+    part = open_vendor(Vendor("furiosa"), Roots(dev=tmp_path))
     policy = Policy("beta.furiosa.ai/npu", Disabled(disabled, "here"), cores)
     cards = [DeviceHealth(card(index, uuid or f"U{index}"), healthy=True) for index in (0, 1, 2)]
     made = make_offers(cards, part, policy, tmp_path)
@@ -68,7 +67,7 @@ def test_cards_with_one_uuid_are_told_apart_by_their_place(tmp_path: Path) -> No
 
 def gpu(uuid: str | None, partitions: int) -> Device:
     return Device(
-        vendor=Vendor.AMD,
+        vendor=Vendor("amd"),
         id=f"amd:{uuid or '0000:83:00.0'}",
         index=0,
         uuid=uuid,
@@ -86,19 +85,19 @@ def gpu(uuid: str | None, partitions: int) -> Device:
     ],
 )
 def test_the_id_of_an_amd_gpu(tmp_path: Path, uuid: str | None, partitions: int, unit: str) -> None:
-    part = open_vendor(Vendor.AMD, Roots(dev=tmp_path))
+    part = open_vendor(Vendor("amd"), Roots(dev=tmp_path))
     assert [each.id for each in part.units(gpu(uuid, partitions), "amd.com/gpu", 0)] == [unit]
 
 
 def test_attribution_takes_an_amd_gpu_that_is_cut_for_all_of_it(tmp_path: Path) -> None:
     cut = gpu("0x9d2f7a1c0b3e4455", 8)
-    [unit] = open_vendor(Vendor.AMD, Roots(dev=tmp_path)).units(cut, "amd.com/gpu", 0)
+    [unit] = open_vendor(Vendor("amd"), Roots(dev=tmp_path)).units(cut, "amd.com/gpu", 0)
     assert resolve(unit.id, "amd.com/gpu", DeviceIndex([cut])) == Resolved(cut.id, partition=None)
 
 
 def test_the_id_of_an_amd_gpu_that_is_cut_stays_while_its_partitions_are_not_told(tmp_path: Path) -> None:
     """A second id would be a second GPU to the kubelet, free to be given away."""
-    part = open_vendor(Vendor.AMD, Roots(dev=tmp_path))
+    part = open_vendor(Vendor("amd"), Roots(dev=tmp_path))
     cut, asleep = gpu("0x9d2f7a1c0b3e4455", 8), gpu("0x9d2f7a1c0b3e4455", 0)
     units = [part.units(each, "amd.com/gpu", 0) for each in (cut, asleep)]
     assert units[0] == units[1]

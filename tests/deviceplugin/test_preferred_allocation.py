@@ -14,7 +14,7 @@ MAX_OFFERS = 10
 
 
 def offer(card: int, core: int, numa: int | None) -> Offer:
-    device = Device(vendor=Vendor.FURIOSA, id=f"card{card}", index=card)
+    device = Device(vendor=Vendor("furiosa"), id=f"card{card}", index=card)
     return Offer(f"card{card}_cores_{core}", device, (core,), numa_node=numa)
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from accelscope.doctor.finding import error
 from accelscope.doctor.report import Report, text
-from accelscope.doctor.vendors import VENDORS, examination_of
+from accelscope.doctor.vendors import examination_of
 from accelscope.model import Vendor
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
@@ -21,23 +21,23 @@ COMMON = [
     *("tool_missing", "tool_timeout", "tool_stuck", "tool_killed", "tool_not_started"),
 ]
 REASONS = {
-    Vendor.NVIDIA: [
+    Vendor("nvidia"): [
         *("library_unusable", "binding_missing", "driver_not_loaded", "driver_reloaded", "version_mismatch"),
         *("reset_required", "insufficient_power"),
     ],
-    Vendor.AMD: [
+    Vendor("amd"): [
         *("driver_not_loaded", "tool_failed", "suspended", "not_ready"),
         *("unrecognized", "truncated", "empty", "tool_output_too_big"),
     ],
-    Vendor.ASCEND: [
+    Vendor("ascend"): [
         *("driver_in_use", "upgrading", "not_ready", "driver_timeout", "query_failed", "other_tool"),
         *("unrecognized", "empty", "incomplete", "tool_output_too_big"),
     ],
-    Vendor.FURIOSA: ["driver_not_loaded", "version_mismatch"],
+    Vendor("furiosa"): ["driver_not_loaded", "version_mismatch"],
 }
 # What readers say of a device's health, and a word of the advice.
 HEALTH = {
-    Vendor.NVIDIA: {
+    Vendor("nvidia"): {
         "a memory row could not be remapped: the board needs replacing": "board replaced",
         "the driver asks for a reset of the GPU": "--gpu-reset",
         "the driver asks for a reboot of the node": "reboot it",
@@ -49,7 +49,7 @@ HEALTH = {
         "the driver asks to recover the IMEX domain": "nvidia-imex",
         "the driver answers 4 of 4 questions with an error": "--gpu-reset",
     },
-    Vendor.AMD: {
+    Vendor("amd"): {
         "3 bad pages of memory could not be retired: the board needs replacing": "board replaced",
         "2 bad pages of memory wait for a reset to be retired": "--gpureset",
         "uncorrectable errors in the last ten minutes: umc.ue": "Jobs may have failed",
@@ -58,12 +58,12 @@ HEALTH = {
         "101 °C: at 100 °C it slows itself down": "fans",
         "the driver answers nothing for now: it is resetting the GPU": "reset failed",
     },
-    Vendor.ASCEND: {
+    Vendor("ascend"): {
         "the driver reports Warning": "it works on",
         "the driver reports Alarm: hot": "replace the board",
         "the driver reports Critical": "board replaced",
     },
-    Vendor.FURIOSA: {
+    Vendor("furiosa"): {
         "the driver says that the card is not alive": "firmware",
         "axi_post_error in the last ten minutes": "slot",
         "slowed down by hardware: thermal_slowdown": "fans",
@@ -73,7 +73,7 @@ HEALTH = {
 
 
 @pytest.mark.parametrize("environ", [{}, POD], ids=["node", "pod"])
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", list(Vendor))
 def test_every_reason_has_advice_of_its_own_that_fits_the_page(
     node: "NodeFolder", vendor: Vendor, environ: dict[str, str]
 ) -> None:
@@ -86,7 +86,7 @@ def test_every_reason_has_advice_of_its_own_that_fits_the_page(
         assert max(map(len, page.splitlines())) <= 80, reason
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", list(Vendor))
 def test_what_the_reader_says_of_health_has_advice(node: "NodeFolder", vendor: Vendor) -> None:
     advice, subject = examination_of(vendor).advice, node.subject()
     assert [health for health, word in HEALTH[vendor].items() if word not in advice(health, subject)] == []

@@ -15,7 +15,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributed
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import load
-from accelscope.config.declaration import flag_name, settings_of
+from accelscope.config.settings import flag_name, settings_of
 from accelscope.doctor import Report, Subject, areas_for, examine, text
 from accelscope.doctor.attribution.advice import OF_REASON, of_source
 from accelscope.doctor.attribution.allocations import of_allocations
@@ -45,10 +45,11 @@ from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.kubernetes import SimulatedCluster
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 DEVICES = tuple(
-    Device(vendor=Vendor.NVIDIA, id=f"nvidia:GPU-{i}", index=i, memory_total_bytes=80 << 30) for i in (0, 1)
+    Device(vendor=Vendor("nvidia"), id=f"nvidia:GPU-{i}", index=i, memory_total_bytes=80 << 30)
+    for i in (0, 1)
 )
 
 
@@ -410,8 +411,8 @@ def test_the_documentation_names_every_family_and_only_settings_that_there_are()
 
 def test_the_states_of_the_readers_are_not_asked_twice(node: "NodeFolder") -> None:
     """What the vendors' checks brought is looked at, and nothing else."""
-    state = ReaderState(vendor=Vendor.NVIDIA, found=True, up=True)
-    results = {Vendor.NVIDIA: Result(state, DEVICES, (_process(7, None),))}
+    state = ReaderState(vendor=Vendor("nvidia"), found=True, up=True)
+    results = {Vendor("nvidia"): Result(state, DEVICES, (_process(7, None),))}
     report = examine(node.subject({"pod_resources_socket": ""}), [attribution_area(results)])
     found = {finding.name: finding for _, finding in report.findings}
     assert found["processes"].details["reason"] == "hidden"

@@ -13,7 +13,7 @@ from accelscope.doctor.finding import Finding, ok
 from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from accelscope.doctor.http_files import CHECKS
 from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 DAY = 86400.0
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}

@@ -14,7 +14,7 @@ from accelscope.doctor.subject import Subject
 from accelscope.doctor.visibility import Shown, hidepid, shown_processes
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 OF_THE_MACHINE = "pid:[4026531836]"

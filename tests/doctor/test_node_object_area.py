@@ -17,7 +17,7 @@ from accelscope.kube.errors import Reason
 from accelscope.model import ReaderState
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 RESULTS: Results = {
     device.vendor: Result(ReaderState(vendor=device.vendor, found=True, up=True), (device,), ())

@@ -20,7 +20,7 @@ from accelscope.model import AgentState, Snapshot
 from accelscope.serve import Server, Tls, TokenFile
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 Answer = Callable[[bytes], bytes]
 

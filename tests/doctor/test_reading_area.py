@@ -29,10 +29,10 @@ from accelscope.model import (
     Rejection,
     Vendor,
 )
-from accelscope.readers.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 ADDRESSES = ("0000:1b:00.0", "0000:43:00.0")
 OK = Health(HealthState.OK)
@@ -40,7 +40,7 @@ OK = Health(HealthState.OK)
 
 def device(index: int, health: Health = OK, *absent: Absence) -> Device:
     return Device(
-        vendor=Vendor.NVIDIA,
+        vendor=Vendor("nvidia"),
         id=f"nvidia:GPU-{index}",
         index=index,
         model="H100",
@@ -51,7 +51,7 @@ def device(index: int, health: Health = OK, *absent: Absence) -> Device:
 
 
 class FakeReader:
-    vendor = Vendor.NVIDIA
+    vendor = Vendor("nvidia")
 
     def __init__(self, *answers: Reading | ReaderError, survey: ReaderError | None = None) -> None:
         self.answers = answers
@@ -89,7 +89,7 @@ def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
 
         monkeypatch.setattr(runners, "open_reader", opened)
         examination = VendorExamination(
-            Vendor.NVIDIA, (), lambda _: hardware or Hardware(), lambda reason, _: f"for {reason}"
+            Vendor("nvidia"), (), lambda _: hardware or Hardware(), lambda reason, _: f"for {reason}"
         )
         subject = node.subject(settings)
         return list(
@@ -179,7 +179,7 @@ def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
     monkeypatch.setattr(AgentSettings, "deadlines", patient)
     tool = script(node.folder / "nvidia-smi", "exec sleep 60")
     subject = node.subject({"nvidia_smi_path": str(tool), "reader_timeout": "1s"})
-    [finding] = reading.reading(examination_of(Vendor.NVIDIA), subject)
+    [finding] = reading.reading(examination_of(Vendor("nvidia")), subject)
     assert finding.severity == "error"
     assert f"{tool} gave no answer within 0.8 s" in finding.found
     assert not finding.hung

@@ -8,7 +8,7 @@ from accelscope.doctor.settings import CHECKS
 from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
-    from tests.doctor.conftest import NodeFolder
+    from tests.doctor.node_folder import NodeFolder
 
 
 def findings(subject: Subject) -> dict[str, tuple[str, str]]:

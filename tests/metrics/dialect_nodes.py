@@ -32,7 +32,7 @@ OK = Health(HealthState.OK)
 GIB = 2**30
 
 H100 = Device(
-    vendor=Vendor.NVIDIA,
+    vendor=Vendor("nvidia"),
     id="nvidia:GPU-11111111-2222-3333-4444-555555555555",
     index=0,
     model="NVIDIA H100 80GB HBM3",
@@ -109,7 +109,7 @@ CUT_H100 = replace(
     ),
 )
 RTX = Device(
-    vendor=Vendor.NVIDIA,
+    vendor=Vendor("nvidia"),
     id="nvidia:GPU-99999999-2222-3333-4444-555555555555",
     index=2,
     model="NVIDIA GeForce RTX 4090",
@@ -125,7 +125,7 @@ RTX = Device(
     pcie=Pcie(4, 4, 16, 16, 0, transmit_bytes_per_second=10.0, receive_bytes_per_second=20.0),
 )
 MI300X = Device(
-    vendor=Vendor.AMD,
+    vendor=Vendor("amd"),
     id="amd:0x724c3b58bf67050e",
     index=0,
     model="AMD Instinct MI300X OAM",
@@ -174,7 +174,7 @@ MI300X = Device(
     ),
 )
 MI250 = Device(
-    vendor=Vendor.AMD,
+    vendor=Vendor("amd"),
     id="amd:1234567890abcdef",
     index=1,
     model="AMD Instinct MI250X",
@@ -190,7 +190,7 @@ MI250 = Device(
     ecc=(EccCount("uncorrected", lifetime=False, count=1),),
 )
 ASCEND_910B = Device(
-    vendor=Vendor.ASCEND,
+    vendor=Vendor("ascend"),
     id="ascend:42C711D4 20B03704 4A10C8D4 14CC040A D2102003",
     index=0,
     model="910B3",
@@ -230,7 +230,7 @@ ASCEND_910B = Device(
     ),
 )
 ASCEND_310P = Device(
-    vendor=Vendor.ASCEND,
+    vendor=Vendor("ascend"),
     id="ascend:0000:61:00.0",
     index=1,
     model="310P3",
@@ -247,7 +247,7 @@ ASCEND_310P = Device(
     errors=(ErrorCount("npu", "80E01801", 2, READ_AT - 9000),),
 )
 WARBOY = Device(
-    vendor=Vendor.FURIOSA,
+    vendor=Vendor("furiosa"),
     id="furiosa:a76acd5c-0000-4000-8000-000000000001",
     index=0,
     model="Warboy",
@@ -268,7 +268,7 @@ WARBOY = Device(
     errors=(ErrorCount("axi", "axi_post_error", 0), ErrorCount("device", "device_error", 2)),
 )
 RNGD = Device(
-    vendor=Vendor.FURIOSA,
+    vendor=Vendor("furiosa"),
     id="furiosa:09512c86-0702-4303-8f40-474746474a40",
     index=1,
     model="RNGD",
@@ -300,7 +300,7 @@ RNGD = Device(
     fans=(Fan(0, 0.3),),
 )
 LOST = Device(
-    vendor=Vendor.FURIOSA,
+    vendor=Vendor("furiosa"),
     id="furiosa:lost",
     index=2,
     model="Warboy",

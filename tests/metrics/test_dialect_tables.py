@@ -392,7 +392,7 @@ def test_profiling_is_left_out_where_the_exporter_has_none() -> None:
 
 
 def test_prefix_of_amd_is_settable() -> None:
-    text = page(NODES["amd"], "amd", amd_prefix="amd_")
+    text = page(NODES["amd"], "amd", amd_dialect_prefix="amd_")
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert {"amd_gpu_gfx_activity", "amd_pcie_speed", "amd_gpu_nodes_total"} <= set(names)
     assert all(name.startswith("amd_") for name in names)

@@ -29,7 +29,7 @@ from accelscope.model import (
 )
 
 DEVICE = Device(
-    vendor=Vendor.NVIDIA,
+    vendor=Vendor("nvidia"),
     id="nvidia:GPU-1",
     index=0,
     model='H100 "80GB"',
@@ -50,7 +50,7 @@ SNAPSHOT = Snapshot(
     taken_at=100.0,
     agent=AgentState(version="1", started_at=1.0),
     labels=(("rack", "7"),),
-    readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True),),
+    readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True),),
     devices=(DEVICE,),
     processes=(Process(pid=5, device="nvidia:GPU-1", name="train", memory_bytes=100),),
 )

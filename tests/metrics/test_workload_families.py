@@ -42,7 +42,10 @@ parse_text: Parse = text_parser.text_string_to_metric_families
 parse_openmetrics: Parse = openmetrics_parser.text_string_to_metric_families
 
 GPU = Device(
-    vendor=Vendor.NVIDIA, id="nvidia:GPU-1", index=0, partitions=(Partition(id="MIG-1", profile="1g.10gb"),)
+    vendor=Vendor("nvidia"),
+    id="nvidia:GPU-1",
+    index=0,
+    partitions=(Partition(id="MIG-1", profile="1g.10gb"),),
 )
 EMPTY = Snapshot(node="n1", taken_at=100.0, agent=AgentState(version="1", started_at=1.0), devices=(GPU,))
 TRAIN = Pod(

@@ -42,10 +42,10 @@ def chip(number: int = 0, **fields: Any) -> Device:
         "memory_used_bytes": 3381 << 20,
         "memory_total_bytes": 65536 << 20,
     }
-    return Device(vendor=Vendor.ASCEND, id=f"ascend:chip-{number}", **{**told, **fields})
+    return Device(vendor=Vendor("ascend"), id=f"ascend:chip-{number}", **{**told, **fields})
 
 
-def card(number: int = 0, vendor: Vendor = Vendor.NVIDIA, **fields: Any) -> Device:
+def card(number: int = 0, vendor: Vendor = Vendor("nvidia"), **fields: Any) -> Device:
     told: dict[str, Any] = {
         "index": number,
         "model": "NVIDIA H100 80GB HBM3",
@@ -65,13 +65,13 @@ def npu(number: int = 0, **fields: Any) -> Device:
         "firmware_version": "1.7.8, 386a8ab",
         "memory_total_bytes": None,
     }
-    return card(number, Vendor.FURIOSA, **{**told, **fields})
+    return card(number, Vendor("furiosa"), **{**told, **fields})
 
 
 def snapshot(*devices: Device, at: float = START, readers: tuple[ReaderState, ...] | None = None) -> Snapshot:
     """Of readers that have answered, unless they are given."""
     if readers is None:
-        vendors = {device.vendor for device in devices} or {Vendor.ASCEND}
+        vendors = {device.vendor for device in devices} or {Vendor("ascend")}
         readers = tuple(ReaderState(vendor=vendor, found=True, up=True) for vendor in sorted(vendors))
     return Snapshot(
         node="node-1",

@@ -26,9 +26,10 @@ from accelscope.model import (
 from accelscope.sinks import annotation as annotation_module
 from accelscope.sinks import known
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import DEVICES, NPU_METRICS, devices_annotation
+from accelscope.sinks.documents import DEVICES, devices_annotation
 from accelscope.sinks.last_readings import LAST_READING_SECONDS
 from accelscope.sinks.sink import Pace
+from accelscope.vendors.ascend import NPU_METRICS
 
 PACE = Pace(interval_seconds=3.0, renewal_seconds=60.0)
 
@@ -137,7 +138,7 @@ def test_both_annotations_go_in_one_patch(node_api: NodeApi) -> None:
 
 def test_a_node_without_chips_has_no_annotation_and_costs_one_request(lab: Lab) -> None:
     lab.api.annotations[NPU_METRICS] = "left by a former collector"
-    absent = ReaderState(vendor=Vendor.ASCEND, found=False, up=False, reason="npu-smi is not on this node")
+    absent = ReaderState(vendor=Vendor("ascend"), found=False, up=False, reason="npu-smi is not on this node")
     for _ in range(100):
         assert lab.collect(after=60, readers=(absent,)) in (None, 3.0)
     assert NPU_METRICS not in lab.api.annotations
@@ -216,8 +217,8 @@ def test_a_chip_that_was_never_read_is_written_as_unknown(lab: Lab) -> None:
 
 def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(lab: Lab) -> None:
     lab.api.annotations[NPU_METRICS] = "of the agent before"
-    hung = (ReaderState(vendor=Vendor.ASCEND, found=True, up=False, reason="no answer"),)
-    begins = (ReaderState(vendor=Vendor.ASCEND, found=False, up=False),)
+    hung = (ReaderState(vendor=Vendor("ascend"), found=True, up=False, reason="no answer"),)
+    begins = (ReaderState(vendor=Vendor("ascend"), found=False, up=False),)
     assert lab.collect(readers=begins) is None
     assert lab.collect(readers=hung, after=10) is None
     assert lab.sink.state.reason == "no_reading"
@@ -233,7 +234,7 @@ def test_a_list_that_still_grows_after_a_start_does_not_replace_the_one_before(n
 
     def look(seen: int, expected: int = 4) -> None:
         reader = ReaderState(
-            vendor=Vendor.ASCEND, found=True, up=True, devices_seen=seen, devices_expected=expected
+            vendor=Vendor("ascend"), found=True, up=True, devices_seen=seen, devices_expected=expected
         )
         lab.collect(*(chip(n) for n in range(seen)), after=10, readers=(reader,))
 
@@ -245,7 +246,7 @@ def test_a_list_that_still_grows_after_a_start_does_not_replace_the_one_before(n
 
 
 def test_a_chip_that_is_missing_from_the_start_delays_the_first_write_by_one_collection(lab: Lab) -> None:
-    reader = ReaderState(vendor=Vendor.ASCEND, found=True, up=True, devices_seen=1, devices_expected=2)
+    reader = ReaderState(vendor=Vendor("ascend"), found=True, up=True, devices_seen=1, devices_expected=2)
     lab.collect(chip(0), readers=(reader,))
     assert lab.api.patches == []
     lab.collect(chip(0), after=10, readers=(reader,))
@@ -492,8 +493,10 @@ def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) 
     assert "power" in lab.written()["chips"][-1]  # nothing was left out for it
 
 
-def test_every_annotation_has_a_maker() -> None:
-    assert annotation_module.ANNOTATIONS.keys() == {NPU_METRICS, DEVICES}
+def test_a_declared_annotation_is_about_its_vendor_and_ours_about_all() -> None:
+    assert annotation_module.recipe_of(NPU_METRICS)[1] is Vendor("ascend")
+    assert annotation_module.recipe_of(DEVICES)[1] is None
+    assert annotation_module.recipe_of(devices_annotation(["amd"]))[1] is None
 
 
 def test_agents_for_different_vendors_do_not_overwrite_each_other(node_api: NodeApi) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from tests.sinks.snapshots import START, card, chip, snapshot
 
 from accelscope.model import Device, Health, HealthState, Snapshot, Vendor
 from accelscope.sinks.dead_band import differ
-from accelscope.sinks.documents import Document, devices_document, fitted, npu_document
+from accelscope.sinks.documents import Document, devices_document, fitted, vendor_document
+from accelscope.vendors.ascend import VENDOR as ASCEND
 
 
 def npu_metrics(taken: Snapshot) -> str:
     """What is written to the Node."""
-    return fitted(npu_document(taken)).text
+    return fitted(vendor_document(ASCEND, taken)).text
 
 
 def test_the_strict_reader_of_these_tests_is_strict() -> None:
@@ -74,7 +76,7 @@ def test_what_is_absent_is_left_out(value: float | None) -> None:
 def test_a_chip_that_could_not_be_read_has_no_numbers_and_one_that_is_lost_is_not_there() -> None:
     identity = {"board_id", "chip_id", "physical_id", "pci_address"}
     kept = {name: getattr(chip(1), name) for name in identity}
-    stale = Device(vendor=Vendor.ASCEND, id="ascend:1", stale=True, **kept)
+    stale = Device(vendor=Vendor("ascend"), id="ascend:1", stale=True, **kept)
     lost = replace(stale, id="ascend:2", board_id=2, health=Health(HealthState.LOST, "not shown"))
     entries = decode_chips(npu_metrics(snapshot(chip(0), stale, lost)))
     assert [entry["npu"] for entry in entries] == [0, 1]
@@ -134,13 +136,13 @@ def test_whatever_chips_tell_the_document_is_readable_and_within_its_budget(
     taken = snapshot(*told, at=at)
     shown = decode_chips(npu_metrics(taken))
     assert len(shown) == sum(device.health.state is not HealthState.LOST for device in told)
-    cut = fitted(npu_document(taken), budget)
+    cut = fitted(vendor_document(ASCEND, taken), budget)
     assert len(cut.text) <= budget
     assert len(decode_chips(cut.text)) == len(shown) - cut.left_out
 
 
 def test_what_does_not_fit_loses_values_from_the_last_device_on_then_devices() -> None:
-    document = npu_document(snapshot(*(chip(n) for n in range(10))))
+    document = vendor_document(ASCEND, snapshot(*(chip(n) for n in range(10))))
     whole = fitted(document)
     assert (whole.without_values, whole.left_out) == (0, 0)
     some = fitted(document, len(whole.text))  # the annotation's name counts too
@@ -176,7 +178,7 @@ def test_what_does_not_fit_loses_values_from_the_last_device_on_then_devices() -
         ({}, {"physical_id": 5}, True),
     ],
 )
-@pytest.mark.parametrize("make", [npu_document, devices_document])
+@pytest.mark.parametrize("make", [partial(vendor_document, ASCEND), devices_document])
 def test_only_changes_beyond_the_dead_band_are_worth_a_write(
     before: dict[str, Any], after: dict[str, Any], worth_it: bool, make: Any
 ) -> None:
@@ -190,6 +192,6 @@ def test_only_changes_beyond_the_dead_band_are_worth_a_write(
 
 
 def test_another_number_of_devices_is_worth_a_write() -> None:
-    one, two = npu_document(snapshot(chip(0))), npu_document(snapshot(chip(0), chip(1)))
+    one, two = vendor_document(ASCEND, snapshot(chip(0))), vendor_document(ASCEND, snapshot(chip(0), chip(1)))
     assert differ(one, two)
     assert differ(two, one)

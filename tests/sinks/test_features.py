@@ -70,7 +70,7 @@ def test_the_present_names_of_an_rngd_node() -> None:
 
 
 def test_our_own_names_for_every_vendor() -> None:
-    amd = card(0, Vendor.AMD, model="AMD Instinct MI300X", architecture="gfx942", driver_version="6.14")
+    amd = card(0, Vendor("amd"), model="AMD Instinct MI300X", architecture="gfx942", driver_version="6.14")
     labels = under("accelscope.io", card(0), card(1), amd)
     assert labels == {
         "nvidia.count": "2",

@@ -81,7 +81,7 @@ def test_the_file_is_renewed_once_a_minute_and_at_once_when_a_pod_works_again(la
 
 def test_nothing_is_overwritten_before_devices_and_pods_are_known(lab: Lab, tmp_path: Path) -> None:
     lab.collect({SLEEPY: 7200.0})
-    silent = ReaderState(vendor=Vendor.NVIDIA, found=True, up=False)
+    silent = ReaderState(vendor=Vendor("nvidia"), found=True, up=False)
     down = AttributionSourceState(source="pods", up=False)
     for after_restart in (False, True):
         if after_restart:

@@ -15,7 +15,6 @@ from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 from accelscope.agent.settings import AgentSettings
 from accelscope.agent.sinks import chosen_annotations, writer_of
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.readers.registry import VENDORS
 from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
 from accelscope.sinks.features import feature_labels
 from accelscope.sinks.known import PATIENCE_SECONDS
@@ -99,7 +98,7 @@ def test_the_same_labels_are_applied_again_every_ten_minutes(labels: Lab) -> Non
 
 def test_nothing_is_removed_before_every_driver_has_answered(labels: Lab, node_api: NodeApi) -> None:
     node_api.labels["furiosa.ai/npu.count"] = "2"
-    hung = (ReaderState(vendor=Vendor.FURIOSA, found=True, up=False, reason="no answer"),)
+    hung = (ReaderState(vendor=Vendor("furiosa"), found=True, up=False, reason="no answer"),)
     labels.collect(readers=hung, times=5)
     assert node_api.patches == []
     assert labels.sink.state.reason == "no_reading"
@@ -213,7 +212,7 @@ def test_a_writer_is_named_by_its_vendors() -> None:
 @pytest.mark.parametrize(
     ("readers", "names"),
     [
-        (tuple(VENDORS), ("k8s-monitor.io/npu-metrics", "accelscope.io/devices")),
+        (tuple(Vendor), ("k8s-monitor.io/npu-metrics", "accelscope.io/devices")),
         (("ascend",), ("k8s-monitor.io/npu-metrics", "accelscope.io/devices.ascend")),
         # What another agent of the node writes about Ascend's chips must not be taken away.
         (("nvidia", "amd"), ("accelscope.io/devices.amd-nvidia",)),
@@ -222,5 +221,7 @@ def test_a_writer_is_named_by_its_vendors() -> None:
 def test_each_agent_of_a_node_has_its_own_annotations(
     readers: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
-    settings = AgentSettings(npu_annotation=True, devices_annotation=True, readers=readers)
+    settings = AgentSettings(
+        vendor_annotations={"npu_annotation": True}, devices_annotation=True, readers=readers
+    )
     assert chosen_annotations(settings) == names

@@ -19,13 +19,15 @@ from accelscope.attribution.ledger import KeptIdle
 from accelscope.attribution.usage import UsageKey
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
+from accelscope.config.settings import flag_name, key_name
 from accelscope.end_signals import EndSignals
 from accelscope.filewatch import FileWatch
+from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
-from accelscope.readers.tool import end_running_tools, start_no_more_tools
 from accelscope.secret_files import warn_world_readable
 from accelscope.serve import Server, Tls, TokenFile
+from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools
 
 if TYPE_CHECKING:
     from accelscope.agent.token_review import TokenReviewGuard
@@ -37,9 +39,7 @@ log = logging.getLogger(__name__)
 _SETTINGS_OF_THE_PAGE = frozenset(
     {
         "dialect",
-        "amdDialectPrefix",
-        "dcgmCounters",
-        "dcgmHostnameLabel",
+        *(key_name(option.name) for option in dialects.OPTIONS),
         "metricAllowlist",
         "metricDenylist",
         "maxProcessSeries",
@@ -55,7 +55,7 @@ class Agent:
         self._reloader = Reloader(loaded, arguments, environ)
         changed = threading.Condition()
         self._runners = make_runners(settings, changed)
-        self._counters_watch = _watch(settings.dcgm_counters)
+        self._dialect_files = tuple(map(FileWatch, settings.dialect_files))
         self.pages = Pages(
             _exposition(settings),
             metrics_path=settings.metrics_path,
@@ -122,10 +122,11 @@ class Agent:
             self.collector.count_reload("rejected")
         elif change is not None:
             self._apply(change)
-        if self._counters_watch is not None and self._counters_watch.changed():
-            self._take_up_counters()
+        changed = [watch.changed() for watch in self._dialect_files]  # ask each: it forgets its change
+        if any(changed):
+            self._take_up_dialect_files()
 
-    def _take_up_counters(self) -> None:
+    def _take_up_dialect_files(self) -> None:
         if self._renew_page(self._reloader.settings):
             log.info("the new counters file is in use")
             self.collector.count_reload("applied")
@@ -133,7 +134,7 @@ class Agent:
             self.collector.count_reload("rejected")
 
     def _renew_page(self, settings: AgentSettings) -> bool:
-        """False, and the page stays as it is, where the counters file is bad."""
+        """False, and the page stays as it is, where a dialect's file is bad."""
         try:
             self.pages.exposition = _exposition(settings)
         except ConfigError as error:
@@ -150,7 +151,7 @@ class Agent:
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
         if _SETTINGS_OF_THE_PAGE & set(change.changed):  # a new page forgets what dialects have counted
-            self._counters_watch = _watch(settings.dcgm_counters)
+            self._dialect_files = tuple(map(FileWatch, settings.dialect_files))
             self._renew_page(settings)
         for runner in self._runners:
             runner.deadlines = settings.deadlines
@@ -199,16 +200,16 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
 
 
 def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") -> "tuple[Sink[Any], ...]":
-    if not (settings.npu_annotation or settings.devices_annotation or settings.feature_labels != "off"):
+    if not (
+        any(settings.vendor_annotations.values())
+        or settings.devices_annotation
+        or settings.feature_labels != "off"
+    ):
         return ()
     # Here, so that an agent that writes nothing does not load what it would write with.
     from accelscope.agent.sinks import make_sinks  # noqa: PLC0415
 
     return make_sinks(settings, node, api_server)
-
-
-def _watch(path: str | None) -> FileWatch | None:
-    return None if path is None else FileWatch(path)
 
 
 def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Sink[Any], ...]]":
@@ -226,11 +227,11 @@ def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Si
 
 
 def _exposition(settings: AgentSettings) -> Exposition:
-    """Raises ConfigError for a bad counters file."""
+    """Raises ConfigError for a bad file of a dialect."""
     chosen = settings.load_dialects()
     for dialect in chosen:
         for item in dialect.unavailable:
-            log.warning("--dcgm-counters: %s", item)
+            log.warning("%s: %s", flag_name(item.option), item)
     for option, patterns in (
         ("--metric-allowlist", settings.metric_allowlist),
         ("--metric-denylist", settings.metric_denylist),
@@ -249,8 +250,7 @@ def _token_review(api_server: "Endpoint | None") -> "TokenReviewGuard":
     if api_server is None:
         raise ConfigError("--token-review: not in a cluster; give --kube-api-url")
     # Where it is asked for.
-    from accelscope.agent.token_review import TokenReviewGuard  # noqa: PLC0415
-    from accelscope.agent.token_reviewer import ApiServerReviewer  # noqa: PLC0415
+    from accelscope.agent.token_review import ApiServerReviewer, TokenReviewGuard  # noqa: PLC0415
 
     return TokenReviewGuard(ApiServerReviewer(api_server))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from accelscope.model import Device, EccCount, ErrorCount
-from accelscope.readers.growth import Growth
+from accelscope.vendors.common.values import Growth
 
 T = TypeVar("T", EccCount, ErrorCount)
 

@@ -1,8 +1,7 @@
-"""Runs one reader in a thread of its own and survives it.
+"""Runs one reader, one call at a time, each with a deadline (`accelscope.deadline`).
 
-Driver calls block, and some never come back. Each call has a deadline. A call that misses it is abandoned:
-its thread is left behind and replaced, and the device it asked is not asked again until that call returns.
-So at most one thread is lost per device, plus one for the survey, after which the vendor is stale.
+A device whose call was abandoned is stale and is not asked again until that call returns. So at most one
+thread is lost per device, plus one for the survey, after which the vendor is stale.
 """
 
 import errno
@@ -12,14 +11,15 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from accelscope.agent.error_dates import ErrorDates
 from accelscope.agent.stale import lost_device, stale_device, unidentified_device
+from accelscope.deadline import Calls, NoThread, call_detached
 from accelscope.model import Device, Health, Process, ReaderState, Reading, Rejection, counted, device_id
-from accelscope.readers.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,6 @@ class Deadlines:
     survey_seconds: float = 10.0
     device_seconds: float = 2.0
     pass_seconds: float = 10.0  # after it, devices not yet asked wait for the next pass
-
-
-@dataclass(slots=True)
-class _Call:
-    key: str
-    deadline: float
 
 
 @dataclass(slots=True)
@@ -89,10 +83,9 @@ class Runner:
         self._changed = changed
         self._clock = clock
         self._monotonic = monotonic
-        self._token: object = None
+        self._calls = Calls(f"reader-{reader.vendor}", changed, monotonic)
         self._todo: deque[str] = deque()
-        self._call: _Call | None = None
-        self._hung: dict[str, _Slot] = {}  # keys of calls that are still out, with what was known then
+        self._hung: dict[str, _Slot] = {}  # by the keys of abandoned calls, with what was known then
         self._slots: dict[str, _Slot] = {}
         self._survey: Survey | None = None
         self._survey_error: ReaderError | None = None
@@ -109,14 +102,11 @@ class Runner:
 
     def begin(self) -> None:
         """Start a pass, unless one is under way or the survey has not come back. Holds `changed`."""
-        if self._pass_started is not None or SURVEY in self._hung or self._stopped:
+        if self._pass_started is not None or SURVEY in self._calls.abandoned or self._stopped:
             return
         self._pass_started = self._monotonic()
-        if self._token is None and not self._replace_worker():
-            self._take(SURVEY, _NO_THREAD)
-            return
         self._todo.append(SURVEY)
-        self._changed.notify_all()
+        self._ask_next()
 
     @property
     def busy(self) -> bool:
@@ -124,67 +114,45 @@ class Runner:
 
     def deadline(self) -> float | None:
         """When the call under way must be back, by the monotonic clock."""
-        return self._call.deadline if self._call else None
+        return self._calls.deadline()
 
     def abandon_overdue(self) -> None:
         """Give up the call under way if it missed its deadline. Holds `changed`."""
-        call = self._call
-        if call is None or self._monotonic() < call.deadline:
-            return
-        self._hung[call.key] = self._slots.get(call.key, _Slot())
-        self._call = None
-        if not self._replace_worker():
-            self._give_up_waiting(_NO_THREAD)
-        seconds = self.deadlines.device_seconds if call.key else self.deadlines.survey_seconds
-        self._take(call.key, ReaderError("timeout", f"no answer from the driver within {seconds:g} s"))
+        for key in self._calls.abandon_overdue():
+            self._hung[key] = self._slots.get(key, _Slot())
+            text = f"no answer from the driver within {self._seconds(key):g} s"
+            self._take(key, ReaderError("timeout", text))
 
     def stop(self) -> None:
-        """Holds `changed`. Threads inside a driver call are daemons: they end with the process. The driver is
-        let go of in a thread of its own, because that too may hang."""
+        """Holds `changed`. The driver is closed in a thread of its own, because that too may hang."""
         self._stopped = True
-        self._token = None
-        self._changed.notify_all()
-        if not self._hung and self._call is None:
-            with suppress(RuntimeError):  # no thread to be had: the process ends without it
-                threading.Thread(target=self._reader.close, name="close", daemon=True).start()
+        self._calls.close()
+        if not self._calls.abandoned and not self._calls.running:
+            call_detached("close", self._reader.close)
 
-    def _replace_worker(self) -> bool:
-        """False: there is no thread to be had, and nobody works until the next pass tries again."""
-        self._token = token = object()
-        name = f"reader-{self._reader.vendor}"
-        try:
-            threading.Thread(target=self._work, args=(token,), name=name, daemon=True).start()
-        except RuntimeError:
-            self._token = None
-            return False
-        return True
+    def _seconds(self, key: str) -> float:
+        return self.deadlines.device_seconds if key else self.deadlines.survey_seconds
+
+    def _ask_next(self) -> None:
+        """Begin the next call of this pass, or end the pass."""
+        if self._todo:
+            key = self._todo.popleft()
+            try:
+                self._calls.begin(key, partial(self._ask, key), self._seconds(key), partial(self._take, key))
+            except NoThread:  # the next pass tries again
+                self._record(key, _NO_THREAD)
+                self._give_up_waiting(_NO_THREAD)
+            else:
+                if key in self._slots:
+                    self._slots[key].asked_at = self._monotonic()
+                return
+        self._end_pass()
 
     def _give_up_waiting(self, error: ReaderError) -> None:
         """The devices that this pass has not asked yet, it will not."""
         for waiting in self._todo:
             self._take_device(waiting, error)
         self._todo.clear()
-
-    def _work(self, token: object) -> None:
-        while True:
-            with self._changed:
-                while token is self._token and not self._todo:
-                    self._changed.wait()
-                if token is not self._token:
-                    return
-                key = self._todo.popleft()
-                if key in self._slots:
-                    self._slots[key].asked_at = self._monotonic()
-                seconds = self.deadlines.device_seconds if key else self.deadlines.survey_seconds
-                self._call = _Call(key, self._monotonic() + seconds)
-                self._changed.notify_all()  # the loop waits no longer than this call's deadline
-            outcome = self._ask(key)
-            with self._changed:
-                if token is not self._token:  # abandoned meanwhile; now the device may be asked again
-                    self._hung.pop(key, None)
-                    return
-                self._call = None
-                self._take(key, outcome)
 
     def _ask(self, key: str) -> Survey | Reading | ReaderError:
         try:
@@ -203,6 +171,18 @@ class Runner:
             return ReaderError("internal", text)
 
     def _take(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
+        if self._stopped:
+            return
+        self._record(key, outcome)
+        overdue = (
+            self._pass_started is not None
+            and self._monotonic() - self._pass_started > self.deadlines.pass_seconds
+        )
+        if overdue:
+            self._give_up_waiting(_LATE)
+        self._ask_next()
+
+    def _record(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
         if isinstance(outcome, Survey):
             self._take_survey(outcome)
         elif key == SURVEY:
@@ -212,17 +192,11 @@ class Runner:
                 self._tally.errors[outcome.reason] += 1
         else:
             self._take_device(key, outcome)
-        overdue = (
-            self._pass_started is not None
-            and self._monotonic() - self._pass_started > self.deadlines.pass_seconds
-        )
-        if overdue:
-            self._give_up_waiting(_LATE)
-        if not self._todo:
-            self._end_pass()
 
     def _take_survey(self, survey: Survey) -> None:
         self._survey, self._survey_error = survey, None
+        abandoned = self._calls.abandoned
+        self._hung = {key: slot for key, slot in self._hung.items() if key in abandoned}
         # A key whose call is still out may have been away meanwhile: it stays what it was.
         self._slots = {key: self._slots.get(key) or self._hung.get(key, _Slot()) for key in survey.keys}
         self._count_rejected(survey.rejected)
@@ -294,8 +268,7 @@ class Runner:
 
     def _meets_new_devices(self) -> bool:
         """The pass under way has yet to ask a key that never answered."""
-        waiting = [*self._todo, self._call.key] if self._call else self._todo
-        slots = (self._slots.get(key) for key in waiting)
+        slots = (self._slots.get(key) for key in (*self._todo, *self._calls.running))
         return any(slot is not None and slot.reading is None and slot.error is None for slot in slots)
 
     def _stale(self, key: str, slot: _Slot) -> Device:
@@ -325,7 +298,7 @@ class Runner:
             last_success=self._last_success,
             devices_expected=max(self.expected, len(devices), self._survey.expected if self._survey else 0),
             devices_seen=fresh,
-            abandoned_calls=len(self._hung),
+            abandoned_calls=len(self._calls.abandoned),
             errors=counted(self._tally.errors),
             rejected=counted(self._tally.rejected),
         )

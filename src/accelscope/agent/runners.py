@@ -6,7 +6,7 @@ from dataclasses import replace
 from accelscope.agent.runner import Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.model import Vendor
-from accelscope.readers.registry import open_reader
+from accelscope.vendors.common.contract import open_reader
 
 
 def make_runners(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from accelscope.agent.runner import Deadlines
 from accelscope.agent.share_ratios import NO_SHARES, SHARES, ShareRatios
@@ -19,20 +20,26 @@ from accelscope.config import (
     Choice,
     ConfigError,
     Duration,
+    Kind,
     List,
+    Setting,
     Text,
     WholeNumber,
     setting,
+    setting_mapping,
 )
 from accelscope.config.log import FORMATS, LEVELS
+from accelscope.config.settings import flag_name
 from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.metrics.series_labels import kubernetes_labels
-from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.registry import VENDORS
+from accelscope.model import Vendor
 from accelscope.sinks.domains import DOMAINS
+from accelscope.vendors import declarations
+from accelscope.vendors.common.contract import Paths, ReaderOptions
+from accelscope.vendors.declaration import VendorSetting
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
@@ -44,6 +51,24 @@ _KUBERNETES_LABELS = List(
     )
 )
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+def _vendor_setting(declared: VendorSetting, *, group: str, reloadable: bool) -> Setting:
+    kind: Kind[Any] = PATH if declared.watched else TEXT
+    if declared.choices:
+        kind = Choice(*declared.choices)
+    elif declared.pattern is not None:
+        kind = Text(*declared.pattern)
+    return Setting(
+        name=declared.name,
+        default=declared.default,
+        kind=kind,
+        help=declared.help,
+        group=group,
+        env_aliases=(),
+        reloadable=reloadable,
+        metavar=kind.metavar if declared.choices else declared.metavar,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +94,8 @@ class AgentSettings:
         env_aliases=("COLLECT_INTERVAL",),
     )
     readers: tuple[str, ...] = setting(
-        tuple(vendor.value for vendor in VENDORS),
-        List(Choice(*(vendor.value for vendor in VENDORS))),
+        tuple(vendor.value for vendor in Vendor),
+        List(Choice(*(vendor.value for vendor in Vendor))),
         "Vendors to look for.",
         group="Collection",
         reloadable=False,
@@ -130,27 +155,8 @@ class AgentSettings:
         "Other exporters' names to show beside the native ones, for dashboards that use them.",
         group="Metrics",
     )
-    amd_dialect_prefix: str = setting(
-        "",
-        Text("the beginning of a metric name, such as amd_", r"([A-Za-z_:][A-Za-z0-9_:]*)?"),
-        "What the names of the dialect amd begin with; AMD's charts set amd_.",
-        group="Metrics",
-        metavar="PREFIX",
-    )
-    dcgm_counters: str | None = setting(
-        None,
-        PATH,
-        "Counters file of dcgm-exporter (CSV: field, type, help text) that chooses the fields of the dialect "
-        "dcgm; without it, dcgm-exporter's default list. Re-read when it changes.",
-        group="Metrics",
-        metavar="FILE",
-    )
-    dcgm_hostname_label: str = setting(
-        dialects.HOSTNAME_LABELS[0],
-        Choice(*dialects.HOSTNAME_LABELS),
-        "Label of the dialect dcgm that holds the node's name: Hostname as in dcgm-exporter up to 4.8.2, "
-        "hostname as in 4.8.3 and later.",
-        group="Metrics",
+    dialect_options: Mapping[str, str] = setting_mapping(
+        _vendor_setting(option, group="Metrics", reloadable=True) for option in dialects.OPTIONS
     )
 
     pod_source: str = setting(
@@ -280,13 +286,19 @@ class AgentSettings:
         reloadable=False,
     )
 
-    npu_annotation: bool = setting(
-        False,
-        BOOLEAN,
-        "Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics, where ascend is "
-        "among --readers. Needs the right to patch nodes.",
-        group="Node object",
-        reloadable=False,
+    vendor_annotations: Mapping[str, bool] = setting_mapping(
+        Setting(
+            name=vendor.annotation.setting,
+            default=False,
+            kind=BOOLEAN,
+            help=vendor.annotation.help,
+            group="Node object",
+            env_aliases=(),
+            reloadable=False,
+            metavar=BOOLEAN.metavar,
+        )
+        for vendor in declarations().values()
+        if vendor.annotation is not None
     )
     devices_annotation: bool = setting(
         False,
@@ -396,70 +408,10 @@ class AgentSettings:
         reloadable=False,
         metavar="PATH",
     )
-    nvml_library: str = setting(
-        "libnvidia-ml.so.1",
-        TEXT,
-        "NVML library: a name for the loader or a path. The driver containers' usual places are tried too.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    nvidia_smi_path: str = setting(
-        "nvidia-smi",
-        TEXT,
-        "The nvidia-smi tool, used where there is no NVML library.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-
-    amd_smi_path: str = setting(
-        "amd-smi",
-        TEXT,
-        "The amd-smi tool, for what the amdgpu driver does not show in /sys.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    rocm_smi_path: str = setting(
-        "rocm-smi",
-        TEXT,
-        "The rocm-smi tool, used where there is no amd-smi.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    npu_smi_path: str = setting(
-        "npu-smi",
-        TEXT,
-        "The npu-smi tool of Ascend's driver.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    ascend_driver_root: str = setting(
-        "/usr/local/Ascend/driver",
-        TEXT,
-        "Folder of Ascend's driver; npu-smi finds its libraries there.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    furiosa_smi_path: str = setting(
-        "furiosa-smi",
-        TEXT,
-        "The furiosa-smi tool, for what Furiosa's driver does not show in /sys.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
-    )
-    furiosactl_path: str = setting(
-        "furiosactl",
-        TEXT,
-        "The furiosactl tool of older Warboy installations.",
-        group="Paths",
-        reloadable=False,
-        metavar="PATH",
+    vendor_settings: Mapping[str, str] = setting_mapping(
+        _vendor_setting(declared, group="Paths", reloadable=False)
+        for vendor in declarations().values()
+        for declared in vendor.settings
     )
 
     def __post_init__(self) -> None:
@@ -473,12 +425,14 @@ class AgentSettings:
                 f"--labels: {', '.join(taken)} is taken: AccelScope or Prometheus sets that label"
             )
         if not self.readers:
-            raise ConfigError(f"--readers: name at least one of {', '.join(VENDORS)}")
+            raise ConfigError(f"--readers: name at least one of {', '.join(Vendor)}")
         conflict = dialects.conflict(self.dialect)
         if conflict is not None:
             raise ConfigError(f"--dialect: {conflict}")
-        if self.dcgm_counters is not None and "dcgm" not in self.dialect:
-            raise ConfigError("--dcgm-counters has no effect without --dialect dcgm")
+        in_vain = dialects.option_without_dialect(self.dialect, self.dialect_options)
+        if in_vain is not None:
+            option, name = in_vain
+            raise ConfigError(f"{flag_name(option.name)} has no effect without --dialect {name}")
         if self.metrics_path in _OPEN_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
         self._check_kubernetes()
@@ -519,38 +473,28 @@ class AgentSettings:
         return f"https://[{host}]:10250" if ":" in host else f"https://{host}:10250"
 
     def load_dialects(self) -> tuple[dialects.Dialect, ...]:
-        """Raises ConfigError where the counters file cannot be read or is malformed."""
+        """Raises ConfigError where a file that an option names cannot be read or is malformed."""
         try:
-            return dialects.load(
-                self.dialect,
-                amd_prefix=self.amd_dialect_prefix,
-                dcgm_counters=self.dcgm_counters,
-                dcgm_hostname_label=self.dcgm_hostname_label,
-            )
+            return dialects.load(self.dialect, **self.dialect_options)
         except dialects.DialectError as error:
-            raise ConfigError(f"--dcgm-counters: {error}") from None
+            raise ConfigError(f"{flag_name(error.option)}: {error}") from None
+
+    @property
+    def dialect_files(self) -> tuple[str, ...]:
+        """Files that the chosen dialects are made from."""
+        files = (option.of(self.dialect_options) for option in dialects.OPTIONS if option.watched)
+        return tuple(file for file in files if file)
 
     @property
     def paths(self) -> Paths:
-        return Paths(
-            proc=Path(self.proc_root),
-            sys=Path(self.sys_root),
-            dev=Path(self.dev_root),
-            nvml_library=self.nvml_library,
-            nvidia_smi=self.nvidia_smi_path,
-            amd_smi=self.amd_smi_path,
-            rocm_smi=self.rocm_smi_path,
-            npu_smi=self.npu_smi_path,
-            ascend_driver=Path(self.ascend_driver_root),
-            furiosa_smi=self.furiosa_smi_path,
-            furiosactl=self.furiosactl_path,
-        )
+        return Paths(proc=Path(self.proc_root), sys=Path(self.sys_root), dev=Path(self.dev_root))
 
     @property
     def reader_options(self) -> ReaderOptions:
         # A tool is given up before its survey is, so that the reason says which of them hung.
         return ReaderOptions(
             self.paths,
+            self.vendor_settings,
             tool_timeout_seconds=0.8 * self.reader_timeout,
             tool_interval_seconds=self.tool_interval,
         )

@@ -8,15 +8,15 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
-from accelscope.model import Snapshot, Vendor
-from accelscope.readers.registry import VENDORS
+from accelscope.model import Snapshot
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import NPU_METRICS, devices_annotation
+from accelscope.sinks.documents import devices_annotation
 from accelscope.sinks.feature_file import FeatureFileSink
 from accelscope.sinks.features import Sizes, feature_labels
 from accelscope.sinks.labels import Features, LabelsSink
 from accelscope.sinks.machine import read_machine
 from accelscope.sinks.sink import Pace, Sink
+from accelscope.vendors import declarations
 
 
 def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) -> tuple[Sink[Any], ...]:
@@ -44,17 +44,21 @@ def writer_of(settings: AgentSettings) -> str:
 
 
 def chosen_annotations(settings: AgentSettings) -> tuple[str, ...]:
-    """That of Ascend's chips only where they are read: another agent of the node may write it."""
-    chosen = (
-        (NPU_METRICS, settings.npu_annotation and Vendor.ASCEND in settings.readers),
-        (devices_annotation(_only_readers(settings)), settings.devices_annotation),
-    )
-    return tuple(name for name, on in chosen if on)
+    """A vendor's own only where its devices are read: another agent of the node may write it."""
+    chosen = [
+        declared.annotation.name
+        for vendor, declared in declarations().items()
+        if declared.annotation is not None and vendor in settings.readers
+        if settings.vendor_annotations.get(declared.annotation.setting)
+    ]
+    if settings.devices_annotation:
+        chosen.append(devices_annotation(_only_readers(settings)))
+    return tuple(chosen)
 
 
 def _only_readers(settings: AgentSettings) -> tuple[str, ...] | None:
     """None: all of them."""
-    return None if set(settings.readers) == set(VENDORS) else settings.readers
+    return None if set(settings.readers) == set(declarations()) else settings.readers
 
 
 def features(settings: AgentSettings) -> Features:
@@ -70,9 +74,9 @@ def features(settings: AgentSettings) -> Features:
 
 def _needing_an_api_server(settings: AgentSettings) -> str | None:
     """The first setting that does."""
-    settings_on = (
-        ("--npu-annotation", settings.npu_annotation),
-        ("--devices-annotation", settings.devices_annotation),
-        ("--feature-labels node", settings.feature_labels == "node"),
-    )
-    return next((flag for flag, on in settings_on if on), None)
+    for name, on in settings.vendor_annotations.items():
+        if on:
+            return f"--{name.replace('_', '-')}"
+    if settings.devices_annotation:
+        return "--devices-annotation"
+    return "--feature-labels node" if settings.feature_labels == "node" else None

@@ -1,4 +1,4 @@
-"""The reference page of `/snapshot`, made from the model's dataclasses and the words for them.
+"""The reference page of `/snapshot`, made from the model's dataclasses and their documentation.
 
 No part of a running agent.
 """
@@ -28,8 +28,8 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
+from accelscope.model.documentation import documentation, objects
 from accelscope.model.wire import SCHEMA_VERSION, snapshot_document
-from accelscope.model.words import WORDS, Words
 from accelscope.serve.limits import Limits
 
 _GPU = "nvidia:GPU-d92a11cc-3c07-4b1e-9d6a-0a1f5f0e7c21"
@@ -48,12 +48,12 @@ EXAMPLE = Snapshot(
     labels=(("rack", "7"),),
     readers=(
         ReaderState(
-            vendor=Vendor.NVIDIA, found=True, up=True, source="nvml", devices_expected=1, devices_seen=1
+            vendor=Vendor("nvidia"), found=True, up=True, source="nvml", devices_expected=1, devices_seen=1
         ),
     ),
     devices=(
         Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=_GPU,
             index=0,
             health=Health(HealthState.OK),
@@ -91,8 +91,8 @@ EXAMPLE = Snapshot(
 _HEAD = """\
 # The snapshot
 
-<!-- Made from src/accelscope/model/words.py and src/accelscope/agent/snapshot_reference.py by `make docs`;
-a test compares them. -->
+<!-- Made from src/accelscope/model and src/accelscope/agent/snapshot_reference.py by `make docs`; a test
+compares them. -->
 
 `GET /snapshot` of an agent answers with the whole node at one instant, as one JSON document: what
 [the metrics](metrics.md) are made of, and more (every link, every sensor, words for people). The
@@ -194,7 +194,7 @@ _TYPES = {
 
 
 def reference() -> str:
-    return "".join([_head(), *(_section(kind, words) for kind, words in WORDS.items())])
+    return "".join([_head(), *(_section(kind) for kind in objects(Snapshot))])
 
 
 def _head() -> str:
@@ -214,27 +214,22 @@ def _head() -> str:
     )
 
 
-def _section(kind: type[Any], words: Words) -> str:
-    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(kind, words))
+def _section(kind: type[Any]) -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(kind))
     return (
-        f"\n### {kind.__name__}\n\n{words.about}\n\n"
+        f"\n### {kind.__name__}\n\n{documentation(kind).about}\n\n"
         f"| field | type | unit | absent | meaning |\n|---|---|---|---|---|\n{rows}"
     )
 
 
-def _rows(kind: type[Any], words: Words) -> Iterator[tuple[str, ...]]:
+def _rows(kind: type[Any]) -> Iterator[tuple[str, ...]]:
     if kind is Snapshot:
         yield "`schema_version`", "text", "", "never", "Version of this description."
-    hints = get_type_hints(kind)
+    hints, texts = get_type_hints(kind), documentation(kind)
     for field in fields(kind):
-        absent = words.absent.get(field.name) or _absent(field)
-        yield (
-            f"`{field.name}`",
-            _type(hints[field.name]),
-            _unit(field.name),
-            absent,
-            words.fields[field.name],
-        )
+        absent = texts.absent.get(field.name) or _absent(field)
+        meaning = texts.fields[field.name]
+        yield f"`{field.name}`", _type(hints[field.name]), _unit(field.name), absent, meaning
 
 
 def _absent(field: Field[Any]) -> str:

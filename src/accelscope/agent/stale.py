@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from accelscope.model import Device, Health, HealthState, Vendor, device_id, identity_of
-from accelscope.readers.contract import ReaderError
+from accelscope.vendors.common.contract import ReaderError
 
 
 def _identity_only(device: Device, health: Health) -> Device:

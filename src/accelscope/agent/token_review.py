@@ -10,29 +10,27 @@ their senders in turn; another reviews anew those that were good, which therefor
 """
 
 import logging
-import os
 import threading
 import time
-
-# What hashlib.blake2b is; hashlib itself would load all of OpenSSL's digests for this one.
-from _blake2 import blake2b
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
 
-from accelscope.agent.token_reviewer import Reviewer, Verdict
 from accelscope.allowance import Allowances, Rate
 from accelscope.config.log import fields
+from accelscope.kube.client import JSON, Client
+from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import (
-    ADMITTED_SECONDS,
+    ANSWER_LIMIT,
     CANNOT_REVIEW,
-    GRACE_SECONDS,
-    REFUSED_SECONDS,
+    REVIEW_RATE,
+    TOKEN_LIMIT,
+    Verdict,
+    VerdictCache,
     is_bearer_token,
-    pause_seconds,
+    review,
     told_of,
 )
 from accelscope.model import Counted
@@ -41,11 +39,58 @@ from accelscope.serve.fair_queue import FairQueue
 
 log = logging.getLogger(__name__)
 
+REVIEW_SECONDS = 5.0  # for both questions together
 TURN_SECONDS = 5.0  # for the turn to come
 VERDICTS_LIMIT = 256
-TOKEN_LIMIT = 8 * 1024  # bytes; with claims for many groups tokens grow to some KiB
 
 _QUIET_SECONDS = 60.0  # without anybody turned away: the next one is news
+
+
+class ApiServerReviewer:
+    """Asks the API server about one token. Used by several threads."""
+
+    def __init__(self, endpoint: Endpoint, *, review_seconds: float = REVIEW_SECONDS) -> None:
+        self._endpoint = endpoint
+        self._review_seconds = review_seconds
+        self._of_thread = threading.local()  # each has a client, whose deadline is that of its own review
+
+    def review(self, token: str, path: str) -> Verdict:
+        """Raises KubeError."""
+        deadline = time.monotonic() + self._review_seconds
+        questions = review(token, (path,))
+        question = next(questions)
+        while True:
+            answer = self._post(*question, deadline)
+            try:
+                question = questions.send(answer)
+            except StopIteration as end:
+                verdict: Verdict = end.value
+                return verdict
+
+    def close(self) -> None:
+        """The calling thread will ask nothing more."""
+        if (client := self._client_of_thread()) is not None:
+            client.close()
+
+    def _client_of_thread(self) -> Client | None:
+        client: Client | None = getattr(self._of_thread, "client", None)
+        return client
+
+    def _post(self, path: str, body: bytes, deadline: float) -> bytes:
+        try:
+            return self._posted(path, body, deadline)
+        except KubeError as error:
+            if error.reason is not Reason.UNREACHABLE:
+                raise
+        # The kept connection may have been closed just now. A review creates nothing: it may be asked twice.
+        return self._posted(path, body, deadline)
+
+    def _posted(self, path: str, body: bytes, deadline: float) -> bytes:
+        client = self._client_of_thread()
+        if client is None:
+            client = self._of_thread.client = Client(self._endpoint)
+        client.timeout_seconds = deadline - time.monotonic()
+        return client.request("POST", path, body=body, content_type=JSON, limit_bytes=ANSWER_LIMIT).body
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +99,8 @@ class ReviewLimits:
 
     waiting: int = 32
     waiting_of_peer: int = 8
-    per_second: float = 10.0
-    burst: int = 20
+    per_second: float = REVIEW_RATE.per_second
+    burst: int = REVIEW_RATE.burst
     peer_per_second: float = 1.0
     peer_burst: int = 8
 
@@ -65,18 +110,6 @@ class Result(StrEnum):
     DENIED = "denied"
     ERROR = "error"  # the API server could not be asked
     LIMITED = "limited"  # it was not asked: too many others were to be
-
-
-@dataclass(slots=True)
-class _Known:
-    verdict: Verdict
-    fresh_until: float
-    usable_until: float
-    ask_again_at: float = 0.0  # not before; set when a review has failed
-
-    def worth(self, now: float) -> tuple[bool, float]:
-        """What to keep when there is no room: refusals go first, for anybody can collect them."""
-        return self.verdict is Verdict.ADMITTED and now < self.usable_until, self.fresh_until
 
 
 @dataclass(slots=True, repr=False)
@@ -95,7 +128,7 @@ class TokenReviewGuard:
 
     def __init__(
         self,
-        reviewer: Reviewer,
+        reviewer: ApiServerReviewer,
         *,
         limits: ReviewLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -103,18 +136,16 @@ class TokenReviewGuard:
         limits = limits or ReviewLimits()
         self._reviewer = reviewer
         self._clock = clock
-        self._secret = os.urandom(32)  # so that a verdict's key tells nothing about its token
         self._changed = threading.Condition()  # guards all below
-        self._known: dict[bytes, _Known] = {}
+        self._verdicts = VerdictCache(
+            limit=VERDICTS_LIMIT, rate=Rate(limits.per_second, limits.burst), clock=clock
+        )
         self._pending: dict[bytes, _Review] = {}
         self._renewals: deque[_Review] = deque()  # no more than there are verdicts
         self._unseen: FairQueue[_Review] = FairQueue(limits.waiting, limits.waiting_of_peer)
-        self._pace = Allowances(Rate(limits.per_second, limits.burst))
         self._peers = Allowances(Rate(limits.peer_per_second, limits.peer_burst), keys_limit=1024)
         self._counts = dict.fromkeys(Result, 0)
         self._limited_at = float("-inf")  # when somebody was last turned away
-        self._away: Reason | None = None  # why the last review failed
-        self._paused_until = float("-inf")
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._run, args=(take,), name=name, daemon=True)
@@ -151,37 +182,30 @@ class TokenReviewGuard:
             return unauthorized("this is not a bearer token")
         with self._changed:
             decided = self._decide(token, request, proceed)
-        return proceed() if decided is Verdict.ADMITTED else decided
+        return proceed() if decided is None else decided
 
-    def _decide(
-        self, token: str, request: Request, proceed: Continuation
-    ) -> Literal[Verdict.ADMITTED] | Response | Deferred:
-        path = request.path
-        key = blake2b(f"{path} {token}".encode(), key=self._secret, digest_size=16).digest()
-        now = self._clock()
-        known = self._known.get(key)
-        if known is not None and now < known.fresh_until:
-            return known.verdict if known.verdict is Verdict.ADMITTED else self._refusal(known.verdict)
-        renewal = known is not None and known.verdict is Verdict.ADMITTED and now < known.usable_until
+    def _decide(self, token: str, request: Request, proceed: Continuation) -> Response | Deferred | None:
+        """None: admitted."""
+        key = self._verdicts.key(token, request.path)
+        decision = self._verdicts.decide(key)
         review = self._pending.get(key)
-        if review is None and now >= (known.ask_again_at if renewal and known else self._paused_until):
-            review = _Review(key, token, path, now)
-            if renewal:
+        if review is None and decision.ask:
+            review = _Review(key, token, request.path, self._clock())
+            if decision.known is not None:
                 self._renewals.append(review)
-            elif (refusal := self._turned_away(review, request.peer, now)) is not None:
+            elif (refusal := self._turned_away(review, request.peer)) is not None:
                 return refusal
             self._pending[key] = review
             self._changed.notify_all()
-        if renewal and self._away is not None:
-            return Verdict.ADMITTED  # a review that is under way takes it back if need be
-        if review is None:  # it is not asked about again yet
-            return Verdict.ADMITTED if renewal else self._refusal(None)
+        if review is None or not decision.wait:
+            return self._refusal(decision.known)
         deferred = Deferred()
         review.waiting.append((deferred, proceed))
         return deferred
 
-    def _turned_away(self, review: _Review, peer: str, now: float) -> Response | None:
+    def _turned_away(self, review: _Review, peer: str) -> Response | None:
         """None: it waits for its turn from now on."""
+        now = review.asked_at
         wait = self._peers.take(peer, now) if self._unseen.has_room(peer) else 1.0
         if wait:
             self._limited(peer, now)
@@ -232,13 +256,12 @@ class TokenReviewGuard:
             if not self._unseen:
                 self._changed.wait()
                 continue
-            now = self._clock()
-            if now < self._paused_until:
+            if self._verdicts.paused:
                 return self._unseen.pop(), False
-            if now >= self._unseen.first().asked_at + TURN_SECONDS:
+            if self._clock() >= self._unseen.first().asked_at + TURN_SECONDS:
                 self._counts[Result.LIMITED] += 1
                 return self._unseen.pop(), False
-            if not (wait := self._pace.take("", now)):
+            if not (wait := self._verdicts.take_turn()):
                 return self._unseen.pop(), True
             self._changed.wait(wait)
         return None
@@ -258,46 +281,32 @@ class TokenReviewGuard:
                 self._failed(review, error)
             elif verdict is not None:
                 self._succeeded(review, verdict)
-            known = self._known.get(review.key)
-            if known is not None and self._clock() < known.usable_until:
-                verdict = known.verdict
             del self._pending[review.key]
-            refusal = None if verdict is Verdict.ADMITTED else self._refusal(verdict)
+            refusal = self._refusal(self._verdicts.usable(review.key) or verdict)
         _answer(review.waiting, refusal)
 
     def _succeeded(self, review: _Review, verdict: Verdict) -> None:
-        if self._away is not None:
-            self._away = None
-            self._paused_until = float("-inf")
+        self._counts[Result.ALLOWED if verdict.admitted else Result.DENIED] += 1
+        if self._verdicts.succeeded(review.key, verdict):
             log.info("tokens can be reviewed again")
-        now = self._clock()
-        admitted = verdict is Verdict.ADMITTED
-        self._counts[Result.ALLOWED if admitted else Result.DENIED] += 1
-        fresh_until = now + (ADMITTED_SECONDS if admitted else REFUSED_SECONDS)
-        usable_until = now + GRACE_SECONDS if admitted else fresh_until
-        self._known[review.key] = _Known(verdict, fresh_until, usable_until)
-        while len(self._known) > VERDICTS_LIMIT:
-            del self._known[min(self._known, key=lambda key: self._known[key].worth(now))]
 
     def _failed(self, review: _Review, error: KubeError) -> None:
         self._counts[Result.ERROR] += 1
-        again_at = self._clock() + pause_seconds(error)
-        self._paused_until = again_at
-        if (known := self._known.get(review.key)) is not None:
-            known.ask_again_at = again_at
-        if self._away is not error.reason:
-            self._away = error.reason
+        if self._verdicts.failed(review.key, error):
             log.warning(CANNOT_REVIEW, extra=fields(**told_of(error)))
 
-    def _refusal(self, verdict: Verdict | None) -> Response:
-        if verdict is Verdict.FORBIDDEN:
+    def _refusal(self, verdict: Verdict | None) -> Response | None:
+        """None: admitted."""
+        if verdict is None:
+            wait = self._verdicts.retry_after()
+            return _later(503, "tokens cannot be reviewed at the moment; the agent's log says why", wait)
+        if verdict.user is None:
+            return unauthorized("the API server does not accept this token")
+        if not verdict.admitted:
             return Response.text(
                 403, "the token's user may not read this: a ClusterRole must allow get on this nonResourceURL"
             )
-        if verdict is Verdict.UNKNOWN:
-            return unauthorized("the API server does not accept this token")
-        pause = self._paused_until - self._clock() if self._away is not None else 1.0
-        return _later(503, "tokens cannot be reviewed at the moment; the agent's log says why", pause)
+        return None
 
 
 def _later(status: int, text: str, seconds: float) -> Response:

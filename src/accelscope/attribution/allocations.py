@@ -7,7 +7,7 @@ from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved,
 from accelscope.attribution.hami import HamiShare, shares_of
 from accelscope.attribution.owners import PodTable
 from accelscope.attribution.pod_resources import ClaimDevice, HeldContainer, HeldPod
-from accelscope.kube.pods import KubePod
+from accelscope.kube.objects import KubePod
 from accelscope.model import Allocation, AllocationSource
 
 ClaimResolver = Callable[[ClaimDevice], Resolved]

@@ -14,21 +14,13 @@ from accelscope.kube.errors import DecodeError
 from accelscope.parsing.json_escapes import without_halves
 from accelscope.parsing.parsed import DeviceGrant, Parsed, ParseError
 from accelscope.parsing.rejections import Rejections
+from accelscope.vendors import declarations
 
 _LONGEST = 512  # of any name in the file
 _ENTRIES = "PodDeviceEntries"
-# The variables by which the vendors' runtimes choose the devices of a container.
-_VISIBLE_DEVICES = frozenset(
-    {
-        "NVIDIA_VISIBLE_DEVICES",
-        "AMD_VISIBLE_DEVICES",
-        "ASCEND_VISIBLE_DEVICES",
-        "ASCEND_RT_VISIBLE_DEVICES",
-        "NPU_DEVNAME",
-    }
-)
+_VISIBLE_DEVICES = frozenset(name for vendor in declarations().values() for name in vendor.visible_devices)
+_VISIBLE_FOLDERS = frozenset(vendor.visible_devices_folder for vendor in declarations().values())
 _NO_DEVICE = frozenset({"all", "none", "void"})
-_MOUNTED_LIST = "/var/run/nvidia-container-devices"
 _CDI_ANNOTATION = "cdi.k8s.io/"
 
 
@@ -138,7 +130,7 @@ def _answer(value: object, where: str, rejections: Rejections) -> _Answer:
     if answer.mounted_list:
         for path in answer.mounts:
             folder, _, name = path.rpartition("/")
-            if folder == _MOUNTED_LIST and _is_name(name):
+            if folder in _VISIBLE_FOLDERS and _is_name(name):
                 answer.visible[name] = None
     return answer
 

@@ -5,21 +5,20 @@ from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.pod_resources import ClaimDevice
 from accelscope.attribution.resource_slices import PublishedSlice, SliceTable, decode_slice, device_for
 from accelscope.attribution.watches import Watched, client_of
-from accelscope.kube.follower import Follower
-from accelscope.kube.watches import watch_resource_slices
+from accelscope.kube.informer import BlockingInformer, watch_resource_slices
 from accelscope.model import AttributionSourceState
 
 
 class _Slices(Watched[PublishedSlice]):
-    def __init__(self, follower: Follower[PublishedSlice]) -> None:
-        super().__init__("resource-slices", follower)
+    def __init__(self, informer: BlockingInformer[PublishedSlice]) -> None:
+        super().__init__("resource-slices", informer)
         self._version = -1
         self._table = SliceTable()
 
     def table(self) -> SliceTable:
-        if self._follower.version != self._version:
-            self._version = self._follower.version
-            self._table = SliceTable(self._follower.items.values())
+        if self._informer.version != self._version:
+            self._version = self._informer.version
+            self._table = SliceTable(self._informer.items.values())
         return self._table
 
 

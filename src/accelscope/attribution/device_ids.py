@@ -6,35 +6,16 @@ another. Where the name of the resource tells the vendor, only that vendor's dev
 """
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from accelscope.model import Device, Vendor, pci_address
+from accelscope.vendors import declarations
 
-_REPLICA = "::"  # NVIDIA's time-slicing and MPS: GPU-<uuid>::3
+_REPLICA = "::"  # time-slicing and MPS: GPU-<uuid>::3
 _NUMBERED_COPY = re.compile(r"(.+)-[0-9]{1,6}", re.ASCII)  # HAMi: <uuid>-3
-_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/([0-9]{1,4})/([0-9]{1,4})", re.IGNORECASE | re.ASCII)
-_NVIDIA_FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?(?:/vgpu[0-9]{1,6})?", re.ASCII)
-_JETSON = "tegra"
-_INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
-# Under other names a bare number is something else, such as the IOMMU group of a GPU for virtual machines.
-_INDEX_RESOURCES = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
-_AMD_FILE = re.compile(r"(?:card|renderD)[0-9]{1,4}", re.ASCII)
-_AMD_PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,4}", re.ASCII)
-# Ascend910-3, and of a chip that is cut: template, number of the part, chip.
-_ASCEND_CHIP = re.compile(r"Ascend[0-9A-Za-z]+-(?:[0-9]+c[0-9a-z.]*-[0-9]+-)?([0-9]{1,5})", re.ASCII)
-_NPU = re.compile(r"npu-([0-9]{1,5})", re.ASCII)  # the 950's, under huawei.com/npu
-_FURIOSA_CORES = re.compile(r"(.+)_cores_[0-9]+(?:-[0-9]+)?", re.ASCII)
-_FURIOSA_FILE = re.compile(r"(npu[0-9]{1,4})(?:pe[0-9]{1,2}(?:-[0-9]{1,2})?)?", re.ASCII)
-_FURIOSA_FAMILIES = ("rngd", "warboy")
-
-_DOMAINS = {
-    "nvidia.com": Vendor.NVIDIA,
-    "amd.com": Vendor.AMD,
-    "huawei.com": Vendor.ASCEND,
-    "furiosa.ai": Vendor.FURIOSA,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +72,7 @@ class DeviceIndex:
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self.identities = identities(devices)
+        self.vendors = frozenset(device.vendor for device in self.identities)
         self._named: dict[tuple[str, Hashable], list[tuple[DeviceIdentity, PartitionIdentity | None]]] = {}
         for device in self.identities:
             self._name("uuid", device.uuid and device.uuid.casefold(), device)
@@ -124,15 +106,15 @@ class DeviceIndex:
         found = _resolved(self._find("part", name, vendor))
         only = self.only(vendor)
         if found.device is None and only is not None:
-            return _whole(only) if all(part.device_name is None for part in only.partitions) else UNRESOLVED
+            return whole(only) if all(part.device_name is None for part in only.partitions) else UNRESOLVED
         return found
 
     def by_index(self, index: int, vendor: Vendor) -> DeviceIdentity | None:
         return self._device("index", index, vendor)
 
-    def by_chip(self, number: int) -> DeviceIdentity | None:
-        """An Ascend chip by the number that its device file has."""
-        return self._device("chip", number, Vendor.ASCEND)
+    def by_chip(self, number: int, vendor: Vendor) -> DeviceIdentity | None:
+        """By the number that its device file has."""
+        return self._device("chip", number, vendor)
 
     def only(self, vendor: Vendor) -> DeviceIdentity | None:
         """The vendor's one device, if it is one."""
@@ -175,6 +157,11 @@ class DeviceIndex:
         return None if found is None else found[0]
 
 
+# What a vendor declares as `device_ids`. Arguments: the id without its replica, the resource if it is one of
+# the vendor's own (else None), and the devices of the node.
+DeviceIdForms = Callable[[str, str | None, DeviceIndex], Resolved]
+
+
 def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resolved:
     """`resource` is the name under which the kubelet hands the id out: nvidia.com/gpu."""
     vendor = None if resource is None else vendor_of(resource)
@@ -183,24 +170,42 @@ def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resol
     if found.device is None and (copy := _NUMBERED_COPY.fullmatch(bare)):
         found = devices.by_uuid(copy[1], vendor)
     if found.device is None and (device := devices.by_pci(bare, vendor)):
-        found = _first_part(device)
+        found = first_part(device)
     if found.device is not None:
         return found
-    if vendor in (None, Vendor.NVIDIA):
-        found = _nvidia(bare, resource, devices)
-    if found.device is None and vendor in (None, Vendor.AMD):
-        found = _amd(bare, devices, told=vendor is not None)
-    if found.device is None and vendor in (None, Vendor.ASCEND):
-        found = _ascend(bare, devices, told=vendor is not None)
-    if found.device is None and vendor in (None, Vendor.FURIOSA):
-        found = _furiosa(bare, resource, devices)
-    return found
+    for name, declared in declarations().items():
+        if name in devices.vendors and vendor in (None, name) and declared.device_ids:
+            forms: DeviceIdForms = declared.load(declared.device_ids)
+            found = forms(bare, None if vendor is None else resource, devices)
+            if found.device is not None:
+                return found
+    return UNRESOLVED
 
 
 def vendor_of(name: str) -> Vendor | None:
     """Whose a resource (nvidia.com/gpu) or a driver of claims (gpu.nvidia.com) is, by its domain."""
     domain = name.partition("/")[0].casefold()
-    return _DOMAINS.get(".".join(domain.split(".")[-2:]))
+    return _vendors_by_domain().get(".".join(domain.split(".")[-2:]))
+
+
+@cache
+def _vendors_by_domain() -> Mapping[str, Vendor]:
+    return {
+        declared.resource_domain: Vendor(name)
+        for name, declared in declarations().items()
+        if declared.resource_domain
+    }
+
+
+def first_part(device: DeviceIdentity) -> Resolved:
+    """The device by its PCI address, or its first partition, whichever its vendor's plugin means by that."""
+    if not declarations()[device.vendor].first_partition_by_address or not device.partitions:
+        return Resolved(device.id)
+    return Resolved(device.id, next((part.id for part in device.partitions if part.number == 0), None))
+
+
+def whole(device: DeviceIdentity | None) -> Resolved:
+    return UNRESOLVED if device is None else Resolved(device.id)
 
 
 def _resolved(found: tuple[DeviceIdentity, PartitionIdentity | None] | None) -> Resolved:
@@ -208,57 +213,3 @@ def _resolved(found: tuple[DeviceIdentity, PartitionIdentity | None] | None) -> 
         return UNRESOLVED
     device, part = found
     return Resolved(device.id, None if part is None else part.id)
-
-
-def _whole(device: DeviceIdentity | None) -> Resolved:
-    return UNRESOLVED if device is None else Resolved(device.id)
-
-
-def _first_part(device: DeviceIdentity) -> Resolved:
-    """AMD's plugin hands a GPU that is cut out as its PCI address for the first part, and further names for
-    the others; of other vendors the address means all of it."""
-    if device.vendor is not Vendor.AMD or not device.partitions:
-        return Resolved(device.id)
-    return Resolved(device.id, next((part.id for part in device.partitions if part.number == 0), None))
-
-
-def _nvidia(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
-    if bare == _JETSON:
-        return _whole(devices.only(Vendor.NVIDIA))
-    if resource in _INDEX_RESOURCES and _INDEX.fullmatch(bare):
-        return _whole(devices.by_index(int(bare), Vendor.NVIDIA))
-    if old := _OLD_MIG.fullmatch(bare):
-        parent = devices.by_uuid(old[1], Vendor.NVIDIA)
-        return devices.instance(parent.device, int(old[2]), int(old[3]))
-    if file := _NVIDIA_FILE.fullmatch(bare):
-        device = devices.by_file(file[1], Vendor.NVIDIA)
-        if device is None or file[2] is None:
-            return _whole(device)
-        return devices.instance(device.id, int(file[2]))
-    return UNRESOLVED
-
-
-def _amd(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
-    """Other vendors' GPUs are cards, too. Parts are numbered over all GPUs of the node."""
-    if told and _AMD_FILE.fullmatch(bare):
-        device = devices.by_file(bare, Vendor.AMD)
-        return UNRESOLVED if device is None else _first_part(device)
-    return devices.by_part_name(bare, Vendor.AMD) if _AMD_PARTITION.fullmatch(bare) else UNRESOLVED
-
-
-def _ascend(bare: str, devices: DeviceIndex, *, told: bool) -> Resolved:
-    chip = _ASCEND_CHIP.fullmatch(bare) or (_NPU.fullmatch(bare) if told else None)
-    return UNRESOLVED if chip is None else _whole(devices.by_chip(int(chip[1])))
-
-
-def _furiosa(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
-    if cores := _FURIOSA_CORES.fullmatch(bare):
-        found = devices.by_uuid(cores[1], Vendor.FURIOSA)
-        # A card without a uuid of its own goes by its address.
-        return found if found.device is not None else _whole(devices.by_pci(cores[1], Vendor.FURIOSA))
-    file = _FURIOSA_FILE.fullmatch(bare)
-    if resource is None or vendor_of(resource) is not Vendor.FURIOSA or file is None:
-        return UNRESOLVED
-    # A Warboy and an RNGD of one node may both be npu0.
-    of_family = next((family for family in _FURIOSA_FAMILIES if family in resource.partition("/")[2]), None)
-    return _whole(devices.by_file(file[1], Vendor.FURIOSA, of_family))

@@ -1,5 +1,5 @@
 """The folder in which a batch system's prolog and epilog note the jobs of each GPU: one file per GPU, one job
-id per line. Sites have it for dcgm-exporter, which reads the same files."""
+id per line. dcgm-exporter reads the same files."""
 
 import os
 import re

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from accelscope.attribution.job_mapping import read_job_mapping
 from accelscope.attribution.status import SourceLog
-from accelscope.model import AttributionSourceState, Device, Vendor
+from accelscope.model import AttributionSourceState, Device
+from accelscope.vendors import declarations
 
 Part = tuple[str, str | None]  # Device.id, and Partition.id where a part of it is meant
 
@@ -40,13 +41,13 @@ class Jobs:
 
 
 def _names(devices: Iterable[Device]) -> dict[str, Part]:
-    """What a file may be called. The folder is one of NVIDIA's tools: where several vendors are on the node,
-    an index is NVIDIA's."""
+    """What a file may be called. Where several vendors are on the node, an index is a device of the one
+    that declares `indexes_job_files`."""
     devices = list(devices)
     vendors = {device.vendor for device in devices}
-    counted = (
-        Vendor.NVIDIA if Vendor.NVIDIA in vendors else next(iter(vendors)) if len(vendors) == 1 else None
-    )
+    if len(vendors) > 1:
+        vendors = {vendor for vendor in vendors if declarations()[vendor].indexes_job_files}
+    counted = vendors.pop() if len(vendors) == 1 else None
     names: dict[str, Part] = {}
     for device in devices:
         whole = device.id, None

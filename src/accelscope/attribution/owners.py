@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from accelscope.attribution.cgroup import Place
 from accelscope.attribution.processes import HostProcess
-from accelscope.kube.pods import KubePod
+from accelscope.kube.objects import KubePod
 from accelscope.model import Owner, OwnerKind, UnattributedReason
 
 GONE = Owner(kind=OwnerKind.UNKNOWN, reason=UnattributedReason.PROCESS_GONE)

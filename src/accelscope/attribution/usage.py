@@ -15,8 +15,8 @@ from accelscope.model import (
     Process,
     Unattributed,
     UnattributedReason,
-    Vendor,
 )
+from accelscope.vendors import declarations
 
 Number = TypeVar("Number", int, float)
 
@@ -152,14 +152,14 @@ class DeviceUse:
 
     @property
     def all_processes_are_seen(self) -> bool:
-        """So that a holder of whom none is seen uses nothing of it. An empty list says that only where the
-        driver lists processes; NVIDIA's does unless it says that it did not."""
+        """So that a holder of whom none is seen uses nothing of it. An empty list means that only where the
+        driver lists all processes."""
         if self.device.stale or self.has_unknown_users:
             return False
         if self.pods or self.others:
             return True
         listed = all(absence.field != "processes.compute" for absence in self.device.absent)
-        return self.device.vendor is Vendor.NVIDIA and listed
+        return declarations()[self.device.vendor].lists_all_processes and listed
 
     def unattributed(self) -> list[Unattributed]:
         found = [

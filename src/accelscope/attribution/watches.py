@@ -8,11 +8,8 @@ from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.attribution.owners import PodTable
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.follower import Follower
-from accelscope.kube.kubelet import PodPoll
-from accelscope.kube.node import KubeNode
-from accelscope.kube.pods import KubePod
-from accelscope.kube.watches import watch_node, watch_pods
+from accelscope.kube.informer import BlockingInformer, poll_kubelet_pods, watch_node, watch_pods
+from accelscope.kube.objects import KubeNode, KubePod
 from accelscope.model import AttributionSourceState, counted
 
 _TIMEOUT_SECONDS = 10.0
@@ -29,23 +26,23 @@ def client_of(endpoint: Endpoint) -> Client:
 class Watched(Generic[T]):
     """A watch or a poll in its thread. What becomes of it is logged once per change."""
 
-    def __init__(self, source: str, follower: Follower[T], detail: str | None = None) -> None:
+    def __init__(self, source: str, informer: BlockingInformer[T], detail: str | None = None) -> None:
         self._source = source
-        self._follower = follower
+        self._informer = informer
         self._detail = detail
         self._logged: str | None = "starting"
 
     def start(self) -> None:
-        threading.Thread(target=self._follower.run, name=self._source, daemon=True).start()
+        threading.Thread(target=self._informer.run, name=self._source, daemon=True).start()
 
     def stop(self) -> None:
-        self._follower.stop()
+        self._informer.stop()
 
     def wait_for_first_list(self, seconds: float) -> bool:
-        return self._follower.synced.wait(seconds)
+        return self._informer.synced.wait(seconds)
 
     def state(self) -> AttributionSourceState:
-        status = self._follower.state
+        status = self._informer.state
         if status.reason != self._logged:
             if status.up:
                 log.info("attribution source %s answers", self._source)
@@ -64,26 +61,26 @@ class Watched(Generic[T]):
 
 
 class Pods(Watched[KubePod]):
-    def __init__(self, follower: Follower[KubePod], detail: str) -> None:
-        super().__init__("pods", follower, detail)
+    def __init__(self, informer: BlockingInformer[KubePod], detail: str) -> None:
+        super().__init__("pods", informer, detail)
         self._made_from: tuple[int, bool] | None = None
         self._table = PodTable(asked=True)
 
     def table(self) -> PodTable:
         """The same object until something changes."""
-        made_from = self._follower.version, self._follower.state.up
+        made_from = self._informer.version, self._informer.state.up
         if made_from != self._made_from:
-            self._table = PodTable.of(self._follower.items, up=made_from[1])
+            self._table = PodTable.of(self._informer.items, up=made_from[1])
             self._made_from = made_from
         return self._table
 
 
 class NodeLabels(Watched[KubeNode]):
-    def __init__(self, follower: Follower[KubeNode]) -> None:
-        super().__init__("node", follower)
+    def __init__(self, informer: BlockingInformer[KubeNode]) -> None:
+        super().__init__("node", informer)
 
     def labels(self) -> tuple[tuple[str, str], ...]:
-        return next((node.labels for node in self._follower.items.values()), ())
+        return next((node.labels for node in self._informer.items.values()), ())
 
 
 def pod_source(options: AttributionOptions) -> Pods | None:
@@ -91,7 +88,7 @@ def pod_source(options: AttributionOptions) -> Pods | None:
     if options.pods is PodSource.API_SERVER and options.api_server is not None:
         return Pods(watch_pods(client_of(options.api_server), options.node, keep), "api-server")
     if options.pods is PodSource.KUBELET and options.kubelet is not None:
-        return Pods(PodPoll(client_of(options.kubelet), keep), "kubelet")
+        return Pods(poll_kubelet_pods(client_of(options.kubelet), keep), "kubelet")
     return None
 
 

@@ -1,33 +1,41 @@
 """Command lines in outputs, cut down to the program's name: arguments hold secrets, paths name people.
 
-Pure: text in, text out. Each kind of output has its own place for them; the width of tables is kept.
+Text in, text out. The usual forms are known here and looked for in every output, whoever's it is: a new tool
+must not need an entry in a list for its secrets to be hidden. The width of tables is kept.
 """
 
 import re
 from collections.abc import Callable, Sequence
 
-from accelscope.readers.nvidia.programs import program_name
+from accelscope.parsing.registry import sources
+from accelscope.vendors.common.values import program_in_title
 
-# nvidia-smi does not escape what is in it; an output that was cut off may end in it.
+# Tools do not escape what is in it; an output that was cut off may end in it.
 _XML = re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)")
 _JSON_KEYS = r"cmd|cmdline|command|command_line|process_name"
 _JSON = re.compile(rf'("(?:{_JSON_KEYS})"\s*:\s*")((?:[^"\\]|\\.)*)(")', re.IGNORECASE)
 _JSON_NAME = re.compile(r'("name"\s*:\s*")((?:[^"\\]|\\.)*)(")')
-_ROCM = re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")')
+_PID_KEY = re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")')
 _KEY_VALUE = re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE)
 _INDENTED = re.compile(r"^([ \t]+NAME:[ \t]*)(.*?)([ \t]*)$", re.MULTILINE)
 _ENVIRONMENT = re.compile(r"^\s*(?:[A-Za-z_]\w*=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
+# Printed instead of a name, in brackets or without. They hold blanks or a slash and would be cut.
+_NO_NAME = re.compile(
+    r"(?:n/a|no data|(?:function )?not found|not supported|not available|no permission"
+    r"|insufficient permissions|unknown error|gpu is lost|gpu requires reset|driver not loaded)[.]?",
+    re.IGNORECASE,
+)
 _HEADINGS = frozenset({"cmd", "command", "process name", "process_name"})
-_PROCESS_LISTS = ("amd-smi-process", "furiosa-smi-ps", "furiosactl-ps")
 
 
 def without_command_lines(source: str, text: str) -> str:
-    for pattern in (_XML, _JSON, _ROCM, _KEY_VALUE):
+    for pattern in (_XML, _JSON, _PID_KEY, _KEY_VALUE):
         text = pattern.sub(_shortened, text)
-    if source in _PROCESS_LISTS:
+    kind = sources().get(source)
+    if kind is None or not kind.names_devices:
         text = _INDENTED.sub(_shortened, _JSON_NAME.sub(_shortened, text))
-    if source == "nvidia-smi-pmon":
-        return _pmon(text)
+    if kind is not None and kind.hide_command_lines is not None:
+        return kind.hide_command_lines(text)
     return _tables(text)
 
 
@@ -36,29 +44,10 @@ def _shortened(match: "re.Match[str]") -> str:
 
 
 def _program(title: str) -> str:
-    command = _ENVIRONMENT.sub("", title)
-    return program_name(command) or command.strip()
-
-
-def _pmon(text: str) -> str:
-    """Columns divided by blanks; the command is the last and may hold blanks itself."""
-    lines = []
-    columns = 0
-    for line in text.splitlines(keepends=True):
-        if line.startswith("#"):
-            if "command" in line.lower().split():
-                columns = len(line.lstrip("# ").split())
-            lines.append(line)
-            continue
-        cells = line.split(None, columns - 1) if columns else []
-        if len(cells) == columns and columns:
-            command = cells[-1].rstrip()
-            start = line.rindex(command) if command else len(line)
-            name = program_name(command) or command
-            lines.append(line[:start] + name + line[start + len(command) :])
-        else:
-            lines.append(line)
-    return "".join(lines)
+    command = _ENVIRONMENT.sub("", title).strip()
+    if _NO_NAME.fullmatch(command.removeprefix("[").removesuffix("]").strip()):
+        return command
+    return program_in_title(command) or command
 
 
 def _tables(text: str) -> str:

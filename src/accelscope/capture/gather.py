@@ -10,8 +10,8 @@ from accelscope.capture.trees import read_tree
 from accelscope.model import Vendor
 from accelscope.parsing.registry import sources
 from accelscope.parsing.source import Source
-from accelscope.readers.contract import ReaderError, ReaderOptions
-from accelscope.readers.tool import Tool
+from accelscope.vendors.common.contract import ReaderError, ReaderOptions
+from accelscope.vendors.common.tool import Tool
 
 _MOST_TIMEOUTS = 2  # of one tool; then it is not run again
 TREE_SECONDS = 10.0  # that all files of a tree may take together
@@ -46,24 +46,25 @@ class _Runs:
     _timeouts: dict[str, int] = field(default_factory=dict)
 
     def tool(self, command: Command) -> Tool:
-        if command.tool not in self._tools:
-            self._tools[command.tool] = Tool(
-                getattr(self.options.paths, command.tool),
+        name = command.tool.name
+        if name not in self._tools:
+            self._tools[name] = Tool(
+                self.options.value(command.tool),
                 timeout_seconds=self.options.tool_timeout_seconds,
                 environment=self.plan.environment(self.options),
             )
-        return self._tools[command.tool]
+        return self._tools[name]
 
     def run(self, command: Command) -> Gathered:
         group, source, tag = self.plan.vendor.value, command.source, command.tag
-        if self._timeouts.get(command.tool, 0) >= _MOST_TIMEOUTS:
+        if self._timeouts.get(command.tool.name, 0) >= _MOST_TIMEOUTS:
             skipped = ("skipped", "earlier runs of the tool did not end")
             return Gathered(group, source, command.text, tag, error=skipped)
         try:
             output = self.tool(command).run(command.arguments)
         except ReaderError as error:
             if error.reason == "tool_timeout":
-                self._timeouts[command.tool] = self._timeouts.get(command.tool, 0) + 1
+                self._timeouts[command.tool.name] = self._timeouts.get(command.tool.name, 0) + 1
             return Gathered(group, source, command.text, tag, error=(error.reason, str(error)))
         return Gathered(
             group, source, command.text, tag, output.text, output.complaint, exit_code=output.exit_code

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from accelscope.capture.command_lines import without_command_lines
 from accelscope.capture.mounts import container_mounts
 from accelscope.capture.serials import decimal_ids_in, serials_in
+from accelscope.vendors import declarations
 
 _HEX = "0-9A-Fa-f"
 # A pod's uid stands behind the letters `pod`, of which the last is a digit too.
@@ -33,25 +34,22 @@ _NO_ADDRESS = re.compile(r"0\.0\.0\.0|127\.|255\.")
 _EXAMPLE_NETWORKS = ("192.0.2", "198.51.100", "203.0.113")  # kept free for documentation
 
 _LONG = 10  # from here on a value is told from others also within a longer word
-# Names that are everywhere, and say nothing of anybody.
+# Names that are everywhere and identify nobody.
 _COMMON_NAMES = frozenset(
     {
+        *declarations(),
+        *(name for vendor in declarations().values() for name in vendor.account_names),
         "admin",
-        "amd",
-        "ascend",
         "azureuser",
         "cloud-user",
         "core",
         "debian",
         "ec2-user",
         "fedora",
-        "furiosa",
         "gpu",
-        "hwhiaiuser",
         "localhost",
         "node",
         "npu",
-        "nvidia",
         "opc",
         "python",
         "rocky",

@@ -5,22 +5,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from accelscope.model import Vendor
-from accelscope.readers.contract import ReaderOptions
+from accelscope.vendors import declarations
+from accelscope.vendors.common.contract import ReaderOptions
+from accelscope.vendors.declaration import VendorSetting
 
-ToolName = Literal["nvidia_smi", "amd_smi", "rocm_smi", "npu_smi", "furiosa_smi", "furiosactl"]  # of Paths
 RootName = Literal["proc", "sys", "dev"]  # of Paths
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     source: str  # the name that `accelscope parse` has for the output, or one in its manner
-    tool: ToolName
+    tool: VendorSetting
     arguments: tuple[str, ...]
     tag: str = ""  # tells several runs of one source apart: `npu0`
 
     @property
     def text(self) -> str:
-        return " ".join((self.tool.replace("_", "-"), *self.arguments))
+        return " ".join((self.tool.default, *self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,9 @@ class Plan:
     then: Callable[[Outputs], Iterable[Command]] = nothing_more  # commands that need the answers before
     then_text: tuple[str, ...] = ()  # the same for people, before there are answers
     environment: Callable[[ReaderOptions], Mapping[str, str] | None] = own_environment
+
+
+def plans() -> tuple[Plan, ...]:
+    """Those of all vendors."""
+    vendors = declarations().values()
+    return tuple(vendor.load(vendor.capture_plan) for vendor in vendors if vendor.capture_plan)

@@ -3,13 +3,13 @@
 A read of a sick device's file may never come back, so the reading is done by a thread that is left behind.
 """
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelscope.capture.plan import Tree
-from accelscope.readers.files import read_whole
+from accelscope.deadline import call_with_deadline
+from accelscope.vendors.common.files import read_whole
 
 _MOST_FILES = 20_000
 
@@ -31,7 +31,6 @@ class _Progress:
 def read_tree(tree: Tree, root: Path, *, seconds: float) -> TreeText:
     """Everything that could be read within the time. Paths begin with the root's usual name."""
     progress = _Progress()
-    done = threading.Event()
 
     def read() -> None:
         for path in _paths(tree, root):
@@ -40,10 +39,10 @@ def read_tree(tree: Tree, root: Path, *, seconds: float) -> TreeText:
                 _entry(path, f"/{tree.root}/{path.relative_to(root)}", listed=not tree.files)
             )
             progress.files += 1
-        done.set()
 
-    threading.Thread(target=read, name=f"tree {tree.source}", daemon=True).start()
-    if not done.wait(seconds):
+    try:
+        call_with_deadline(f"tree {tree.source}", read, seconds)
+    except Exception:  # noqa: BLE001 - whatever it is, it must not cost more than this tree
         return TreeText("".join(progress.lines), progress.files, hung=progress.at)
     return TreeText("".join(progress.lines), progress.files)
 

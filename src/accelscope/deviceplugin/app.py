@@ -13,7 +13,6 @@ from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.deviceplugin.allocations import Allocations
 from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
-from accelscope.deviceplugin.edits import Edits, Given
 from accelscope.deviceplugin.endpoint import check_folder
 from accelscope.deviceplugin.health import HealthLedger
 from accelscope.deviceplugin.inventory import Inventory
@@ -24,15 +23,13 @@ from accelscope.deviceplugin.registration import Patience, Registration
 from accelscope.deviceplugin.service import PluginService
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.deviceplugin.tally import Tally
-from accelscope.deviceplugin.vendors import open_vendor
-from accelscope.deviceplugin.vendors.steady import SteadyPart
+from accelscope.deviceplugin.vendor import Edits, Given, SteadyPart, open_vendor
 from accelscope.deviceplugin.watch import DriverWatch, Look
 from accelscope.end_signals import EndSignals
 from accelscope.model import Vendor
-from accelscope.readers.contract import ReaderError
-from accelscope.readers.registry import open_reader
-from accelscope.readers.tool import end_running_tools, start_no_more_tools
 from accelscope.serve import Server
+from accelscope.vendors.common.contract import ReaderError, open_reader
+from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools
 
 log = logging.getLogger(__name__)
 

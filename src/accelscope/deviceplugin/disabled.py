@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from accelscope.config import BadValue, Kind, Node
-from accelscope.config.kind import quoted
+from accelscope.config import BadValue, Kind, Node, quoted
 from accelscope.model import Device
-from accelscope.readers.furiosa.devfiles import core_file
+from accelscope.vendors.furiosa.devfiles import core_file
 
 _KEYS = ("devName", "nodeName")
 

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from accelscope.deviceplugin.identity import place, recognise
 from accelscope.deviceplugin.watch import Look
 from accelscope.model import AbsenceReason, Device, HealthState
-from accelscope.readers.contract import DriverAbsent
+from accelscope.vendors.common.contract import DriverAbsent
 
 _SOON_LOOKS = 240  # falls within so many looks of each other are flapping
 _MOST_DOUBLINGS = 5

@@ -12,25 +12,25 @@ ABSOLUTE_PATH_OR_NONE = Text("an absolute path", r"(/[^\x00-\x1f\x7f]*)?")
 
 
 class ByVendor(Text):
-    """Text that, when not given, follows from the vendor; what it is for Furiosa is shown as the default."""
+    """Text that depends on the vendor when not given; that of the usual vendor is shown as the default."""
 
-    def __init__(self, allowed: str, pattern: str, furiosa: str) -> None:
+    def __init__(self, allowed: str, pattern: str, usual: str) -> None:
         super().__init__(allowed, pattern)
-        self._furiosa = furiosa
+        self._usual = usual
 
     def text(self, value: str) -> str:
-        return value or self._furiosa
+        return value or self._usual
 
 
 class ResourceName(ByVendor):
     """What Kubernetes takes as the name of an extended resource. A kubelet would refuse others, too, but only
     when it is told of them, and not in words that say what to write instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, usual: str) -> None:
         super().__init__(
             "a name such as vendor.com/device",
             rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?",
-            "beta.furiosa.ai/npu",
+            usual,
         )
 
     def parse(self, text: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from accelscope.deviceplugin.disabled import Disabled
 from accelscope.deviceplugin.health import DeviceHealth
-from accelscope.deviceplugin.vendors.contract import Unit, VendorPart
+from accelscope.deviceplugin.vendor import Unit, VendorPart
 from accelscope.model import Device
-from accelscope.readers.pci import numa_node_of
+from accelscope.vendors.common.pci import numa_node_of
 
 _MOST_ID_CHARACTERS = 63  # what the kubelet takes
 _CORES = re.compile(r"(.+)_cores_([0-9]{1,3})(?:-([0-9]{1,3}))?", re.ASCII)

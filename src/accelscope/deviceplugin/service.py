@@ -6,14 +6,14 @@ from typing import Any, NoReturn
 
 import grpc
 
-from accelscope.deviceplugin.edits import Edits, Given, NotAvailable
 from accelscope.deviceplugin.inventory import Inventory
 from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
 from accelscope.deviceplugin.offers import Offer
 from accelscope.deviceplugin.preferred import preferred
 from accelscope.deviceplugin.tally import Tally
-from accelscope.deviceplugin.watch import Deadline
-from accelscope.readers.contract import ReaderError
+from accelscope.deviceplugin.vendor import Edits, Given, NotAvailable
+from accelscope.deviceplugin.watch import DriverCalls
+from accelscope.vendors.common.contract import ReaderError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class PluginService:
         self._tally = tally
         self._make_edits = make_edits
         self._note_allocated = note_allocated
-        self._deadline = Deadline()
+        self._calls = DriverCalls()
 
     def handlers(self) -> Any:
         """For grpcio's server."""
@@ -135,7 +135,7 @@ class PluginService:
         asked = set(ids)
         given = [Given(offer.device, offer.cores) for each, offer in offers.items() if each in asked]
         try:
-            edits = self._deadline.call(",".join(ids), lambda: self._made(given), _ALLOCATE_SECONDS)
+            edits = self._calls.call(",".join(ids), lambda: self._made(given), _ALLOCATE_SECONDS)
         except ReaderError as error:
             self._refuse(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
         if isinstance(edits, NotAvailable):

@@ -15,20 +15,22 @@ from accelscope.config import (
     ConfigError,
     Duration,
     Loaded,
+    Setting,
     WholeNumber,
     load,
     setting,
+    setting_mapping,
 )
-from accelscope.config.declaration import flag_name, key_name
 from accelscope.config.log import FORMATS, LEVELS
+from accelscope.config.settings import flag_name, key_name
 from accelscope.deviceplugin.disabled import DISABLED_DEVICES, DisabledDevice
 from accelscope.deviceplugin.health import HealthRule
 from accelscope.deviceplugin.kinds import ABSOLUTE_PATH, ABSOLUTE_PATH_OR_NONE, ByVendor, ResourceName
-from accelscope.deviceplugin.roots import Roots
-from accelscope.deviceplugin.vendors import open_vendor
+from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import Vendor
-from accelscope.readers.contract import Paths, ReaderOptions
-from accelscope.readers.registry import VENDORS
+from accelscope.vendors import declarations
+from accelscope.vendors.common.contract import Paths, ReaderOptions
+from accelscope.vendors.declaration import VendorSetting
 
 FUSION, SINGLE = "Fusion", "Single"
 WHOLE = "none"
@@ -53,8 +55,12 @@ _SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
 _SUFFIX = ".sock"
 
 
-_SOCKET_NAME = ByVendor("a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", "furiosa-npu")
-_RESOURCE_NAME = ResourceName()
+_PLUGINS = {name: vendor.plugin for name, vendor in declarations().items() if vendor.plugin is not None}
+_USUAL_VENDOR = next(name for name, plugin in _PLUGINS.items() if plugin.usual)
+_SOCKET_NAME = ByVendor(
+    "a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", _PLUGINS[_USUAL_VENDOR].socket_name
+)
+_RESOURCE_NAME = ResourceName(_PLUGINS[_USUAL_VENDOR].resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,17 @@ class Cut:
         return tuple(key_name(name) for name in names if getattr(self, name) != getattr(other, name))
 
 
-def _path(default: str, text: str) -> str:
-    return setting(default, TEXT, text, group="Paths", reloadable=False, metavar="PATH")
+def _vendor_setting(declared: VendorSetting) -> Setting:
+    return Setting(
+        name=declared.name,
+        default=declared.default,
+        kind=ABSOLUTE_PATH if declared.absolute else TEXT,
+        help=declared.plugin_help,
+        group="Paths",
+        env_aliases=(),
+        reloadable=False,
+        metavar=declared.metavar,
+    )
 
 
 def _root(default: str, text: str, effective: Callable[["PluginSettings"], object] | None = None) -> str:
@@ -113,8 +128,8 @@ class PluginSettings:
     log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
 
     vendor: str = setting(
-        Vendor.FURIOSA.value,
-        Choice(*(vendor.value for vendor in VENDORS)),
+        _USUAL_VENDOR,
+        Choice(*_PLUGINS),
         "Whose devices to offer.",
         group="Devices",
         reloadable=False,
@@ -250,29 +265,25 @@ class PluginSettings:
     )
     container_sys_root: str = _root("/sys", "Where containers get what they are given of /sys.")
     container_dev_root: str = _root("/dev", "Where containers get their device nodes.")
-    nvml_library: str = _path("libnvidia-ml.so.1", "NVML library: a name for the loader or a path.")
-    nvidia_smi_path: str = _path("nvidia-smi", "Used where there is no NVML library.")
-    amd_smi_path: str = _path("amd-smi", "For what the amdgpu driver does not show in /sys.")
-    rocm_smi_path: str = _path("rocm-smi", "Used where there is no amd-smi.")
-    npu_smi_path: str = _path("npu-smi", "The npu-smi tool of Ascend's driver.")
-    ascend_driver_root: str = _root(
-        "/usr/local/Ascend/driver", "Folder of Ascend's driver, which containers get to read."
+    vendor_settings: Mapping[str, str] = setting_mapping(
+        _vendor_setting(declared)
+        for vendor in declarations().values()
+        for declared in vendor.settings
+        if declared.plugin_help
     )
-    furiosa_smi_path: str = _path("furiosa-smi", "For what Furiosa's driver does not show in /sys.")
-    furiosactl_path: str = _path("furiosactl", "The tool of older Warboy installations.")
 
     def __post_init__(self) -> None:
-        furiosa = self.vendor == Vendor.FURIOSA
-        if self.default_pe == SINGLE and not furiosa:
+        plugin = _PLUGINS[self.vendor]
+        if self.default_pe == SINGLE and not plugin.divides:
             raise ConfigError(f"--default-pe {SINGLE} is for Furiosa's cards; --vendor is {self.vendor}")
-        if self.partition != WHOLE and not furiosa:
+        if self.partition != WHOLE and not plugin.divides:
             raise ConfigError(f"--partition is for Furiosa's RNGD; --vendor is {self.vendor}")
         if self.partition != WHOLE and self.default_pe == SINGLE:
             raise ConfigError(f"--partition and --default-pe {SINGLE} exclude each other: give one of them")
         if self.cdi and (self.default_pe == SINGLE or self.partition != WHOLE):
             raise ConfigError("--cdi: CDI names stand for whole cards; leave --partition and Single out")
-        if self.cdi and self.vendor == Vendor.ASCEND:
-            raise ConfigError("--cdi: Ascend's driver comes without CDI names; leave it out")
+        if self.cdi and plugin.why_no_cdi:
+            raise ConfigError(f"--cdi: {plugin.why_no_cdi}; leave it out")
         path = f"{self.plugin_dir}/{self.endpoint_name}"
         if self.endpoint_name == f"kubelet{_SUFFIX}":
             raise ConfigError("--socket-name: kubelet.sock is the kubelet's own")
@@ -285,13 +296,13 @@ class PluginSettings:
     @property
     def endpoint_name(self) -> str:
         """Of the socket's file, as the kubelet is told it."""
-        usual = "furiosa-npu" if self.vendor == Vendor.FURIOSA else f"accelscope-{self.vendor}"
+        usual = _PLUGINS[self.vendor].socket_name or f"accelscope-{self.vendor}"
         return (self.socket_name or usual).removesuffix(_SUFFIX) + _SUFFIX
 
     @property
     def usual_resource_name(self) -> str:
-        """What pods ask for, where that does not depend on the devices: of Ascend's it does."""
-        if self.resource_name or self.vendor == Vendor.ASCEND:
+        """What pods ask for, where that does not depend on the devices."""
+        if self.resource_name or not _PLUGINS[self.vendor].resource:
             return self.resource_name
         part = open_vendor(Vendor(self.vendor), self.roots)
         return part.usual_resource((), self.cut.partition_cores)
@@ -313,26 +324,14 @@ class PluginSettings:
             host_sys=self.host_sys_root or self.sys_root,
             container_dev=self.container_dev_root,
             container_sys=self.container_sys_root,
-            ascend_driver=self.ascend_driver_root,
+            settings=self.vendor_settings,
         )
 
     @property
     def reader_options(self) -> ReaderOptions:
-        paths = Paths(
-            proc=Path(self.proc_root),
-            sys=Path(self.sys_root),
-            dev=Path(self.dev_root),
-            nvml_library=self.nvml_library,
-            nvidia_smi=self.nvidia_smi_path,
-            amd_smi=self.amd_smi_path,
-            rocm_smi=self.rocm_smi_path,
-            npu_smi=self.npu_smi_path,
-            ascend_driver=Path(self.ascend_driver_root),
-            furiosa_smi=self.furiosa_smi_path,
-            furiosactl=self.furiosactl_path,
-        )
+        paths = Paths(proc=Path(self.proc_root), sys=Path(self.sys_root), dev=Path(self.dev_root))
         # A tool is given up before its survey is, so that the reason says which of them hung.
-        return ReaderOptions(paths, tool_timeout_seconds=0.8 * self.reader_timeout)
+        return ReaderOptions(paths, self.vendor_settings, tool_timeout_seconds=0.8 * self.reader_timeout)
 
 
 def load_settings(

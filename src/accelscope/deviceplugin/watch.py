@@ -1,21 +1,19 @@
-"""Looks at a vendor's devices through its reader, and survives it.
+"""Reads a vendor's devices through its reader, each call with a deadline (`accelscope.deadline`).
 
-Driver calls block, and some never come back. Each has a thread and a deadline; one that misses it is left
-behind, and that device (or the driver as a whole) is not asked again until it returns.
+A device (or the driver as a whole) whose call was abandoned is not asked again until that call returns.
 """
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+from accelscope.deadline import Calls, NoThread, Overdue, StillRunning, call_detached
 from accelscope.model import Device, ReaderState, counted
-from accelscope.readers.contract import DriverAbsent, Reader, ReaderError, Survey
+from accelscope.vendors.common.contract import DriverAbsent, Reader, ReaderError, Survey
 
 log = logging.getLogger(__name__)
 
@@ -32,56 +30,30 @@ class Look:
     complete: bool = True  # False: who is missing may still be there
 
 
-class Deadline:
-    """Runs calls that may hang, at most one for each key at a time."""
+class DriverCalls(Calls):
+    """Calls into the driver: every failure is a ReaderError."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: set[str] = set()
-        self._failing = ""  # the last fault of ours that was logged
+        super().__init__("driver")
+        self._logged_fault = ""
 
-    @property
-    def abandoned(self) -> int:
-        with self._lock:
-            return len(self._running)
-
-    def call(self, key: str, what: Callable[[], T], seconds: float) -> T:
-        """Raises ReaderError: what the call raises, or that it did not come back."""
-        with self._lock:
-            if key in self._running:
-                raise ReaderError("timeout", "an earlier call into the driver has not come back")
-            self._running.add(key)
-        answers: list[T | ReaderError] = []
-
-        def work() -> None:
-            try:
-                answers.append(what())
-            except ReaderError as error:
-                answers.append(error)
-            except Exception as error:  # a fault in a reader must not cost the plugin
-                text = f"{type(error).__name__}: {error}"
-                if text != self._failing:
-                    self._failing = text
-                    log.exception("a reader failed in a way it does not know")
-                answers.append(ReaderError("internal", text))
-            finally:
-                with self._lock:
-                    self._running.discard(key)
-
-        thread = threading.Thread(target=work, name=f"driver-{key or 'survey'}", daemon=True)
+    def call(self, key: str, function: Callable[[], T], seconds: float) -> T:
         try:
-            thread.start()
-        except RuntimeError:
-            with self._lock:
-                self._running.discard(key)
+            return super().call(key, function, seconds)
+        except ReaderError:
+            raise
+        except Overdue:
+            raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s") from None
+        except StillRunning:
+            raise ReaderError("timeout", "an earlier call into the driver has not come back") from None
+        except NoThread:
             raise ReaderError("exhausted", "the plugin got no thread to ask the driver in") from None
-        thread.join(seconds)
-        if not answers:
-            raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s")
-        answer = answers[0]
-        if isinstance(answer, ReaderError):
-            raise answer
-        return answer
+        except Exception as error:  # a fault in a reader must not end the plugin
+            text = f"{type(error).__name__}: {error}"
+            if text != self._logged_fault:
+                self._logged_fault = text
+                log.exception("a reader failed with an unexpected error")
+            raise ReaderError("internal", text) from None
 
 
 class DriverWatch:
@@ -99,7 +71,7 @@ class DriverWatch:
         self._device_seconds = device_seconds
         self._clock = clock
         self._monotonic = monotonic
-        self._deadline = Deadline()
+        self._calls = DriverCalls()
         self._owners: dict[str, str] = {}  # key -> Device.id, as it last answered
         self._errors: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
@@ -112,7 +84,7 @@ class DriverWatch:
         """Blocks no longer than the deadlines say."""
         started = self._monotonic()
         try:
-            survey = self._deadline.call(_SURVEY, self._reader.survey, self._survey_seconds)
+            survey = self._calls.call(_SURVEY, self._reader.survey, self._survey_seconds)
         except ReaderError as error:
             if not isinstance(error, DriverAbsent) or self._most_seen:
                 self._errors[error.reason] += 1
@@ -130,7 +102,7 @@ class DriverWatch:
         failures: dict[str, ReaderError] = {}
         for key in survey.keys:
             try:
-                reading = self._deadline.call(key, partial(self._reader.read, key), self._device_seconds)
+                reading = self._calls.call(key, partial(self._reader.read, key), self._device_seconds)
             except ReaderError as error:
                 failures[key] = error
                 self._errors[error.reason] += 1
@@ -166,12 +138,12 @@ class DriverWatch:
             last_success=self._last_success,
             devices_expected=self._most_seen,
             devices_seen=len(look.devices),
-            abandoned_calls=self._deadline.abandoned,
+            abandoned_calls=len(self._calls.abandoned),
             errors=counted(self._errors),
             rejected=counted(self._rejected),
         )
 
     def close(self) -> None:
-        """The driver is let go of in a thread of its own, because that too may hang."""
-        with suppress(RuntimeError):  # no thread to be had: the process ends without it
-            threading.Thread(target=self._reader.close, name="close", daemon=True).start()
+        """The driver is closed in a thread of its own, because that too may hang."""
+        self._calls.close()
+        call_detached("close", self._reader.close)

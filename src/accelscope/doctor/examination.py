@@ -1,11 +1,12 @@
 """Runs the checks one after the other, each in a thread with a deadline, and survives them all."""
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from accelscope import __version__
+from accelscope.deadline import Overdue, call_with_deadline
 from accelscope.doctor.check import Area, Check
 from accelscope.doctor.finding import Finding, Severity, error
 from accelscope.doctor.report import Report
@@ -35,12 +36,9 @@ def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
     """What the check found within its time. One that raises or hangs has found an error."""
     found: list[Finding] = []
     seconds = check.seconds(subject.settings)
-    thread = threading.Thread(
-        target=_look, args=(check, subject, found), name=f"doctor-{check.name}", daemon=True
-    )
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
+    try:
+        call_with_deadline(f"doctor-{check.name}", partial(_look, check, subject, found), seconds)
+    except Overdue:
         late = Finding(
             name=check.name,
             severity=Severity.ERROR,

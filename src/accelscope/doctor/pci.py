@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accelscope.doctor.finding import Finding, note, ok, sentence
-from accelscope.readers.pci import PciDevice
+from accelscope.vendors.common.pci import PciDevice
 
 _PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
 

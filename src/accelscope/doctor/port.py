@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from accelscope.doctor.check import Check
 from accelscope.doctor.finding import Finding, error, ok
 from accelscope.doctor.subject import Subject
+from accelscope.kube.client import Client
+from accelscope.kube.endpoint import Endpoint, EndpointError
+from accelscope.kube.errors import KubeError
+from accelscope.kube.message import Head
 from accelscope.serve import ServeError, Server
 
 _ANSWER_SECONDS = 1.0
@@ -83,47 +87,39 @@ def _tenant(host: str, number: int) -> Tenant | None:
         return None
     speaks_http = False
     for encrypted in (False, True):  # a server with TLS may answer plain HTTP too, with a refusal
-        start = _answer(host, number, "/", encrypted=encrypted)
+        start = _answer(host, number, "/", encrypted=encrypted) or ""
         page = _OUR_PAGE.search(start)
         if page is not None:
             return Tenant(f"an AccelScope agent {page[1]}".rstrip(), ours=True)
         if any(refusal in start for refusal in _OUR_REFUSALS):
             return Tenant("an AccelScope agent, guarded", ours=True)
         metrics = _answer(host, number, "/metrics", encrypted=encrypted)
-        if "DCGM_FI_" in metrics:
+        if "DCGM_FI_" in (metrics or ""):
             return Tenant("dcgm-exporter")
-        speaks_http |= metrics.startswith("HTTP/")
+        speaks_http |= metrics is not None
     return Tenant("another HTTP server" if speaks_http else "another program")
 
 
-def _answer(host: str, number: int, path: str, *, encrypted: bool) -> str:
-    """The beginning of the answer, empty if there is none that HTTP knows."""
+def _answer(host: str, number: int, path: str, *, encrypted: bool) -> str | None:
+    """Header values and the beginning of the body; None if what listens does not speak HTTP."""
+    authority = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    url = f"{'https' if encrypted else 'http'}://{authority}"
     received = bytearray()
+    head: Head | None = None
     try:
-        with socket.create_connection((host, number), _ANSWER_SECONDS) as plain:
-            stream = _encrypted(plain) if encrypted else plain
-            with stream:
-                stream.settimeout(_ANSWER_SECONDS)
-                stream.sendall(
-                    f"GET {path} HTTP/1.1\r\nHost: {host}:{number}\r\nConnection: close\r\n\r\n".encode(
-                        "ascii"
-                    )
-                )
-                while len(received) < _ANSWER_BYTES and (chunk := stream.recv(65536)):
-                    received += chunk
-    except (OSError, UnicodeError):  # what came until then is all there is
-        return received.decode("latin-1")
-    return received.decode("latin-1")
-
-
-def _encrypted(plain: socket.socket) -> socket.socket:
-    import ssl  # noqa: PLC0415 - only where the port is taken
-
-    # Whoever answers is asked who it is and told nothing, so its certificate does not matter.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(plain)
+        # Nothing secret is sent, so the server's certificate does not matter.
+        endpoint = Endpoint(url, skip_tls_verify=True, allow_http=True)
+        client = Client(endpoint, timeout_seconds=_ANSWER_SECONDS, user_agent="accelscope-doctor")
+        stream = client.stream(path, idle_seconds=_ANSWER_SECONDS, accept="*/*", any_status=True)
+        with stream:
+            head = stream.head
+            for piece in stream:
+                received += piece
+                if len(received) >= _ANSWER_BYTES:
+                    break
+    except (KubeError, EndpointError):
+        pass  # what came until then is used
+    return None if head is None else "\n".join((*head.headers.values(), received.decode("latin-1")))
 
 
 def _seconds(_: object) -> float:

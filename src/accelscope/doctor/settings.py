@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from accelscope.config import ConfigError
-from accelscope.config.declaration import flag_name, settings_of
+from accelscope.config.settings import flag_name, settings_of
 from accelscope.doctor.check import Check
 from accelscope.doctor.finding import Finding, error, ok, sentence, warning
 from accelscope.doctor.subject import Subject
-from accelscope.metrics.dialects import Dialect
+from accelscope.metrics.dialects import OPTIONS, Dialect
 from accelscope.metrics.exposition import patterns_without_family
 
+_DIALECT_FILES = frozenset(option.name for option in OPTIONS if option.watched)
 _LISTS_OF_METRICS = ("metric_allowlist", "metric_denylist")
 
 
@@ -23,13 +24,13 @@ def given(subject: Subject) -> Iterator[Finding]:
         origin = origins.get(declared.name)
         if origin is None:
             continue
-        value = getattr(subject.settings, declared.name)
+        value = declared.value(subject.settings)
         shown = declared.kind.text(value) or "(empty)"
         # A flag's name stands there already.
         where = "the command line" if origin.startswith("--") else origin
         name, found = flag_name(declared.name)[2:], f"{shown}, from {where}"
-        if declared.name == "dcgm_counters":
-            yield _counters_file(subject, name, found)
+        if declared.name in _DIALECT_FILES:
+            yield _dialect_file(subject, declared.name, value, found)
             continue
         idle = _without_family(subject, value) if declared.name in _LISTS_OF_METRICS else ()
         if idle:
@@ -44,19 +45,20 @@ def given(subject: Subject) -> Iterator[Finding]:
             yield ok(name, found, value=shown, origin=origin)
 
 
-def _counters_file(subject: Subject, name: str, found: str) -> Finding:
-    """Whether the counters file can be used, and which of its fields cannot be given."""
-    path = subject.settings.dcgm_counters
+def _dialect_file(subject: Subject, option: str, path: str, found: str) -> Finding:
+    """Whether the file can be used, and which of its fields are not available."""
+    flag = flag_name(option)
+    name = flag[2:]
     try:
         chosen = subject.settings.load_dialects()
     except ConfigError as problem:
         return error(
             name,
-            f"{found}: {str(problem).removeprefix('--dcgm-counters: ')}",
+            f"{found}: {str(problem).removeprefix(f'{flag}: ')}",
             "Correct the file; the agent does not start with it. docs/dialects.md describes the format.",
             path=path,
         )
-    missed = [str(item) for dialect in chosen for item in dialect.unavailable]
+    missed = [str(item) for dialect in chosen for item in dialect.unavailable if item.option == option]
     if missed:
         return warning(
             name,

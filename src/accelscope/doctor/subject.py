@@ -9,7 +9,8 @@ from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import Loaded
-from accelscope.readers.contract import Paths
+from accelscope.vendors.common.contract import Paths
+from accelscope.vendors.declaration import VendorSetting
 
 # What container runtimes leave behind: files under the root, and words in the path of a cgroup.
 _MARKS = (".dockerenv", "run/.containerenv")
@@ -44,6 +45,9 @@ class Subject:
     @property
     def paths(self) -> Paths:
         return self.settings.paths
+
+    def value(self, setting: VendorSetting) -> str:
+        return setting.of(self.settings.vendor_settings)
 
     @property
     def node(self) -> str:

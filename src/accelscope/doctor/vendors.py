@@ -1,26 +1,17 @@
-"""What a vendor brings to the examination, and which vendors there are.
+"""What a vendor contributes to the examination.
 
-A new vendor is one line here and a module that has `EXAMINATION`. What is the same for every vendor, one real
-pass through its reader, is added to its own checks.
+One real pass through the vendor's reader is the same for every vendor and is added to its own checks.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 
 from accelscope.agent.runner import Result
 from accelscope.doctor.check import Area, Check
 from accelscope.doctor.subject import Subject
 from accelscope.model import Vendor
-
-# The modules of their examinations.
-VENDORS: Mapping[Vendor, str] = {
-    Vendor.NVIDIA: "accelscope.doctor.nvidia.examination",
-    Vendor.AMD: "accelscope.doctor.amd.examination",
-    Vendor.ASCEND: "accelscope.doctor.ascend.examination",
-    Vendor.FURIOSA: "accelscope.doctor.furiosa.examination",
-}
+from accelscope.vendors import declarations
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,8 @@ class VendorExamination:
 
 
 def examination_of(vendor: Vendor) -> VendorExamination:
-    examination: VendorExamination = import_module(VENDORS[vendor]).EXAMINATION
+    declaration = declarations()[vendor]
+    examination: VendorExamination = declaration.load(declaration.examination)
     return examination
 
 

@@ -1,21 +1,17 @@
-"""The saved outputs that `accelscope parse` can read, by name.
-
-Each package that parses lists its own in `sources.py`; a new one adds its name here.
-"""
+"""The saved outputs that `accelscope parse` can read, by name."""
 
 from collections.abc import Mapping
 from importlib import import_module
 
 from accelscope.parsing.source import Source
-
-PACKAGES = ("readers.nvidia", "readers.amd", "readers.ascend", "readers.furiosa", "attribution")
+from accelscope.vendors import declarations
 
 
 def sources() -> Mapping[str, Source]:
-    """All sources, in the order of the packages. The parsers are loaded here and not before: the agent runs
-    few of them."""
-    found: dict[str, Source] = {}
-    for package in PACKAGES:
-        listed: tuple[Source, ...] = import_module(f"accelscope.{package}.sources").SOURCES
-        found.update((source.name, source) for source in listed)
-    return found
+    """All sources: the vendors' in their order, then those of attribution. The parsers are imported here and
+    not before: the agent runs few of them."""
+    listed: list[Source] = []
+    for vendor in declarations().values():
+        listed += vendor.load(vendor.sources)
+    listed += import_module("accelscope.attribution.sources").SOURCES
+    return {source.name: source for source in listed}

@@ -1,27 +1,26 @@
 """The sink that writes annotations of the Node: what old collectors wrote, and the vendor-neutral form."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from functools import partial
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.node_patch import annotations_patch, send
+from accelscope.kube.objects import annotations_patch, send
 from accelscope.model import Snapshot, Vendor
 from accelscope.sinks.dead_band import differ
 from accelscope.sinks.documents import (
     BUDGET_BYTES,
-    DEVICES,
-    NPU_METRICS,
     Document,
     Fitted,
     devices_document,
     fitted,
-    npu_document,
     smallest_bytes,
+    vendor_document,
 )
 from accelscope.sinks.known import PATIENCE_SECONDS, Knowledge
 from accelscope.sinks.last_readings import LastReadings
 from accelscope.sinks.sink import Pace, Sink, Timing
+from accelscope.vendors import declarations
 
 NAME = "annotation"
 # For so long ours stay small where the Node had no room for more; others' annotations may be gone by then.
@@ -29,18 +28,17 @@ _SMALL_SECONDS = 3600.0
 _ANNOTATIONS_FIELD = "metadata.annotations"  # what the server names when they are too long together
 _UNPROCESSABLE = 422
 
-# Of each annotation: how it is made, and whose devices it needs to know (None: everybody's).
+# Of an annotation: how its document is made, and whose devices it needs to know (None: everybody's).
 Recipe = tuple[Callable[[Snapshot], Document], Vendor | None]
-ANNOTATIONS: Mapping[str, Recipe] = MappingProxyType(
-    {NPU_METRICS: (npu_document, Vendor.ASCEND), DEVICES: (devices_document, None)}
-)
-
 Documents = Mapping[str, Document | None]  # by annotation; None: it should not be there
 
 
 def recipe_of(annotation: str) -> Recipe:
-    """Of one of ANNOTATIONS, or of a `devices_annotation`."""
-    return ANNOTATIONS[DEVICES if annotation.startswith(f"{DEVICES}.") else annotation]
+    """Of an annotation that a vendor declares, or of a `devices_annotation`."""
+    for name, declared in declarations().items():
+        if declared.annotation is not None and declared.annotation.name == annotation:
+            return partial(vendor_document, declared), Vendor(name)
+    return devices_document, None
 
 
 def leaves_no_room(error: KubeError) -> bool:
@@ -101,8 +99,8 @@ class AnnotationSink(Sink[Documents]):
         )
 
     def _waits_for_numbers(self, annotation: str, document: Document) -> bool:
-        """After a start the numbers of chips may be unknown because `npu-smi info -m` fails, and the reader
-        asks for them again. A list without them must not replace one that has them. A node that never
+        """After a start the numbers of devices may be unknown because a tool fails, and the reader asks for
+        them again. A list without them must not replace one that has them. A node that never
         reports numbers looks the same here, so the wait has an end."""
         if not any(entry.lacks_number for entry in document.entries):
             return False

@@ -1,9 +1,5 @@
-"""What the annotations hold, as JSON text. Pure: devices in, text out.
-
-Readers of `k8s-monitor.io/npu-metrics` are Go structs that take a JSON integer where one is due and nothing
-else: `40.0` there would cost them the whole document. So numbers are rounded here, and what is absent is left
-out.
-"""
+"""What the annotations hold, as JSON text. Pure: devices in, text out. Numbers are rounded, and absent values
+are left out."""
 
 import json
 import time
@@ -11,16 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
-from accelscope.model import Device, HealthState, Snapshot, Vendor
+from accelscope.model import Device, HealthState, Snapshot
+from accelscope.vendors import VendorDeclaration
 
-NPU_METRICS = "k8s-monitor.io/npu-metrics"
 DEVICES = "accelscope.io/devices"
 
 # All annotations of an object may take 256 KiB together, and others have theirs.
 BUDGET_BYTES = 200 << 10
-_MIB = 1 << 20
 _LARGEST = 2**63  # an int of Go
-_UNKNOWN = "UNKNOWN"  # npu-smi's own word for a health that it cannot tell
 
 Value = int | float
 
@@ -57,20 +51,12 @@ def devices_annotation(readers: Iterable[str] | None) -> str:
     return DEVICES if readers is None else f"{DEVICES}.{'-'.join(sorted(readers))}"
 
 
-def npu_document(snapshot: Snapshot) -> Document:
-    """Chips as npu-smi lists them. A chip that it no longer shows is left out. A chip that could not be read
-    has an unknown health and no numbers."""
-    chips = sorted(
-        (
-            device
-            for device in snapshot.devices
-            if device.vendor is Vendor.ASCEND
-            and device.board_id is not None
-            and device.health.state is not HealthState.LOST
-        ),
-        key=lambda device: (device.board_id or 0, device.chip_id or 0),
-    )
-    return Document(NPU_METRICS, "chips", snapshot.taken_at, tuple(_chip(chip) for chip in chips))
+def vendor_document(vendor: VendorDeclaration, snapshot: Snapshot) -> Document:
+    """What a vendor that declares an annotation writes there."""
+    assert vendor.annotation is not None
+    devices = (device for device in snapshot.devices if device.vendor == vendor.name)
+    entries = vendor.load(vendor.annotation.entries)(devices)
+    return Document(vendor.annotation.name, vendor.annotation.member, snapshot.taken_at, tuple(entries))
 
 
 def devices_document(snapshot: Snapshot) -> Document:
@@ -112,36 +98,8 @@ def timestamp(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds)))
 
 
-def _chip(chip: Device) -> Entry:
-    # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
-    # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
-    number = chip.index if chip.physical_id is None else chip.physical_id
-    identity = _given(
-        ("npu", chip.board_id),
-        ("chip", chip.chip_id),
-        ("phy_id", number),
-        # npu-smi writes it with capitals, and that is what people look for.
-        ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
-        ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
-    )
-    return Entry(
-        identity,
-        _numbers(
-            ("power", chip.power_watts, 1),
-            ("temp", chip.temperature_celsius, None),
-            ("aicore", _scaled(chip.utilization_ratio, 100), None),
-            # npu-smi's MB are of 2^20 bytes.
-            ("hbm_used", _scaled(chip.memory_used_bytes, 1 / _MIB), None),
-            ("hbm_total", _scaled(chip.memory_total_bytes, 1 / _MIB), None),
-        ),
-        chip.id,
-        _answered(chip),
-        lacks_number=number is None,
-    )
-
-
 def _device(device: Device) -> Entry:
-    identity = _given(
+    identity = given(
         ("id", device.id),
         ("vendor", device.vendor.value),
         ("index", device.index),
@@ -150,7 +108,7 @@ def _device(device: Device) -> Entry:
     )
     return Entry(
         identity,
-        _numbers(
+        numbers(
             ("utilization_ratio", device.utilization_ratio, 2),
             ("memory_used_bytes", device.memory_used_bytes, None),
             ("memory_total_bytes", device.memory_total_bytes, None),
@@ -158,30 +116,26 @@ def _device(device: Device) -> Entry:
             ("power_watts", device.power_watts, 1),
         ),
         device.id,
-        _answered(device),
+        is_answered(device),
     )
 
 
-def _answered(device: Device) -> bool:
+def is_answered(device: Device) -> bool:
     """That a device is lost is an answer of the driver."""
     return not device.stale or device.health.state is HealthState.LOST
 
 
-def _given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
+def given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
     return {name: value for name, value in pairs if value is not None}
 
 
-def _numbers(*values: tuple[str, Value | None, int | None]) -> dict[str, Value]:
+def numbers(*values: tuple[str, Value | None, int | None]) -> dict[str, Value]:
     """Name, value, decimals; None: an integer. What is no number, or none that fits, is no reading."""
     return {
         name: round(value) if decimals is None else round(value, decimals)
         for name, value, decimals in values
         if value is not None and isfinite(value) and abs(value) < _LARGEST
     }
-
-
-def _scaled(value: Value | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 def _compact(document: object) -> str:

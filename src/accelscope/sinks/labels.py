@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from accelscope.kube.client import Client
-from accelscope.kube.node_patch import labels_patch, send
+from accelscope.kube.objects import labels_patch, send
 from accelscope.model import Snapshot
 from accelscope.sinks.known import Knowledge
 from accelscope.sinks.sink import Pace, Sink, Timing

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.retries import REFUSED, Retries, random_ratio
+from accelscope.kube.listwatch import REFUSED, Backoff, random_ratio
 from accelscope.model import Counted, SinkState, Snapshot, counted
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Sink(ABC, Generic[C]):
         self._written_from: Snapshot | None = None
         self._not_before = 0.0  # by the monotonic clock
         self._renew_at = 0.0
-        self._retries = Retries(self._timing.random)
+        self._backoff = Backoff(self._timing.random)
         self._refused_token: int | None = None  # generation of the token that was refused
 
     @abstractmethod
@@ -164,12 +164,12 @@ class Sink(ABC, Generic[C]):
             left_out = self._write(wanted)
         except KubeError as error:
             self._failed(str(error.reason), error.text)
-            self._not_before = self._timing.monotonic() + self._retries.failed(error)
+            self._not_before = self._timing.monotonic() + self._backoff.failed(error)
             self._refused_token = generation if error.reason in REFUSED else None
             return
         except SinkError as error:
             self._failed(error.reason, str(error))
-            self._not_before = self._timing.monotonic() + self._retries.failed()
+            self._not_before = self._timing.monotonic() + self._backoff.failed()
             return
         self._written, self._written_from = wanted, snapshot
         self._not_before = now + self._pace.interval_seconds
@@ -179,7 +179,7 @@ class Sink(ABC, Generic[C]):
 
     def _succeeded(self, left_out: str | None) -> None:
         before = self.state
-        self._retries.succeeded()
+        self._backoff.succeeded()
         self.state = replace(
             before, up=True, reason=None, last_success=self._timing.clock(), writes=before.writes + 1
         )

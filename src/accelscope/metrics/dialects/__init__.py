@@ -1,54 +1,46 @@
 """Other exporters' names beside the native ones, so that existing dashboards and alerts go on working.
 
-Each dialect is a module with `dialect()`, loaded only where it is asked for. `docs/dialects.md` is made from
-them. A new one is a line here and its module.
+The vendors declare their dialects; each is loaded only where it is chosen. `docs/dialects.md` is made from
+them.
 """
 
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 
 from accelscope.metrics.dialects.dialect import Dialect, DialectError
+from accelscope.vendors import dialect_declarations
+from accelscope.vendors.declaration import VendorSetting
 
-__all__ = ["HOSTNAME_LABELS", "NAMES", "Dialect", "DialectError", "conflict", "load"]
+__all__ = ["NAMES", "OPTIONS", "Dialect", "DialectError", "conflict", "load", "option_without_dialect"]
 
-_MODULES = {
-    "dcgm": "dcgm",
-    "amd": "amd",
-    "npu-exporter": "npu_exporter",
-    "furiosa": "furiosa",
-    "furiosa-2025": "furiosa_2025",
-    "openshift": "openshift",
-    "vgpu": "vgpu",
-}
-_SAME_NAMES = (("furiosa", "furiosa-2025"),)
-
-NAMES: tuple[str, ...] = tuple(_MODULES)
-HOSTNAME_LABELS = ("Hostname", "hostname")  # of dcgm-exporter up to 4.8.2, and from 4.8.3 on
+NAMES: tuple[str, ...] = tuple(dialect_declarations())
+OPTIONS: tuple[VendorSetting, ...] = tuple(
+    sorted(
+        (option for declared in dialect_declarations().values() for option in declared.options),
+        key=lambda option: option.name,
+    )
+)
 
 
 def conflict(names: Sequence[str]) -> str | None:
     """Why these cannot be on one page together, if they cannot."""
-    for one, other in _SAME_NAMES:
-        if one in names and other in names:
-            return f"{one} and {other} have the same names in different units: choose one"
+    for one, declared in dialect_declarations().items():
+        for other in declared.same_names:
+            if one in names and other in names:
+                return f"{one} and {other} have the same names in different units: choose one"
     return None
 
 
-def load(
-    names: Sequence[str],
-    *,
-    amd_prefix: str = "",
-    dcgm_counters: str | None = None,
-    dcgm_hostname_label: str = HOSTNAME_LABELS[0],
-) -> tuple[Dialect, ...]:
-    """Raises DialectError where the counters file cannot be read or is malformed."""
-    options: dict[str, dict[str, str | None]] = {
-        "dcgm": {"counters_file": dcgm_counters, "hostname_label": dcgm_hostname_label},
-        "openshift": {"hostname_label": dcgm_hostname_label},
-    }
-    loaded = []
-    for name in names:
-        module = import_module(f"{__name__}.{_MODULES[name]}")
-        made: Dialect = module.dialect(**options.get(name, {}))
-        loaded.append(made.prefixed(amd_prefix) if name == "amd" and amd_prefix else made)
-    return tuple(loaded)
+def option_without_dialect(
+    names: Sequence[str], options: Mapping[str, str]
+) -> tuple[VendorSetting, str] | None:
+    """A file that is given in vain, and the dialect that would read it."""
+    for name, declared in dialect_declarations().items():
+        for option in declared.options:
+            if option.watched and option.of(options) and name not in names:
+                return option, name
+    return None
+
+
+def load(names: Sequence[str], **options: str) -> tuple[Dialect, ...]:
+    """Raises DialectError where a file that an option names cannot be read or is malformed."""
+    return tuple(dialect_declarations()[name].load()(options) for name in names)

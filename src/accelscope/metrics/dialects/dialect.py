@@ -13,7 +13,11 @@ from accelscope.model import Device, Vendor
 
 
 class DialectError(ValueError):
-    """A dialect cannot be made as its options ask for; the message is one line for the user."""
+    """A dialect cannot be made with its options; the message is one line for the user."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option  # name of the setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A field that a counters file asks for and that cannot be given."""
+    """A field that a file chooses and that is not available."""
 
+    option: str  # name of the setting that names the file
     line: int
     field: str
     reason: str

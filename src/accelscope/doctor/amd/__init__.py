@@ -1,1 +1,0 @@
-"""What is looked for where AMD GPUs may be."""

@@ -1,1 +1,0 @@
-"""Ascend: what must be there for npu-smi to answer."""

@@ -1,1 +1,0 @@
-"""What is looked for where NVIDIA GPUs may be."""
