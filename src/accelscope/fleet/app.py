@@ -19,11 +19,11 @@ from accelscope.allowance import Rate
 from accelscope.certificate_files import CertificateError, CertificateFiles
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
-from accelscope.fleet.api.access import AccessControl, TokensFile, check_exposure
-from accelscope.fleet.api.access.listed_reviews import ListedReviews
+from accelscope.fleet.api.access import AccessControl, ListedReviews, check_exposure
 from accelscope.fleet.api.app import make_app
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.listening import Listener, listen
+from accelscope.fleet.api.tokens import TokensFile
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
 from accelscope.fleet.history import History
 from accelscope.fleet.metrics import FleetView, render

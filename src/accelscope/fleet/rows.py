@@ -84,7 +84,9 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     ] = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
-    energy_joules: float | None = None
+    energy_joules: Annotated[
+        float | None, _described("since the driver was loaded, joules; null: not known")
+    ] = None
     fan_speed_ratio: Ratio = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
@@ -132,7 +134,9 @@ class PodRow(Row, frozen=True, kw_only=True, gc=False):
     device_share_ratio: Annotated[
         Ratio, _described("fraction of the device that it holds; null: it only uses the device")
     ] = None
-    energy_joules: float | None = None
+    energy_joules: Annotated[
+        float | None, _described("its part of the device's energy, joules; null: not known")
+    ] = None
 
 
 class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
@@ -141,10 +145,12 @@ class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     device_index: int | None = None
     vendor: str
     partition: str | None = None
-    name: str | None = None
+    name: Annotated[str | None, _described("of the program")] = None
     user: str | None = None
     type: Annotated[str | None, _described("`compute`, `graphics` or `both`")] = None
-    owner_kind: str | None = None
+    owner_kind: Annotated[
+        str | None, _described("whose it is: pod, container, slurm_job, systemd_unit, user, none or unknown")
+    ] = None
     owner: Annotated[str | None, _described("container, job, unit or user of a process in no pod")] = None
     namespace: str | None = None
     pod: str | None = None

@@ -48,7 +48,7 @@ OK = Health(HealthState.OK)
 
 def nvidia(number: int, **values: Any) -> Device:
     device = Device(
-        vendor=Vendor.NVIDIA,
+        vendor=Vendor("nvidia"),
         id=f"nvidia:GPU-{number}",
         index=number,
         model="NVIDIA H100 80GB HBM3",
@@ -74,7 +74,7 @@ def snapshot(node: str, devices: tuple[Device, ...], **values: Any) -> Snapshot:
         taken_at=time.time(),
         agent=AgentState(version="0.1.0", started_at=1.0),
         interval_seconds=10.0,
-        readers=(ReaderState(vendor=Vendor.NVIDIA, found=True, up=True, source="nvml"),),
+        readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True, source="nvml"),),
         devices=devices,
     )
     return replace(made, **values)
@@ -171,7 +171,9 @@ def fill(store: FleetStore) -> None:
         "beta",
         (
             nvidia(7, health=Health(HealthState.CRITICAL, "double-bit ECC errors"), temperature_celsius=91.0),
-            Device(vendor=Vendor.AMD, id="amd:0001", index=0, model="AMD, Inc. [Instinct] MI300X", health=OK),
+            Device(
+                vendor=Vendor("amd"), id="amd:0001", index=0, model="AMD, Inc. [Instinct] MI300X", health=OK
+            ),
         ),
         pod_usages=(
             usage("nvidia:GPU-7", "sleepy-0", idle_seconds=36000.0),
@@ -179,7 +181,7 @@ def fill(store: FleetStore) -> None:
         ),
     )
     npu = Device(
-        vendor=Vendor.ASCEND, id="ascend:A1", index=0, model="910B", health=OK, temperature_celsius=40.0
+        vendor=Vendor("ascend"), id="ascend:A1", index=0, model="910B", health=OK, temperature_celsius=40.0
     )
     store.take("berlin", report(alpha))
     store.take("berlin", report(beta))

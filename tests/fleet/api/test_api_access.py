@@ -11,9 +11,8 @@ from tests.fleet.loop import run
 
 from accelscope.allowance import Rate
 from accelscope.config import ConfigError
-from accelscope.fleet.api.access import AccessControl, Scope, TokensFile, check_exposure, make_token
-from accelscope.fleet.api.access.caller import Caller
-from accelscope.fleet.api.access.tokens import read_tokens
+from accelscope.fleet.api.access import AccessControl, check_exposure
+from accelscope.fleet.api.tokens import Caller, Scope, TokensFile, make_token, read_tokens
 
 
 def guarded(folder: Path) -> AccessControl:
@@ -197,7 +196,7 @@ def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None
 def test_a_changed_file_is_in_force_at_once_and_a_bad_one_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelscope.fleet.api.access.tokens.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("accelscope.fleet.api.tokens.LOOK_SECONDS", 0.0)
     path = tokens_file(tmp_path)
     good = path.read_text()
 
@@ -230,7 +229,7 @@ def test_a_made_token_works_until_it_expires(tmp_path: Path) -> None:
     assert not caller.may(Scope.ADMIN)
     moment[0] = 1_900_000_000.0
     assert tokens.caller(made.token) is None
-    with pytest.raises(ConfigError, match="expires must be a time with its zone"):
+    with pytest.raises(ConfigError, match=r"expires: .* is not a time with its zone"):
         make_token("ci", expires="tomorrow")
 
 
@@ -242,23 +241,27 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     [
         ("", "has no tokens"),
         ("token: []", 'unknown key "token"'),
-        ("tokens: none", "must be a list"),
-        ("tokens: [plain]", r"tokens\[0\]: must be a mapping"),
-        ("tokens: [{name: x}]", r"tokens\[0\]: sha256 must be"),
-        (f"tokens: [{{name: 'a b', sha256: {HASH}}}]", "name must be"),
+        ("tokens: none", "tokens: not a list"),
+        ("tokens: [plain]", r"tokens\[0\]: not a mapping"),
+        ("tokens: [{name: x}]", r"tokens\[0\].sha256: missing; expected 64 hex"),
+        (f"tokens: [{{name: 'a b', sha256: {HASH}}}]", r"tokens\[0\].name: .* is not a name of letters"),
         (
             f"tokens: [{{name: a, sha256: {HASH}, scope: read}}]",
-            r"tokens\[0\].scope: unknown key; allowed: name",
+            r'tokens\[0\]: unknown key "scope"; allowed: name.*; did you mean scopes',
         ),
-        (f"tokens: [{{name: a, sha256: {HASH}, scopes: [write]}}]", "scopes must be a list of read, admin"),
-        (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes must be"),
-        (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters must be a list"),
+        (
+            f"tokens: [{{name: a, sha256: {HASH}, scopes: [write]}}]",
+            r'scopes\[0\]: "write" is not one of read, admin',
+        ),
+        (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes: empty"),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters: not a list"),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: }}]", "clusters: empty; leave clusters out"),
         (
             f"tokens: [{{name: a, sha256: {HASH}, clusters: ['*']}}]",
-            r'"\*" is no cluster.*leave clusters out',
+            r'"\*" is not a cluster.*leave clusters out',
         ),
-        (f"tokens: [{{name: a, sha256: {HASH}, clusters: ['a,b']}}]", '"a,b" is no cluster'),
-        (f"tokens: [{{name: a, sha256: {HASH}, expires: 2027-01-01}}]", "expires must be"),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: ['a,b']}}]", '"a,b" is not a cluster'),
+        (f"tokens: [{{name: a, sha256: {HASH}, expires: 2027-01-01}}]", "expires: .* is not a time"),
         (f"tokens: [{{name: a, sha256: {HASH}}}, {{name: b, sha256: {HASH}}}]", "same sha256 is given twice"),
         ("tokens: [", "not valid YAML"),
     ],
@@ -280,7 +283,7 @@ def test_an_unknown_key_is_told_with_its_own_line(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as raised:
         read_tokens(str(path))
-    assert str(raised.value).startswith(f"{path}:6: tokens[1].scope: unknown key; allowed: name, sha256,")
+    assert str(raised.value).startswith(f'{path}:6: tokens[1]: unknown key "scope"; allowed: name, sha256,')
 
 
 @pytest.mark.parametrize(

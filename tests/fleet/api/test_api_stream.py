@@ -15,9 +15,10 @@ from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api import listening
-from accelscope.fleet.api.access import AccessControl, TokensFile
+from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import STREAMS
 from accelscope.fleet.api.limits import DEFAULT_LIMITS
+from accelscope.fleet.api.tokens import TokensFile
 from accelscope.model import Health, HealthState
 
 

@@ -10,9 +10,9 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
 
 from accelscope.allowance import Rate
-from accelscope.fleet.api.access import AccessControl, Caller, Scope
-from accelscope.fleet.api.access.review import TokenReviews
+from accelscope.fleet.api.access import AccessControl, TokenReviews
 from accelscope.fleet.api.problem import Problem
+from accelscope.fleet.api.tokens import Caller, Scope
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
 
@@ -135,6 +135,28 @@ def test_while_the_cluster_is_away_only_those_who_were_let_in_are(trouble: dict[
     run(body())
 
 
+def test_while_reviews_fail_nobody_with_a_known_token_waits_for_one() -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviews = TokenReviews(cluster, clock=clock)
+        assert await reviews.caller("t-ann") is not None
+        cluster.away = KubeError(Reason.TIMEOUT, "no answer")
+        clock.now += 100
+        assert await reviews.caller("t-ann") is not None
+        clock.now += 2
+        never = asyncio.Event()
+
+        async def post(*_: object, **__: object) -> Answer:
+            await never.wait()
+            raise AssertionError
+
+        cluster.post = post  # type: ignore[method-assign]
+        assert await asyncio.wait_for(reviews.caller("t-ann"), 20) is not None
+        await reviews.close()
+
+    run(body())
+
+
 def test_a_right_that_the_fleet_lacks_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         cluster = Cluster(away=KubeError(Reason.FORBIDDEN, "the token t-ann is refused", status=403))
@@ -175,6 +197,29 @@ def test_a_review_that_succeeds_ends_the_pause_after_another_s_failure() -> None
         slow.set()
         assert await under_way is not None
         assert await reviews.caller("t-eve") is not None
+
+    run(body())
+
+
+def test_renewals_wait_for_as_long_as_the_server_asks() -> None:
+    async def body() -> None:
+        cluster, clock = Cluster(), Clock()
+        reviews = TokenReviews(cluster, clock=clock)
+        for token in ("t-ann", "t-bob"):
+            assert await reviews.caller(token) is not None
+        clock.now += 61
+        asked = 0
+
+        async def throttled(path: str, body: bytes, **options: Any) -> Answer:
+            nonlocal asked
+            asked += 1
+            raise KubeError(Reason.THROTTLED, "later", retry_after=30)
+
+        cluster.post = throttled  # type: ignore[method-assign]
+        for token in ("t-ann", "t-bob"):
+            assert await reviews.caller(token) is not None, "known still"
+        await asyncio.sleep(0.01)  # a renewal that nobody waits for is sent after the answer
+        assert asked == 1
 
     run(body())
 

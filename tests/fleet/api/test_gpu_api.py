@@ -249,7 +249,7 @@ def test_a_source_without_nodes_does_not_make_a_cluster_read(
 def test_npus_that_were_read_say_nothing_about_gpus_that_were_not(
     offered: dict[str, int], gpus: int | None
 ) -> None:
-    npu = Device(vendor=Vendor.ASCEND, id="ascend:A1", health=OK)
+    npu = Device(vendor=Vendor("ascend"), id="ascend:A1", health=OK)
     store = FleetStore()
     store.declare([view("c")])
     store.take("c", report(snapshot("npus", (npu,))))

@@ -7,7 +7,7 @@ from tests.repository import REPOSITORY
 
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.api.typescript import types
+from accelscope.fleet.api.typescript import types, vendors
 from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
 from accelscope.model import (
     FAULT_THROTTLES,
@@ -16,6 +16,7 @@ from accelscope.model import (
     HOT_MARGIN_CELSIUS,
     IDLE_SECONDS,
 )
+from accelscope.vendors import declarations
 
 
 def test_every_field_of_every_answer_is_there() -> None:
@@ -42,11 +43,15 @@ def test_what_may_be_absent_may_be_null() -> None:
 PARTS = REPOSITORY / "web" / "src" / "parts"
 
 
-@pytest.mark.parametrize(("name", "words"), [("HARMLESS", HARMLESS_THROTTLES), ("FAULTS", FAULT_THROTTLES)])
-def test_the_page_knows_the_same_throttles(name: str, words: frozenset[str]) -> None:
-    found = re.search(rf"const {name} = [^\[]*\[(.*?)\]", (PARTS / "throttles.ts").read_text(), re.DOTALL)
-    assert found is not None
-    assert set(re.findall(r'"(\w+)"', found[1])) == words
+@pytest.mark.parametrize("words", [HARMLESS_THROTTLES, FAULT_THROTTLES])
+def test_the_page_has_all_throttle_reasons(words: frozenset[str]) -> None:
+    lists = re.findall(r"_THROTTLES: [^=]*= \[(.*?)\]", vendors(), re.DOTALL)
+    assert words in [set(re.findall(r'"(\w+)"', each)) for each in lists]
+
+
+def test_the_page_has_the_title_of_every_vendor() -> None:
+    for vendor in declarations().values():
+        assert f'  "{vendor.name}": "{vendor.title}",' in vendors()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.ports import free_port
 
 from accelscope.cli import extras
 from accelscope.cli.main import main
-from accelscope.fleet.api.access import TokensFile
+from accelscope.fleet.api.tokens import TokensFile
 from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 DOCUMENT = json.loads(
@@ -327,4 +327,4 @@ def test_without_the_extra_the_command_says_what_to_install(
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64])
 def test_a_token_needs_a_name_that_a_file_can_hold(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "token", "create", name]) == 2
-    assert "name must be" in capsys.readouterr().err
+    assert "is not a name of letters" in capsys.readouterr().err

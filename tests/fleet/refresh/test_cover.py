@@ -14,7 +14,7 @@ AGENTS = SourceKind.AGENTS
 def report(
     clock: Clock,
     *,
-    vendor: Vendor = Vendor.NVIDIA,
+    vendor: Vendor = Vendor("nvidia"),
     source: SourceKind = AGENTS,
     age: float = 0.0,
     interval_seconds: float | None = None,
@@ -75,5 +75,5 @@ def test_only_agents_that_show_gpus_cover() -> None:
     )
     assert not cover("n1")
     cover.hear(report(clock))
-    cover.hear(report(clock, vendor=Vendor.AMD))
+    cover.hear(report(clock, vendor=Vendor("amd")))
     assert not cover("n1")

@@ -24,7 +24,7 @@ from accelscope.fleet.sources.agents import AgentsSource
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.reach import DirectReach, ProxyReach
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.kube.paths import pods_in
+from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, Vendor
 from accelscope.model.wire import read_snapshot
 
@@ -396,12 +396,12 @@ def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
             _, said = await one_round(agents)
             report = said["node-a"]
             assert isinstance(report, NodeReport)
-            nvidia = [device for device in report.snapshot.devices if device.vendor is Vendor.NVIDIA]
-            others = [device for device in report.snapshot.devices if device.vendor is not Vendor.NVIDIA]
+            nvidia = [device for device in report.snapshot.devices if device.vendor is Vendor("nvidia")]
+            others = [device for device in report.snapshot.devices if device.vendor is not Vendor("nvidia")]
             assert nvidia
             assert all(device.stale and device.utilization_ratio is None for device in nvidia)
             assert all(device.health.state is HealthState.UNKNOWN for device in nvidia)
-            assert set(others) == {d for d in whole.devices if d.vendor is not Vendor.NVIDIA}
+            assert set(others) == {d for d in whole.devices if d.vendor is not Vendor("nvidia")}
 
             for vendor in vendors:
                 cluster.agents[f"agent-{vendor}"] = refused
@@ -432,7 +432,7 @@ def test_devices_of_an_agent_that_is_not_ready_stay_listed_beside_another_agent(
             assert isinstance(report, NodeReport)
             assert {device.id for device in report.snapshot.devices} == before
             stale = {device.vendor for device in report.snapshot.devices if device.stale}
-            assert stale == {Vendor.NVIDIA}
+            assert stale == {Vendor("nvidia")}
             reasons = {device.health.reason for device in report.snapshot.devices if device.stale}
             assert reasons == {"its agent does not answer: the agent's pod agent-nvidia is not ready"}
 

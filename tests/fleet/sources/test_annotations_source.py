@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,15 +16,17 @@ from tests.fleet.sources.stub_cluster import StubCluster, access_to, node, one_r
 
 from accelscope.fleet.api_server.objects import decode_node
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
-from accelscope.fleet.sources.annotation_documents import BadAnnotation, neutral_devices, npu_metrics
+from accelscope.fleet.sources.annotation_documents import BadAnnotation, read_annotation
 from accelscope.fleet.sources.annotations import AnnotationsSource
 from accelscope.fleet.sources.pace import LoopShare
-from accelscope.kube.paths import all_nodes
+from accelscope.kube.listwatch import all_nodes
 from accelscope.model import HealthState, Snapshot, Vendor
 from accelscope.model.snapshot import AgentState
-from accelscope.sinks.documents import devices_document, fitted, npu_document, timestamp
+from accelscope.sinks.documents import devices_document, fitted, timestamp, vendor_document
+from accelscope.vendors.ascend import VENDOR as ASCEND
 
 NPU, NEUTRAL = "k8s-monitor.io/npu-metrics", "accelscope.io/devices"
+npu_metrics, neutral_devices = partial(read_annotation, NPU), partial(read_annotation, NEUTRAL)
 CHIP = {
     "npu": 2,
     "chip": 0,
@@ -72,7 +75,7 @@ def test_chips_of_a_node() -> None:
             assert isinstance(report, NodeReport)
             assert abs(report.taken_at - written) <= 1
             [device] = report.snapshot.devices
-            assert device.vendor is Vendor.ASCEND
+            assert device.vendor is Vendor("ascend")
             assert device.id == "ascend:0000:c1:00.0-npu-2-0"
             assert (device.board_id, device.chip_id, device.physical_id) == (2, 0, 4)
             assert device.health.state is HealthState.CRITICAL
@@ -179,7 +182,7 @@ def test_our_own_sink_s_documents_are_read_back() -> None:
     snapshot = Snapshot(
         node="n", taken_at=1_700_000_000.0, agent=AgentState(version="1", started_at=0.0), devices=chips
     )
-    read_back = npu_metrics(fitted(npu_document(snapshot)).text)
+    read_back = npu_metrics(fitted(vendor_document(ASCEND, snapshot)).text)
     assert read_back.written_at == snapshot.taken_at
     assert read_back.devices == chips
     [neutral] = neutral_devices(fitted(devices_document(snapshot)).text).devices

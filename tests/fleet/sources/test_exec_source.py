@@ -14,11 +14,11 @@ from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
 from accelscope.fleet.clusters import ExecEntry
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.exec import ExecSource
-from accelscope.fleet.sources.nvidia_smi import QUERY_FIELDS
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.paths import pods_in
+from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, ProcessType
+from accelscope.vendors.nvidia.driver_pods import QUERY_FIELDS
 
 VALUES = {
     "serial": "[N/A]",
@@ -415,7 +415,7 @@ def test_a_forbidden_command_is_not_hidden_by_another_namespace_that_cannot_be_w
         cluster = clusters_with(nodes=1)
         async with drivers_of(cluster, entry=entry) as driver:
             await one_round(driver)
-            driver._pods[1].error = KubeError(Reason.TIMEOUT, "the watch of other timed out")
+            driver._pods[1]._machine.failure = KubeError(Reason.TIMEOUT, "the watch of other timed out")
             cluster.refusal = lambda request: (
                 status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
             )

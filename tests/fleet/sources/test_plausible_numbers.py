@@ -70,7 +70,7 @@ def test_a_number_that_cannot_be_is_absent_and_named(decode: Any, field: str, va
 
 @pytest.mark.parametrize(("field", "value"), [*ABSURD, ("power_watts", math.inf), ("power_watts", math.nan)])
 def test_so_is_one_that_was_put_together_here(field: str, value: float) -> None:
-    fields: dict[str, Any] = {"vendor": Vendor.NVIDIA, "id": "nvidia:a", field: value}
+    fields: dict[str, Any] = {"vendor": Vendor("nvidia"), "id": "nvidia:a", field: value}
     device = Device(**fields)
     saying = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
     assert isinstance(saying, NodeReport)
@@ -133,7 +133,7 @@ def test_a_reading_of_no_possible_time_is_none() -> None:
 
 def test_what_is_of_no_possible_kind_is_a_failure_of_its_node() -> None:
     nameless: Any = Sensor(None, 40.0)  # type: ignore[arg-type]
-    device = Device(vendor=Vendor.NVIDIA, id="nvidia:a", sensors=(nameless,))
+    device = Device(vendor=Vendor("nvidia"), id="nvidia:a", sensors=(nameless,))
     failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "bad_answer"
@@ -162,7 +162,7 @@ def test_more_than_a_node_can_have_is_refused(decode: Any, member: str, most: in
 
 
 def test_more_than_a_node_can_have_is_a_failure_of_other_sources_too() -> None:
-    crowd = tuple(Device(vendor=Vendor.AMD, id=f"amd:{number}") for number in range(1025))
+    crowd = tuple(Device(vendor=Vendor("amd"), id=f"amd:{number}") for number in range(1025))
     failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "too_large"

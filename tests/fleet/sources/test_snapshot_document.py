@@ -99,7 +99,7 @@ def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
     assert device.health.reason == "it yawns"
     assert device.utilization_ratio == 0.5
     assert [absence.field for absence in device.absent] == ["fans"]
-    assert [reader.vendor for reader in snapshot.readers] == [Vendor.NVIDIA]
+    assert [reader.vendor for reader in snapshot.readers] == [Vendor("nvidia")]
     [process] = snapshot.processes
     assert process.type is None
     assert process.owner is not None

@@ -52,7 +52,7 @@ def node_snapshot(number: int, chance: random.Random) -> Snapshot:
     for index in range(DEVICES):
         uuid = f"GPU-{UUID(int=fixed.getrandbits(128))}"
         device = Device(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             id=f"nvidia:{uuid}",
             index=index,
             model=fixed.choice(["H100 80GB HBM3", "A100-SXM4-80GB", "L40S"]),

@@ -41,7 +41,9 @@ class KubernetesNode:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def device(id_: str = "a", *, vendor: Vendor = Vendor.NVIDIA, health: str = "ok", **fields: object) -> Device:
+def device(
+    id_: str = "a", *, vendor: Vendor = Vendor("nvidia"), health: str = "ok", **fields: object
+) -> Device:
     return Device(
         vendor=vendor,
         id=f"{vendor}:{id_}",

@@ -95,7 +95,7 @@ def device_row(shown: Device) -> Any:
     ],
 )
 def test_columns_of_a_device(fields: dict[str, Any], column: str, value: object) -> None:
-    row = device_row(Device(vendor=Vendor.NVIDIA, id="nvidia:a", **fields))
+    row = device_row(Device(vendor=Vendor("nvidia"), id="nvidia:a", **fields))
     assert getattr(row, column) == value
 
 
@@ -188,7 +188,7 @@ def test_a_node_sums_up_its_devices() -> None:
     devices = [
         device("a", model="H100", utilization_ratio=0.5, memory_total_bytes=80, memory_used_bytes=8),
         device("b", model="H100", health="lost"),
-        device("c", vendor=Vendor.AMD, model="MI300X", health="warning", temperature_celsius=70.0),
+        device("c", vendor=Vendor("amd"), model="MI300X", health="warning", temperature_celsius=70.0),
         device("d", utilization_ratio=1.0, power_watts=100.0, memory_total_bytes=80),
     ]
     usages = [usage("team/job", devices[0]), usage("team/job", devices[3]), usage("team/other", devices[3])]

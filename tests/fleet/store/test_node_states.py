@@ -288,7 +288,7 @@ def test_a_source_that_tells_less_does_not_take_over_when_all_fell_silent_togeth
 
 
 def test_a_lower_source_adds_the_vendors_that_no_higher_one_shows(store: FleetStore, clock: Clock) -> None:
-    gpu, npu = device("gpu"), device("npu", vendor=Vendor.ASCEND)
+    gpu, npu = device("gpu"), device("npu", vendor=Vendor("ascend"))
     both = snapshot(
         [replace(gpu, model="by annotation"), npu],
         processes=[process(1, gpu), process(2, npu)],

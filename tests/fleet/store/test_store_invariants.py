@@ -30,7 +30,7 @@ STALE, FORGET = 60.0, 900.0
 _sources = st.sampled_from(list(SourceKind))
 _nodes = st.sampled_from(["n1", "n2", "n3"])
 _clusters = st.sampled_from(["berlin", "oslo"])
-_vendors = st.lists(st.sampled_from([Vendor.NVIDIA, Vendor.AMD]), max_size=4)
+_vendors = st.lists(st.sampled_from([Vendor("nvidia"), Vendor("amd")]), max_size=4)
 
 _steps = st.one_of(
     st.tuples(st.just("report"), _clusters, _nodes, _sources, _vendors),

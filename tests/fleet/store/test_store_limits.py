@@ -54,7 +54,7 @@ def memory_of_at_most(growth_bytes: int) -> Iterator[None]:
 def named(*names: str, model: str = "H100") -> Snapshot:
     """A node with one device and processes of these names."""
     processes = tuple(Process(pid=pid, device="nvidia:a", name=name) for pid, name in enumerate(names))
-    return snapshot([Device(vendor=Vendor.NVIDIA, id="nvidia:a", model=model)], processes=processes)
+    return snapshot([Device(vendor=Vendor("nvidia"), id="nvidia:a", model=model)], processes=processes)
 
 
 def store_of(clock: Clock, **limits: int) -> FleetStore:
@@ -171,7 +171,7 @@ def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
     clock = Clock()
     store = store_of(clock)
     spaces = [noise(1000) for _ in range(40)]
-    devices = [Device(vendor=Vendor.NVIDIA, id=f"nvidia:{number}") for number in range(40)]
+    devices = [Device(vendor=Vendor("nvidia"), id=f"nvidia:{number}") for number in range(40)]
     usages = [
         PodUsage(device=device.id, namespace=space, pod="p", container="c")
         for number, device in enumerate(devices)
@@ -237,7 +237,7 @@ def test_every_text_of_a_row_is_counted() -> None:
         agent=AgentState(version=text(), started_at=0.0),
         devices=(
             Device(
-                vendor=Vendor.NVIDIA,
+                vendor=Vendor("nvidia"),
                 id="d",
                 model=text(),
                 uuid=text(),

@@ -27,7 +27,7 @@ def fleets(draw: st.DrawFn) -> FleetStore:
             devices = [
                 device(
                     str(place),
-                    vendor=draw(st.sampled_from([Vendor.NVIDIA, Vendor.AMD])),
+                    vendor=draw(st.sampled_from([Vendor("nvidia"), Vendor("amd")])),
                     health=draw(st.sampled_from(["ok", "warning", "lost", "unknown"])),
                     model=draw(st.none() | st.sampled_from(["H100", "MI300X"])),
                     utilization_ratio=draw(_ratios),
@@ -306,7 +306,7 @@ def test_power_and_limit_are_of_the_same_devices() -> None:
     devices = [
         device("limited", power_watts=300.0, power_limit_watts=700.0),
         device("silent", power_limit_watts=700.0),
-        device("unlimited", vendor=Vendor.ASCEND, power_watts=2000.0),
+        device("unlimited", vendor=Vendor("ascend"), power_watts=2000.0),
     ]
     store.take("a", report("n", devices, 1_000_000.0))
     [whole] = summarize(store)

@@ -19,14 +19,14 @@ from aiohttp.typedefs import Handler
 
 from accelscope.allowance import Allowances
 from accelscope.fleet.api import parameter
-from accelscope.fleet.api.access import EVERYBODY, AccessControl, Caller
-from accelscope.fleet.api.access.control import TOKEN_HEADER
+from accelscope.fleet.api.access import TOKEN_HEADER, AccessControl
 from accelscope.fleet.api.filters import asks_for_ages
 from accelscope.fleet.api.fleet import Fleet
 from accelscope.fleet.api.limits import ApiLimits
 from accelscope.fleet.api.problem import MEDIA_TYPE, Problem, ProblemKind, later
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.sending import Body, Ready, encoded, send, takes_gzip
+from accelscope.fleet.api.tokens import EVERYBODY, Caller
 
 log = logging.getLogger(__name__)
 

@@ -4,16 +4,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accelscope.fleet.api.access import Scope
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation
+from accelscope.fleet.api.tokens import Scope
 from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.cluster_view import ClusterView
 
 
 class Clusters(Struct, frozen=True, kw_only=True):
-    items: list[ClusterView]
+    items: Annotated[list[ClusterView], Meta(description="one for each cluster of the clusters file")]
     total: int
     generation: Generation
     at: At

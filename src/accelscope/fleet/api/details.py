@@ -30,30 +30,36 @@ _ROWS_LIMIT = 10_000  # of one node or pod; nobody has so many, and nobody shall
 
 
 class NodeDetail(Struct, frozen=True, kw_only=True):
-    node: NodeRow
+    node: Annotated[NodeRow, Meta(description="its row")]
     labels: Annotated[dict[str, str], Meta(description="of the Node object")]
-    devices: list[DeviceRow]
-    pods: list[PodRow]
-    processes: list[ProcessRow]
+    devices: Annotated[list[DeviceRow], Meta(description="rows of its devices")]
+    pods: Annotated[list[PodRow], Meta(description="rows of its containers")]
+    processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
     interval_seconds: Annotated[float | None, Meta(description="between two readings there")]
     agent: Annotated[AgentState | None, Meta(description="null: no agent, or it was never heard")]
-    readers: list[ReaderState]
-    attribution: list[AttributionSourceState]
-    sinks: list[SinkState]
+    readers: Annotated[
+        list[ReaderState], Meta(description="of the agent: one for each vendor that is looked for")
+    ]
+    attribution: Annotated[
+        list[AttributionSourceState], Meta(description="of the agent: the sources that tell whose what is")
+    ]
+    sinks: Annotated[
+        list[SinkState], Meta(description="of the agent: what carries readings into the Node object")
+    ]
     unattributed: Annotated[list[Unattributed], Meta(description="what is in use and no pod's")]
     generation: Generation
     at: At
 
 
 class DeviceDetail(Struct, frozen=True, kw_only=True):
-    device: DeviceRow
+    device: Annotated[DeviceRow, Meta(description="its row")]
     reading: Annotated[
         Device | None, Meta(description="all that its driver gave, and why the rest is absent")
     ]
     balance: Annotated[DeviceBalance | None, Meta(description="what makes the parts add up to the whole")]
-    pods: list[PodRow]
-    processes: list[ProcessRow]
-    unattributed: list[Unattributed]
+    pods: Annotated[list[PodRow], Meta(description="rows of the containers that hold or use it")]
+    processes: Annotated[list[ProcessRow], Meta(description="rows of the processes on it")]
+    unattributed: Annotated[list[Unattributed], Meta(description="what is in use on it and is no pod's")]
     generation: Generation
     at: At
 
@@ -64,8 +70,8 @@ class PodDetail(Struct, frozen=True, kw_only=True):
     pod: str
     object: Annotated[Pod | None, Meta(description="what is known of the pod as such")]
     containers: Annotated[list[PodRow], Meta(description="one for each container and device")]
-    devices: list[DeviceRow]
-    processes: list[ProcessRow]
+    devices: Annotated[list[DeviceRow], Meta(description="rows of the devices that it holds or uses")]
+    processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
     allocations: Annotated[list[Allocation], Meta(description="device ids that it was given")]
     generation: Generation
     at: At

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from accelscope.config.values import Choice
 from accelscope.fleet.api.copied_columns import countable
 from accelscope.fleet.api.filters import columns, conditions, filter_parameters
-from accelscope.fleet.api.parameter import Parameter, Several, Text
+from accelscope.fleet.api.parameter import Parameter, several
 from accelscope.fleet.api.route import Call, Document, Large, Route
 from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.rows import DeviceRow
@@ -116,7 +117,7 @@ ROUTES = (
         parameters=(
             Parameter(
                 name="fields",
-                kind=Several(of=Text(words=_NAMES), limit=len(_NAMES)),
+                kind=several(Choice(*_NAMES), len(_NAMES)),
                 default=_DEFAULT,
                 description="columns that are wanted",
             ),

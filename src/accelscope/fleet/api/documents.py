@@ -11,7 +11,7 @@ import msgspec
 from accelscope.fleet.api.answering import NO_FRAMES
 from accelscope.fleet.api.description import Field, answer_fields, problem_words, sentence, type_words
 from accelscope.fleet.api.openapi import INTRODUCTION, TAGS, openapi
-from accelscope.fleet.api.parameter import Parameter
+from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import COMMON_PROBLEMS, Document, Route
 
@@ -118,7 +118,7 @@ def _parameter_row(parameter: Parameter) -> str:
     where = "" if parameter.where == "query" else f" in the {parameter.where}"
     return (
         f"<tr><td><code>{escape(parameter.name)}</code>{needed}{where}</td>"
-        f"<td>{escape(type_words(parameter.kind.schema()))}</td>"
+        f"<td>{escape(type_words(schema(parameter.kind)))}</td>"
         f"<td>{_prose(sentence(parameter.description))}</td></tr>"
     )
 

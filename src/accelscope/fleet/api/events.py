@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from accelscope.config.values import WholeNumber
 from accelscope.fleet.api.filters import LIMIT_DEFAULT, LIMIT_MOST
-from accelscope.fleet.api.parameter import Parameter, Several, Text, Whole
+from accelscope.fleet.api.parameter import Parameter, one_of, several
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.store.events import Event, EventKind, Severity
@@ -65,17 +66,19 @@ ROUTES = (
         answer=Events,
         handle=events,
         parameters=(
-            Parameter(name="after", kind=Whole(least=0), description="only later ones; left out: the newest"),
+            Parameter(
+                name="after", kind=WholeNumber(0, 2**53), description="only later ones; left out: the newest"
+            ),
             Parameter(
                 name="limit",
-                kind=Whole(least=1, most=LIMIT_MOST),
+                kind=WholeNumber(1, LIMIT_MOST),
                 default=LIMIT_DEFAULT,
                 description="events in the answer",
             ),
             *(
                 Parameter(
                     name=name,
-                    kind=Several(of=Text(words=tuple(str(word) for word in _WORDS.get(name, ())))),
+                    kind=several(one_of(tuple(map(str, _WORDS.get(name, ()))))),
                     description="one of these",
                 )
                 for name in _FILTERS

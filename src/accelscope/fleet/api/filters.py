@@ -12,8 +12,9 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from accelscope.config.values import Choice, Decimal, WholeNumber
 from accelscope.fleet.api import cursor
-from accelscope.fleet.api.parameter import Flag, Number, Parameter, Several, Text, Whole
+from accelscope.fleet.api.parameter import FLAG, TEXT, WHOLE, BoundedText, Parameter, one_of, several
 from accelscope.fleet.api.route import Call
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.columns import AGE
@@ -83,30 +84,28 @@ def filter_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
         described = f": {column.description}" if column.description else ""
         described = described.removesuffix("; null: not known")
         if column.kind == "flag":
-            made.append(
-                Parameter(name=column.name, kind=Flag(), description=f"only where it is so{described}")
-            )
+            made.append(Parameter(name=column.name, kind=FLAG, description=f"only where it is so{described}"))
         elif column.kind == "text":
             meant = "one of these among its words" if column.listed else "one of these"
-            kind = Several(of=Text(words=column.words))
+            kind = several(one_of(column.words))
             made.append(Parameter(name=column.name, kind=kind, description=f"{meant}{described}"))
         else:
-            one = Whole() if column.kind == "whole" else Number()
+            one = WHOLE if column.kind == "whole" else Decimal()
             if column.name != AGE:  # which moves by itself: equal to nothing
                 made.append(
-                    Parameter(name=column.name, kind=Several(of=one), description=f"one of these{described}")
+                    Parameter(name=column.name, kind=several(one), description=f"one of these{described}")
                 )
             made.append(
-                Parameter(name=f"{column.name}_min", kind=Number(), description=f"at least{described}")
+                Parameter(name=f"{column.name}_min", kind=Decimal(), description=f"at least{described}")
             )
             made.append(
-                Parameter(name=f"{column.name}_max", kind=Number(), description=f"at most{described}")
+                Parameter(name=f"{column.name}_max", kind=Decimal(), description=f"at most{described}")
             )
-    names = Text(words=tuple(column.name for column in columns(row)))
-    made.append(Parameter(name="present", kind=Several(of=names), description="fields that must be known"))
-    made.append(Parameter(name="absent", kind=Several(of=names), description="fields that must not be known"))
+    names = Choice(*(column.name for column in columns(row)))
+    made.append(Parameter(name="present", kind=several(names), description="fields that must be known"))
+    made.append(Parameter(name="absent", kind=several(names), description="fields that must not be known"))
     made.append(
-        Parameter(name="q", kind=Text(), description="found in any text of the row, in any case of letters")
+        Parameter(name="q", kind=TEXT, description="found in any text of the row, in any case of letters")
     )
     return tuple(made)
 
@@ -115,13 +114,13 @@ def page_parameters(limit_default: int = LIMIT_DEFAULT) -> tuple[Parameter, ...]
     return (
         Parameter(
             name="limit",
-            kind=Whole(least=1, most=LIMIT_MOST),
+            kind=WholeNumber(1, LIMIT_MOST),
             default=limit_default,
             description="items on a page",
         ),
         Parameter(
             name="cursor",
-            kind=Text(limit=cursor.LENGTH_LIMIT),
+            kind=BoundedText(cursor.LENGTH_LIMIT),
             description="`next` of the page before; all other parameters but `limit` must stay as they were",
         ),
     )
@@ -129,10 +128,10 @@ def page_parameters(limit_default: int = LIMIT_DEFAULT) -> tuple[Parameter, ...]
 
 def sort_parameter(row: type[Struct]) -> Parameter:
     names = [column.name for column in columns(row)]
-    sorts = Text(words=tuple(sign + name for name in names for sign in ("", "-")))
+    sorts = Choice(*(sign + name for name in names for sign in ("", "-")))
     return Parameter(
         name="sort",
-        kind=Several(of=sorts, limit=SORTS_LIMIT),
+        kind=several(sorts, SORTS_LIMIT),
         default=(),
         description="fields to sort by, with `-` the largest first; what is absent comes last",
     )

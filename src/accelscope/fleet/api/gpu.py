@@ -13,7 +13,6 @@ moment, and the objects are made from the copies in a thread.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from accelscope.fleet.api.copied_columns import CopiedColumns, countable
 from accelscope.fleet.api.filters import visible
 from accelscope.fleet.api.gpu_objects import (
     GPU_FIELDS,
+    GPU_VENDORS,
     MEBIBYTE,
     NODE_FIELDS,
     NODE_ORDER,
@@ -34,19 +34,19 @@ from accelscope.fleet.api.gpu_objects import (
     tidy,
 )
 from accelscope.fleet.api.gpu_types import GpuNode, GpuProcess, GpuSummary
-from accelscope.fleet.api.parameter import Parameter, Text
+from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
 from accelscope.fleet.api.route import Call, Document, Large, Route
 from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
+from accelscope.fleet.api_server.objects import resources_of
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.rows import DeviceRow
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
-from accelscope.model import Vendor
+from accelscope.vendors import declarations
 
-_GPU_VENDORS = (Vendor.NVIDIA.value, Vendor.AMD.value)
-_GPU_RESOURCE = re.compile(r"(?:[a-z0-9-]+\.)*(?:nvidia|amd)\.com/.+", re.ASCII)
+_GPU_RESOURCE = resources_of(vendor for vendor in declarations().values() if vendor.makes_gpus)
 _RETRY_SECONDS = 15.0
 _LABELS_AT_ONCE = 200
 
@@ -94,7 +94,7 @@ async def node(call: Call) -> GpuNode:
 
 
 def processes(call: Call) -> Large:
-    where = [*_asked_clusters(call), Condition("vendor", "in", _GPU_VENDORS)]
+    where = [*_asked_clusters(call), Condition("vendor", "in", GPU_VENDORS)]
     if call.values["node_name"] is not None:
         where.append(Condition("node", "=", call.values["node_name"]))
     table = call.fleet.store.processes
@@ -114,7 +114,7 @@ def summary(call: Call) -> GpuSummary | list[GpuSummary]:
 
 def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
     table = call.fleet.store.devices
-    positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", _GPU_VENDORS))))
+    positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", GPU_VENDORS))))
     clusters = table.column("cluster", positions)
     summaries = []
     for view in views:
@@ -161,7 +161,7 @@ def _mean(values: np.ndarray[Any, Any]) -> int | float | None:
 
 async def _nodes(call: Call, where: Sequence[Condition]) -> NodeGpus:
     store = call.fleet.store
-    query = Query(where=(*where, Condition("vendor", "in", _GPU_VENDORS)))
+    query = Query(where=(*where, Condition("vendor", "in", GPU_VENDORS)))
     gpus = CopiedColumns(store.devices, store.devices.matching(query), GPU_FIELDS)
     nodes = CopiedColumns(
         store.nodes, store.nodes.matching(Query(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
@@ -209,7 +209,7 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
     """Raises Problem: as `_reached_cluster`, and 503 where none of its GPUs was read and it may have some."""
     view = _reached_cluster(call, named)
     devices = call.fleet.store.devices
-    where = (Condition("cluster", "=", named), Condition("vendor", "in", _GPU_VENDORS))
+    where = (Condition("cluster", "=", named), Condition("vendor", "in", GPU_VENDORS))
     if not len(devices.matching(Query(where=where))) and (why := _why_unread(call, view)) is not None:
         raise _not_read(view, why)
     return view
@@ -241,7 +241,7 @@ def _because(text: str | None) -> str:
     return f": {text}" if text else ""
 
 
-_CLUSTER = Parameter(name="cluster_id", kind=Text(), description="left out: all clusters")
+_CLUSTER = Parameter(name="cluster_id", kind=TEXT, description="left out: all clusters")
 _PROBLEMS = (
     ProblemKind.NOT_FOUND,
     ProblemKind.NO_GPU_CAPABILITY,
@@ -288,7 +288,7 @@ ROUTES = (
         handle=node,
         parameters=(
             path_parameter("node", "name of the node"),
-            Parameter(name="cluster_id", kind=Text(), description="id of the cluster", required=True),
+            Parameter(name="cluster_id", kind=TEXT, description="id of the cluster", required=True),
         ),
         problems=_PROBLEMS,
         cached=True,
@@ -300,7 +300,7 @@ ROUTES = (
         tag="gpu",
         answer=list[GpuProcess],
         handle=processes,
-        parameters=(_CLUSTER, Parameter(name="node_name", kind=Text(), description="left out: all nodes")),
+        parameters=(_CLUSTER, Parameter(name="node_name", kind=TEXT, description="left out: all nodes")),
         problems=_PROBLEMS,
         cached=True,
     ),

@@ -13,8 +13,10 @@ import numpy as np
 from accelscope.fleet.api.copied_columns import CopiedColumns
 from accelscope.fleet.api.gpu_types import Gpu, GpuNode, GpuProcess
 from accelscope.fleet.store.node_rows import FRESH, STALE
-from accelscope.model import ProcessType, Vendor
+from accelscope.model import ProcessType
+from accelscope.vendors import declarations
 
+GPU_VENDORS = tuple(name for name, vendor in declarations().items() if vendor.makes_gpus)
 MEBIBYTE = 1 << 20
 _NODES_AT_ONCE = 50
 _PROCESSES_AT_ONCE = 500
@@ -106,10 +108,12 @@ class NodeGpus:
             )
 
     def _by_node(self) -> dict[int, list[Gpu]]:
-        """By the node's number; of each NVIDIA's first, by index."""
+        """By the node's number; of each by vendor and index."""
         columns = self._gpus
-        others = ~np.array(columns.is_("vendor", Vendor.NVIDIA), np.bool_)
-        columns.put_in_order(np.lexsort([columns.keys("index"), others, columns.nodes]))
+        ranks = np.zeros(len(columns.nodes), np.uint8)
+        for rank, vendor in enumerate(GPU_VENDORS):
+            ranks[np.array(columns.is_("vendor", vendor), np.bool_)] = rank
+        columns.put_in_order(np.lexsort([columns.keys("index"), ranks, columns.nodes]))
         by_node: dict[int, list[Gpu]] = {}
         for number, gpu in zip(columns.nodes.tolist(), _gpus(columns), strict=True):
             by_node.setdefault(number, []).append(gpu)

@@ -14,7 +14,7 @@ Stale = Annotated[bool, Meta(description="nothing newer came for longer than it 
 class Gpu(Struct, frozen=True, gc=False):
     index: int | None
     uuid: str | None
-    name: str | None
+    name: Annotated[str | None, Meta(description="model, as the driver names it")]
     driver_version: str | None
     temperature_celsius: Measured
     utilization_gpu_percent: Percent
@@ -35,7 +35,7 @@ class Gpu(Struct, frozen=True, gc=False):
 class GpuNode(Struct, frozen=True, kw_only=True):
     node_name: str
     cluster_id: str
-    gpus: list[Gpu]
+    gpus: Annotated[list[Gpu], Meta(description="its GPUs")]
     gpu_count: int
     total_memory_mb: Annotated[int | float, Meta(description="of those GPUs of which it is known")]
     labels: Annotated[dict[str, str], Meta(description="of the Node object")]
@@ -47,7 +47,7 @@ class GpuNode(Struct, frozen=True, kw_only=True):
 
 class GpuProcess(Struct, frozen=True, gc=False):
     pid: int
-    gpu_index: int | None
+    gpu_index: Annotated[int | None, Meta(description="number of the GPU on its node")]
     process_type: Annotated[
         str, Meta(description="`compute` (also where it is both), `graphics` or `unknown`")
     ]
@@ -62,23 +62,29 @@ class GpuProcess(Struct, frozen=True, gc=False):
     age_seconds: Age
     stale: Stale
     simulated: bool
-    gpu_id: str
-    namespace: str | None
-    pod: str | None
-    container: str | None
+    gpu_id: Annotated[str, Meta(description="id of the device, as in the tables")]
+    namespace: Annotated[str | None, Meta(description="of its pod; null: in none, or not known")]
+    pod: Annotated[str | None, Meta(description="null: in none, or not known")]
+    container: Annotated[str | None, Meta(description="null: in none, or not known")]
 
 
 class GpuSummary(Struct, frozen=True, kw_only=True):
     cluster_id: str
     node_count: Annotated[int | None, Meta(description="nodes with GPUs; null: its GPUs were not read yet")]
     gpu_count: Annotated[int | None, Meta(description="null: its GPUs were not read yet")]
-    total_memory_mb: Measured
-    used_memory_mb: Measured
+    total_memory_mb: Annotated[
+        Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")
+    ]
+    used_memory_mb: Annotated[Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")]
     memory_utilization_percent: Annotated[
         Measured, Meta(description="used of total, of GPUs of which both are known")
     ]
-    average_gpu_utilization_percent: Measured
-    average_temperature_celsius: Measured
+    average_gpu_utilization_percent: Annotated[
+        Measured, Meta(description="mean of the GPUs of which it is known")
+    ]
+    average_temperature_celsius: Annotated[
+        Measured, Meta(description="mean of the GPUs of which it is known, °C")
+    ]
     age_seconds: Annotated[float | None, Meta(description="since the cluster last answered")]
     stale: Annotated[
         bool,

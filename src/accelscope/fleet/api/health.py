@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from accelscope.config.values import WholeNumber
 from accelscope.fleet.api.filters import LIMIT_DEFAULT, LIMIT_MOST, visible
-from accelscope.fleet.api.parameter import Parameter, Several, Text, Whole
+from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.api.visible import visible_clusters
@@ -34,9 +35,9 @@ class HealthReport(Struct, frozen=True, kw_only=True):
 
 class UnusualReport(Struct, frozen=True, kw_only=True):
     devices: Annotated[list[DeviceRow], Meta(description="`limit` at most")]
-    devices_total: int
+    devices_total: Annotated[int, Meta(description="how many devices are out of their habit")]
     pods: Annotated[list[PodRow], Meta(description="`limit` at most")]
-    pods_total: int
+    pods_total: Annotated[int, Meta(description="how many containers are out of their habit")]
     generation: Generation
     at: At
 
@@ -113,10 +114,10 @@ def _first(
 
 
 _PARAMETERS = (
-    Parameter(name="cluster", kind=Several(of=Text()), description="only of these clusters"),
+    Parameter(name="cluster", kind=several(TEXT), description="only of these clusters"),
     Parameter(
         name="limit",
-        kind=Whole(least=1, most=LIMIT_MOST),
+        kind=WholeNumber(1, LIMIT_MOST),
         default=LIMIT_DEFAULT,
         description="rows of each list; the tables have all of them, in pages",
     ),

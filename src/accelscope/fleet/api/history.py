@@ -6,7 +6,8 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from accelscope.fleet.api.parameter import Number, Parameter, Text
+from accelscope.config.values import Choice, Decimal
+from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.visible import visible_cluster
@@ -149,17 +150,17 @@ _ACROSS_CLUSTERS = tuple(scope for scope in get_args(SummaryScope) if scope != "
 
 
 def _part(name: str, description: str) -> Parameter:
-    return Parameter(name=name, kind=Text(), description=description)
+    return Parameter(name=name, kind=TEXT, description=description)
 
 
 def _moment(name: str, description: str) -> Parameter:
-    return Parameter(name=name, kind=Number(least=0, most=_LATEST), description=description)
+    return Parameter(name=name, kind=Decimal(0, _LATEST), description=description)
 
 
 _PARAMETERS = (
     Parameter(
         name="scope",
-        kind=Text(words=get_args(Scope)),
+        kind=Choice(*get_args(Scope)),
         description="of what the past is asked for",
         required=True,
     ),
@@ -171,7 +172,7 @@ _PARAMETERS = (
     _moment("until", "seconds since the epoch; left out: now"),
     Parameter(
         name="step",
-        kind=Number(least=1, most=_LONGEST_SECONDS),
+        kind=Decimal(1, _LONGEST_SECONDS),
         description="seconds between two values; left out: as fine as there is",
     ),
 )

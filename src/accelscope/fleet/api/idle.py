@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
+from accelscope.config.values import Decimal
 from accelscope.fleet.api.cursor import NO_PLACE, After, bad_cursor, read_cursor, write_cursor
 from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters
-from accelscope.fleet.api.parameter import Number, Parameter
+from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation, Next
@@ -171,7 +172,7 @@ def _pod(rows: list[PodRow], share: float, hours: float) -> IdlePod:
 
 
 _MIN_SECONDS = Parameter(
-    name="min_seconds", kind=Number(least=0), default=IDLE_SECONDS, description="idle for at least so long"
+    name="min_seconds", kind=Decimal(0), default=IDLE_SECONDS, description="idle for at least so long"
 )
 
 ROUTES = (

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from accelscope.fleet.api.filters import page_parameters, sort_parameter, visible
-from accelscope.fleet.api.parameter import Parameter, Several, Text
+from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.short_lists import short_page
@@ -49,10 +49,10 @@ ROUTES = (
         handle=list_namespaces,
         parameters=(
             *(
-                Parameter(name=name, kind=Several(of=Text()), description="one of these")
+                Parameter(name=name, kind=several(TEXT), description="one of these")
                 for name in ("cluster", "namespace", "vendor", "model")
             ),
-            Parameter(name="q", kind=Text(), description="found in the name of the namespace"),
+            Parameter(name="q", kind=TEXT, description="found in the name of the namespace"),
             sort_parameter(NamespaceRow),
             *page_parameters(),
         ),

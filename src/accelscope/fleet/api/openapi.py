@@ -1,17 +1,20 @@
 """The OpenAPI 3.1 document, from the declarations of the routes and the types of their answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from accelscope import __version__
-from accelscope.fleet.api.access.control import TOKEN_HEADER
-from accelscope.fleet.api.parameter import Parameter, Several
+from accelscope.config.values import List
+from accelscope.fleet.api.access import TOKEN_HEADER
+from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.route import JSON, Route
-from accelscope.fleet.api.words import describe
+from accelscope.model import Snapshot
+from accelscope.model.documentation import documentation, objects
+from accelscope.vendors import declarations
 
 REFERENCE = "#/components/schemas/"  # in front of a type's name
 
@@ -28,12 +31,77 @@ clusters sees a fleet of those. An `ETag` is of the data, not of its age: a 304 
 Anything that is refused is a problem (RFC 9457); one with `Retry-After` goes away by itself.
 """
 
+_VENDORS = [f"`{name}`" for name in declarations()]
+_GPU_TITLES = " and ".join(vendor.title for vendor in declarations().values() if vendor.makes_gpus)
 TAGS = {
     "fleet": "The whole of it: clusters, sums, what needs looking after",
     "tables": "Rows of nodes, devices, pods and processes: filtered, sorted, in pages",
     "time": "What was, and what happens",
-    "gpu": "NVIDIA and AMD GPUs in the words of exec-based collectors: percent, MB, whole lists",
+    "gpu": f"{_GPU_TITLES} GPUs in the words of exec-based collectors: percent, MB, whole lists",
     "service": "The server itself",
+}
+
+# Fields that mean the same in every answer, where the type itself has no description of the field.
+COMMON_FIELDS: Mapping[str, str] = {
+    "age_seconds": "how old it is",
+    "agent_version": "version of the agent that read it; null: no agent did",
+    "cluster": "id of the cluster",
+    "cluster_id": "id of the cluster",
+    "container": "name of the container",
+    "containers": "containers that hold or use a device",
+    "device": "id of the device",
+    "device_index": "number of the device on its node",
+    "devices": "number of devices",
+    "devices_allocated": "devices that its pods hold",
+    "devices_idle": "sum of the shares of devices that are held and were not used for an hour or more",
+    "devices_lost": "devices that fell off the bus or no longer answer",
+    "devices_stale": "devices whose last reading is old",
+    "driver_version": "version of the driver",
+    "ecc_uncorrected": "memory errors that were not corrected; null: not known",
+    "firmware_version": "version of the firmware",
+    "gpu_count": "number of GPUs",
+    "health": "`ok`, `warning`, `critical`, `lost` or `unknown`",
+    "health_reason": "why it is not ok",
+    "index": "number on its node, as the driver counts",
+    "items": "the rows",
+    "kind": "which kind of column it is",
+    "model": "model, as the driver names it",
+    "name": "name, for people",
+    "namespace": "namespace of the pod",
+    "node": "name of the node",
+    "node_name": "name of the node",
+    "nodes": "number of nodes",
+    "owner_kind": "what the pod belongs to: Deployment, StatefulSet, Job …",
+    "owner_name": "name of what the pod belongs to",
+    "partition": "id of the partition (MIG, core range); null: the whole device",
+    "partitions": "number of partitions",
+    "pci_address": "`domain:bus:device.function`",
+    "pcie_generation": "generation of the link now",
+    "pcie_link_width": "lanes of the link now",
+    "pcie_width": "lanes of the link now",
+    "pid": "process id on the node",
+    "pod": "name of the pod",
+    "pod_uid": "uid of the pod",
+    "pods": "number of pods",
+    "power_draw_watts": "watts; null: not known",
+    "power_limit_watts": "watts; null: not known",
+    "power_watts": "watts; null: not known",
+    "processes": "number of processes",
+    "serial": "serial number",
+    "simulated": "it comes from simulated devices, in whole or in part",
+    "source": "the source that it was read from",
+    "state": "`fresh` or `stale`",
+    "taken_at": "when it was read, seconds since the epoch",
+    "temperature_celsius": "°C; null: not known",
+    "temperature_max_celsius": "°C, of the hottest; null: not known",
+    "temperature_slowdown_celsius": "°C at which the device slows itself down; null: not known",
+    "total": "how many there are in all",
+    "unusual": "what is out of its own habit",
+    "user": "whose it is on the node",
+    "utilization_ratio": "0 to 1; null: not known",
+    "uuid": "the vendor's unique id",
+    "vendor": " or ".join(filter(None, (", ".join(_VENDORS[:-1]), _VENDORS[-1]))),
+    "version": "version of AccelScope",
 }
 
 
@@ -41,8 +109,18 @@ TAGS = {
 def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
     schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
-    describe(components)
+    _describe(components)
     return schemas, components
+
+
+def _describe(components: Mapping[str, dict[str, Any]]) -> None:
+    """Adds descriptions of fields that have none: from the objects of the snapshot, or the common ones."""
+    of_snapshot = {kind.__name__: documentation(kind).fields for kind in objects(Snapshot)}
+    for name, component in components.items():
+        texts = of_snapshot.get(name, COMMON_FIELDS)
+        for field, declared in component.get("properties", {}).items():
+            if "description" not in declared and field in texts:
+                declared["description"] = texts[field]
 
 
 def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -104,17 +182,17 @@ def _operation(route: Route, schema: dict[str, Any] | None, guarded: bool) -> di
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    schema = parameter.kind.schema()
+    described = schema(parameter.kind)
     if parameter.default not in (None, ()):
-        schema["default"] = parameter.default
+        described["default"] = parameter.default
     made: dict[str, Any] = {
         "name": parameter.name,
         "in": parameter.where,
         "description": parameter.description,
         "required": parameter.required or parameter.where == "path",
-        "schema": schema,
+        "schema": described,
     }
-    if isinstance(parameter.kind, Several):
+    if isinstance(parameter.kind, List):
         made |= {"style": "form", "explode": False}
     return made
 

@@ -1,11 +1,10 @@
 """Parameters of a route as data: how each is read, what is allowed, and what OpenAPI says of it."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from accelscope.config.values import BadValue, Boolean, Choice, Kind, List, Number, WholeNumber
 from accelscope.fleet.api.problem import Problem, ProblemKind
 
 TEXT_LIMIT = 512  # characters; the longest name in Kubernetes has 253, a model's name less
@@ -13,129 +12,69 @@ WORDS_LIMIT = 64  # values of one parameter
 _NAMED_LIMIT = 200  # names that a problem lists; all the routes have fewer
 
 
-class BadText(ValueError):
-    """What is wrong, completing "the parameter …"."""
-
-
-class Kind(Protocol):
-    def parse(self, texts: Sequence[str]) -> Any:
-        """All values that the parameter was given with. Raises BadText."""
-
-    def schema(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     name: str
-    kind: Kind
+    kind: Kind[Any]
     description: str
     where: Literal["path", "query", "header"] = "query"
     required: bool = False
     default: Any = None  # as a handler sees it when the parameter is not given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    limit: int = TEXT_LIMIT
-    words: tuple[str, ...] = ()  # empty: any text
+class BoundedText(Kind[str]):
+    def __init__(self, limit: int = TEXT_LIMIT) -> None:
+        self.limit = limit
+        self.allowed = f"text of 1 to {limit} characters"
 
-    def parse(self, texts: Sequence[str]) -> str:
-        return self.one(_single(texts))
-
-    def one(self, text: str) -> str:
-        if not text:
-            raise BadText("is empty")
-        if len(text) > self.limit:
-            raise BadText(f"has more than {self.limit} characters")
-        if self.words and text not in self.words:
-            raise BadText(f"is not one of {', '.join(self.words)}")
+    def parse(self, text: str) -> str:
+        if not 1 <= len(text) <= self.limit:
+            raise BadValue
         return text
 
-    def schema(self) -> dict[str, Any]:
-        if self.words:
-            return {"type": "string", "enum": list(self.words)}
-        return {"type": "string", "minLength": 1, "maxLength": self.limit}
 
+class Flag(Boolean):
+    """As JSON writes it, and not in the other ways that settings allow."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    least: int = -(2**53)
-    most: int = 2**53  # beyond it JSON numbers are not exact for everybody
+    allowed = "true or false"
 
-    def parse(self, texts: Sequence[str]) -> int:
-        return self.one(_single(texts))
-
-    def one(self, text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,17}", text, re.ASCII):
-            raise BadText("is not a whole number")
-        value = int(text)
-        if not self.least <= value <= self.most:
-            raise BadText(f"is not between {self.least} and {self.most}")
-        return value
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "minimum": self.least, "maximum": self.most}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    least: float | None = None
-    most: float | None = None
-
-    def parse(self, texts: Sequence[str]) -> float:
-        return self.one(_single(texts))
-
-    def one(self, text: str) -> float:
-        if len(text) > 400 or not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text, re.ASCII):
-            raise BadText("is not a number")
-        value = float(text)
-        if not math.isfinite(value):
-            raise BadText("is too large")
-        if self.least is not None and value < self.least:
-            raise BadText(f"is less than {self.least}")
-        if self.most is not None and value > self.most:
-            raise BadText(f"is more than {self.most}")
-        return value
-
-    def schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "number"}
-        if self.least is not None:
-            schema["minimum"] = self.least
-        if self.most is not None:
-            schema["maximum"] = self.most
-        return schema
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    def parse(self, texts: Sequence[str]) -> bool:
-        text = _single(texts)
+    def parse(self, text: str) -> bool:
         if text not in ("true", "false"):
-            raise BadText("is neither true nor false")
+            raise BadValue
         return text == "true"
 
-    def schema(self) -> dict[str, Any]:
-        return {"type": "boolean"}
+
+TEXT = BoundedText()
+FLAG = Flag()
+WHOLE = WholeNumber(-(2**53), 2**53)  # beyond it JSON numbers are not exact for everybody
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Several:
+def one_of(words: Sequence[str]) -> Kind[str]:
+    """Any text where there are no words."""
+    return Choice(*words) if words else TEXT
+
+
+def several(item: Kind[Any], limit: int = WORDS_LIMIT) -> List[Any]:
     """Values separated by commas (a comma within one is written `\\,`), or the parameter given repeatedly."""
+    return List(item, limit)
 
-    of: Text | Whole | Number
-    limit: int = WORDS_LIMIT
 
-    def parse(self, texts: Sequence[str]) -> tuple[Any, ...]:
-        words = [word for text in texts for word in split_words(text)]
-        if len(words) > self.limit:
-            raise BadText(f"has more than {self.limit} values")
-        return tuple(dict.fromkeys(self.of.one(word) for word in words))
-
-    def schema(self) -> dict[str, Any]:
-        item = self.of.schema()
-        if isinstance(self.of, Text) and not self.of.words:
+def schema(kind: Kind[Any]) -> dict[str, Any]:
+    """JSON Schema, for OpenAPI."""
+    if isinstance(kind, List):
+        item = schema(kind.item)
+        if isinstance(kind.item, BoundedText):
             item["pattern"] = r"^([^,\\]|\\.)+$"
-        return {"type": "array", "items": item, "minItems": 1, "maxItems": self.limit}
+        return {"type": "array", "items": item, "minItems": 1, "maxItems": kind.most}
+    if isinstance(kind, BoundedText):
+        return {"type": "string", "minLength": 1, "maxLength": kind.limit}
+    if isinstance(kind, Choice):
+        return {"type": "string", "enum": list(kind.choices)}
+    if isinstance(kind, Number):
+        bounds = {"minimum": kind.minimum, "maximum": kind.maximum}
+        given = {name: bound for name, bound in bounds.items() if bound is not None}
+        return {"type": "integer" if isinstance(kind, WholeNumber) else "number", **given}
+    return {"type": "boolean"}
 
 
 def split_words(text: str) -> list[str]:
@@ -177,12 +116,12 @@ def parse(
         texts = [path[parameter.name]] if parameter.where == "path" else given.get(parameter.name)
         if texts is None:
             if parameter.required:
-                raise _bad(parameter, "is needed")
+                raise _bad(parameter, "missing")
             values[parameter.name] = parameter.default
             continue
         try:
-            values[parameter.name] = parameter.kind.parse(texts)
-        except BadText as error:
+            values[parameter.name] = _value(parameter.kind, texts)
+        except BadValue as error:
             raise _bad(parameter, str(error)) from None
     return values
 
@@ -191,19 +130,21 @@ def _bad(parameter: Parameter, what: str) -> Problem:
     words = _words(parameter.kind)
     return Problem(
         ProblemKind.BAD_PARAMETER,
-        f"the parameter {parameter.name} {what}",
+        f"the parameter {parameter.name}: {what}",
         parameter=parameter.name,
         allowed=words[:_NAMED_LIMIT],
     )
 
 
-def _words(kind: Kind) -> tuple[str, ...]:
-    if isinstance(kind, Several):
-        return _words(kind.of)
-    return kind.words if isinstance(kind, Text) else ()
+def _words(kind: Kind[Any]) -> tuple[str, ...]:
+    if isinstance(kind, List):
+        return _words(kind.item)
+    return tuple(map(str, kind.choices)) if isinstance(kind, Choice) else ()
 
 
-def _single(texts: Sequence[str]) -> str:
+def _value(kind: Kind[Any], texts: Sequence[str]) -> Any:
+    if isinstance(kind, List):
+        return kind.read([word for text in texts for word in split_words(text)])
     if len(texts) != 1:
-        raise BadText("is given more than once")
-    return texts[0]
+        raise BadValue("given more than once")
+    return kind.read(texts[0])

@@ -58,8 +58,8 @@ class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """RFC 9457. What is not known is left out."""
 
     type: Annotated[str, Meta(description="identifies the kind of problem; does not change with versions")]
-    title: str
-    status: Annotated[int, Meta(ge=400, le=599)]
+    title: Annotated[str, Meta(description="what it is, in words")]
+    status: Annotated[Annotated[int, Meta(ge=400, le=599)], Meta(description="of the answer")]
     detail: Annotated[str | None, Meta(description="this very case, for people")] = None
     instance: Annotated[str | None, Meta(description="the path that was asked for")] = None
     parameter: Annotated[str | None, Meta(description="the parameter that is to blame")] = None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from accelscope.fleet.api.description import answer_fields, problem_words, sentence, type_words
 from accelscope.fleet.api.openapi import INTRODUCTION, TAGS
-from accelscope.fleet.api.parameter import Parameter
+from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.route import COMMON_PROBLEMS, Route
 from accelscope.fleet.api.routes import ROUTES
 
@@ -67,7 +67,7 @@ def _row(parameter: Parameter, names: Sequence[str]) -> str:
     where = {"path": " (in the path)", "header": " (a header)", "query": ""}[parameter.where]
     needed = " (needed)" if parameter.required and parameter.where == "query" else ""
     default = f"; default {parameter.default:g}" if isinstance(parameter.default, int | float) else ""
-    words = _cell(type_words(parameter.kind.schema()))
+    words = _cell(type_words(schema(parameter.kind)))
     shown = ", ".join(f"`{name}`" for name in names)
     return f"| {shown}{where}{needed} | {words}{default} | {_cell(sentence(parameter.description))} |\n"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
-from accelscope.fleet.api.access import Caller, Scope
 from accelscope.fleet.api.fleet import Fleet
 from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.problem import ProblemKind
+from accelscope.fleet.api.tokens import Caller, Scope
 
 JSON = "application/json"
 

@@ -21,7 +21,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class Alive(Struct, frozen=True, kw_only=True):
-    status: str
+    status: Annotated[str, Meta(description="`ok`; of `/readyz`: `ready`")]
 
 
 def version(call: Call) -> Version:

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from accelscope.fleet.api.answering import SECURITY_HEADERS
 from accelscope.fleet.api.filters import visible
 from accelscope.fleet.api.limits import ApiLimits
-from accelscope.fleet.api.parameter import Parameter, Several, Text
+from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.store.changes import Change, Subscription
@@ -232,10 +232,10 @@ ROUTES = (
         media_type="text/event-stream",
         stream=stream,
         parameters=(
-            Parameter(name="cluster", kind=Several(of=Text()), description="only of these clusters"),
+            Parameter(name="cluster", kind=several(TEXT), description="only of these clusters"),
             Parameter(
                 name="Last-Event-ID",
-                kind=Text(),
+                kind=TEXT,
                 description="id of the last message that was seen",
                 where="header",
             ),

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from accelscope.config.values import Choice
 from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters, sort_parameter
-from accelscope.fleet.api.parameter import Parameter, Several, Text
+from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.short_lists import short_page
@@ -66,13 +67,13 @@ ROUTES = (
         parameters=(
             Parameter(
                 name="group_by",
-                kind=Several(of=Text(words=GROUP_FIELDS), limit=len(GROUP_FIELDS)),
+                kind=several(Choice(*GROUP_FIELDS), len(GROUP_FIELDS)),
                 default=(),
                 description="one group for each combination of these; `node` is by cluster too",
             ),
             Parameter(
                 name="namespace",
-                kind=Several(of=Text()),
+                kind=several(TEXT),
                 description="only what pods of these namespaces hold or use",
             ),
             *_FILTERS,

@@ -1,11 +1,13 @@
-"""The API's answers as TypeScript, for the web page: made from the OpenAPI document, so that both are one."""
+"""TypeScript for the web page: the API's answers, made from the OpenAPI document, and the vendors' words."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from accelscope.fleet.api.openapi import REFERENCE, openapi
 from accelscope.fleet.api.routes import ROUTES
+from accelscope.vendors import declarations
 
 _HEAD = "// Made from src/accelscope/fleet/api by `make docs`; a test compares them.\n"
 _PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -14,6 +16,30 @@ _PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean"
 def types() -> str:
     schemas: Mapping[str, Any] = openapi(ROUTES, guarded=True)["components"]["schemas"]
     return _HEAD + "".join(f"\n{_declared(_named(name), schema)}" for name, schema in sorted(schemas.items()))
+
+
+def vendors() -> str:
+    """Titles and throttle reasons, as the vendors declare them."""
+    declared = declarations().values()
+    titles = "".join(f"  {_quoted(vendor.name)}: {_quoted(vendor.title)},\n" for vendor in declared)
+    harmless = [reason for vendor in declared for reason in vendor.harmless_throttles]
+    faults = [reason for vendor in declared for reason in vendor.fault_throttles]
+    return (
+        "// Made from src/accelscope/vendors by `make docs`; a test compares them.\n"
+        f"\nexport const VENDOR_TITLES: Record<string, string> = {{\n{titles}}};\n"
+        "\n/** Reasons for a lower clock that slow no work down. */\n"
+        f"export const HARMLESS_THROTTLES: readonly string[] = {_listed(harmless)};\n"
+        "\n/** Reasons by which heat or the power supply forces a device. */\n"
+        f"export const FAULT_THROTTLES: readonly string[] = {_listed(faults)};\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return "[\n" + "".join(f"  {_quoted(text)},\n" for text in texts) + "]"
 
 
 def _named(name: str) -> str:

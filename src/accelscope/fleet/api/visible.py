@@ -1,13 +1,13 @@
 """Clusters as the caller sees them: to a token that is limited to some, the others are not there."""
 
-from accelscope.fleet.api.parameter import Parameter, Text
+from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind
 from accelscope.fleet.api.route import Call
 from accelscope.fleet.cluster_view import ClusterView
 
 
 def path_parameter(name: str, description: str) -> Parameter:
-    return Parameter(name=name, kind=Text(), description=description, where="path", required=True)
+    return Parameter(name=name, kind=TEXT, description=description, where="path", required=True)
 
 
 def visible_clusters(call: Call) -> list[ClusterView]:

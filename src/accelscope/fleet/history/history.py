@@ -18,7 +18,6 @@ from accelscope.config.log import fields
 from accelscope.fleet.history import minute as minutes
 from accelscope.fleet.history import state_file
 from accelscope.fleet.history.minute import ADDED_FIELDS, Added, Read
-from accelscope.fleet.history.places import Places
 from accelscope.fleet.history.rings import NOWHERE, Rings
 from accelscope.fleet.history.series import (
     DEVICE_FIELDS,
@@ -64,8 +63,6 @@ class History:
         )
         self.devices = Rings(DEVICE_FIELDS, ROW_MINUTES, limit=limits.devices, page_slots=_ROW_PAGE)
         self.pods = Rings(POD_FIELDS, ROW_MINUTES, limit=limits.pods, page_slots=_ROW_PAGE)
-        self.device_places = Places(self.devices)
-        self.pod_places = Places(self.pods)
         self._by_name = {
             "kinds": self.kinds,
             "namespaces": self.namespaces,
@@ -88,16 +85,11 @@ class History:
             rings.refused = 0
         await _write_added(self.kinds, minutes.kinds_added(store))
         await _write_added(self.namespaces, minutes.namespaces_added(store))
-        await _write_rows(self.devices, self.device_places, minutes.devices_read(store))
-        await _write_rows(self.pods, self.pod_places, minutes.pods_read(store))
-        self._recycle()
+        await _write_rows(self.devices, minutes.devices_read(store))
+        await _write_rows(self.pods, minutes.pods_read(store))
+        for rings in self._by_name.values():
+            rings.recycle()
         self._say_full()
-
-    def _recycle(self) -> None:
-        self.kinds.recycle()
-        self.namespaces.recycle()
-        self.device_places.forget(self.devices.recycle())
-        self.pod_places.forget(self.pods.recycle())
 
     def _say_full(self) -> None:
         for name, rings in self._by_name.items():
@@ -181,7 +173,7 @@ class History:
             if number % 256 == 255:
                 await asyncio.sleep(0)
             slot = self.devices.find((series.cluster, series.node, series.key))
-            if series.scope == "device" and slot is not None and series.step_seconds == MINUTE:
+            if series.scope == "device" and slot != NOWHERE and series.step_seconds == MINUTE:
                 values = [series.fields.get(field, []) for field in DEVICE_FIELDS]
                 filled = np.full((len(DEVICE_FIELDS), max(map(len, values))), np.nan, np.float32)
                 for row, column in zip(filled, values, strict=True):
@@ -211,8 +203,9 @@ async def _write_added(rings: Rings, added: Added) -> None:
     await asyncio.sleep(0)
 
 
-async def _write_rows(rings: Rings, places: Places, read: Read) -> None:
-    slots = await places.give(read.rows)
+async def _write_rows(rings: Rings, read: Read) -> None:
+    slots = await read.rows.slots(rings.slot)
+    rings.refused += int(np.count_nonzero(slots == NOWHERE))
     await asyncio.sleep(0)
     rings.write(slots, read.values)
     await asyncio.sleep(0)
@@ -249,7 +242,7 @@ def _row(
 ) -> tuple[float, dict[str, list[float | None]]]:
     first, end = rings.span(since, until)
     slot = rings.find(key)
-    if slot is None:
+    if slot == NOWHERE:
         values = np.full((len(rings.fields), end - first), np.nan, np.float32)
     else:
         values = rings.read(slot, first, end)

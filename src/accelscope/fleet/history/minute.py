@@ -1,16 +1,17 @@
-"""What there is to remember of a minute: the last readings of what is fresh.
+"""What is recorded of a minute: the last readings of what is fresh.
 
 Stale devices and pods are left out, so that the past has a gap where nothing was known, and not a line.
 """
 
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from accelscope.fleet.history.places import Rows, rows_at
-from accelscope.fleet.history.rings import Key
+from accelscope.fleet.history.rings import Key, Slots
 from accelscope.fleet.history.series import DEVICE_FIELDS
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.grouping import Groups, Values, grouped, runs
@@ -20,6 +21,7 @@ from accelscope.fleet.store.table import Table
 
 DEVICE_KEY = ("cluster", "node", "id")
 POD_KEY = ("cluster", "namespace", "pod")
+_ROWS_AT_ONCE = 2048  # whose slots are looked up before others may run: some two milliseconds
 
 # What is added up over clusters: a mean is kept as a sum and how many there are in it.
 ADDED_FIELDS = (
@@ -33,6 +35,37 @@ ADDED_FIELDS = (
     "power_watts",
     "temperature_max_celsius",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The keys of a table's rows at a moment, which stay valid when the table changes."""
+
+    codes: list[npt.NDArray[np.int32]]  # by field
+    texts: list[list[str | None]]  # by field and code
+
+    def __len__(self) -> int:
+        return len(self.codes[0])
+
+    async def slots(self, find: Callable[[Key], int]) -> Slots:
+        """By row. `find` is `slot` or `find` of the rings."""
+        found = np.empty(len(self), np.intp)
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            await asyncio.sleep(0)
+            part = slice(start, start + _ROWS_AT_ONCE)
+            columns = [
+                [texts[code] for code in codes[part].tolist()]
+                for codes, texts in zip(self.codes, self.texts, strict=True)
+            ]
+            found[part] = [find(key) for key in zip(*columns, strict=True)]
+        return found
+
+
+def rows_at(table: Table[Any], positions: Positions, fields: Sequence[str]) -> Rows:
+    return Rows(
+        [table.column(field, positions) for field in fields],
+        [list(table.texts(field).texts) for field in fields],
+    )
 
 
 @dataclass(frozen=True, slots=True)

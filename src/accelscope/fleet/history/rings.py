@@ -45,8 +45,9 @@ class Rings:
         """Slots in use are below this."""
         return len(self.keys)
 
-    def find(self, key: Key) -> int | None:
-        return self._slots.get(key)
+    def find(self, key: Key) -> int:
+        """NOWHERE if it has none."""
+        return self._slots.get(key, NOWHERE)
 
     def entries(self) -> Iterator[tuple[Key, int]]:
         return iter(self._slots.items())

@@ -27,7 +27,7 @@ MINUTE = 60.0  # seconds
 class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
     """Value i of each field is of `start` + i * `step_seconds`."""
 
-    scope: Scope
+    scope: Annotated[Scope, Meta(description="what it is of")]
     key: Annotated[
         str | None,
         Meta(description="the cluster, vendor, model, namespace, device id or pod; null: the fleet"),
@@ -36,7 +36,7 @@ class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
     node: Annotated[str | None, Meta(description="of the device")] = None
     namespace: Annotated[str | None, Meta(description="of the pod")] = None
     start: Annotated[float, Meta(description="of the first value, seconds since the epoch")]
-    step_seconds: float
+    step_seconds: Annotated[float, Meta(description="time from one point to the next")]
     fields: Annotated[
         dict[str, list[float | None]],
         Meta(description="by name, all of one length; null: nothing was read then"),

@@ -4,16 +4,15 @@ import re
 from collections.abc import Iterable
 
 from accelscope.fleet.api_server.objects import NodeObject
+from accelscope.vendors import declarations
 
-# What device plugins, operators and discovery write; of PCI vendors alone only those that make nothing else.
+# What device plugins, operators, discovery and our own agent write.
 _LABEL = re.compile(
-    r"nvidia\.com/gpu\.(?:present|product|count)"
-    r"|(?:beta\.)?amd\.com/gpu\..+"
-    r"|feature\.node\.kubernetes\.io/amd-v?gpu"
-    r"|accelerator/huawei-npu"
-    r"|accelscope\.io/(?:nvidia|amd|ascend|furiosa)\.count"
-    r"|(?:beta\.)?furiosa\.ai/npu\.(?:count|product|family)"
-    r"|feature\.node\.kubernetes\.io/pci-(?:10de|1ed2|12[0-9a-f]{2}_(?:1002|19e5|1ed2)|03[0-9a-f]{2}_(?:1002|10de))\.present",
+    "|".join(
+        pattern
+        for name, vendor in declarations().items()
+        for pattern in (rf"accelscope\.io/{name}\.count", *vendor.node_labels)
+    ),
     re.ASCII,
 )
 _NO = frozenset({"false", "0"})

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.api_server import Followed, Session
+from accelscope.fleet.api_server import Informer, Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
 from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.clusters import ClusterEntry
@@ -26,7 +26,7 @@ from accelscope.fleet.report import NodeReport, NodeUnchanged, Saying, SourceKin
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.errors import Reason
-from accelscope.kube.paths import all_nodes
+from accelscope.kube.listwatch import all_nodes
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ClusterRun:
         self._clock = clock
         self._cover = Cover(pacing.covered_seconds, clock=clock)
         self._beat: Beat | None = None
-        self._nodes: Followed[NodeObject] | None = None
+        self._nodes: Informer[NodeObject] | None = None
         self._has_accelerators = False  # by its Node objects
         self._not_taken: set[str] = set()  # nodes whose reading could not be stored
 

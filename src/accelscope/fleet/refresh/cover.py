@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 from accelscope.fleet.report import NodeFailure, NodeReport, Saying, SourceKind
-from accelscope.model import Vendor
+from accelscope.vendors import declarations
 
 _INTERVALS_MISSED = 3
 
 
 class Cover:
-    """Of NVIDIA's GPUs, since nothing else is read without an agent."""
+    """Of the vendors whose devices can be read in driver pods."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
         """For so many seconds, or three of the agent's intervals where that is longer. `clock` as that of
@@ -28,7 +28,7 @@ class Cover:
             return
         if isinstance(saying, NodeReport):
             self._until.pop(saying.node, None)
-            if any(device.vendor is Vendor.NVIDIA for device in saying.snapshot.devices):
+            if any(declarations()[device.vendor].driver_pods for device in saying.snapshot.devices):
                 patience = max(self._seconds, _INTERVALS_MISSED * (saying.snapshot.interval_seconds or 0.0))
                 self._until[saying.node] = saying.taken_at + patience
                 self._forget(next(iter(self._until)))  # of one that has left nobody else asks

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from accelscope.fleet.api_server import Followed, Session
+from accelscope.fleet.api_server import Informer, Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_agent_pod, decode_driver_pod, pod_key
 from accelscope.fleet.clusters import AgentsEntry, ClusterEntry, ExecEntry
 from accelscope.fleet.refresh.pacing import Pacing
@@ -14,7 +14,7 @@ from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.reach import DirectReach, ProxyReach, Reach
-from accelscope.kube.paths import pods_in
+from accelscope.kube.listwatch import pods_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Opened:
 def open_sources(
     entry: ClusterEntry,
     session: Session | None,
-    nodes: Followed[NodeObject] | None,
+    nodes: Informer[NodeObject] | None,
     *,
     pacing: Pacing,
     loop_share: LoopShare,

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from accelscope.filewatch import open_regular
-from accelscope.fleet.api_server import Followed, Reply
+from accelscope.fleet.api_server import Informer, Reply
 from accelscope.fleet.api_server.objects import AgentPod, pod_key
 from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.discovery import not_found_yet
@@ -99,7 +99,7 @@ class AgentsSource:
 
     def __init__(
         self,
-        pods: Followed[AgentPod],
+        pods: Informer[AgentPod],
         reach: Reach,
         *,
         pace: Pace,

@@ -3,15 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 
-from accelscope.fleet.api_server import Followed
-from accelscope.fleet.api_server.objects import DEVICES, NPU_METRICS, NodeObject
+from accelscope.fleet.api_server import Informer
+from accelscope.fleet.api_server.objects import DEVICES, NodeObject, vendor_annotations
 from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.annotation_documents import (
-    Annotated,
-    BadAnnotation,
-    neutral_devices,
-    npu_metrics,
-)
+from accelscope.fleet.sources.annotation_documents import Annotated, BadAnnotation, read_annotation
 from accelscope.fleet.sources.discovery import not_found_yet
 from accelscope.fleet.sources.pace import LoopShare
 from accelscope.fleet.sources.reported import reported
@@ -33,7 +28,7 @@ class AnnotationsSource:
 
     def __init__(
         self,
-        nodes: Followed[NodeObject],
+        nodes: Informer[NodeObject],
         *,
         loop_share: LoopShare,
         clock: Callable[[], float] = time.time,
@@ -88,8 +83,7 @@ class AnnotationsSource:
 
 
 def _texts(node: NodeObject) -> Iterator[tuple[str, str]]:
-    if node.npu_annotation is not None:
-        yield NPU_METRICS, node.npu_annotation
+    yield from node.vendor_annotations
     if node.devices_annotation is not None:
         yield DEVICES, node.devices_annotation
     yield from node.devices_by_vendor
@@ -100,9 +94,9 @@ def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
     which agents know devices. Raises BadAnnotation where nothing can be read."""
     found: list[Annotated] = []
     troubles: list[str] = []
-    for annotation, text in sorted(texts, key=lambda pair: pair[0] == NPU_METRICS):
+    for annotation, text in sorted(texts, key=lambda pair: pair[0] in vendor_annotations()):
         try:
-            found.append(npu_metrics(text) if annotation == NPU_METRICS else neutral_devices(text))
+            found.append(read_annotation(annotation, text))
         except BadAnnotation as error:
             troubles.append(f"{annotation}: {error}")
     if not found:

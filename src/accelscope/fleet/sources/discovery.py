@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from accelscope.fleet.api_server import Followed
+from accelscope.fleet.api_server import Informer
 from accelscope.fleet.report import SourceOutcome
 from accelscope.fleet.sources.round import joined
 from accelscope.kube.errors import Reason
@@ -14,7 +14,7 @@ _LOOK_SECONDS = 0.05
 _NO_LIST = f"the API server did not send the list of them within {_PATIENCE_SECONDS:g} s"
 
 
-async def not_found_yet(*followed: Followed[Any]) -> SourceOutcome | None:
+async def not_found_yet(*followed: Informer[Any]) -> SourceOutcome | None:
     """Why there is nothing to go by: none of them has had a whole list yet. None: one at least has."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not any(one.synced.is_set() for one in followed):

@@ -1,36 +1,26 @@
-"""Agentless: `nvidia-smi` in the driver pods of NVIDIA's GPU operator, where no agent tells of the node."""
+"""Agentless: a vendor's tool in its driver pods, where no agent reports the node."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from accelscope.fleet.api_server import ExecResult, Followed, Session
+from accelscope.fleet.api_server import ExecResult, Informer, Session
 from accelscope.fleet.api_server.objects import DriverPod, pod_key
 from accelscope.fleet.clusters import ExecEntry
 from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
 from accelscope.fleet.sources.discovery import not_found_yet
-from accelscope.fleet.sources.nvidia_smi import (
-    MOST_UNKNOWN_FIELDS,
-    PMON_SELECTIONS,
-    QUERY_FIELDS,
-    pmon_command,
-    query_command,
-    snapshot_of,
-)
 from accelscope.fleet.sources.pace import LoopShare, Pace
 from accelscope.fleet.sources.plausible import TEXT_LIMIT
 from accelscope.fleet.sources.reported import reported
 from accelscope.fleet.sources.round import Round, joined
 from accelscope.kube.errors import KubeError, one_line
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.readers.nvidia import parse_pmon, parse_query_gpu
-from accelscope.readers.nvidia.messages import unknown_field
+from accelscope.parsing.parsed import ParseError
+from accelscope.vendors import declarations
+from accelscope.vendors.common.driver_tool import DriverTool, ToolOutput, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _LEAST_PATIENCE = 8  # failures in a row
 _MOST_ADDRESSES = 1024  # of devices, remembered of one node
-# Of a tool that does not know what it is asked for.
-_NOT_UNDERSTOOD = frozenset({"unknown_option", "not_supported", "unrecognized"})
 _RENEWED_EARLY = 0.9  # of its time to live: a round that begins a little early is not for nothing
 
 
@@ -42,21 +32,13 @@ class _Node:
     ids_by_address: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Tool:
-    """What one pod's tool is still asked for. After an upgrade there is another pod."""
-
-    fields: list[str] = field(default_factory=lambda: list(QUERY_FIELDS))
-    selections: list[str] = field(default_factory=lambda: list(PMON_SELECTIONS))
-
-
 class ExecSource:
     kind = SourceKind.EXEC
 
     def __init__(
         self,
         session: Session,
-        pods: Sequence[Followed[DriverPod]],
+        pods: Sequence[Informer[DriverPod]],
         entry: ExecEntry,
         *,
         is_covered: Callable[[str], bool],
@@ -74,7 +56,7 @@ class ExecSource:
         self._clock = clock
         self._monotonic = monotonic
         self._nodes: dict[str, _Node] = {}
-        self._tools: dict[str, _Tool] = {}  # by pod
+        self._tools: dict[str, DriverTool] = {}  # by pod: after an upgrade there is another
         self._sees_devices = False
         self.commands = 0  # run, since the start
 
@@ -124,7 +106,7 @@ class ExecSource:
 
     async def _ask_node(self, node: str, pod: DriverPod, this: Round) -> None:
         known = self._nodes.setdefault(node, _Node())
-        tool = self._tools.setdefault(pod_key(pod), _Tool())
+        tool = self._tools.get(pod_key(pod)) or self._tools.setdefault(pod_key(pod), _tool_of(pod))
         began = self._monotonic()
         if began - known.asked_at < _RENEWED_EARLY * self._entry.ttl_seconds:
             this.say(NodeUnchanged(node=node, source=self.kind))
@@ -135,19 +117,18 @@ class ExecSource:
             return
         try:
             taken_at = self._clock()
-            devices = await self._query(pod, tool)
-            if devices.error is not None and not devices.devices and devices.error.reason != "no_devices":
-                this.say(self._failure(node, devices.error))
-                return
-            processes = await self._processes(pod, tool) if devices.devices else Parsed()
+            reading = await self._read(pod, tool)
         except KubeError as error:
             this.say(NodeFailure(node=node, source=self.kind, reason=error.reason, text=error.text))
             return
+        failed = reading.devices.error
+        if failed is not None and not reading.devices.devices and failed.reason != "no_devices":
+            this.say(self._failure(node, tool, failed))
+            return
         async with self._loop_share.piece():
-            snapshot = snapshot_of(
+            snapshot = tool.snapshot(
                 node,
-                devices,
-                processes,
+                reading,
                 taken_at=taken_at,
                 interval_seconds=self._entry.ttl_seconds,
                 ids_by_address=known.ids_by_address,
@@ -160,28 +141,16 @@ class ExecSource:
         known.asked_at = began
         self._sees_devices = self._sees_devices or bool(snapshot.devices)
 
-    async def _query(self, pod: DriverPod, tool: _Tool) -> Parsed:
-        """A field that the driver does not know fails the whole query: it is left out from then on."""
-        for _ in range(MOST_UNKNOWN_FIELDS):
-            result = await self._run(pod, query_command(tool.fields))
-            text = _text(result)
-            unknown = unknown_field(text)
-            if unknown not in tool.fields:
-                break
-            tool.fields.remove(unknown)
-        parsed = parse_query_gpu.parse(text, tool.fields)
-        return replace(parsed, error=_said(parsed.error, result))
-
-    async def _processes(self, pod: DriverPod, tool: _Tool) -> Parsed:
-        """Who runs on the GPUs. An older tool does not tell of memory; of a node whose tool does not tell
-        who runs at all, that is said and the rest counts."""
+    async def _read(self, pod: DriverPod, tool: DriverTool) -> ToolReading:
+        questions = tool.questions()
+        command = next(questions)
         while True:
-            result = await self._run(pod, pmon_command(tool.selections[0]))
-            parsed = parse_pmon.parse(_text(result))
-            error = parsed.error
-            if error is None or error.reason not in _NOT_UNDERSTOOD or len(tool.selections) == 1:
-                return replace(parsed, error=_said(error, result))
-            del tool.selections[0]
+            result = await self._run(pod, command)
+            try:
+                command = questions.send(ToolOutput(_text(result), result.exit_code))
+            except StopIteration as end:
+                reading: ToolReading = end.value
+                return reading
 
     async def _run(self, pod: DriverPod, command: Sequence[str]) -> ExecResult:
         assert pod.container is not None
@@ -196,10 +165,18 @@ class ExecSource:
             limit_bytes=OUTPUT_LIMIT,
         )
 
-    def _failure(self, node: str, error: ParseError) -> NodeFailure:
+    def _failure(self, node: str, tool: DriverTool, error: ParseError) -> NodeFailure:
         return NodeFailure(
-            node=node, source=self.kind, reason=error.reason, text=f"nvidia-smi: {one_line(error.text)}"
+            node=node, source=self.kind, reason=error.reason, text=f"{tool.name}: {one_line(error.text)}"
         )
+
+
+def _tool_of(pod: DriverPod) -> DriverTool:
+    assert pod.vendor is not None
+    declared = declarations()[pod.vendor]
+    assert declared.driver_pods is not None
+    made: DriverTool = declared.load(declared.driver_pods.tool)()
+    return made
 
 
 def _kept_ids(by_address: dict[str, str]) -> dict[str, str]:
@@ -214,10 +191,3 @@ def _text(result: ExecResult) -> str:
     if result.exit_code and not text.strip():
         return result.stderr.decode("utf-8", "replace")
     return text
-
-
-def _said(error: ParseError | None, result: ExecResult) -> ParseError | None:
-    """With the exit code, where the tool itself says nothing."""
-    if error is None or error.reason != "empty":
-        return error
-    return ParseError("tool_failed", f"it printed nothing and ended with {result.exit_code}")

@@ -38,13 +38,13 @@ class Severity(StrEnum):
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     id: Annotated[int, Meta(description="increases with each event of this process")]
     at: Annotated[float, Meta(description="seconds since the epoch")]
-    kind: EventKind
-    severity: Severity
+    kind: Annotated[EventKind, Meta(description="what happened")]
+    severity: Annotated[Severity, Meta(description="how much it matters")]
     cluster: str
-    node: str | None = None
+    node: Annotated[str | None, Meta(description="name of the node; null: of the whole cluster")] = None
     device: Annotated[str | None, Meta(description="id of the device")] = None
-    namespace: str | None = None
-    pod: str | None = None
+    namespace: Annotated[str | None, Meta(description="of the pod that it is about")] = None
+    pod: Annotated[str | None, Meta(description="that it is about")] = None
     text: Annotated[str, Meta(description="for people")]
 
 

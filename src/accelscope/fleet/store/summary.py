@@ -33,13 +33,18 @@ _NAMESPACE = "namespace"
 _MOST_WHOLE = 2.0**62  # of a sum: what an answer can say
 
 
+GroupKey = Annotated[
+    str | None, Meta(description="where rows are grouped by it; null: they are not, or it is not known")
+]
+
+
 class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
     cluster: Annotated[str | None, Meta(description="where rows are by cluster; null: they are not")] = None
-    vendor: str | None = None
-    model: str | None = None
-    namespace: str | None = None
-    node: str | None = None
-    health: str | None = None
+    vendor: GroupKey = None
+    model: GroupKey = None
+    namespace: GroupKey = None
+    node: GroupKey = None
+    health: GroupKey = None
     nodes: Annotated[int, Meta(description="nodes of its devices")]
     devices: int
     devices_lost: int
@@ -52,7 +57,9 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
         Meta(description="sum of the shares of devices that are held and were not used for an hour or more"),
     ]
     memory_total_bytes: Annotated[int | None, Meta(description="null: none of its devices tells")]
-    memory_used_bytes: int | None
+    memory_used_bytes: Annotated[
+        int | None, Meta(description="bytes, of the devices of which it is known; null: of none")
+    ]
     memory_used_ratio: Annotated[
         float | None, Meta(description="used of total, over devices that report both; null: none does")
     ]

@@ -6,7 +6,6 @@ All of it by slot, and begun anew when a slot is given to another device.
 import numpy as np
 import numpy.typing as npt
 
-from accelscope.fleet.history.places import Fingerprints
 from accelscope.fleet.history.rings import Slots
 from accelscope.fleet.trends.oddities import ERROR_MINUTES, JUDGED_MINUTES, LEAST_MINUTES
 from accelscope.fleet.trends.usual import Mask, Numbers, Window
@@ -142,7 +141,7 @@ class DevicePast:
         self._throttled[slots] = shifted | throttled.astype(np.uint64)
         self._minutes[slots] = np.minimum(self._minutes[slots] + 1, _HOUR)
 
-    def take_pods(self, slots: Slots, pods: Fingerprints, minute: int) -> None:
+    def take_pods(self, slots: Slots, pods: npt.NDArray[np.uint64], minute: int) -> None:
         changed = slots[self._pods[slots] != pods]
         self._pods[slots] = pods
         self._pods_since[changed] = minute

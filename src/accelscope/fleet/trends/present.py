@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelscope.fleet.history.minute import DEVICE_KEY, POD_KEY, fresh
-from accelscope.fleet.history.places import Fingerprints, Rows, rows_at
+from accelscope.fleet.history.minute import DEVICE_KEY, POD_KEY, Rows, fresh, rows_at
+from accelscope.fleet.history.rings import Slots
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.grouping import Groups, Values, grouped, runs
 from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.table import Table
 from accelscope.fleet.trends.usual import Mask
 from accelscope.model import FAULT_THROTTLES
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,18 @@ class PresentDevices:
     pods: Rows
     pod_device: npt.NDArray[np.intp]  # by row of `pods`, the row of its device here
 
-    def pod_sets(self, prints: Fingerprints) -> Fingerprints:
-        """Which pods are on each device, as a number that is 0 for none; `prints` are of `pods`."""
-        together = np.zeros(len(self.rows.positions), np.uint64)
-        np.add.at(together, self.pod_device, prints)
+    def pod_sets(self, pod_slots: Slots) -> npt.NDArray[np.uint64]:
+        """Which pods are on each device, as a number that is 0 for none; `pod_slots` are of `pods`. It is a
+        hash: once in 2**64 cases a change of the pods is not noticed."""
+        mixed = (pod_slots + 2).astype(np.uint64) * _SPREAD
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * _SPREAD
+        together = np.zeros(len(self.rows), np.uint64)
+        np.add.at(together, self.pod_device, mixed)
         return together
 
     def with_pods(self, such: Mask) -> Mask:
         """Devices that have one of `such` pods; by row of `pods`."""
-        found = np.zeros(len(self.rows.positions), np.bool_)
+        found = np.zeros(len(self.rows), np.bool_)
         found[self.pod_device[such]] = True
         return found
 

@@ -80,8 +80,7 @@ class Trends:
         """Also tells, by slot, of which pods the utilisation was told in the last hour."""
         rings = self._history.pods
         present = present_pods(store)
-        prints = await present.rows.fingerprints()
-        slots = await self._history.pod_places.known(present.rows.positions, prints)
+        slots = await present.rows.slots(rings.find)
         self._pods.begin()
         here = slots != NOWHERE
         by_slot = _Scattered(len(rings.lives), slots[here])
@@ -105,9 +104,8 @@ class Trends:
         minute = rings.last
         assert minute is not None
         present = present_devices(store)
-        prints, pod_prints = await present.rows.fingerprints(), await present.pods.fingerprints()
-        slots = await self._history.device_places.known(present.rows.positions, prints)
-        pod_slots = await self._history.pod_places.known(present.pods.positions, pod_prints)
+        slots = await present.rows.slots(rings.find)
+        pod_slots = await present.pods.slots(self._history.pods.find)
         beside = await _beside(present)
         measured = present.with_pods((pod_slots != NOWHERE) & _at(told, pod_slots))
         others = self._devices.begin()
@@ -121,7 +119,7 @@ class Trends:
         past.drawn.take(slots, present.energy[here], present.taken_at[here])
         past.take_errors(slots, present.ecc_uncorrected[here], present.errors[here])
         past.take_throttled(slots, present.throttled[here])
-        past.take_pods(slots, present.pod_sets(pod_prints)[here], minute)
+        past.take_pods(slots, present.pod_sets(pod_slots)[here], minute)
         by_slot = _Scattered(len(rings.lives), slots)
         limit, capacity = by_slot.put(present.power_limit[here]), by_slot.put(present.capacity[here])
         neighbours, own = by_slot.put(beside[here]), by_slot.put(measured[here])

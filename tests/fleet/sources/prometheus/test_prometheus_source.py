@@ -28,7 +28,7 @@ NOW = TAKEN_AT + 5  # by the store's clock
 HERE = NOW + 3600  # by ours, which is an hour ahead
 
 
-def node(name: str, *devices: str, taken_at: float = TAKEN_AT, vendor: Vendor = Vendor.NVIDIA) -> Snapshot:
+def node(name: str, *devices: str, taken_at: float = TAKEN_AT, vendor: Vendor = Vendor("nvidia")) -> Snapshot:
     return Snapshot(
         node=name,
         taken_at=taken_at,
@@ -224,7 +224,7 @@ def test_several_agents_of_a_node_make_one_reading() -> None:
     async def read() -> list[NodeReport]:
         pair = [
             agent(node("n1", "a"), instance="10.0.0.1:9400"),
-            agent(node("n1", "b", vendor=Vendor.AMD), instance="10.0.0.2:9400"),
+            agent(node("n1", "b", vendor=Vendor("amd")), instance="10.0.0.2:9400"),
         ]
         async with reading(StubStore(pair, NOW).answer) as cluster:
             return await cluster.reports()

@@ -101,7 +101,7 @@ def test_a_question_keeps_the_labels_that_its_families_are_told_apart_by(
 
 
 FULL = Device(
-    vendor=Vendor.NVIDIA,
+    vendor=Vendor("nvidia"),
     id="nvidia:GPU-1",
     index=3,
     model='H100 "80GB"',
@@ -188,7 +188,7 @@ FULL = Device(
     ),
 )
 # Silent, and of little identity.
-SILENT = Device(vendor=Vendor.AMD, id="amd:0000:01:00.0", health=Health(HealthState.LOST), stale=True)
+SILENT = Device(vendor=Vendor("amd"), id="amd:0000:01:00.0", health=Health(HealthState.LOST), stale=True)
 IN_POD = Owner(kind=OwnerKind.POD, namespace="ml", pod="train-0", container="main", pod_uid="uid-1")
 IN_JOB = Owner(kind=OwnerKind.SLURM_JOB, name="40812", reason=UnattributedReason.NOT_IN_A_POD)
 SNAPSHOT = Snapshot(
@@ -198,7 +198,7 @@ SNAPSHOT = Snapshot(
     interval_seconds=15.0,
     readers=(
         ReaderState(
-            vendor=Vendor.NVIDIA,
+            vendor=Vendor("nvidia"),
             found=True,
             up=True,
             duration_seconds=0.25,
@@ -207,7 +207,7 @@ SNAPSHOT = Snapshot(
             devices_seen=1,
             abandoned_calls=1,
         ),
-        ReaderState(vendor=Vendor.AMD, found=False, up=False),
+        ReaderState(vendor=Vendor("amd"), found=False, up=False),
     ),
     devices=(SILENT, FULL),
     processes=(
@@ -307,7 +307,7 @@ def test_a_device_comes_back_from_its_page(field: str) -> None:
     left_out |= {"vbios_version", "part_number", "pci_device_id", "runtime_version", "governor"}
     left_out |= {"device_number", "device_files"}
     left_out |= {"memory_used_ratio", "overall_utilization_ratio"}
-    assert (getattr(FULL, field) == getattr(Device(vendor=Vendor.NVIDIA, id=""), field)) is (
+    assert (getattr(FULL, field) == getattr(Device(vendor=Vendor("nvidia"), id=""), field)) is (
         field in left_out | {"vendor", "stale"}
     ), "the device of this test has everything that a page shows"
     assert getattr(found, field) == getattr(FULL, field)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Labels = Mapping[str, str]
-Take = Callable[["Draft", Labels, float], None]
+Take = Callable[["SeriesDraft", Labels, float], None]
 
 _LARGEST = 2.0**63  # of what counts as a whole number
 
 
 @dataclass(slots=True)
-class Draft:
+class SeriesDraft:
     values: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by field, what it is made of
     lists: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)  # by field and key
@@ -33,14 +33,14 @@ def text(labels: Labels, label: str) -> str | None:
 
 
 def number(name: str) -> Take:
-    def take(draft: Draft, _: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, _: Labels, value: float) -> None:
         draft.values[name] = value
 
     return take
 
 
 def whole(name: str) -> Take:
-    def take(draft: Draft, _: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, _: Labels, value: float) -> None:
         if (rounded := as_whole(value)) is not None:
             draft.values[name] = rounded
 
@@ -48,7 +48,7 @@ def whole(name: str) -> Take:
 
 
 def flag(name: str, *, meaning: bool = True) -> Take:
-    def take(draft: Draft, _: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, _: Labels, value: float) -> None:
         draft.values[name] = (value > 0) is meaning
 
     return take
@@ -57,7 +57,7 @@ def flag(name: str, *, meaning: bool = True) -> Take:
 def word(name: str, label: str) -> Take:
     """The label of the one series, of several, that is not 0."""
 
-    def take(draft: Draft, labels: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         if value > 0:
             draft.values[name] = text(labels, label)
 
@@ -67,7 +67,7 @@ def word(name: str, label: str) -> Take:
 def by_label(label: str, names: Mapping[str, str]) -> Take:
     """The label says which field it is."""
 
-    def take(draft: Draft, labels: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         if (name := names.get(labels.get(label, ""))) is not None:
             draft.values[name] = value
 
@@ -75,14 +75,14 @@ def by_label(label: str, names: Mapping[str, str]) -> Take:
 
 
 def part_of(part: str, name: str, convert: Callable[[float], Any] = float) -> Take:
-    def take(draft: Draft, _: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, _: Labels, value: float) -> None:
         draft.part(part)[name] = convert(value)
 
     return take
 
 
 def part_by_label(part: str, label: str, names: Mapping[str, str]) -> Take:
-    def take(draft: Draft, labels: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         if (name := names.get(labels.get(label, ""))) is not None:
             draft.part(part)[name] = as_whole(value)
 
@@ -104,7 +104,7 @@ def member_of(
     told = tuple((texts or {}).items())
     needed = tuple(field_name for field_name, _ in told if field_name not in may_lack)
 
-    def take(draft: Draft, labels: Labels, value: float) -> None:
+    def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         identity: dict[str, Any] = {field_name: text(labels, label) for field_name, label in told}
         if any(identity[field_name] is None for field_name in needed):
             return

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from accelscope.fleet.sources.prometheus import families
-from accelscope.fleet.sources.prometheus.draft import Draft, Labels, Take, as_whole, text
+from accelscope.fleet.sources.prometheus.draft import Labels, SeriesDraft, Take, as_whole, text
 from accelscope.fleet.sources.prometheus.objects import device_of, index, member, owner_of, workload
 from accelscope.fleet.sources.prometheus.target import Target
 from accelscope.model import (
@@ -42,14 +42,14 @@ class NodeSeries:
 
     def __init__(self) -> None:
         self._facts: dict[str, Labels] = {}  # by device
-        self._devices: dict[str, Draft] = {}
-        self._partitions: dict[tuple[str, str], Draft] = {}
-        self._readers: dict[Vendor, Draft] = {}
+        self._devices: dict[str, SeriesDraft] = {}
+        self._partitions: dict[tuple[str, str], SeriesDraft] = {}
+        self._readers: dict[Vendor, SeriesDraft] = {}
         self._pods: dict[tuple[str, str], Pod] = {}
-        self._usages: dict[_Use, Draft] = {}
-        self._processes: dict[_Run, Draft] = {}
-        self._unattributed: dict[tuple[str, str, str, str], Draft] = {}
-        self._balances: dict[str, Draft] = {}
+        self._usages: dict[_Use, SeriesDraft] = {}
+        self._processes: dict[_Run, SeriesDraft] = {}
+        self._unattributed: dict[tuple[str, str, str, str], SeriesDraft] = {}
+        self._balances: dict[str, SeriesDraft] = {}
 
     @property
     def has_devices(self) -> bool:
@@ -158,7 +158,9 @@ class NodeSeries:
         for (device, name), draft in self._partitions.items():
             partitions.setdefault(device, []).append(Partition(id=name, **draft.values))
         for device, facts in self._facts.items():
-            made = device_of(device, facts, self._devices.get(device) or Draft(), partitions.get(device, []))
+            made = device_of(
+                device, facts, self._devices.get(device) or SeriesDraft(), partitions.get(device, [])
+            )
             if made is not None:
                 yield made
 
@@ -205,26 +207,26 @@ class NodeSeries:
                 )
 
 
-def _take_partition_facts(draft: Draft, labels: Labels, _: float) -> None:
+def _take_partition_facts(draft: SeriesDraft, labels: Labels, _: float) -> None:
     draft.values["uuid"] = text(labels, "uuid")
     draft.values["profile"] = text(labels, "profile")
     draft.values["gpu_instance_id"] = index(labels, "gpu_instance")
     draft.values["compute_instance_id"] = index(labels, "compute_instance")
 
 
-def _take_allocated(draft: Draft, labels: Labels, value: float) -> None:
+def _take_allocated(draft: SeriesDraft, labels: Labels, value: float) -> None:
     draft.values["allocated"] = as_whole(value) or 0
     draft.values["resources"] = tuple(filter(None, labels.get("resource", "").split(",")))
 
 
-def _take_process_facts(draft: Draft, labels: Labels, _: float) -> None:
+def _take_process_facts(draft: SeriesDraft, labels: Labels, _: float) -> None:
     draft.values["user"] = text(labels, "user")
     draft.values["type"] = member(ProcessType, labels.get("type"))
     draft.values["mps"] = {"true": True, "false": False}.get(labels.get("mps", ""))
     draft.values["owner"] = owner_of(labels)
 
 
-def _take_job(draft: Draft, labels: Labels, _: float) -> None:
+def _take_job(draft: SeriesDraft, labels: Labels, _: float) -> None:
     draft.member("jobs", (labels.get("job_id", ""),))
 
 
@@ -240,10 +242,10 @@ def _with_uid(owner: Owner, pod: Pod) -> Owner:
     )
 
 
-def _drafted(drafts: dict[E, Draft], key: E) -> Draft:
+def _drafted(drafts: dict[E, SeriesDraft], key: E) -> SeriesDraft:
     draft = drafts.get(key)
     if draft is None:
-        draft = drafts[key] = Draft()
+        draft = drafts[key] = SeriesDraft()
     return draft
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-from accelscope.fleet.sources.prometheus.draft import Draft, Labels, text
+from accelscope.fleet.sources.prometheus.draft import Labels, SeriesDraft, text
 from accelscope.model import (
     Clock,
     Core,
@@ -62,7 +62,7 @@ _NEEDED = {
 }
 
 
-def device_of(id_: str, facts: Labels, draft: Draft, partitions: Iterable[Partition]) -> Device | None:
+def device_of(id_: str, facts: Labels, draft: SeriesDraft, partitions: Iterable[Partition]) -> Device | None:
     """None: of a vendor that is not known."""
     vendor = member(Vendor, facts.get("vendor"))
     if vendor is None:
