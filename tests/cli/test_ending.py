@@ -10,9 +10,9 @@ from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.cli.ending import to_the_end
-from accelscope.readers import tool
-from accelscope.readers.contract import ReaderError
-from accelscope.readers.tool import Tool
+from accelscope.vendors.common import tool
+from accelscope.vendors.common.contract import ReaderError
+from accelscope.vendors.common.tool import Tool
 
 
 @pytest.fixture(autouse=True)

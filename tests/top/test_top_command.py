@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,11 @@ from tests.waiting import wait_until
 
 from accelscope.cli import extras, top, top_options
 from accelscope.cli.main import COMMANDS, main, make_parser
+from accelscope.config.settings import settings_of
 from accelscope.model.wire import read_snapshot
-from accelscope.readers import tool
 from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
 from accelscope.top.view.text import ASCII, UNICODE
+from accelscope.vendors.common import tool
 
 PAGE = (REPOSITORY / "docs" / "top.md").read_text()
 
@@ -237,7 +237,7 @@ def own_flags() -> Iterator[str]:
     parser = argparse.ArgumentParser()
     top.add_parser(parser.add_subparsers())
     [subparsers] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    agents = {each.name for each in fields(top_options.NodeSettings)}
+    agents = {declared.name for declared in settings_of(top_options.NodeSettings)}
     for action in subparsers.choices["top"]._actions:
         if action.dest not in agents and action.dest != "help":
             yield from action.option_strings

@@ -16,12 +16,11 @@ from tests.waiting import wait_until
 
 from accelscope.cli.main import main
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.message import Head
 from accelscope.top.document import document
 from accelscope.top.once import page
 from accelscope.top.screen.feed import Feed
 from accelscope.top.sources.agents import AgentPoller
-from accelscope.top.sources.asking import Answer, Credentials, decoded, endpoint_of
+from accelscope.top.sources.client import Answer, Credentials, decoded, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.source import Question
 from accelscope.top.view.alerts import alerts
@@ -187,7 +186,7 @@ class Told:
         if body is None:
             raise KubeError(Reason.NOT_FOUND, f"{ENDPOINT.url}: answered 404", status=404)
         try:
-            return Answer(Head(200, {}, True), decoded(body))
+            return Answer({}, decoded(body))
         except ValueError as error:
             raise KubeError(Reason.BAD_ANSWER, f"{ENDPOINT.url}: {error}") from None
 
@@ -214,14 +213,14 @@ def shown(view: View) -> str:
 
 def agent_view(body: bytes) -> View:
     poller = AgentPoller(ENDPOINT, 1.0)
-    poller._asker = Told({"/snapshot": body})  # type: ignore[assignment]
+    poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
     poller.ask()
     return View(kind=Kind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
 
 
 def fleet_view(answers: Mapping[str, bytes], question: Question) -> View:
     source = FleetSource(ENDPOINT, timeout_seconds=1.0)
-    source._asker = Told(answers)  # type: ignore[assignment]
+    source._client = Told(answers)  # type: ignore[assignment]
     return source.read(question)
 
 
@@ -319,7 +318,7 @@ def test_null_is_no_304() -> None:
     """What was known is kept, but as what it is: old."""
     poller = AgentPoller(ENDPOINT, 1.0)
     for body in (written(SNAPSHOTS["nvidia-mig"]), b"null"):
-        poller._asker = Told({"/snapshot": body})  # type: ignore[assignment]
+        poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
         poller.ask()
     node = poller.node()
     assert len(node.devices) == 3
@@ -373,13 +372,13 @@ class Paged(Told):
         there = number < self.pages
         following = str(number + 1) if number + 1 < self.pages else None
         found = {"items": [ROW] if there else [], "total": self.pages, "next": following}
-        return Answer(Head(200, {}, True), found)
+        return Answer({}, found)
 
 
 def test_page_far_down_costs_one_request_and_a_shorter_list_shows_its_last_page() -> None:
     source = FleetSource(ENDPOINT, timeout_seconds=1.0)
     paged = Paged()
-    source._asker = paged  # type: ignore[assignment]
+    source._client = paged  # type: ignore[assignment]
     for number in range(50):
         shown_page = source.read(Question(page=number)).overview
         assert shown_page is not None
@@ -401,7 +400,7 @@ def test_cursor_that_is_refused_for_ever_ends() -> None:
     answers = {name: written(answer) for name, answer in ANSWERS.items()}
     answers["/api/v1/nodes"] = written({**ANSWERS["/api/v1/nodes"], "next": "x"})
     source = FleetSource(ENDPOINT, timeout_seconds=1.0)
-    source._asker = Refusing(answers)  # type: ignore[assignment]
+    source._client = Refusing(answers)  # type: ignore[assignment]
     view = source.read(Question(page=3))
     assert view.error is None
     assert view.overview is not None

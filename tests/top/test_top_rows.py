@@ -170,7 +170,7 @@ def test_what_is_sick_hot_full_or_idle_has_a_word(given: dict[str, Any], words: 
 
 
 def test_a_shared_card_is_idle_by_the_shares_of_those_who_do_nothing() -> None:
-    card, other = (Device(vendor=Vendor.NVIDIA, id=f"nvidia:GPU-{index}", index=index) for index in (0, 1))
+    card, other = (Device(vendor=Vendor("nvidia"), id=f"nvidia:GPU-{index}", index=index) for index in (0, 1))
     held = [(card, "works", 0.0), (card, "sleeps", 7200.0), (card, "dreams", 3600.0), (other, "alone", 9e3)]
     usages = tuple(
         PodUsage(device=on.id, namespace="ns", pod=pod, container="c", allocated=1, idle_seconds=seconds)

@@ -15,14 +15,14 @@ from tests.waiting import wait_until
 
 from accelscope.agent import runners
 from accelscope.agent.settings import AgentSettings
+from accelscope.config import make
 from accelscope.kube.endpoint import EndpointError
 from accelscope.model import Device, HealthState, Reading, Vendor
-from accelscope.readers.contract import ReaderOptions, Survey
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.top.once import page
 from accelscope.top.screen.feed import Feed
 from accelscope.top.sources.agents import AgentsSource
-from accelscope.top.sources.asking import Credentials, endpoint_of
+from accelscope.top.sources.client import Credentials, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
 from accelscope.top.sources.source import Question, Source
@@ -31,6 +31,7 @@ from accelscope.top.view.frame import Choices
 from accelscope.top.view.shown import NodeView, View
 from accelscope.top.view.table import Setting
 from accelscope.top.view.text import ASCII
+from accelscope.vendors.common.contract import ReaderOptions, Survey
 
 NOTHING = Credentials()
 HOUR = 3600.0
@@ -85,7 +86,7 @@ def facts(node: NodeView) -> list[tuple[object, ...]]:
 
 def test_local_node_and_agent_on_it_tell_the_same(simulated: SimulatedNode, tmp_path: Path) -> None:
     given = {**simulated.agent_settings(), "node_name": "node-7", "gpu_allocation_file": ""}
-    with started(LocalSource(AgentSettings(**given), {})) as source:  # type: ignore[arg-type]
+    with started(LocalSource(make(AgentSettings, given), {})) as source:
         [here] = until(source, lambda view: bool(view.nodes[0].processes)).nodes
     with AgentProcess(given, tmp_path / "agent") as agent:
         agent.settled()
@@ -103,7 +104,7 @@ def test_local_node_and_agent_on_it_tell_the_same(simulated: SimulatedNode, tmp_
 class LearningReader:
     """Gets to know one more of its three devices at each pass, as one does whose tool is slow."""
 
-    vendor = Vendor.ASCEND
+    vendor = Vendor("ascend")
     known = 0
 
     def survey(self) -> Survey:

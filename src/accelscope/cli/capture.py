@@ -75,7 +75,7 @@ def _dry_run(settings: AgentSettings) -> int:
     from accelscope import capture  # noqa: PLC0415 - --help and bad settings need none of it
 
     roots = {"proc": settings.proc_root, "sys": settings.sys_root, "dev": settings.dev_root}
-    for plan in capture.PLANS:
+    for plan in capture.plans():
         print(f"{plan.vendor}, where its tools are:")
         for text in (*(command.text for command in plan.commands), *plan.then_text):
             print(f"  run   {text}")
@@ -95,7 +95,7 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
     if arguments.no_mask:
         _say("NOT MASKED: the archive will hold names, serial numbers and command lines of this node")
     options = replace(settings.reader_options, tool_timeout_seconds=_TOOL_SECONDS)
-    gathered = capture.gather(capture.PLANS, options, _say)
+    gathered = capture.gather(capture.plans(), options, _say)
     if not gathered:
         _say("nothing of any vendor was found; accelscope doctor tells what was looked for")
         return _NOTHING

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from accelscope.cli.output import written
-from accelscope.readers.tool import end_running_tools, start_no_more_tools
+from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools
 
 
 def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:

@@ -5,9 +5,9 @@ import sys
 try:
     import argparse
     import os
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
+    from functools import partial
     from importlib import import_module
-    from itertools import pairwise
     from typing import Any, NoReturn
 
     from accelscope import __version__
@@ -31,19 +31,42 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and takes no abbreviations: they would break when options are added."""
+    """Reports errors in one line, and accepts no abbreviations: they would break when options are added."""
+
+    _options: argparse.ArgumentParser | None = None  # only the options of a parser that has commands
+    _commands: Collection[str] = ()
+    _has_words = False  # arguments that are no options
+    _given: list[str] | None = None  # while it parses
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "allow_abbrev": False})
-        self._given: list[str] | None = None  # while it parses
+        # argparse makes a formatter for every option, and one without a width imports shutil and compressors:
+        # half a mebibyte that an agent would keep.
+        formatter = partial(options.get("formatter_class", argparse.HelpFormatter), width=_columns() - 2)
+        super().__init__(**{**options, "allow_abbrev": False, "formatter_class": formatter})
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        self._has_words |= not str(names[0]).startswith("-")
+        return super().add_argument(*names, **options)
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """After the options."""
+        self._options = argparse.ArgumentParser(
+            parents=[self], add_help=False, allow_abbrev=False, exit_on_error=False
+        )
+        subparsers = super().add_subparsers(**options)
+        self._commands = subparsers.choices
+        return subparsers
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """What nobody knows is refused by the parser of the command that it was given to, which can name its
-        own help; argparse hands it up to the first."""
+        """Unknown arguments are rejected by the parser of the command that they were given to, which can name
+        its own help; argparse would leave them to the first parser."""
         if self._given is not None:  # one of the two rounds of parse_known_intermixed_args
             return super().parse_known_args(args, namespace)
         self._given = list(sys.argv[1:] if args is None else args)
-        parse = super().parse_known_intermixed_args if self._may_mix() else super().parse_known_args
+        # Options may stand between words, but not before a command, which has its own, and not with a --:
+        # argparse forgets it after its first round.
+        mixed = self._has_words and self._options is None and "--" not in self._given
+        parse = super().parse_known_intermixed_args if mixed else super().parse_known_args
         try:
             parsed, unknown = parse(self._given, namespace)
         finally:
@@ -52,29 +75,23 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed, unknown
 
-    def _may_mix(self) -> bool:
-        """Whether options may stand between words: not where a command follows, which has its own, nor with a
-        --, which argparse forgets after its first round."""
-        places = self._get_positional_actions()
-        takes_rest = any(place.nargs in (argparse.PARSER, argparse.REMAINDER) for place in places)
-        return bool(places) and not takes_rest and "--" not in (self._given or ())
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """A word that is no command may be the value of an option that is misspelt: that is what is wrong."""
-        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            for before, word in pairwise(self._given or ()):
-                if word == value and _is_flag(before) and before not in self._option_string_actions:
-                    self.error(f"unrecognized arguments: {before} {word}")
-        super()._check_value(action, value)
-
     def error(self, message: str) -> NoReturn:
+        if misspelt := self._misspelt_option():
+            message = f"unrecognized arguments: {misspelt}"
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
-    def _get_formatter(self) -> argparse.HelpFormatter:
-        """With the width given: argparse asks for a formatter at every option, and without a width that loads
-        half a mebibyte of shutil and compressors, which an agent would keep."""
-        formatter: Callable[..., argparse.HelpFormatter] = self.formatter_class
-        return formatter(prog=self.prog, width=_columns() - 2)
+    def _misspelt_option(self) -> str | None:
+        """A misspelt option with its value, which argparse would report as an unknown command."""
+        if self._options is None or not self._given:
+            return None
+        given = [word for word in self._given if word not in ("-h", "--help", "--version")]
+        try:
+            _, unknown = self._options.parse_known_args(given)
+        except argparse.ArgumentError:
+            return None
+        if len(unknown) > 1 and _is_flag(unknown[0]) and unknown[1] not in self._commands:
+            return f"{unknown[0]} {unknown[1]}"
+        return None
 
 
 def _is_flag(word: str) -> bool:
@@ -83,10 +100,10 @@ def _is_flag(word: str) -> bool:
 
 
 def _columns() -> int:
-    """Of the terminal, as shutil.get_terminal_size tells them."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    """Of the terminal, as shutil.get_terminal_size returns them."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
     try:
         return os.get_terminal_size(1).columns or 80
     except OSError:

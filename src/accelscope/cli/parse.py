@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelscope.cli.refusal import Refused, refuse
-from accelscope.config.kind import quoted
+from accelscope.config import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import DeviceGrant, Parsed

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import time
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
@@ -15,6 +14,7 @@ from accelscope.cli.extras import missing
 from accelscope.cli.refusal import Refused, refuse
 from accelscope.cli.top_options import NodeSettings, add_options
 from accelscope.config import ConfigError, load
+from accelscope.config.settings import settings_of
 
 if TYPE_CHECKING:
     from accelscope.top.sources.source import Question, Source
@@ -86,13 +86,13 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Question]":
     if not _is_remote(arguments):
         from accelscope.top.sources.local import LocalSource  # noqa: PLC0415
 
-        names = {each.name for each in fields(NodeSettings)}
+        names = {declared.name for declared in settings_of(NodeSettings)}
         given = {name: value for name, value in vars(arguments).items() if name in names}
         settings = load(AgentSettings, given, os.environ).settings
         local = LocalSource(settings, os.environ, keep_documents=arguments.json, once=_looks_once(arguments))
         return local, Question()
     from accelscope.kube.endpoint import EndpointError  # noqa: PLC0415
-    from accelscope.top.sources.asking import Credentials, endpoint_of  # noqa: PLC0415
+    from accelscope.top.sources.client import Credentials, endpoint_of  # noqa: PLC0415
 
     credentials = Credentials(
         token_file=arguments.client_token_file,

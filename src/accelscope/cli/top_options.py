@@ -1,11 +1,12 @@
 """The options of `accelscope top`: its own, and the agent's that say how a node is read."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import field, fields, make_dataclass
+from typing import Any
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.option_values import duration, whole_number
-from accelscope.config import add_arguments
+from accelscope.config import Duration, Setting, WholeNumber, add_arguments, argument
 
 DESCRIPTION = """\
 Shows what accelerators do and which pod, container or user does it: of this node,
@@ -28,10 +29,17 @@ extra top; --once and --json do not. Where accelscope is installed:
 
 Exit code: 0 something was read, 1 nothing could be read, 2 an option is bad."""
 
-_DURATION = duration(0.2, 3600)
-_LIMIT = whole_number(1, 1000)
+_DURATION = argument(Duration(0.2, 3600))
+_LIMIT = argument(WholeNumber(1, 1000))
 _GROUPS = ("General", "Collection", "Attribution", "Kubernetes", "Paths")
 _NOT_HERE = frozenset({"log_level", "log_format", "collection_interval"})
+
+
+def _group(metadata: Mapping[str, Any]) -> str:
+    """Of a field's setting, or of the settings that a field holds, which are in one group."""
+    members: tuple[Setting, ...] = metadata.get("settings") or (metadata["setting"],)
+    return members[0].group
+
 
 # The agent's settings that say how a node is read; those about its server and its sinks say nothing here.
 NodeSettings = make_dataclass(
@@ -39,7 +47,7 @@ NodeSettings = make_dataclass(
     [
         (each.name, each.type, field(default_factory=each.default_factory, metadata=each.metadata))
         for each in fields(AgentSettings)
-        if each.metadata["setting"].group in _GROUPS and each.name not in _NOT_HERE
+        if _group(each.metadata) in _GROUPS and each.name not in _NOT_HERE
     ],
 )
 

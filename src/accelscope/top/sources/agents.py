@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, of_known_vendors, read_snapshot
-from accelscope.top.sources.asking import Asker
+from accelscope.top.sources.client import JsonClient, is_fleet
 from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.servers import is_fleet
 from accelscope.top.sources.source import Question
 from accelscope.top.view.shown import Kind, NodeView, View
 
@@ -38,7 +37,7 @@ class AgentPoller:
     def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
         self.url = endpoint.url
         self.settled = threading.Event()
-        self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
+        self._client = JsonClient(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
         self._lock = threading.Lock()
         self._heard: _Heard | None = None
         self._error: str | None = None
@@ -71,7 +70,7 @@ class AgentPoller:
             began = time.monotonic()
             self.ask()
             self._rest(began)
-        self._asker.close()
+        self._client.close()
 
     def _rest(self, began: float) -> None:
         """Until the interval is over, which may change meanwhile, or somebody wants an answer now."""
@@ -92,7 +91,7 @@ class AgentPoller:
             heard = self._asked(heard)
         except KubeError as problem:
             error = str(problem).removeprefix(f"{self.url}: ")
-            if problem.reason is Reason.NOT_FOUND and is_fleet(self._asker):
+            if problem.reason is Reason.NOT_FOUND and is_fleet(self._client):
                 error = f"this is a fleet, not an agent: use --fleet {self.url}"
         except SchemaError as problem:
             error = one_line(f"its answer cannot be read: {problem}")
@@ -102,8 +101,8 @@ class AgentPoller:
             self._heard, self._error = heard, error
 
     def _asked(self, heard: _Heard | None) -> _Heard:
-        answer = self._asker.get("/snapshot", heard.tag if heard else None)
-        age = _seconds(answer.head.headers.get(_AGE_HEADER))
+        answer = self._client.get("/snapshot", heard.tag if heard else None)
+        age = _seconds(answer.headers.get(_AGE_HEADER))
         received = time.monotonic()
         if answer.unchanged and heard is not None:
             return replace(heard, age_seconds=age, received=received)
@@ -112,7 +111,7 @@ class AgentPoller:
         node = node_view(snapshot, key=self.url, source=self.url, age_seconds=age, document=answer.document)
         if remark is not None:
             node = replace(node, drivers_found=True, troubles=(*node.troubles, remark))
-        return _Heard(node, answer.head.headers.get("etag"), age, received)
+        return _Heard(node, answer.headers.get("etag"), age, received)
 
     def node(self) -> NodeView:
         with self._lock:

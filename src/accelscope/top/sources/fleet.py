@@ -12,9 +12,8 @@ from urllib.parse import quote, urlencode
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.top.sources import from_rows
-from accelscope.top.sources.asking import Asker
+from accelscope.top.sources.client import JsonClient, is_agent, is_fleet
 from accelscope.top.sources.fields import RowError, rows, text
-from accelscope.top.sources.servers import is_agent, is_fleet
 from accelscope.top.sources.source import Question
 from accelscope.top.view.shown import Kind, NodeView, Overview, Sums, View
 
@@ -42,7 +41,7 @@ class FleetSource:
     def __init__(self, endpoint: Endpoint, *, timeout_seconds: float, page_size: int = 100) -> None:
         self.title = endpoint.url
         self._page_size = page_size
-        self._asker = Asker(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
+        self._client = JsonClient(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
         self._known: dict[str, _Known] = {}  # by path
         self._asked: set[str] = set()  # paths of the view that is being made
         self._cursors: dict[Key, list[str]] = {}
@@ -56,9 +55,9 @@ class FleetSource:
         try:
             view = self._read(question)
         except KubeError as error:
-            if error.reason is Reason.NOT_FOUND and question.node is not None and is_fleet(self._asker):
+            if error.reason is Reason.NOT_FOUND and question.node is not None and is_fleet(self._client):
                 return self._unknown(question, *question.node)
-            if error.reason is Reason.NOT_FOUND and is_agent(self._asker):
+            if error.reason is Reason.NOT_FOUND and is_agent(self._client):
                 return self._failed(question, "this is an agent, not a fleet: leave --fleet out")
             return self._failed(question, str(error).removeprefix(f"{self.title}: "))
         except RowError as error:
@@ -78,7 +77,7 @@ class FleetSource:
         pass  # it is asked at every reading
 
     def stop(self) -> None:
-        self._asker.close()
+        self._client.close()
 
     def _unknown(self, question: Question, cluster: str, node: str) -> View:
         """The fleet is well, and has no such node, or has it no longer."""
@@ -166,12 +165,12 @@ class FleetSource:
     def _get(self, path: str) -> Any:
         self._asked.add(path)
         known = self._known.get(path)
-        answer = self._asker.get(path, None if known is None else known.tag)
+        answer = self._client.get(path, None if known is None else known.tag)
         if answer.unchanged and known is not None:
             return _aged(known.document, time.monotonic() - known.received)
         if not isinstance(answer.document, Mapping):
             raise RowError("it is no object")
-        if (tag := answer.head.headers.get("etag")) is not None:
+        if (tag := answer.headers.get("etag")) is not None:
             self._known[path] = _Known(tag, answer.document, time.monotonic())
         return answer.document
 

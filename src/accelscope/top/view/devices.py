@@ -19,6 +19,7 @@ from accelscope.top.view.text import (
     size_of,
     watts_of,
 )
+from accelscope.vendors import declarations
 
 TONES = {
     Level.FINE: Tone.GOOD,
@@ -27,7 +28,6 @@ TONES = {
     Level.BAD: Tone.BAD,
     Level.LOST: Tone.BAD,
 }
-_VENDORS = ("NVIDIA", "AMD", "Huawei", "FuriosaAI")  # names in front of models that say nothing new
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class DeviceRow:
 
 
 def short_model(model: str | None) -> str | None:
-    for vendor in _VENDORS:
-        if model is not None and model.startswith(vendor + " "):
-            return model.removeprefix(vendor + " ")
+    for vendor in declarations().values():
+        if model is not None and vendor.model_prefix and model.startswith(vendor.model_prefix + " "):
+            return model.removeprefix(vendor.model_prefix + " ")
     return model
 
 
