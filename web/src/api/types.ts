@@ -156,7 +156,7 @@ export interface Core {
   occupied: boolean | null;
   /** Furiosa RNGD: of these, the cycles in which a task ran. */
   task_cycles_total: number | null;
-  /** Share of the period in which it ran. */
+  /** Fraction of the period in which it ran. */
   utilization_ratio: number | null;
 }
 
@@ -198,7 +198,7 @@ export interface Device {
   device_name: string | null;
   /** Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). */
   device_number: string | null;
-  /** Share of cycles in which device memory was sending or receiving. */
+  /** Fraction of cycles in which device memory was sending or receiving. */
   dram_active_ratio: number | null;
   /** Version of the driver. */
   driver_version: string | null;
@@ -216,15 +216,15 @@ export interface Device {
   fans: Fan[];
   /** Version of the firmware or VBIOS. AMD: the part number of the VBIOS. */
   firmware_version: string | null;
-  /** Share of cycles in which the pipe for 16-bit floats was active. */
+  /** Fraction of cycles in which the pipe for 16-bit floats was active. */
   fp16_active_ratio: number | null;
-  /** Share of cycles in which the pipe for 32-bit floats was active. */
+  /** Fraction of cycles in which the pipe for 32-bit floats was active. */
   fp32_active_ratio: number | null;
-  /** Share of cycles in which the pipe for 64-bit floats was active. */
+  /** Fraction of cycles in which the pipe for 64-bit floats was active. */
   fp64_active_ratio: number | null;
   /** Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. */
   governor: string | null;
-  /** Share of time in which the graphics or compute engine was active. */
+  /** Fraction of time in which the graphics or compute engine was active. */
   graphics_active_ratio: number | null;
   /** One scale for all vendors. */
   health: Health;
@@ -248,7 +248,7 @@ export interface Device {
   memory_used_bytes: number | null;
   /** How full the memory is, in outputs without sizes (`accelscope parse`). An agent reports sizes instead. */
   memory_used_ratio: number | null;
-  /** Share of the driver's last sample period in which memory was read or written, not how full it is. */
+  /** Fraction of the driver's last sample period in which memory was read or written, not how full it is. */
   memory_utilization_ratio: number | null;
   /** It is cut into MIG instances. */
   mig_enabled: boolean | null;
@@ -302,7 +302,7 @@ export interface Device {
   sensors: Sensor[];
   /** Serial number of the board. */
   serial: string | null;
-  /** Share of time in which at least one warp was on a multiprocessor, averaged over all of them. */
+  /** Fraction of time in which at least one warp was on a multiprocessor, averaged over all of them. */
   sm_active_ratio: number | null;
   /** Resident warps as a share of what the multiprocessors could hold. */
   sm_occupancy_ratio: number | null;
@@ -314,13 +314,13 @@ export interface Device {
   temperature_shutdown_celsius: number | null;
   /** At which the device slows itself down. */
   temperature_slowdown_celsius: number | null;
-  /** Share of cycles in which a tensor pipe was active. */
+  /** Fraction of cycles in which a tensor pipe was active. */
   tensor_active_ratio: number | null;
   /** Every reason to slow down that this driver knows. */
   throttles: Throttle[];
   /** Time since the device was started. */
   uptime_seconds: number | null;
-  /** Share of the driver's last sample period in which anything ran. */
+  /** Fraction of the driver's last sample period in which something ran. */
   utilization_ratio: number | null;
   /** As the driver writes it. */
   uuid: string | null;
@@ -992,7 +992,7 @@ export interface Partition {
   sm_active_ratio: number | null;
   /** As of the device. */
   tensor_active_ratio: number | null;
-  /** Share of time in which anything ran on it. */
+  /** Fraction of time in which anything ran on it. */
   utilization_ratio: number | null;
   /** As the driver writes it. */
   uuid: string | null;
@@ -1343,7 +1343,7 @@ export interface SummaryRow {
   devices_stale: number;
   /** warning, critical or lost */
   devices_unhealthy: number;
-  /** where rows are by health; null: they are not, or it is not known */
+  /** where rows are grouped by it; null: they are not, or it is not known */
   health: string | null;
   /** null: none of its devices tells */
   memory_total_bytes: number | null;
@@ -1351,11 +1351,11 @@ export interface SummaryRow {
   memory_used_bytes: number | null;
   /** used of total, over devices that report both; null: none does */
   memory_used_ratio: number | null;
-  /** where rows are by model; null: they are not, or it is not known */
+  /** where rows are grouped by it; null: they are not, or it is not known */
   model: string | null;
-  /** where rows are by namespace; null: they are not, or it is not known */
+  /** where rows are grouped by it; null: they are not, or it is not known */
   namespace: string | null;
-  /** where rows are by node; null: they are not, or it is not known */
+  /** where rows are grouped by it; null: they are not, or it is not known */
   node: string | null;
   /** nodes of its devices */
   nodes: number;
@@ -1375,7 +1375,7 @@ export interface SummaryRow {
   temperature_max_celsius: number | null;
   /** mean, 0 to 1; null: not known */
   utilization_ratio: number | null;
-  /** where rows are by vendor; null: they are not, or it is not known */
+  /** where rows are grouped by it; null: they are not, or it is not known */
   vendor: string | null;
 }
 
@@ -1406,7 +1406,7 @@ export interface Unattributed {
   name: string | null;
   /** Processes of the owner. */
   processes: number;
-  /** Why it is not put down to a pod. */
+  /** Why it is not attributed to a pod. */
   reason: UnattributedReason;
   /** The use of the owner's processes together. */
   utilization_ratio: number | null;

@@ -1,5 +1,14 @@
-// Reasons for a lower clock that slow no work down, in the words of `HARMLESS_THROTTLES` of the model.
-const HARMLESS = new Set([
+// Made from src/accelscope/vendors by `make docs`; a test compares them.
+
+export const VENDOR_TITLES: Record<string, string> = {
+  "nvidia": "NVIDIA",
+  "amd": "AMD",
+  "ascend": "Ascend",
+  "furiosa": "Furiosa",
+};
+
+/** Reasons for a lower clock that slow no work down. */
+export const HARMLESS_THROTTLES: readonly string[] = [
   "gpu_idle",
   "applications_clocks_setting",
   "display_clock_setting",
@@ -7,10 +16,10 @@ const HARMLESS = new Set([
   "low_utilization",
   "total_gfx_clk_below_host_limit",
   "idle",
-]);
+];
 
-// Those by which heat or the power supply forces a device, in the words of `FAULT_THROTTLES` of the model.
-export const FAULTS = [
+/** Reasons by which heat or the power supply forces a device. */
+export const FAULT_THROTTLES: readonly string[] = [
   "hw_slowdown",
   "hw_thermal_slowdown",
   "sw_thermal_slowdown",
@@ -22,8 +31,4 @@ export const FAULTS = [
   "gfx_clk_below_host_limit_thermal",
   "thermal_slowdown",
   "hw_power_cap",
-] as const;
-
-export function isHarmless(reason: string): boolean {
-  return HARMLESS.has(reason);
-}
+];

@@ -1,12 +1,7 @@
-const NAMES: Record<string, string> = {
-  nvidia: "NVIDIA",
-  amd: "AMD",
-  ascend: "Ascend",
-  furiosa: "Furiosa",
-};
+import { VENDOR_TITLES } from "../api/vendors";
 
 export function vendorName(vendor: string): string {
-  return NAMES[vendor] ?? vendor;
+  return VENDOR_TITLES[vendor] ?? vendor;
 }
 
 // One vendor, or several with commas between, as rows of nodes have them.

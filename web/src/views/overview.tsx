@@ -1,12 +1,12 @@
 // The fleet at a glance: how much there is, how much of it is at work, and what needs looking after.
 import type { Clusters, DeviceRowPage, HealthReport, IdlePods, Summary, UnusualReport } from "../api/types";
+import { FAULT_THROTTLES } from "../api/vendors";
 import { linkTo } from "../app/routes";
 import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
 import { NoClusters } from "../parts/no-clusters";
 import { Empty, Loading, ProblemNote } from "../parts/states";
 import { HOT, HOT_UNTOLD } from "../parts/table/heat";
-import { FAULTS } from "../parts/throttles";
 import { View } from "../parts/view";
 import { AttentionPanel } from "./overview/attention-panel";
 import { ByCluster, ByModel, ByVendor } from "./overview/groups";
@@ -31,7 +31,11 @@ export function OverviewView() {
   );
   const hot = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT, limit: 10 }, CALMLY);
   const hotUntold = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT_UNTOLD, limit: 10 }, CALMLY);
-  const throttled = useResource<DeviceRowPage>("/api/v1/devices", { throttled: FAULTS, limit: 10 }, CALMLY);
+  const throttled = useResource<DeviceRowPage>(
+    "/api/v1/devices",
+    { throttled: FAULT_THROTTLES, limit: 10 },
+    CALMLY,
+  );
   const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, CALMLY);
   const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
   const sums = summary.value ?? byCluster.data?.total ?? null;

@@ -1,5 +1,6 @@
 // What else a driver tells of the moment: activity, clocks, sensors, throttling, PCIe, rails, fans, cores.
 import type { Device } from "../../api/types";
+import { HARMLESS_THROTTLES } from "../../api/vendors";
 import { ABSENT, celsius, percent, watts } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Badge } from "../../parts/badge";
@@ -8,7 +9,6 @@ import { type Fact, Facts } from "../../parts/facts";
 import { words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { SmallTable } from "../../parts/small-table";
-import { isHarmless } from "../../parts/throttles";
 import { amperes, hertz, perSecond, volts } from "./units";
 
 const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [
@@ -141,7 +141,7 @@ function throttled(reading: Device, active: readonly { reason: string }[]) {
   return (
     <>
       {active.map(({ reason }) => (
-        <Badge key={reason} tone={isHarmless(reason) ? "plain" : "warning"}>
+        <Badge key={reason} tone={HARMLESS_THROTTLES.includes(reason) ? "plain" : "warning"}>
           {words(reason)}
         </Badge>
       ))}

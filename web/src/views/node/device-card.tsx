@@ -102,7 +102,8 @@ function Temperature({ device }: { device: DeviceRow }) {
 
 // The vendor's name in front says nothing that the rest does not.
 function shortModel({ model, vendor }: DeviceRow): string {
-  return model?.replace(/^(NVIDIA|AMD) /, "") ?? vendorName(vendor);
+  const name = vendorName(vendor);
+  return model?.startsWith(`${name} `) ? model.slice(name.length + 1) : (model ?? name);
 }
 
 // From the first reading on: a fleet that has just been started has a short past, not a long silence.

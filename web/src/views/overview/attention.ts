@@ -2,11 +2,11 @@
 
 import { query } from "../../api/client";
 import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
+import { FAULT_THROTTLES } from "../../api/vendors";
 import { linkTo } from "../../app/routes";
 import { celsius, duration, fraction, howMany } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
 import { HOT, HOT_UNTOLD } from "../../parts/table/heat";
-import { FAULTS } from "../../parts/throttles";
 import { stateOfCluster } from "../clusters/state";
 
 // Some of them, and how many there are.
@@ -59,7 +59,7 @@ export function tallies({ health, throttled, hot, hotUntold, unusual, idle }: Kn
   add("incompatible", "critical", nodes.incompatible, linkTo("nodes", {}, { state: "incompatible" }), "node");
   add("hot", "warning", hot?.total, linkTo("devices", {}, HOT));
   add("hot, limit not known", "warning", hotUntold?.total, linkTo("devices", {}, HOT_UNTOLD));
-  add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: FAULTS }));
+  add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: FAULT_THROTTLES }));
   add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
   add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
   add("unread", "unknown", nodes.unread, linkTo("nodes", {}, { state: "unread" }), "node");
