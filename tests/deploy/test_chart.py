@@ -24,7 +24,7 @@ from tests.repository import CHART
 
 import accelscope
 from accelscope.agent.settings import AgentSettings
-from accelscope.config.declaration import environment_name, key_name, settings_of
+from accelscope.config.settings import environment_name, key_name, settings_of
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 
@@ -94,13 +94,14 @@ def test_features_reach_the_agent(render: Render, tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text(settings_text(objects))
     ascend = agent_settings(objects, "ascend", str(file))
-    assert ascend.npu_annotation
+    assert ascend.vendor_annotations["npu_annotation"]
     assert ascend.devices_annotation
     assert ascend.feature_labels == "nfd"
     assert ascend.token_review
     assert ascend.pod_source == "kubelet"
     assert ascend.kubelet_address == "https://192.0.2.1:10250"
-    assert not agent_settings(objects, "amd", str(file)).npu_annotation, "it has no Ascend chip to write of"
+    amd = agent_settings(objects, "amd", str(file))
+    assert not amd.vendor_annotations["npu_annotation"], "it has no Ascend chip to write of"
 
 
 def test_without_the_kubelets_folder_its_socket_is_not_asked(render: Render, tmp_path: Path) -> None:
@@ -328,7 +329,7 @@ def test_a_counters_file_is_mounted_beside_the_settings(
     assert settings["data"]["dcgm-counters.csv"] == text
     file = tmp_path / "agent.yaml"
     file.write_text(settings["data"]["agent.yaml"])
-    mounted = agent_settings(objects, "nvidia", str(file)).dcgm_counters
+    mounted = agent_settings(objects, "nvidia", str(file)).dialect_options["dcgm_counters"]
     assert mounted == "/etc/accelscope/settings/dcgm-counters.csv"
     for values, complaint in (
         ({"dcgmCounters": text}, "dcgmCounters needs dcgm in config.dialect"),

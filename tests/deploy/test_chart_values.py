@@ -12,10 +12,11 @@ from tests.deploy.conftest import Render, Template
 from tests.repository import CHART
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.config.declaration import key_name, settings_of
-from accelscope.config.scalars import Duration
+from accelscope.config.settings import key_name, settings_of
+from accelscope.config.values import Duration
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.fleet.settings import FleetSettings
+from accelscope.vendors import declarations
 
 Keys = tuple[str, ...]
 
@@ -211,3 +212,12 @@ def test_null_takes_defaults_away(render: Render) -> None:
     assert "updateStrategy" not in first
     [container] = first["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"memory": "64Mi"}
+
+
+def test_every_vendor_has_its_agent_in_values_and_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(values["agents"]) == {*declarations(), "any"}
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    agents = schema["agents"]
+    assert set(agents["required"]) == set(agents["properties"]) == {*declarations(), "any"}
+    assert set(schema["devicePlugin"]["properties"]["vendor"]["enum"]) == set(declarations())

@@ -20,7 +20,7 @@ from tests.deploy.objects import (
 from tests.deploy.values import NO_AGENTS
 from tests.repository import CHART, REPOSITORY
 
-from accelscope.config.declaration import environment_name, flag_name, key_name, settings_of
+from accelscope.config.settings import environment_name, flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import OF_ONE_PLACE, PluginSettings
 
 ON = {"enabled": True}

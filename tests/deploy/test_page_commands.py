@@ -25,9 +25,9 @@ from tests.deploy.objects import (
 from tests.repository import CHART, REPOSITORY
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.config.declaration import flag_name, key_name, settings_of
+from accelscope.config.settings import flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import PluginSettings
-from accelscope.fleet.api.access.tokens import read_tokens
+from accelscope.fleet.api.tokens import read_tokens
 from accelscope.fleet.clusters import AgentsEntry, ExecEntry, PrometheusEntry, load_clusters
 from accelscope.fleet.settings import FleetSettings
 

@@ -2,5 +2,7 @@
 
 from typing import Any
 
-VENDORS = ("nvidia", "amd", "ascend", "furiosa")  # each has an agent of its own
+from accelscope.vendors import declarations
+
+VENDORS = tuple(declarations())  # each has an agent of its own
 NO_AGENTS: dict[str, Any] = {vendor: {"enabled": False} for vendor in VENDORS}

@@ -15,26 +15,26 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- if ne .name "any" }}{{ $_ := set $env "READERS" .name }}{{ end -}}
 {{- if include "accelscope.writesNpuAnnotation" . }}{{ $_ := set $env "NPU_ANNOTATION" "true" }}{{ end -}}
 
-{{- if and (eq .name "nvidia") $agent.driverRoot -}}
+{{- /* What only some vendors' values have: see agents in values.yaml. */ -}}
+{{- if $agent.driverRoot -}}
 {{- $privileged = true -}}
 {{- $runtimeClassName = "" -}}
 {{- $paths = append $paths (dict "path" $agent.driverRoot "mountPath" "/run/nvidia/driver" "type" "Directory" "follow" true) -}}
 {{- end -}}
 
-{{- if eq .name "amd" -}}
 {{- if $agent.openFiles }}{{ $capabilities = append $capabilities "SYS_PTRACE" }}{{ end -}}
-{{- if $agent.tools.enabled -}}
+{{- with $agent.tools }}{{ if .enabled -}}
 {{- $privileged = true -}}
 {{- $scratch = true -}}
 {{- $memory = "256Mi" -}}
-{{- $root := $agent.tools.rocmRoot -}}
+{{- $root := .rocmRoot -}}
 {{- $paths = append $paths (dict "path" $root "type" "Directory") -}}
 {{- $_ := set $env "AMD_SMI_PATH" (printf "%s/bin/amd-smi" $root) -}}
 {{- $_ := set $env "ROCM_SMI_PATH" (printf "%s/bin/rocm-smi" $root) -}}
 {{- end -}}
 {{- end -}}
 
-{{- if eq .name "ascend" -}}
+{{- if hasKey $agent "driver" -}}
 {{- $scratch = true -}}
 {{- with $agent.driver.root -}}
 {{- $paths = append $paths (dict "path" . "type" "Directory") -}}

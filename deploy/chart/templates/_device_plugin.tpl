@@ -28,7 +28,7 @@
 {{- define "accelscope.devicePlugin.privileges" -}}
 {{- $plugin := .Values.devicePlugin -}}
 {{- $agent := deepCopy (index .Values.agents $plugin.vendor) -}}
-{{- if eq $plugin.vendor "amd" }}{{ $agent = mergeOverwrite $agent (dict "openFiles" false "tools" (dict "enabled" false)) }}{{ end -}}
+{{- if hasKey $agent "tools" }}{{ $agent = mergeOverwrite $agent (dict "openFiles" false "tools" (dict "enabled" false)) }}{{ end -}}
 {{- $_ := set $agent "hostPaths" (concat ($agent.hostPaths | default list) ($plugin.hostPaths | default list)) -}}
 {{- $privileges := include "accelscope.privileges" (dict "root" . "name" $plugin.vendor "agent" $agent) | fromYaml -}}
 {{- $env := mergeOverwrite (omit $privileges.env "READERS" "NPU_ANNOTATION") (dict "DEV_ROOT" "/host/dev" "HOST_DEV_ROOT" "/dev") ($plugin.env | default dict) -}}

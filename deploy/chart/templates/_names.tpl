@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Short enough that "-furiosa" and a pod's suffix still fit into 63 characters. */}}
+{{/* Short enough that a vendor's name and a pod's suffix still fit into 63 characters. */}}
 {{- define "accelscope.fullname" -}}
 {{- $name := include "accelscope.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -41,10 +41,16 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{- define "accelscope.firstAgent" -}}
-{{- $on := list -}}
-{{- range list "nvidia" "amd" "ascend" "furiosa" "any" -}}
-{{- if (index $.Values.agents .).enabled }}{{ $on = append $on . }}{{ end -}}
+{{/* The vendors that have an agent of their own. `agents.any` is for nodes of several. */}}
+{{- define "accelscope.vendors" -}}
+{{- keys (omit .Values.agents "any") | sortAlpha | toYaml -}}
 {{- end -}}
-{{- first $on | default "nvidia" -}}
+
+{{/* One that is enabled, for examples. */}}
+{{- define "accelscope.someAgent" -}}
+{{- $on := list -}}
+{{- range $name, $agent := .Values.agents -}}
+{{- if $agent.enabled }}{{ $on = append $on $name }}{{ end -}}
+{{- end -}}
+{{- last $on -}}
 {{- end -}}
