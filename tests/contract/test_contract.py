@@ -1,0 +1,20 @@
+"""Names that users depend on stay as they were in commit a7c9553, but for the intended changes.
+
+An intended change is added to changes.txt with its reason; a7c9553.txt is never made anew.
+"""
+
+from pathlib import Path
+
+from tests.contract.surface import surface
+from tests.repository import REPOSITORY
+
+FOLDER = Path(__file__).parent
+
+
+def test_public_names_change_only_as_listed() -> None:
+    before = set((FOLDER / "a7c9553.txt").read_text().splitlines())
+    now = set(surface(REPOSITORY))
+    listed = {line for line in (FOLDER / "changes.txt").read_text().splitlines() if line[:2] in ("- ", "+ ")}
+    changes = {f"- {line}" for line in before - now} | {f"+ {line}" for line in now - before}
+    assert sorted(changes - listed) == [], "not listed in changes.txt"
+    assert sorted(listed - changes) == [], "listed in changes.txt, but not so"
