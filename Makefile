@@ -12,7 +12,7 @@ ARGS ?=
 
 # Folders that hold Python, and Python outside of them.
 CODE := src tests bench demo fuzz monitoring soak
-SCRIPTS := $(addprefix scripts/,audit dashboards demo docs manifests mutate pictures protobuf sbom) \
+SCRIPTS := $(addprefix scripts/,audit coverage dashboards demo docs manifests mutate pictures protobuf sbom structure) \
 	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels setup.py
 
 .PHONY: help
@@ -54,6 +54,11 @@ e2e-setup:
 	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need victoria-metrics --need chromium \
 		--need tmux --need cluster
 	@scripts/page
+
+.PHONY: coverage
+coverage: ## measure the branch coverage of src/ by make test and make e2e together
+	@scripts/setup
+	$(BIN)/python scripts/coverage $(ARGS)
 
 .PHONY: bench
 bench: ## measure the agent beside other exporters
