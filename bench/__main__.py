@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.against import compare_with_other
 from bench.attribution import attribute
 from bench.bytecode import write_bytecode
 from bench.children import Workshop
@@ -27,6 +28,7 @@ from bench.tables import Table
 from bench.vendors import read_each_vendor
 
 SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
+    "against": compare_with_other,
     "exporters": compare,
     "collection": collect,
     "start": start,
@@ -59,20 +61,28 @@ def main() -> int:
     parser.add_argument(
         "--scene", action="append", default=[], help="compare exporters on this node only; may be repeated"
     )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="FOLDER",
+        help="also measure the agent of this checkout, in which scripts/setup was run",
+    )
     chosen = parser.parse_args()
+    if chosen.against and not (chosen.against / ".venv/bin/accelscope").exists():
+        parser.error(f"--against {chosen.against}: has no .venv/bin/accelscope; run scripts/setup there")
     effort = QUICK if chosen.quick else USUAL
     known = [scene.name for scene in scenes(effort)]
     if strange := [name for name in chosen.scene if name not in known]:
         parser.error(f"--scene {strange[0]}: there are {', '.join(known)}")
-    if chosen.write and (chosen.only or chosen.quick or chosen.scene):
-        parser.error("--write needs a whole run: leave --only, --scene and --quick out")
+    if chosen.write and (chosen.only or chosen.quick or chosen.scene or chosen.against):
+        parser.error("--write needs a whole run: leave --only, --scene, --against and --quick out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     refused = obtain_missing() if chosen.peers else {}
     tables: list[Table] = []
     verdicts: dict[Contract, Verdict] = {}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
-        workshop = Workshop(Path(folder), effort, refused, chosen.scene)
+        workshop = Workshop(Path(folder), effort, refused, chosen.scene, chosen.against)
         write_bytecode(workshop)
         for name in chosen.only or SUBJECTS:
             outcome = SUBJECTS[name](workshop)

@@ -11,6 +11,7 @@ from accelscope.agent.attribution_options import attribution_options
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.options import AttributionOptions
+from accelscope.config import make
 from accelscope.model import Device, OwnerKind, Process
 from accelscope.simulate.kubernetes import SimulatedCluster
 from bench.children import Workshop
@@ -48,7 +49,7 @@ def attribute(workshop: Workshop) -> Outcome:
     node = make_node(workshop.folder / "attribution", describe(DEVICES, _workloads(count)))
     devices, processes = read(node)
     with SimulatedCluster(node, workshop.folder / "attribution-cluster") as cluster:
-        settings = AgentSettings(**{**node.agent_settings(), **cluster.agent_settings()})  # type: ignore[arg-type]
+        settings = make(AgentSettings, {**node.agent_settings(), **cluster.agent_settings()})
         options = attribution_options(settings, node.spec.name, {})
         simulated = measure(options, devices, processes, rounds)
     with _sleepers(devices) as real_processes:

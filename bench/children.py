@@ -123,6 +123,7 @@ class Workshop:
     effort: Effort
     refused: Mapping[str, str] = field(default_factory=dict)  # why a peer could not be obtained, by its name
     scenes: Sequence[str] = ()  # names of those that exporters are compared in; none: all
+    against: Path | None = None  # another checkout with a .venv, whose agent is measured too
 
     def missing(self, peer: Peer) -> str:
         """Why it is not there; empty where it is."""
@@ -137,10 +138,16 @@ class Workshop:
         return {**kept, "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"), **more}
 
     def agent(
-        self, name: str, port: int, settings: Mapping[str, str], *, before: Sequence[str] = ()
+        self,
+        name: str,
+        port: int,
+        settings: Mapping[str, str],
+        *,
+        before: Sequence[str] = (),
+        program: str = AGENT,
     ) -> Child:
         """`before` is put before the command."""
-        command = [*before, AGENT, "agent", "--exporter-host", "127.0.0.1", "--exporter-port", str(port)]
+        command = [*before, program, "agent", "--exporter-host", "127.0.0.1", "--exporter-port", str(port)]
         command += ["--log-level", "error"]
         for setting, value in settings.items():
             command += [f"--{setting.replace('_', '-')}", value]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from accelscope.config.declaration import flag_name, key_name
+from accelscope.config.settings import flag_name, key_name
 from bench.children import AGENT, Child, Workshop, free_port, running
 from bench.contracts import Outcome
 from bench.fleet_process import Api

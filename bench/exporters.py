@@ -15,7 +15,7 @@ from bench.scraper import percentile
 from bench.tables import Table, mib, ms, times
 from bench.turns import Exporter, take_turn
 
-_SHOWS = b"accelerator_info{"
+SHOWS_A_DEVICE = b"accelerator_info{"
 _UNCAPPED = {"max_process_series": "1000000"}
 _COLUMNS = (
     "node",
@@ -76,7 +76,7 @@ def _agents(workshop: Workshop, scene: Scene, node: SimulatedNode, before: Seque
 
     def agent(name: str, settings: Mapping[str, str]) -> Exporter:
         return Exporter(
-            name, lambda port: workshop.agent(name, port, settings, before=before), _SHOWS, ours=True
+            name, lambda port: workshop.agent(name, port, settings, before=before), SHOWS_A_DEVICE, ours=True
         )
 
     agents = [agent("agent", settings)]
@@ -99,11 +99,11 @@ def _peer(
     )
 
 
-def _rss(exporter: Exporter) -> float:
+def rss(exporter: Exporter) -> float:
     return exporter.typical(lambda turn: turn.rss_bytes)
 
 
-def _collection(exporter: Exporter) -> float | None:
+def collection_cpu(exporter: Exporter) -> float | None:
     return None if exporter.on_scrape else exporter.typical(lambda turn: turn.collection_cpu)
 
 
@@ -111,7 +111,7 @@ def _first(exporter: Exporter) -> float:
     return exporter.typical(lambda turn: statistics.median(turn.first))
 
 
-def _first_cpu(exporter: Exporter) -> float:
+def first_scrape_cpu(exporter: Exporter) -> float:
     return exporter.typical(lambda turn: statistics.median(turn.first_cpu))
 
 
@@ -128,21 +128,21 @@ def _kept(share: float) -> _Figure:
     return figure
 
 
-def _started(exporter: Exporter) -> float:
+def started(exporter: Exporter) -> float:
     return exporter.typical(lambda turn: turn.started)
 
 
 # How each is written, and what if there is none.
 _FIGURES: tuple[tuple[_Figure, Callable[[float], str], str], ...] = (
-    (_rss, mib, ""),
-    (_collection, ms, "on scrape"),
-    (_first_cpu, ms, ""),
+    (rss, mib, ""),
+    (collection_cpu, ms, "on scrape"),
+    (first_scrape_cpu, ms, ""),
     (_first, ms, ""),
     (_fresh(0.5), ms, ""),
     (_fresh(0.99), ms, ""),
     (_kept(0.5), ms, "closes"),
     (_kept(0.99), ms, "closes"),
-    (_started, ms, ""),
+    (started, ms, ""),
 )
 
 

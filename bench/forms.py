@@ -22,7 +22,7 @@ from bench.turns import NEW_PAGE_INTERVALS
 
 _SETTLE_SECONDS = 1.2  # for a collection that was due while the process was paused
 _NEW_PAGE_SECONDS = 0.3  # the interval of the agent whose pages are scraped once each
-_PODS = 110  # as many as a kubelet runs by default
+PODS = 110  # as many as a kubelet runs by default
 _POD_BYTES = 20_000
 _MANY_PROCESSES = 128  # which makes a page of about 1,700 series
 
@@ -70,7 +70,7 @@ def measure_forms(workshop: Workshop) -> tuple[Table, Forms]:
     with usual_node(workshop.folder / "usual") as node, ExitStack() as started:
         settings = node.agent_settings()
         tls = {"tls_certificate": str(certificate.file), "tls_key": str(certificate.key)}
-        cluster = started.enter_context(_cluster(node, workshop.folder / "cluster", certificate))
+        cluster = started.enter_context(cluster_with_pods(node, workshop.folder / "cluster", certificate))
         large = make_node(workshop.folder / "large", with_processes(DEVICES, _MANY_PROCESSES, shape="steady"))
 
         def agent_with(
@@ -82,7 +82,7 @@ def measure_forms(workshop: Workshop) -> tuple[Table, Forms]:
         plain = agent_with("HTTP", settings)
         with_tls = agent_with("TLS", {**settings, **tls}, certificate.trust)
         with_pods = agent_with(
-            f"TLS, {_PODS} pods", {**settings, **tls, **cluster.agent_settings()}, certificate.trust
+            f"TLS, {PODS} pods", {**settings, **tls, **cluster.agent_settings()}, certificate.trust
         )
         often = agent_with("every 1 s", {**settings, "collection_interval": "1s"})
         with_large_page = agent_with(f"{_MANY_PROCESSES} processes", large.agent_settings())
@@ -93,7 +93,7 @@ def measure_forms(workshop: Workshop) -> tuple[Table, Forms]:
     return _table(subjects, first), Forms(plain, with_tls, with_pods, with_large_page, first)
 
 
-def _cluster(node: SimulatedNode, folder: Path, certificate: SelfSigned) -> SimulatedCluster:
+def cluster_with_pods(node: SimulatedNode, folder: Path, certificate: SelfSigned) -> SimulatedCluster:
     """One pod on each device, and others that the node runs beside."""
     return SimulatedCluster(
         node,
@@ -101,7 +101,7 @@ def _cluster(node: SimulatedNode, folder: Path, certificate: SelfSigned) -> Simu
         tls=Tls(str(certificate.file), str(certificate.key)),
         ca_file=certificate.file,
         pod_bytes=_POD_BYTES,
-        extra_pods=_PODS - len(node.pods),
+        extra_pods=PODS - len(node.pods),
     )
 
 
@@ -211,7 +211,7 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
         f"{sum(map(len, agent.fresh))} scrapes on new connections, {sum(map(len, agent.kept))} on kept ones, "
         f"gzip, in {len(agent.fresh)} rounds, while the others are paused. Percentiles are the median of the "
         "rounds'. RSS is read afterwards.",
-        f"With {_PODS} pods: the agent watches pods of {_POD_BYTES // 1000} KB each at an API server, over "
+        f"With {PODS} pods: the agent watches pods of {_POD_BYTES // 1000} KB each at an API server, over "
         "TLS, and asks the kubelet's socket in every collection; each device is held by one of the pods.",
         "Collects every 10 s, the default, where nothing else is said. CPU per scrape is without what the "
         "process uses when nobody scrapes it. Nearly all of these scrapes are of a page that was sent "

@@ -10,9 +10,10 @@ from pathlib import Path
 import yaml
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.config import make
 from accelscope.model import Device, Process, Vendor
-from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node
+from accelscope.vendors.common.contract import open_reader
 from bench.compiling import compile_program
 
 CALL_COST_MICROSECONDS = 20  # CPU time of every driver call: what makes a comparison mean something
@@ -121,8 +122,8 @@ def sleeping(count: int, folder: Path) -> Iterator[list[int]]:
 
 def read(node: SimulatedNode) -> tuple[list[Device], list[Process]]:
     """What the agent's own reader makes of the node."""
-    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
-    reader = open_reader(Vendor.NVIDIA, settings.reader_options)
+    settings = make(AgentSettings, node.agent_settings())
+    reader = open_reader(Vendor("nvidia"), settings.reader_options)
     readings = [reader.read(key) for key in reader.survey().keys]
     reader.close()
     return [r.device for r in readings], [process for r in readings for process in r.processes]

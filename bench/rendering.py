@@ -99,7 +99,7 @@ def _device(number: int) -> Device:
         for place in range(number, _PARTITIONS, _DEVICES)
     )
     return Device(
-        vendor=Vendor.NVIDIA,
+        vendor=Vendor("nvidia"),
         id=f"nvidia:{uuid}",
         index=number,
         model="NVIDIA H100 80GB HBM3",

@@ -6,25 +6,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from accelscope.agent.settings import AgentSettings
+from accelscope.config import make
 from accelscope.model import Vendor
-from accelscope.readers.contract import Reader, ReaderOptions
-from accelscope.readers.registry import open_reader
 from accelscope.simulate import SimulatedNode, load_node
+from accelscope.vendors.common.contract import Reader, ReaderOptions, open_reader
 from bench.children import Workshop
 from bench.contracts import Outcome
 from bench.tables import Table, ms, times
 
 NODES = {
-    Vendor.NVIDIA: "nvidia-h100x8",
-    Vendor.AMD: "amd-mi300x8",
-    Vendor.ASCEND: "ascend-910b-x8",
-    Vendor.FURIOSA: "furiosa-rngd",
+    Vendor("nvidia"): "nvidia-h100x8",
+    Vendor("amd"): "amd-mi300x8",
+    Vendor("ascend"): "ascend-910b-x8",
+    Vendor("furiosa"): "furiosa-rngd",
 }
-_TOOLS_BESIDE = (Vendor.AMD, Vendor.ASCEND)
+_TOOLS_BESIDE = (Vendor("amd"), Vendor("ascend"))
 _CHUNK = 65536
 _QUIET_SECONDS = 0.5  # without a tick of CPU: nothing runs in the background any more
 _IDLE_CPU_SECONDS = 0.005
@@ -92,9 +92,9 @@ def read_each_vendor(workshop: Workshop) -> Outcome:
 def _measure(
     table: Table, title: str, node: SimulatedNode, *, vendor: Vendor, interval: float, repeats: int
 ) -> None:
-    settings = AgentSettings(**node.agent_settings())  # type: ignore[arg-type]
-    paths = replace(settings.paths, nvml_library=str(node.folder / "no-library"))
-    reader = open_reader(vendor, ReaderOptions(paths, tool_interval_seconds=interval))
+    settings = make(AgentSettings, node.agent_settings())
+    tools = {**settings.vendor_settings, "nvml_library": str(node.folder / "no-library")}
+    reader = open_reader(vendor, ReaderOptions(settings.paths, tools, tool_interval_seconds=interval))
     devices = _pass(reader)  # what is asked once for good, such as identities
     _wait_until_quiet()
     _record.files, _record.programs, _record.folder = [], [], str(node.folder)

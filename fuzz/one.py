@@ -10,7 +10,7 @@ from fuzz.seeds import sources_of
 
 def main() -> None:
     program, package, name, *arguments = sys.argv
-    with atheris.instrument_imports(include=["accelscope.readers", "accelscope.attribution"]):
+    with atheris.instrument_imports(include=["accelscope.vendors.common", "accelscope.attribution"]):
         source = sources_of(package)[name]
 
     def target(data: bytes) -> None:

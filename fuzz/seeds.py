@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from accelscope.parsing.registry import PACKAGES
 from accelscope.parsing.source import Source
+from accelscope.vendors import declarations
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = Path(__file__).parent / "seeds"
 CORPUS = Path(__file__).parent / "corpus"
+PACKAGES = (*(f"vendors.{name}" for name in declarations()), "attribution")
 
 _WORD = re.compile(r"[^\W\d_][\w.%()/-]{2,30}", re.ASCII)
 _MAX_WORDS = 400

@@ -13,7 +13,7 @@ from fuzz import answers, seeds
 
 
 def device(**values: object) -> Parsed:
-    return Parsed(devices=(Device(vendor=Vendor.AMD, id="amd:x", **values),))  # type: ignore[arg-type]
+    return Parsed(devices=(Device(vendor=Vendor("amd"), id="amd:x", **values),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", sources())
