@@ -19,9 +19,8 @@ from tests.waiting import wait_until
 from accelscope.attribution.pod_resources import PodResourcesClient
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.listwatch import ListWatch
-from accelscope.kube.pods import KubePod
-from accelscope.kube.watches import watch_pods
+from accelscope.kube.informer import BlockingInformer, watch_pods
+from accelscope.kube.objects import KubePod
 
 SAYS_HELLO_AND_SERVES = """\
 import http.server, os
@@ -168,7 +167,7 @@ def test_kubelet_lists_what_containers_hold(cluster: Cluster, python_pod: dict[s
 
 
 @contextmanager
-def watching(cluster: Cluster) -> Iterator[ListWatch[KubePod]]:
+def watching(cluster: Cluster) -> Iterator[BlockingInformer[KubePod]]:
     endpoint = Endpoint(cluster.api_url, str(cluster.admin_token_file), str(cluster.ca_file))
     client = Client(endpoint)
     watch = watch_pods(client, cluster.node_name)
@@ -183,7 +182,7 @@ def watching(cluster: Cluster) -> Iterator[ListWatch[KubePod]]:
         client.close()
 
 
-def names(watch: ListWatch[KubePod]) -> set[str]:
+def names(watch: BlockingInformer[KubePod]) -> set[str]:
     return {pod.name for pod in watch.items.values()}
 
 

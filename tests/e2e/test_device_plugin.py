@@ -39,7 +39,7 @@ from tests.waiting import wait_until
 
 from accelscope.deviceplugin.kubelet import KubeletError, served_ids
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, read_node
-from accelscope.simulate.furiosa.driver import FuriosaDriver
+from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
 NPU = "beta.furiosa.ai/npu"
 WORKLOADS = "npu-workloads"

@@ -37,7 +37,7 @@ from tests.waiting import until_passes, wait_until
 from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
-from accelscope.sinks.documents import NPU_METRICS
+from accelscope.vendors.ascend import NPU_METRICS
 
 OPERATOR, NO_TOOL, NO_DRIVER, NOT_READY = "gpu-operator", "operator-a", "operator-b", "operator-c"
 GPUS = {

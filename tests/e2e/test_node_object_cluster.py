@@ -36,7 +36,8 @@ from accelscope.model import SinkState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.description import read_node
 from accelscope.sinks.annotation import annotate
-from accelscope.sinks.documents import DEVICES, NPU_METRICS, Fitted
+from accelscope.sinks.documents import DEVICES, Fitted
+from accelscope.vendors.ascend import NPU_METRICS
 
 RETRY_AFTER_SECONDS = 5  # longer than the sink waits by itself after a first failure
 

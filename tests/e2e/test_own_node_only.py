@@ -16,7 +16,8 @@ from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
-from accelscope.sinks.documents import DEVICES, NPU_METRICS
+from accelscope.sinks.documents import DEVICES
+from accelscope.vendors.ascend import NPU_METRICS
 
 OTHER_NODE = "another"
 RELEASE = "own-node"

@@ -18,8 +18,8 @@ import yaml
 from demo.story import Happening, Story
 from monitoring.rules.document import ALERTS
 from tests.agent_process import AgentProcess
-from tests.deviceplugin.conftest import settings_of
 from tests.deviceplugin.fake_kubelet import FakeKubelet
+from tests.deviceplugin.running_plugin import settings_of
 from tests.e2e.prometheus_server import PrometheusServer
 from tests.monitoring.grafana_queries import Asked, Store, choices, unanswered, variable_queries
 from tests.ports import free_port

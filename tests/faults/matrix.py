@@ -89,9 +89,9 @@ def _sink(sink: str, reason: str) -> tuple[str, ...]:
 
 _AGENT = "tests/agent/test_faults.py::"
 _RUNNER = "tests/agent/test_runner.py::"
-_TOOL = "tests/readers/test_tool.py::"
+_TOOL = "tests/vendors/common/test_tool.py::"
 _PODS = "tests/agent/test_attribution.py::"
-_WATCH = "tests/kube/test_kube_listwatch.py::"
+_WATCH = "tests/kube/test_kube_informer.py::"
 _CLIENT = "tests/kube/test_kube_client.py::"
 _UNARY = "tests/kube/test_unary.py::"
 _PROCESSES = "tests/attribution/test_processes.py::"
@@ -173,7 +173,7 @@ MATRIX: tuple[Fault, ...] = (
         told="partitions of the device on the page",
         collections=2,
         shown_by=(
-            "tests/simulate/test_nvml_faults.py::test_calls_see_each_new_state_whole_while_it_changes",
+            "tests/vendors/nvidia/test_nvml_faults.py::test_calls_see_each_new_state_whole_while_it_changes",
         ),
     ),
     # tools
@@ -233,7 +233,7 @@ MATRIX: tuple[Fault, ...] = (
         collections=3,
         site=Site.TOOL,
         stale=Stale.ALL,
-        shown_by=("tests/readers/nvidia/test_parse_hostile.py",),
+        shown_by=("tests/vendors/nvidia/test_parse_hostile.py",),
     ),
     Fault(
         name="tool-not-utf8",
@@ -680,7 +680,7 @@ OTHER_VENDORS = (
 )
 
 _PLUGIN = "tests/deviceplugin/test_plugin_and_kubelet.py::"
-_FOLLOWED = "tests/fleet/api_server/test_followed.py::"
+_INFORMER = "tests/fleet/api_server/test_informer.py::"
 _SESSION = "tests/fleet/api_server/test_session.py::"
 _STATE = "tests/fleet/history/test_state_file.py::"
 
@@ -728,9 +728,9 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="an API server is gone, forgets versions, ends watches or sends garbage",
         stays="what was known, with its age; other clusters",
         shown_by=(
-            _FOLLOWED + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known",
-            _FOLLOWED + "test_a_version_that_is_gone_means_a_new_list",
-            _FOLLOWED + "test_a_line_that_is_no_event_ends_the_watch",
+            _INFORMER + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known",
+            _INFORMER + "test_a_version_that_is_gone_means_a_new_list",
+            _INFORMER + "test_a_line_that_is_no_event_ends_the_watch",
             _SESSION + "test_a_hostile_answer_costs_a_bounded_time_and_size",
         ),
     ),

@@ -21,17 +21,17 @@ from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.pod_resources import ClaimDevice, HeldPod, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
-from accelscope.deviceplugin.watch import Deadline
+from accelscope.deviceplugin.watch import DriverCalls
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import Reading, Vendor
-from accelscope.readers.background import Background
-from accelscope.readers.contract import Paths, ReaderError, Survey
-from accelscope.readers.nvidia import nvml
-from accelscope.readers.nvidia.nvml import NvmlSource
 from accelscope.simulate import SimulatedNode
 from accelscope.sinks.feature_file import write_file
 from accelscope.sinks.sink import SinkError
+from accelscope.vendors.common.background import Background
+from accelscope.vendors.common.contract import Paths, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.nvidia import nvml
+from accelscope.vendors.nvidia.nvml import NvmlSource
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
@@ -61,7 +61,7 @@ def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCap
         holdings.begin()
         assert holdings.latest(30.0) == ()
         assert (holdings.state().up, holdings.state().reason) == (False, "internal")
-    assert sum("not foreseen" in record.getMessage() for record in caplog.records) == 1
+    assert sum("unexpected error" in record.getMessage() for record in caplog.records) == 1
     holdings.begin()
     assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
     assert holdings.state().up
@@ -102,18 +102,19 @@ def test_a_tool_is_run_as_soon_as_there_is_a_thread_to_run_it_in() -> None:
 
 
 def test_the_plugin_asks_a_driver_again_after_it_had_no_thread_for_it() -> None:
-    deadline = Deadline()
+    calls = DriverCalls()
     with no_threads(), pytest.raises(ReaderError, match="no thread") as raised:
-        deadline.call("k1", lambda: 1, 30.0)
-    assert (raised.value.reason, deadline.abandoned) == ("exhausted", 0)
-    assert deadline.call("k1", lambda: 1, 30.0) == 1
+        calls.call("k1", lambda: 1, 30.0)
+    assert (raised.value.reason, calls.abandoned) == ("exhausted", frozenset())
+    assert calls.call("k1", lambda: 1, 30.0) == 1
+    calls.close()
 
 
 def test_a_reader_without_a_descriptor_is_counted_and_no_fault_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Exhausted:
-        vendor = Vendor.NVIDIA
+        vendor = Vendor("nvidia")
 
         def survey(self) -> Survey:
             refuse()
@@ -141,8 +142,7 @@ def test_a_driver_that_cannot_be_looked_at_has_not_changed(
     node = SimulatedNode(costless("nvidia-mixed"), tmp_path / "node")
     node.build()
     settings = node.agent_settings()
-    paths = Paths(proc=Path(settings["proc_root"]), nvml_library=settings["nvml_library"])
-    source = NvmlSource(paths)
+    source = NvmlSource(ReaderOptions(Paths(proc=Path(settings["proc_root"])), settings))
     before = source.survey()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "iterdir", refuse)

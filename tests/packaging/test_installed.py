@@ -146,7 +146,8 @@ def test_fleet_alone_serves_clusters_and_its_page(environment: OpenEnvironment, 
     with subprocess.Popen(words, env=fleet.variables(), stdout=subprocess.DEVNULL) as clusters:
         try:
             file = tmp_path / "clusters.yaml"
-            wait_until(file.exists, "the simulated clusters are there")
+            # Recordings of its nodes are made first.
+            wait_until(file.exists, "the simulated clusters are there", 3 * PATIENCE_SECONDS)
             options = ("--clusters-file", file, "--listen-port", "0", "--log-format", "json")
             with fleet.serving("fleet", *options) as served:
                 wait_until(

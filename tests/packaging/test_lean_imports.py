@@ -16,10 +16,13 @@ PACKAGES = [
     "metrics",
     "model",
     "parsing",
-    "readers",
     "serve",
     "sinks",
+    "vendors",
 ]
+
+# Parts of a vendor that other commands load by name: the agent never does.
+OTHER_COMMANDS = ("capture", "doctor", "plugin", "simulated")
 
 # Each brings megabytes, or a second way of doing what the agent does already.
 BANNED = {
@@ -36,12 +39,13 @@ BANNED = {
     "urllib.request",
 }
 
-IMPORT_ALL = """
+IMPORT_ALL = f"""
 import importlib, pkgutil, sys
+others = set({OTHER_COMMANDS})
 for name in sys.argv[1:]:
     package = importlib.import_module("accelscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.endswith(".__main__"):
+        if not module.name.endswith(".__main__") and not set(module.name.split(".")) & others:
             importlib.import_module(module.name)
 print("\\n".join(sys.modules))
 """

@@ -30,6 +30,7 @@ from tests.security.echoing_server import EchoingServer, echoing_server
 from tests.security.marks import Marks
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
+from accelscope.config.settings import settings_of as declared_settings
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
@@ -233,7 +234,7 @@ def test_capture(agent_settings: dict[str, str], marks: Marks, tmp_path: Path) -
 def test_device_plugin(node: SimulatedNode, marks: Marks, tmp_path: Path) -> None:
     """It is given no secret; what its environment and others' processes have is all there is."""
     talk = Talk(marks)
-    known = PluginSettings.__dataclass_fields__
+    known = {declared.name for declared in declared_settings(PluginSettings)}
     settings = {name: value for name, value in node.agent_settings().items() if name in known}
     (tmp_path / "plugins").mkdir()
     settings |= {"vendor": "nvidia", "plugin_dir": str(tmp_path / "plugins"), "exporter_host": "127.0.0.1"}

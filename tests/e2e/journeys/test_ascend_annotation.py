@@ -15,7 +15,7 @@ from tests.sinks.go_reader import decode_chips
 
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
-from accelscope.sinks.documents import NPU_METRICS
+from accelscope.vendors.ascend import NPU_METRICS
 
 INSTALL, SWITCHING = "docs/install.md", "docs/switching/npu-exporter.md"
 ANNOTATION = f"The annotation `{NPU_METRICS}`"

@@ -9,7 +9,7 @@ from tests.e2e.journeys.machine import Machine
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-from accelscope.config.declaration import environment_name
+from accelscope.config.settings import environment_name
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.description import read_node
 

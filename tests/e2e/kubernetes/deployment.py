@@ -15,7 +15,7 @@ from tests.e2e.kubernetes.errors import CommandFailed
 from tests.repository import CHART
 from tests.waiting import wait_until
 
-from accelscope.config.declaration import environment_name
+from accelscope.config.settings import environment_name
 from accelscope.model import Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate import SimulatedNode

@@ -19,7 +19,8 @@ from tests.e2e.kubernetes.deployment import ENOUGH_CPU
 from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.config.declaration import environment_name
+from accelscope.config.settings import environment_name
+from accelscope.config.settings import settings_of as declared_settings
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.simulate import SimulatedNode
 
@@ -36,7 +37,7 @@ def make_device_nodes(node: SimulatedNode) -> None:
 
 def plugin_settings(node: SimulatedNode) -> dict[str, str]:
     """Those of the device plugin that point it at this node."""
-    known = PluginSettings.__dataclass_fields__
+    known = {declared.name for declared in declared_settings(PluginSettings)}
     found = {name: value for name, value in node.agent_settings().items() if name in known}
     del found["pod_resources_socket"]  # the real kubelet is to be asked
     return {**found, **PATIENT}
