@@ -12,7 +12,7 @@ import pytest
 from tests.certificates import new_certificate
 
 from accelscope.doctor.finding import Finding
-from accelscope.doctor.http_files import CHECKS
+from accelscope.doctor.http_files import FILE_CHECKS
 from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 
 def look(subject: Subject) -> list[Finding]:
-    return [finding for check in CHECKS for finding in check.look(subject)]
+    return [finding for check in FILE_CHECKS for finding in check.look(subject)]
 
 
 def by_name(subject: Subject, name: str) -> Finding:

@@ -21,7 +21,7 @@ OF_THE_MACHINE = "pid:[4026531836]"
 
 
 def by_name(subject: Subject, name: str) -> Finding:
-    checks = (*node_area.CHECKS, *visibility.CHECKS)
+    checks = (*node_area.NODE_CHECKS, *visibility.VISIBILITY_CHECKS)
     return next(f for check in checks for f in check.look(subject) if f.name == name)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
-from accelscope.doctor.settings import CHECKS
+from accelscope.doctor.settings import SETTINGS_CHECKS
 from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def findings(subject: Subject) -> dict[str, tuple[str, str]]:
-    return {f.name: (f.severity.value, f.found) for check in CHECKS for f in check.look(subject)}
+    return {f.name: (f.severity.value, f.found) for check in SETTINGS_CHECKS for f in check.look(subject)}
 
 
 def test_each_given_setting_is_shown_with_its_origin(node: "NodeFolder") -> None:

@@ -10,9 +10,9 @@ from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
 
 _EVERY_NODE = (
-    Area("settings", settings.CHECKS),
-    Area("http", (*http_files.CHECKS, *port.CHECKS)),
-    Area("node", (*node.CHECKS, *visibility.CHECKS)),
+    Area("settings", settings.SETTINGS_CHECKS),
+    Area("http", (*http_files.FILE_CHECKS, *port.PORT_CHECKS)),
+    Area("node", (*node.NODE_CHECKS, *visibility.VISIBILITY_CHECKS)),
 )
 
 

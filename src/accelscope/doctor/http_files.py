@@ -130,4 +130,4 @@ def _exposed(subject: Subject, name: str, path: str, what: str) -> Iterator[Find
         yield warning(name, found, f"chmod o-r {path}, and give it to a group that the agent's user is in.")
 
 
-CHECKS = (Check("tls", tls), Check("guard", guard))
+FILE_CHECKS = (Check("tls", tls), Check("guard", guard))

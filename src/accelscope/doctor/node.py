@@ -80,7 +80,7 @@ def _unlistable(path: Path) -> str | None:
         return problem.strerror or str(problem)
 
 
-CHECKS = (
+NODE_CHECKS = (
     Check("name", name),
     Check("system", system),
     Check("container", container),

@@ -126,4 +126,6 @@ def _seconds(_: object) -> float:
     return 15.0  # four questions, each with a time of its own
 
 
-CHECKS = (Check("port", port, _seconds, "What listens there does not answer: see `ss -ltnp` for who it is."),)
+PORT_CHECKS = (
+    Check("port", port, _seconds, "What listens there does not answer: see `ss -ltnp` for who it is."),
+)

@@ -77,4 +77,4 @@ def _without_family(subject: Subject, patterns: Sequence[str]) -> tuple[str, ...
     return patterns_without_family(patterns, chosen)
 
 
-CHECKS = (Check("given", given),)
+SETTINGS_CHECKS = (Check("given", given),)

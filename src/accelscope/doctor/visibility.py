@@ -142,4 +142,4 @@ def _unescaped(path: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)
 
 
-CHECKS = (Check("processes", processes), Check("users", users))
+VISIBILITY_CHECKS = (Check("processes", processes), Check("users", users))

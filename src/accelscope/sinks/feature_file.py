@@ -13,7 +13,7 @@ from accelscope.sinks.documents import timestamp
 from accelscope.sinks.labels import PACE, Features, Labels, Settled
 from accelscope.sinks.sink import Pace, Sink, Timing
 
-NAME = "feature-file"
+FEATURE_FILE = "feature-file"
 FILE = "accelscope"
 # After it NFD takes the labels away: a file outlives the agent that wrote it. Several renewals fit into it.
 LIFETIME_SECONDS = 3600.0
@@ -31,7 +31,7 @@ class FeatureFileSink(Sink[Labels]):
         timing: Timing | None = None,
     ) -> None:
         """`writer` is the name of the file: each agent of a node has its own."""
-        super().__init__(NAME, pace, timing=timing)
+        super().__init__(FEATURE_FILE, pace, timing=timing)
         self._folder = folder
         self._writer = writer
         self._settled = Settled(features, self._timing.monotonic)

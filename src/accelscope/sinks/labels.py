@@ -8,7 +8,7 @@ from accelscope.model import Snapshot
 from accelscope.sinks.known import Knowledge
 from accelscope.sinks.sink import Pace, Sink, Timing
 
-NAME = "labels"
+LABELS = "labels"
 FIELD_MANAGER = "accelscope"
 PACE = Pace(interval_seconds=10.0, renewal_seconds=600.0)
 
@@ -47,7 +47,7 @@ class LabelsSink(Sink[Labels]):
     ) -> None:
         """`writer` is the field manager: each agent of a node has its own, for applying takes away what the
         same manager applied before."""
-        super().__init__(NAME, pace, client=client, timing=timing)
+        super().__init__(LABELS, pace, client=client, timing=timing)
         self._api_server = client
         self._writer = writer
         self._node = node

@@ -153,19 +153,19 @@ def label(item: object) -> str | None:
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), METRIC, ids=label)
 def test_amd_smi_metric(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_metric.parse(json.dumps([{"gpu": 0, **nested(path, raw)}])).devices
+    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, **nested(path, raw)}])).devices
     assert same(take(device), SPECIAL.get(path, value))
 
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), STATIC, ids=label)
 def test_amd_smi_static(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_static.parse(json.dumps({"gpu_data": [{"gpu": 0, **nested(path, raw)}]})).devices
+    [device] = parse_static.parse_static(json.dumps({"gpu_data": [{"gpu": 0, **nested(path, raw)}]})).devices
     assert same(take(device), value)
 
 
 @pytest.mark.parametrize(("key", "raw", "take", "value"), ROCM, ids=label)
 def test_rocm_smi(key: str, raw: str, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_rocm_json.parse(json.dumps({"card0": {key: raw}})).devices
+    [device] = parse_rocm_json.parse_rocm_json(json.dumps({"card0": {key: raw}})).devices
     assert same(take(device), value)
 
 

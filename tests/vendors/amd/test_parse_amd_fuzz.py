@@ -159,7 +159,7 @@ def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
 
 @given(text=TEXTS)
 def test_links_of_any_text(text: str) -> None:
-    for links in parse_links.parse(text).values():
+    for links in parse_links.parse_links(text).values():
         for _, value in numbers(links):
             assert math.isfinite(value)
             assert value >= 0

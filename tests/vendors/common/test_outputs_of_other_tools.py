@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.amd.parse_rocm_json import parse as parse_rocm_json
+from accelscope.vendors.amd.parse_rocm_json import parse_rocm_json
 from accelscope.vendors.ascend.parse_values import parse_board
 from accelscope.vendors.furiosa.parse_tools import parse_info as parse_furiosa_info
 

@@ -30,7 +30,7 @@ NEITHER = {
 
 def test_every_reason_of_every_reader_is_a_fault_or_harmless_or_neither() -> None:
     told = {f"{name}_violation_status": "ACTIVE" for name in AMD}
-    [gpu] = parse_metric.parse(json.dumps([{"gpu": 0, "throttle": told}])).devices
+    [gpu] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "throttle": told}])).devices
     amd = {throttle.reason for throttle in gpu.throttles}
     known = {*NVML_THROTTLE_BITS.values(), *THROTTLE_BITS.values(), *amd}
     assert known == FAULT_THROTTLES | HARMLESS_THROTTLES | NEITHER

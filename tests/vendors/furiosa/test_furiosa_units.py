@@ -8,7 +8,7 @@ from tests.vendors.furiosa.furiosa_tree import hwmon, options, rngd, warboy, wri
 
 from accelscope.model import AbsenceReason, Device
 from accelscope.vendors.furiosa import cells, sysfs_text
-from accelscope.vendors.furiosa.perf import Counters, counters, utilization
+from accelscope.vendors.furiosa.perf import Counters, warboy_counters, warboy_utilization
 from accelscope.vendors.furiosa.reader import FuriosaReader
 
 MIB, GIB = 2**20, 2**30
@@ -208,7 +208,7 @@ def card_of(root: Path) -> Device:
 def test_utilisation_between_two_readings(
     before: tuple[int, int], now: tuple[int, int], ratio: float | None
 ) -> None:
-    assert utilization(Counters(*before), Counters(*now)) == ratio
+    assert warboy_utilization(Counters(*before), Counters(*now)) == ratio
 
 
 @pytest.mark.parametrize(
@@ -224,4 +224,4 @@ def test_utilisation_between_two_readings(
     ],
 )
 def test_performance_counters(text: str, found: Counters | None) -> None:
-    assert counters(text) == found
+    assert warboy_counters(text) == found

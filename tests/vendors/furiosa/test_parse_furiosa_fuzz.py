@@ -167,7 +167,7 @@ def test_files_of_the_driver_give_values_or_nothing(text: str) -> None:
     sysfs_text.error_counts(text)
     sysfs_text.core_flags(text)
     sysfs_text.throttles(text, text)
-    perf.counters(text)
+    perf.warboy_counters(text)
     driver_version(text)
     for hertz in sysfs_text.core_clocks(text) or ():
         assert 0 <= hertz <= 1e18
@@ -185,7 +185,7 @@ def test_much_in_a_file_of_the_driver(kind: str) -> None:
             sysfs_text.clocks,
             sysfs_text.core_clocks,
             sysfs_text.core_flags,
-            perf.counters,
+            perf.warboy_counters,
             driver_version,
             lambda text: sysfs_text.throttles("0x0", text),
         ):

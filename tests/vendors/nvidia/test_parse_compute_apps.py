@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Process, ProcessType
-from accelscope.vendors.nvidia.parse_compute_apps import parse
+from accelscope.vendors.nvidia.parse_compute_apps import parse_compute_apps
 
 MIB = 2**20
 TRAIN = Process(pid=7, device="nvidia:GPU-a", name="train", type=ProcessType.COMPUTE, memory_bytes=512 * MIB)
@@ -22,7 +22,7 @@ TRAIN = Process(pid=7, device="nvidia:GPU-a", name="train", type=ProcessType.COM
     ],
 )
 def test_same_process_whatever_the_form(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_compute_apps(text)
     assert parsed.processes == (TRAIN,)
     assert (parsed.devices, parsed.error, parsed.rejected) == ((), None, ())
 
@@ -45,19 +45,19 @@ def test_same_process_whatever_the_form(text: str) -> None:
     ],
 )
 def test_device_by_what_is_told(fields: str, line: str, device: str | None, partition: str | None) -> None:
-    [process] = parse(line, fields.split(",")).processes
+    [process] = parse_compute_apps(line, fields.split(",")).processes
     assert (process.device, process.partition) == (device, partition)
 
 
 @pytest.mark.parametrize("cell", ["[N/A]", "N/A", "[Not Supported]", "", "[Insufficient Permissions]"])
 def test_absent_memory_is_not_zero(cell: str) -> None:
-    parsed = parse(f"GPU-a, 7, train, {cell}\n")
+    parsed = parse_compute_apps(f"GPU-a, 7, train, {cell}\n")
     assert [process.memory_bytes for process in parsed.processes] == [None]
     assert parsed.rejected == ()
 
 
 def test_a_name_may_hold_commas() -> None:
-    [process] = parse(r"GPU-a, 7, C:\Tools\a, b, c.exe, 512 MiB").processes
+    [process] = parse_compute_apps(r"GPU-a, 7, C:\Tools\a, b, c.exe, 512 MiB").processes
     assert (process.name, process.memory_bytes) == ("a, b, c.exe", 512 * MIB)
 
 
@@ -74,14 +74,14 @@ def test_a_name_may_hold_commas() -> None:
     ],
 )
 def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
-    parsed = parse(f"GPU-a, 7, train, 512 MiB\n{line}\n")
+    parsed = parse_compute_apps(f"GPU-a, 7, train, 512 MiB\n{line}\n")
     assert parsed.processes == (TRAIN,)
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
-    assert parse(f"{line}\nGPU-a, 7, train, 512 MiB\n").processes == (TRAIN,)
+    assert parse_compute_apps(f"{line}\nGPU-a, 7, train, 512 MiB\n").processes == (TRAIN,)
 
 
 def test_a_bad_cell_costs_itself() -> None:
-    parsed = parse("GPU-a, 7, train, lots\n")
+    parsed = parse_compute_apps("GPU-a, 7, train, lots\n")
     assert [(process.pid, process.memory_bytes) for process in parsed.processes] == [(7, None)]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
         ("used_memory: lots", "unreadable")
@@ -92,19 +92,21 @@ def test_a_bad_cell_costs_itself() -> None:
     "text", ["gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n", "No running processes found\n"]
 )
 def test_nothing_runs_is_no_error(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_compute_apps(text)
     assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
 
 
 def test_finished_processes_are_not_running_ones() -> None:
-    parsed = parse("gpu_uuid, pid, gpu_utilization [%], max_memory_usage [MiB]\nGPU-a, 7, 0 %, 5 MiB\n")
+    parsed = parse_compute_apps(
+        "gpu_uuid, pid, gpu_utilization [%], max_memory_usage [MiB]\nGPU-a, 7, 0 %, 5 MiB\n"
+    )
     assert parsed.processes == ()
     assert parsed.error is not None
     assert parsed.error.reason == "unrecognized"
 
 
 def test_what_the_tool_says_instead_of_rows_is_the_error() -> None:
-    parsed = parse(
+    parsed = parse_compute_apps(
         "WARNING: infoROM is corrupted at gpu 0000:0C:00.0\nFailed to initialize NVML: Unknown Error\n"
     )
     assert parsed.error is not None
@@ -112,13 +114,13 @@ def test_what_the_tool_says_instead_of_rows_is_the_error() -> None:
 
 
 def test_another_number_of_columns_asks_for_their_names() -> None:
-    parsed = parse("7, GPU-a\n")
+    parsed = parse_compute_apps("7, GPU-a\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
 
 
 def test_a_message_does_not_hide_that_the_columns_were_not_named() -> None:
-    parsed = parse("Unable to determine the device handle for GPU0: GPU is lost\n7, 100\n")
+    parsed = parse_compute_apps("Unable to determine the device handle for GPU0: GPU is lost\n7, 100\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
 
@@ -126,7 +128,7 @@ def test_a_message_does_not_hide_that_the_columns_were_not_named() -> None:
 def test_a_masked_uuid_names_no_device() -> None:
     masked = "GPU-00000000-0000-0000-0000-000000000000"
     header = "gpu_uuid, gpu_bus_id, pid, process_name, used_gpu_memory [MiB]"
-    [by_address, by_nothing] = parse(
+    [by_address, by_nothing] = parse_compute_apps(
         f"{header}\n{masked}, 00000000:01:00.0, 7, a, 1 MiB\n{masked}, [N/A], 8, b, 1 MiB\n"
     ).processes
     assert (by_address.device, by_nothing.device) == ("nvidia:0000:01:00.0", None)

@@ -12,7 +12,7 @@ from tests.vendors.common.parsed_numbers import numbers
 from accelscope.model.wire import plain
 from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.registry import sources
-from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS, FIELDS
+from accelscope.vendors.nvidia.parse_query_gpu import FIELDS, QUERY_GPU_FIELDS
 
 NUMBERS = st.one_of(
     st.integers(-5, 10**21).map(str),
@@ -51,7 +51,7 @@ SENTENCES = st.sampled_from(
     ]
 )
 NAMES = st.lists(
-    st.sampled_from([*DEFAULT_FIELDS, *(name for name, _, _ in FIELDS), "pid", "gpu_uuid"]), max_size=8
+    st.sampled_from([*QUERY_GPU_FIELDS, *(name for name, _, _ in FIELDS), "pid", "gpu_uuid"]), max_size=8
 )
 CSV = st.lists(
     st.one_of(

@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
 from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.nvidia.parse_list import named_partitions, parse
+from accelscope.vendors.nvidia.parse_list import named_partitions, parse_list
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
@@ -16,7 +16,7 @@ GPU 1: NVIDIA X (rev 2) (UUID: GPU-b)
 
 @pytest.mark.parametrize("text", [TWO, TWO.replace("\n", " \r\n"), f"\ufeff{TWO.rstrip()}"])
 def test_devices_and_their_partitions(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_list(text)
     assert parsed.error is None
     assert [(d.id, d.index, d.uuid, d.model) for d in parsed.devices] == [
         ("nvidia:GPU-a", 0, "GPU-a", "NVIDIA A100-SXM4-40GB"),
@@ -30,7 +30,7 @@ def test_devices_and_their_partitions(text: str) -> None:
 
 
 def test_old_mig_uuid_tells_the_instances() -> None:
-    parsed = parse("GPU 0: X (UUID: GPU-a)\n  MIG 1g.5gb Device 0: (UUID: MIG-GPU-a/7/1)\n")
+    parsed = parse_list("GPU 0: X (UUID: GPU-a)\n  MIG 1g.5gb Device 0: (UUID: MIG-GPU-a/7/1)\n")
     [partition] = parsed.devices[0].partitions
     assert (partition.uuid, partition.gpu_instance_id, partition.compute_instance_id) == (
         "MIG-GPU-a/7/1",
@@ -57,7 +57,7 @@ def test_old_mig_uuid_tells_the_instances() -> None:
     ],
 )
 def test_a_sick_gpu_stays_visible(line: str, place: tuple[int | None, str | None], state: str) -> None:
-    parsed = parse(f"{TWO}{line}\n")
+    parsed = parse_list(f"{TWO}{line}\n")
     assert parsed.error is None
     assert len(parsed.devices) == 3
     assert (parsed.devices[2].index, parsed.devices[2].pci_address) == place
@@ -69,13 +69,13 @@ def test_a_sick_gpu_stays_visible(line: str, place: tuple[int | None, str | None
     "line", ["nonsense", "  MIG broken", "GPU x: y (UUID: GPU-z)", "GPU 3: " + "z" * 5000]
 )
 def test_a_bad_line_costs_itself(line: str) -> None:
-    parsed = parse(f"{TWO}{line}\n")
+    parsed = parse_list(f"{TWO}{line}\n")
     assert len(parsed.devices) == 2
     assert [rejection.reason for rejection in parsed.rejected] == ["not_a_row"]
 
 
 def test_a_partition_of_no_device_is_refused() -> None:
-    parsed = parse("  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n")
+    parsed = parse_list("  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n")
     assert parsed.devices == ()
     assert parsed.error is not None
 
@@ -98,7 +98,7 @@ def test_measured_partitions_get_their_names_by_index() -> None:
     first = Partition(id="nvidia:GPU-a/gi1/ci0", index=0, gpu_instance_id=1, memory_used_bytes=5)
     second = Partition(id="nvidia:GPU-a/gi2/ci1", index=1, gpu_instance_id=2)
     unlisted = Partition(id="nvidia:GPU-a/gi9/ci0", index=9)
-    joined = named_partitions(measured(second, unlisted, first), parse(TWO))
+    joined = named_partitions(measured(second, unlisted, first), parse_list(TWO))
     assert joined.devices[0].power_watts == 5.0
     assert joined.devices[0].partitions == (
         Partition(id="nvidia:MIG-1", uuid="MIG-1", index=1, profile="1c.3g.20gb+me", gpu_instance_id=2),
@@ -116,13 +116,13 @@ def test_measured_partitions_get_their_names_by_index() -> None:
 
 
 def test_a_device_measured_without_partitions_takes_those_of_the_list() -> None:
-    listed = parse(TWO)
+    listed = parse_list(TWO)
     assert named_partitions(measured(), listed).devices[0].partitions == listed.devices[0].partitions
 
 
 def test_a_device_that_is_not_listed_stays_as_it_was() -> None:
     before = measured(Partition(id="p", index=0))
-    assert named_partitions(before, parse("GPU 0: X (UUID: GPU-other)\n")) == before
+    assert named_partitions(before, parse_list("GPU 0: X (UUID: GPU-other)\n")) == before
 
 
 def test_instances_with_masked_uuids_are_told_apart_by_their_place_in_the_gpu() -> None:
@@ -130,6 +130,6 @@ def test_instances_with_masked_uuids_are_told_apart_by_their_place_in_the_gpu() 
     text = f"GPU 0: X (UUID: GPU-{zeros})\n" + "".join(
         f"  MIG 3g.40gb     Device  {n}: (UUID: MIG-{zeros})\n" for n in (0, 1)
     )
-    [device] = parse(text).devices
+    [device] = parse_list(text).devices
     assert device.id == "nvidia:unidentified-0"
     assert [part.id for part in device.partitions] == [f"{device.id}/mig0", f"{device.id}/mig1"]

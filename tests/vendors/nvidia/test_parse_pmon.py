@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Process, ProcessType
-from accelscope.vendors.nvidia.parse_pmon import parse
+from accelscope.vendors.nvidia.parse_pmon import parse_pmon
 
 MIB = 2**20
 NEW = """\
@@ -17,7 +17,7 @@ OLD = """\
 
 
 def pids(text: str) -> list[tuple[int | None, int]]:
-    parsed = parse(text)
+    parsed = parse_pmon(text)
     assert parsed.error is None
     return [(process.device_index, process.pid) for process in parsed.processes]
 
@@ -56,13 +56,13 @@ def expected(*, memory: int | None = None) -> Process:
     ],
 )
 def test_columns_go_by_their_names(text: str, process: int | None) -> None:
-    parsed = parse(text)
+    parsed = parse_pmon(text)
     assert parsed.processes == (expected(memory=process and process * MIB),)
     assert (parsed.error, parsed.rejected) == (None, ())
 
 
 def test_a_dash_is_not_zero() -> None:
-    [process] = parse(f"{NEW} 0 7 G - - - - - - - - x\n").processes
+    [process] = parse_pmon(f"{NEW} 0 7 G - - - - - - - - x\n").processes
     assert process == Process(pid=7, device_index=0, name="x", type=ProcessType.GRAPHICS)
 
 
@@ -71,12 +71,12 @@ def test_a_dash_is_not_zero() -> None:
     [("C+G", ProcessType.BOTH, None), ("M", ProcessType.COMPUTE, True), ("M+C", ProcessType.COMPUTE, True)],
 )
 def test_types(letters: str, kind: ProcessType, mps: bool | None) -> None:
-    [process] = parse(f"{OLD} 0 7 {letters} 1 1 1 1 x\n").processes
+    [process] = parse_pmon(f"{OLD} 0 7 {letters} 1 1 1 1 x\n").processes
     assert (process.type, process.mps) == (kind, mps)
 
 
 def test_share_above_one_is_told_as_it_is() -> None:
-    [process] = parse(f"{OLD} 0 7 C 103 1 1 1 x\n").processes
+    [process] = parse_pmon(f"{OLD} 0 7 C 103 1 1 1 x\n").processes
     assert process.utilization_ratio == 1.03
 
 
@@ -112,18 +112,18 @@ def test_the_last_complete_sample_stands(rows: str, last: list[tuple[int, int]])
 
 def test_values_are_those_of_the_last_sample() -> None:
     text = f"{OLD} 0 7 C - - - - a\n 0 7 C 10 1 1 1 a\n 0 7 C 20 1 1 1 a\n"
-    assert [process.utilization_ratio for process in parse(text).processes] == [0.2]
+    assert [process.utilization_ratio for process in parse_pmon(text).processes] == [0.2]
 
 
 def test_output_cut_within_a_row_falls_back_to_the_sample_before() -> None:
     whole = " 0 7 C 10 1 1 1 a\n 0 8 C 1 1 1 1 b\n"
-    parsed = parse(f"{OLD}{whole} 0 7 C 30 1 1 1 a\n 0 8 C 1 1 1")
+    parsed = parse_pmon(f"{OLD}{whole} 0 7 C 30 1 1 1 a\n 0 8 C 1 1 1")
     assert [process.utilization_ratio for process in parsed.processes] == [0.1, 0.01]
     assert [rejection.reason for rejection in parsed.rejected] == ["truncated"]
 
 
 def test_a_lone_sample_cut_within_a_row_keeps_its_other_rows() -> None:
-    parsed = parse(f"{OLD} 0 7 C 10 1 1 1 a\n 0 8 C 1")
+    parsed = parse_pmon(f"{OLD} 0 7 C 10 1 1 1 a\n 0 8 C 1")
     assert [process.pid for process in parsed.processes] == [7]
 
 
@@ -144,13 +144,13 @@ def test_a_process_without_a_name_is_kept() -> None:
     ],
 )
 def test_a_bad_row_costs_itself(row: str, reasons: list[str]) -> None:
-    parsed = parse(f"{OLD} 0 5 C 1 1 1 1 a\n{row}\n 0 6 C 1 1 1 1 b\n")
+    parsed = parse_pmon(f"{OLD} 0 5 C 1 1 1 1 a\n{row}\n 0 6 C 1 1 1 1 b\n")
     assert [process.pid for process in parsed.processes] == [5, 6]
     assert [rejection.reason for rejection in parsed.rejected] == reasons
 
 
 def test_bad_memory_costs_itself() -> None:
-    parsed = parse(f"{NEW} 0 5 C 1 1 1 1 1 1 lots 1 a\n")
+    parsed = parse_pmon(f"{NEW} 0 5 C 1 1 1 1 1 1 lots 1 a\n")
     assert [process.memory_bytes for process in parsed.processes] == [None]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
         ("fb: lots", "unreadable")
@@ -158,7 +158,7 @@ def test_bad_memory_costs_itself() -> None:
 
 
 def test_a_bad_cell_costs_itself() -> None:
-    parsed = parse(f"{OLD} 0 5 Z ?? 1 1 1 a\n")
+    parsed = parse_pmon(f"{OLD} 0 5 Z ?? 1 1 1 a\n")
     [process] = parsed.processes
     assert (process.type, process.utilization_ratio, process.memory_utilization_ratio) == (None, None, 0.01)
     assert {(rejection.line, rejection.reason) for rejection in parsed.rejected} == {

@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, EccCount, Fan, Sensor
 from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS, parse
+from accelscope.vendors.nvidia.parse_query_gpu import QUERY_GPU_FIELDS, parse_query_gpu
 
 MIB = 2**20
 ZEROS = "GPU-00000000-0000-0000-0000-000000000000"
@@ -45,7 +45,7 @@ def absences(device: Device) -> dict[str, str]:
     ],
 )
 def test_same_values_whatever_the_form(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_query_gpu(text)
     device = only(parsed)
     assert parsed.rejected == ()
     assert device.id == "nvidia:GPU-a"
@@ -62,7 +62,7 @@ def test_same_values_whatever_the_form(text: str) -> None:
 
 
 def test_header_goes_before_the_asked_columns() -> None:
-    device = only(parse("uuid, index\nGPU-a, 3\n", ["index", "uuid"]))
+    device = only(parse_query_gpu("uuid, index\nGPU-a, 3\n", ["index", "uuid"]))
     assert (device.index, device.uuid) == (3, "GPU-a")
 
 
@@ -77,14 +77,14 @@ def test_header_goes_before_the_asked_columns() -> None:
 )
 def test_a_damaged_header_is_neither_a_device_nor_a_loss(header: str) -> None:
     fields = ["index", "uuid", "serial", "power.draw", "name"]
-    device = only(parse(f"{header}\n0, GPU-a, 12, 5, X\n", fields))
+    device = only(parse_query_gpu(f"{header}\n0, GPU-a, 12, 5, X\n", fields))
     assert (device.index, device.uuid, device.serial) == (0, "GPU-a", "12")
     assert (device.power_watts, device.model) == (5.0, "X")
 
 
 def test_a_serial_number_tells_the_device_where_nothing_better_was_asked() -> None:
-    assert only(parse("12, X", ["serial", "name"])).id == "nvidia:12"
-    parsed = parse("[Unknown Error], 12, X\n0, 13, Y\n", ["index", "serial", "name"])
+    assert only(parse_query_gpu("12, X", ["serial", "name"])).id == "nvidia:12"
+    parsed = parse_query_gpu("[Unknown Error], 12, X\n0, 13, Y\n", ["index", "serial", "name"])
     assert [device.serial for device in parsed.devices] == ["13"]
     assert [rejection.reason for rejection in parsed.rejected] == ["driver_error"]
 
@@ -97,7 +97,7 @@ def test_columns_may_be_asked_by_alias() -> None:
         "clocks.max.gr",
         "clocks_throttle_reasons.hw_slowdown",
     ]
-    device = only(parse("GPU-a, 1000, 2000, 3000, Active", fields))
+    device = only(parse_query_gpu("GPU-a, 1000, 2000, 3000, Active", fields))
     assert {clock.domain: (clock.hertz, clock.max_hertz) for clock in device.clocks} == {
         "graphics": (None, 3e9),
         "sm": (1e9, None),
@@ -116,13 +116,13 @@ def test_columns_may_be_asked_by_alias() -> None:
     ],
 )
 def test_power_that_was_asked_first(fields: str, cells: str, watts: float) -> None:
-    device = only(parse(f"0, {cells}", ["index", *fields.split(",")]))
+    device = only(parse_query_gpu(f"0, {cells}", ["index", *fields.split(",")]))
     assert device.power_watts == watts
     assert absences(device) == {}
 
 
 def test_what_was_not_asked_is_neither_there_nor_absent() -> None:
-    device = only(parse("0, GPU-a", ["index", "uuid"]))
+    device = only(parse_query_gpu("0, GPU-a", ["index", "uuid"]))
     assert device == Device(vendor=device.vendor, id="nvidia:GPU-a", index=0, uuid="GPU-a")
 
 
@@ -138,7 +138,7 @@ def test_what_was_not_asked_is_neither_there_nor_absent() -> None:
 )
 def test_absent_is_never_zero(cell: str, reason: str) -> None:
     fields = ["index", "utilization.gpu", "memory.used", "power.draw", "temperature.memory", "pstate", "name"]
-    device = only(parse(f"0, {cell}, {cell}, {cell}, {cell}, P0, X", fields))
+    device = only(parse_query_gpu(f"0, {cell}, {cell}, {cell}, {cell}, P0, X", fields))
     assert absences(device) == dict.fromkeys(
         ("utilization_ratio", "memory_used_bytes", "power_watts", "sensors.memory"), reason
     )
@@ -147,7 +147,7 @@ def test_absent_is_never_zero(cell: str, reason: str) -> None:
 
 
 def test_a_bad_cell_costs_itself() -> None:
-    parsed = parse("0, ?!, 40", ["index", "power.draw", "temperature.gpu"])
+    parsed = parse_query_gpu("0, ?!, 40", ["index", "power.draw", "temperature.gpu"])
     device = only(parsed)
     assert device.temperature_celsius == 40.0
     assert absences(device) == {"power_watts": "unreadable"}
@@ -158,14 +158,14 @@ def test_a_bad_cell_costs_itself() -> None:
 
 def test_a_group_that_is_not_there_is_one_absence() -> None:
     names = [f"ecc.errors.{s}.volatile.{b}" for s in ("corrected", "uncorrected") for b in ("total", "dram")]
-    device = only(parse("0, [N/A], [N/A], [N/A], [N/A], [N/A]", ["index", *names, "fan.speed"]))
+    device = only(parse_query_gpu("0, [N/A], [N/A], [N/A], [N/A], [N/A]", ["index", *names, "fan.speed"]))
     assert absences(device) == {"ecc": "not_supported", "fans": "not_supported"}
 
 
 def test_blocks_of_ecc_add_up() -> None:
     names = ["total", "device_memory", "dram", "sram", "sram.parity", "sram.secded", "sram.l2"]
     fields = ["index", *(f"ecc.errors.uncorrected.aggregate.{name}" for name in names)]
-    device = only(parse("0, 7, 3, 3, 4, 1, 3, 4", fields))
+    device = only(parse_query_gpu("0, 7, 3, 3, 4, 1, 3, 4", fields))
     assert device.ecc == (
         EccCount("uncorrected", lifetime=True, count=7),
         EccCount("uncorrected", lifetime=True, count=3, block="dram"),
@@ -179,7 +179,7 @@ def test_fan_pages_and_rows() -> None:
         "remapped_rows.uncorrectable, remapped_rows.pending, remapped_rows.failure\n"
         "0, 0 %, 2, 1, 3, 4, Yes, No\n"
     )
-    device = only(parse(text))
+    device = only(parse_query_gpu(text))
     assert device.fans == (Fan(0, speed_ratio=0.0),)
     assert [(pages.severity, pages.count) for pages in device.retired_pages] == [
         ("corrected", 2),
@@ -200,7 +200,7 @@ def test_fan_pages_and_rows() -> None:
 )
 def test_throttle_reasons_as_bits(supported: str, active: str, known: int, at_work: set[str]) -> None:
     fields = ["index", "clocks_event_reasons.supported", "clocks_event_reasons.active"]
-    device = only(parse(f"0, {supported}, {active}", fields))
+    device = only(parse_query_gpu(f"0, {supported}, {active}", fields))
     assert len(device.throttles) == known
     assert {throttle.reason for throttle in device.throttles if throttle.active} == at_work
 
@@ -208,14 +208,14 @@ def test_throttle_reasons_as_bits(supported: str, active: str, known: int, at_wo
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("NVIDIA X, Founders", DEFAULT_FIELDS),
+        ("NVIDIA X, Founders", QUERY_GPU_FIELDS),
         ("a, b, c", ("index", "name", "memory.total")),
         ("a, b", ("index", "name")),
     ],
 )
 def test_a_name_may_hold_commas(name: str, fields: tuple[str, ...]) -> None:
-    values = dict(zip(DEFAULT_FIELDS, ROW.split(", "), strict=True)) | {"name": name}
-    device = only(parse(", ".join(values[field] for field in fields), fields))
+    values = dict(zip(QUERY_GPU_FIELDS, ROW.split(", "), strict=True)) | {"name": name}
+    device = only(parse_query_gpu(", ".join(values[field] for field in fields), fields))
     assert device.model == name
     assert device.memory_total_bytes in (1000 * MIB, None)
 
@@ -232,7 +232,7 @@ def test_a_name_may_hold_commas(name: str, fields: tuple[str, ...]) -> None:
     ],
 )
 def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
-    parsed = parse(f"{ROW}\n{line}\n{OTHER}\n")
+    parsed = parse_query_gpu(f"{ROW}\n{line}\n{OTHER}\n")
     assert parsed.error is None
     assert [device.index for device in parsed.devices] == [0, 1]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
@@ -240,7 +240,7 @@ def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
 
 def test_a_lost_gpu_between_rows_stays_visible() -> None:
     sentence = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot …"
-    parsed = parse(f"{ROW}\n{sentence}\n{OTHER}\n")
+    parsed = parse_query_gpu(f"{ROW}\n{sentence}\n{OTHER}\n")
     assert parsed.error is None
     assert [(device.index, device.pci_address, device.health.state) for device in parsed.devices] == [
         (0, None, "unknown"),
@@ -259,7 +259,9 @@ def test_a_message_is_given_to_the_row_of_its_device() -> None:
         "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n"
         "WARNING: infoROM is corrupted at gpu 0000:01:00.0\n"
     )
-    assert [(device.pci_address, device.health.state.value) for device in parse(text, fields).devices] == [
+    assert [
+        (device.pci_address, device.health.state.value) for device in parse_query_gpu(text, fields).devices
+    ] == [
         ("0000:01:00.0", "warning"),
         ("0000:02:00.0", "critical"),
     ]
@@ -277,7 +279,9 @@ def test_a_message_is_given_to_the_row_of_its_device() -> None:
     ],
 )
 def test_health_that_a_row_tells(cells: str, state: str) -> None:
-    device = only(parse(f"0, X, {cells}", ["index", "name", "power.draw", "temperature.gpu", "fan.speed"]))
+    device = only(
+        parse_query_gpu(f"0, X, {cells}", ["index", "name", "power.draw", "temperature.gpu", "fan.speed"])
+    )
     assert device.health.state == state
     assert (device.health.reason is None) == (state == "unknown")
 
@@ -287,7 +291,7 @@ def test_health_that_a_row_tells(cells: str, state: str) -> None:
     [("None", "unknown"), ("[N/A]", "unknown"), ("Reset", "critical"), ("Drain P2P", "critical")],
 )
 def test_health_by_recovery_action(action: str, state: str) -> None:
-    device = only(parse(f"0, {action}", ["index", "gpu_recovery_action"]))
+    device = only(parse_query_gpu(f"0, {action}", ["index", "gpu_recovery_action"]))
     assert device.health.state == state
     assert device.health.vendor_word == (None if state == "unknown" else action)
 
@@ -301,14 +305,14 @@ def test_health_by_recovery_action(action: str, state: str) -> None:
     ],
 )
 def test_driver_version_or_that_of_its_kernel_module(driver: str, kmd: str, version: str | None) -> None:
-    parsed = parse(
+    parsed = parse_query_gpu(
         f"index, driver_version, kmd_version\n0, {driver}, {kmd}\n".replace("Deprecated, ", "Deprecated; ")
     )
     assert only(parsed).driver_version == version
 
 
 def test_a_tool_that_loops_shows_each_gpu_once_with_its_last_values() -> None:
-    parsed = parse(
+    parsed = parse_query_gpu(
         "0, GPU-x, 10\n1, GPU-x, 20\n0, GPU-x, 30\n1, GPU-x, 40\n", ["index", "uuid", "temperature.gpu"]
     )
     assert [(device.index, device.temperature_celsius) for device in parsed.devices] == [(0, 30.0), (1, 40.0)]
@@ -323,13 +327,13 @@ def test_a_tool_that_loops_shows_each_gpu_once_with_its_last_values() -> None:
     ],
 )
 def test_pci_address_in_one_spelling(address: str, spelled: str) -> None:
-    device = only(parse(address, ["pci.bus_id"]))
+    device = only(parse_query_gpu(address, ["pci.bus_id"]))
     assert (device.pci_address, device.id) == (spelled, f"nvidia:{spelled}")
 
 
 def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
     text = "10, 20\n30, 40\n[Unknown Error], [Unknown Error]\n,\nx, 5\n"
-    parsed = parse(text, ["utilization.gpu", "utilization.memory"])
+    parsed = parse_query_gpu(text, ["utilization.gpu", "utilization.memory"])
     assert [device.utilization_ratio for device in parsed.devices] == [0.1, 0.3, None]
     assert [device.health.state.value for device in parsed.devices] == ["unknown", "unknown", "critical"]
     assert [rejection.line for rejection in parsed.rejected] == [",", "x, 5"]
@@ -338,19 +342,19 @@ def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
 def test_a_row_of_more_columns_than_named_is_not_read_shifted() -> None:
     fields = ["index", "name", "pstate", "memory.total"]
     for line in ("0, X, P0, 5, 6", "0, X, 1, 5, 6", "0, X, [N/A], P0, 6"):
-        parsed = parse(f"{line}\n1, Y, P0, 5\n", fields)
+        parsed = parse_query_gpu(f"{line}\n1, Y, P0, 5\n", fields)
         assert [device.index for device in parsed.devices] == [1], line
 
 
 def test_another_number_of_columns_asks_for_their_names() -> None:
-    parsed = parse("0, GPU-a\n1, GPU-b\n")
+    parsed = parse_query_gpu("0, GPU-a\n1, GPU-b\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
     assert "rows of 2 columns, expected 13" in parsed.error.text
 
 
 def test_a_header_alone_is_an_output_that_was_cut() -> None:
-    parsed = parse("index, uuid\n")
+    parsed = parse_query_gpu("index, uuid\n")
     assert parsed.error is not None
     assert parsed.error.reason == "truncated"
 
@@ -373,28 +377,28 @@ def test_a_header_alone_is_an_output_that_was_cut() -> None:
 )
 def test_each_row_has_an_id_of_its_own(text: str) -> None:
     """Also where nothing that tells GPUs apart was asked for, or whoever shared the output has masked it."""
-    devices = parse(text).devices
+    devices = parse_query_gpu(text).devices
     assert [device.temperature_celsius for device in devices] == [50.0, 60.0]
     assert devices[0].id != devices[1].id
 
 
 def test_a_row_that_does_not_identify_its_gpu_has_an_id_that_says_so() -> None:
     fields = ["temperature.gpu"]
-    assert [device.id for device in parse("50\n60\n", fields).devices] == [
+    assert [device.id for device in parse_query_gpu("50\n60\n", fields).devices] == [
         "nvidia:unidentified-row-1",
         "nvidia:unidentified-row-2",
     ]
-    assert only(parse("50\n", fields)).id == "nvidia:unidentified-row-1"
-    assert only(parse("50\n", fields)).index is None
+    assert only(parse_query_gpu("50\n", fields)).id == "nvidia:unidentified-row-1"
+    assert only(parse_query_gpu("50\n", fields)).index is None
 
 
 def test_the_address_identifies_a_gpu_before_the_serial_number_which_is_that_of_the_board() -> None:
-    device = only(parse("uuid, serial, pci.bus_id\nN/A, 1320000000000, 00000000:0F:00.0\n"))
+    device = only(parse_query_gpu("uuid, serial, pci.bus_id\nN/A, 1320000000000, 00000000:0F:00.0\n"))
     assert (device.serial, device.id) == ("1320000000000", "nvidia:0000:0f:00.0")
 
 
 def test_a_masked_uuid_is_shown_and_identifies_nothing() -> None:
-    device = only(parse(f"uuid, pci.bus_id\n{ZEROS}, 00000000:01:00.0\n"))
+    device = only(parse_query_gpu(f"uuid, pci.bus_id\n{ZEROS}, 00000000:01:00.0\n"))
     assert (device.uuid, device.id) == (ZEROS, "nvidia:0000:01:00.0")
 
 
@@ -411,7 +415,7 @@ UNREACHABLE = "Unable to determine the device handle for GPU 0000:02:00.0: GPU i
     ],
 )
 def test_lost_gpus_do_not_hide_that_the_columns_were_not_named(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_query_gpu(text)
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
     assert "rows of 2 columns, expected 13" in parsed.error.text
@@ -431,7 +435,7 @@ def test_lost_gpus_do_not_hide_that_the_columns_were_not_named(text: str) -> Non
     ],
 )
 def test_rows_of_one_error_are_that_error_and_not_a_strange_output(cell: str, reason: str) -> None:
-    parsed = parse(f"{', '.join([cell] * len(DEFAULT_FIELDS))}\n")
+    parsed = parse_query_gpu(f"{', '.join([cell] * len(QUERY_GPU_FIELDS))}\n")
     assert parsed.error is not None
     assert parsed.error.reason == reason
     assert "which GPU" in parsed.error.text

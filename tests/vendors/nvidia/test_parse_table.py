@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, HealthState
-from accelscope.vendors.nvidia.parse_table import parse
-from accelscope.vendors.nvidia.parse_version import parse as parse_version
+from accelscope.vendors.nvidia.parse_table import parse_table
+from accelscope.vendors.nvidia.parse_version import parse_version
 
 MIB = 2**20
 OLD = """\
@@ -36,7 +36,7 @@ PROCESSES = "| Processes: |\n| GPU GI CI PID Type Process name GPU Memory |\n|==
 
 
 def only(text: str) -> Device:
-    parsed = parse(text)
+    parsed = parse_table(text)
     assert parsed.error is None
     [device] = parsed.devices
     return device
@@ -44,7 +44,7 @@ def only(text: str) -> Device:
 
 def names(*titles: str) -> list[str | None]:
     rows = "".join(f"|  0  N/A  N/A  {pid}  C  {title}  5MiB |\n" for pid, title in enumerate(titles, 7))
-    return [process.name for process in parse(ROW + STATE + PROCESSES + rows).processes]
+    return [process.name for process in parse_table(ROW + STATE + PROCESSES + rows).processes]
 
 
 NPU = """\
@@ -63,17 +63,17 @@ NPU = """\
     "text", [NPU, NPU.split("\n", 1)[1], NPU.replace("NPU ", "xyz ", 1).replace("Chip ", "xyz ", 1)]
 )
 def test_a_table_of_npu_smi_is_not_one_of_nvidia_smi(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_table(text)
     assert parsed.error is not None
     assert (parsed.error.reason, parsed.devices) == ("unrecognized", ())
 
 
 def test_a_table_of_npu_smi_beside_that_of_nvidia_smi_costs_nothing() -> None:
-    assert parse(OLD + NPU).devices == parse(NPU + OLD).devices == parse(OLD).devices
+    assert parse_table(OLD + NPU).devices == parse_table(NPU + OLD).devices == parse_table(OLD).devices
 
 
 def test_two_lines_for_each_gpu_before_driver_450() -> None:
-    parsed = parse(OLD)
+    parsed = parse_table(OLD)
     assert (parsed.error, parsed.rejected) == (None, ())
     first, second = parsed.devices
     assert (first.id, first.index, first.model) == ("nvidia:0000:00:04.0", 0, "Tesla T4")
@@ -91,13 +91,13 @@ def test_two_lines_for_each_gpu_before_driver_450() -> None:
 
 def test_blanks_and_widths_do_not_matter() -> None:
     squeezed = "\n".join(" ".join(line.split()) for line in OLD.splitlines())
-    assert parse(squeezed).devices == parse(OLD).devices
-    assert parse(OLD.replace("\n", " \r\n")).devices == parse(OLD).devices
+    assert parse_table(squeezed).devices == parse_table(OLD).devices
+    assert parse_table(OLD.replace("\n", " \r\n")).devices == parse_table(OLD).devices
 
 
 def test_a_tool_that_loops_shows_its_last_table() -> None:
     later = OLD.replace("43C", "44C").replace("4242", "4244")
-    parsed = parse(OLD + later)
+    parsed = parse_table(OLD + later)
     assert [device.temperature_celsius for device in parsed.devices] == [44.0, 50.0]
     assert [process.pid for process in parsed.processes] == [4244, 4243]
 
@@ -131,7 +131,7 @@ def test_a_cell_that_could_not_be_read_is_absent_with_its_reason(cells: str, fie
 
 def test_a_lost_gpu_beside_the_table_stays_visible() -> None:
     message = "Unable to determine the device handle for GPU0000:02:00.0: GPU is lost."
-    parsed = parse(f"{message}\n{ROW}{STATE}")
+    parsed = parse_table(f"{message}\n{ROW}{STATE}")
     assert [(device.id, device.health.state) for device in parsed.devices] == [
         ("nvidia:0000:00:04.0", HealthState.UNKNOWN),
         ("nvidia:0000:02:00.0", HealthState.LOST),
@@ -159,7 +159,7 @@ def test_of_a_program_only_its_name_is_kept() -> None:
     ],
 )
 def test_what_is_no_table_is_an_error(text: str, reason: str) -> None:
-    parsed = parse(text)
+    parsed = parse_table(text)
     assert parsed.error is not None
     assert (parsed.error.reason, parsed.devices) == (reason, ())
 

@@ -46,4 +46,4 @@ _FOLDER: Mapping[str, str] = {
 
 
 def of_reason(sink: str, reason: str) -> str:
-    return (_FOLDER if sink == feature_file.NAME else _API_SERVER).get(reason, _GOES_ON)
+    return (_FOLDER if sink == feature_file.FEATURE_FILE else _API_SERVER).get(reason, _GOES_ON)

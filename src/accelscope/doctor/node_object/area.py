@@ -42,9 +42,9 @@ def node_object(results: Results, subject: Subject) -> Iterator[Finding]:
     if annotations:
         yield _rehearsed(annotation.NAME, partial(_annotation, annotations, snapshot), subject)
     if settings.feature_labels == "node":
-        yield _rehearsed(labels.NAME, partial(_labels, snapshot), subject)
+        yield _rehearsed(labels.LABELS, partial(_labels, snapshot), subject)
     if settings.feature_labels == "nfd":
-        yield _rehearsed(feature_file.NAME, partial(_feature_file, snapshot), subject)
+        yield _rehearsed(feature_file.FEATURE_FILE, partial(_feature_file, snapshot), subject)
 
 
 def _rehearsed(name: str, rehearse: Callable[[Subject], str], subject: Subject) -> Finding:

@@ -43,7 +43,7 @@ async def refresh(call: Call) -> Refreshed:
 
 _CLUSTER = path_parameter("cluster", "id of the cluster")
 
-ROUTES = (
+CLUSTER_ROUTES = (
     Route(
         path="/api/v1/clusters",
         summary="Clusters, reachable or not, with their sources",

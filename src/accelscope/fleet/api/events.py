@@ -54,7 +54,7 @@ def _is_meant(event: Event, call: Call) -> bool:
 _FILTERS = ("cluster", "node", "device", "namespace", "pod", "kind", "severity")
 _WORDS = {"kind": tuple(EventKind), "severity": tuple(Severity)}
 
-ROUTES = (
+EVENT_ROUTES = (
     Route(
         path="/api/v1/events",
         summary="What happened: devices lost and back, nodes stale, clusters out of reach, what is unusual",

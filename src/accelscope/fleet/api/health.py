@@ -123,7 +123,7 @@ _PARAMETERS = (
     ),
 )
 
-ROUTES = (
+HEALTH_ROUTES = (
     Route(
         path="/api/v1/health",
         summary="What is not well: devices, nodes, clusters",

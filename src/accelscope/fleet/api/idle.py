@@ -175,7 +175,7 @@ _MIN_SECONDS = Parameter(
     name="min_seconds", kind=Decimal(0), default=IDLE_SECONDS, description="idle for at least so long"
 )
 
-ROUTES = (
+IDLE_ROUTES = (
     Route(
         path="/api/v1/idle",
         summary="Pods that hold devices and do nothing with them, the most wasteful first",

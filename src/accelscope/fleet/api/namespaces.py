@@ -40,7 +40,7 @@ def list_namespaces(call: Call) -> Namespaces:
     )
 
 
-ROUTES = (
+NAMESPACE_ROUTES = (
     Route(
         path="/api/v1/namespaces",
         summary="Namespaces with what their pods hold and use",

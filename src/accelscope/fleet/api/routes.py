@@ -18,17 +18,17 @@ from accelscope.fleet.api import (
 from accelscope.fleet.api.documents import document_routes
 
 _DESCRIBED = (
-    *clusters.ROUTES,
-    *summary.ROUTES,
-    *namespaces.ROUTES,
-    *idle.ROUTES,
-    *health.ROUTES,
+    *clusters.CLUSTER_ROUTES,
+    *summary.SUMMARY_ROUTES,
+    *namespaces.NAMESPACE_ROUTES,
+    *idle.IDLE_ROUTES,
+    *health.HEALTH_ROUTES,
     *tables.ROUTES,
     *device_columns.ROUTES,
     *details.ROUTES,
-    *events.ROUTES,
+    *events.EVENT_ROUTES,
     *history.ROUTES,
-    *stream.ROUTES,
+    *stream.STREAM_ROUTES,
     *gpu.ROUTES,
     *service.ROUTES,
 )

@@ -218,7 +218,7 @@ async def stream(call: Call) -> web.StreamResponse:
     return await call.fleet.streams.serve(call)
 
 
-ROUTES = (
+STREAM_ROUTES = (
     Route(
         path="/api/v1/stream",
         summary="What changes, as it changes: server-sent events",

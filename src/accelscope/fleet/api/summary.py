@@ -52,7 +52,7 @@ def _grouping(asked: tuple[str, ...]) -> tuple[str, ...]:
 
 _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
 
-ROUTES = (
+SUMMARY_ROUTES = (
     Route(
         path="/api/v1/summary",
         summary="Sums and averages, of everything or by group",

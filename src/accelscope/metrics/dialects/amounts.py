@@ -8,14 +8,14 @@ from math import isfinite
 MIB = 2**20
 
 
-def whole(value: float | None, factor: float = 1) -> int | None:
+def rounded(value: float | None, factor: float = 1) -> int | None:
     """The nearest whole number."""
     return None if value is None or not isfinite(value) else round(value * factor)
 
 
 def percent(ratio: float | None) -> int | None:
     """A whole percentage, as most drivers measure it."""
-    return whole(ratio, 100)
+    return rounded(ratio, 100)
 
 
 def fine_percent(ratio: float | None) -> float | None:
@@ -29,13 +29,13 @@ def mebibytes(size: float | None) -> int | None:
 
 
 def megahertz(hertz: float | None) -> int | None:
-    return whole(hertz, 1e-6)
+    return rounded(hertz, 1e-6)
 
 
 def thousandths(value: float | None) -> int | None:
     """Joules as millijoules, celsius as thousandths of a degree, volts as millivolts ..."""
-    return whole(value, 1000)
+    return rounded(value, 1000)
 
 
 def millionths(value: float | None) -> int | None:
-    return whole(value, 1_000_000)
+    return rounded(value, 1_000_000)

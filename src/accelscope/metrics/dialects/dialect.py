@@ -72,7 +72,7 @@ class Unavailable:
         return f"line {self.line}: {self.field} is not available: {self.reason}"
 
 
-def whole(view: DeviceView) -> Iterable[DeviceView]:
+def whole_device(view: DeviceView) -> Iterable[DeviceView]:
     """One series for each device."""
     return (view,)
 
@@ -88,7 +88,7 @@ class Dialect:
     missing: tuple[Missing, ...] = ()
     optional_families: tuple[Family, ...] = ()  # can be chosen by an option; for the reference page
     unavailable: tuple[Unavailable, ...] = ()  # fields that the options ask for in vain
-    divide: Callable[[DeviceView], Iterable[DeviceView]] = whole
+    divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device
 
     def shows(self, device: Device) -> bool:
         return not self.vendors or device.vendor in self.vendors

@@ -28,7 +28,7 @@ the container is not.
 """
 
 
-def reference(dialects: Iterable[Dialect]) -> str:
+def dialects_reference(dialects: Iterable[Dialect]) -> str:
     listed = list(dialects)
     parts = [_HEAD, *(f"| [`{d.name}`](#{d.name}) | {d.exporter} |\n" for d in listed)]
     for dialect in listed:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, millionths, percent, whole
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, millionths, percent, rounded
 from accelscope.metrics.dialects.dialect import (
     Dialect,
     Label,
@@ -123,7 +123,7 @@ def _pcie_bandwidth(view: DeviceView) -> float | None:
     )
     if total is None and sent is not None and received is not None:
         total = sent + received
-    return None if total is None else whole(total, 8e-6)
+    return None if total is None else rounded(total, 8e-6)
 
 
 def _pcie_errors(name: str, code: str, text: str) -> Family:
@@ -138,7 +138,7 @@ def _link_kilobytes(view: DeviceView, *, sent: bool) -> Values:
     for link in of_device(view).links:
         total = link.transmit_bytes_total if sent else link.receive_bytes_total
         if link.kind == "xgmi" and total is not None:
-            yield (str(link.index),), whole(total // 1024)
+            yield (str(link.index),), rounded(total // 1024)
 
 
 def _activity(view: DeviceView) -> int | None:

@@ -271,14 +271,16 @@ _NAMES = ["--showproductname", "--showbus", "--json"]
 
 
 def amd_smi(subject: Subject) -> Iterator[Finding]:
-    yield _examined(subject, "amd-smi", subject.value(AMD_SMI), ["static", "--json"], parse_static.parse)
+    yield _examined(
+        subject, "amd-smi", subject.value(AMD_SMI), ["static", "--json"], parse_static.parse_static
+    )
 
 
 def rocm_smi(subject: Subject) -> Iterator[Finding]:
     program = subject.value(ROCM_SMI)
     stand_in = Tool(subject.value(AMD_SMI), timeout_seconds=1).find() is None
     if stand_in:
-        yield _examined(subject, "rocm-smi", program, _NAMES, parse_rocm_json.parse)
+        yield _examined(subject, "rocm-smi", program, _NAMES, parse_rocm_json.parse_rocm_json)
     elif place := Tool(program, timeout_seconds=1).find():
         yield ok("rocm-smi", f"{place}, for when there is no amd-smi", path=place)
     else:

@@ -13,13 +13,13 @@ _LONGEST = 4000
 _MOST_LINES = 200_000
 _DEEPEST = 12
 
-Tree = dict[str, object]
+IndentedTree = dict[str, object]
 
 
-def gpus(text: str) -> list[Tree]:
+def indented_gpus(text: str) -> list[IndentedTree]:
     """One tree for each `GPU: n`; empty where the text is something else."""
-    found: list[Tree] = []
-    open_groups: list[tuple[int, Tree]] = []  # the groups around the line, with their indentation
+    found: list[IndentedTree] = []
+    open_groups: list[tuple[int, IndentedTree]] = []  # the groups around the line, with their indentation
     for line in _whole_lines(text):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -43,7 +43,7 @@ def gpus(text: str) -> list[Tree]:
     return found
 
 
-def _add(group: Tree, name: str, member: object) -> None:
+def _add(group: IndentedTree, name: str, member: object) -> None:
     """A name that comes again, as PROCESS_INFO does, makes a list."""
     if name not in group:
         group[name] = member

@@ -13,7 +13,7 @@ _STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU its
 _BY_PORT = "link_port_status"
 
 
-def parse(text: str) -> Mapping[int, tuple[Link, ...]]:
+def parse_links(text: str) -> Mapping[int, tuple[Link, ...]]:
     """By the index of the GPU. The tool prints a table of traffic and one of states: they are joined by the
     place of a link in them, which is that of the other GPU."""
     found: dict[int, list[Link]] = {}

@@ -8,7 +8,7 @@ from accelscope.vendors.amd import quantities, trees
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.trees import Tree
 
-TOOL = "amd-smi metric"
+METRIC = "amd-smi metric"
 
 # Path in the document, place in the model, how to read it. Of several paths for one place the first with a
 # value is taken. Visible VRAM is the part that the processor can address, so it does not stand in for the
@@ -79,8 +79,8 @@ _VIOLATION = "_violation_status"
 _XGMI_IS_WELL = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
 
 
-def parse(text: str) -> Parsed:
-    return trees.parsed(text, TOOL, _draft)
+def parse_metric(text: str) -> Parsed:
+    return trees.parsed(text, METRIC, _draft)
 
 
 def _draft(gpu: Tree) -> AmdDraft:

@@ -11,18 +11,18 @@ from accelscope.vendors.amd import messages, quantities, trees
 from accelscope.vendors.amd.trees import Tree
 from accelscope.vendors.common.values import program_name
 
-TOOL = "amd-smi process"
+PROCESS = "amd-smi process"
 
 _NOBODY = "no running processes"
 _LISTS = ("process_list", "process_info", "processes")
 
 
-def parse(text: str) -> Parsed:
+def parse_process(text: str) -> Parsed:
     rejected = Rejections()
     entries, error = trees.gpus(text, rejected)
     entries = [entry for entry in entries if any(key in entry for key in _LISTS)]
     if not entries and error is None:
-        error = messages.no_reading(text, TOOL)
+        error = messages.no_reading(text, PROCESS)
     found: dict[tuple[int, int], ListedProcess] = {}
     for entry in entries:
         index = quantities.count(quantities.text_of(entry["gpu"]) or "")

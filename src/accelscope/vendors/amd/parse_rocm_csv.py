@@ -6,13 +6,13 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.vendors.amd import messages, rocm_fields
 from accelscope.vendors.amd.parse_rocm_json import CARD, devices_and_processes
 
-TOOL = "rocm-smi --csv"
+ROCM_CSV = "rocm-smi --csv"
 
 _LONGEST = 100_000
 _MOST_COLUMNS = 1000
 
 
-def parse(text: str) -> Parsed:
+def parse_rocm_csv(text: str) -> Parsed:
     rejected = Rejections()
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
@@ -41,7 +41,7 @@ def parse(text: str) -> Parsed:
     parsed = devices_and_processes(cards, system, rejected)
     if parsed.devices or parsed.processes:
         return parsed
-    error = messages.no_reading(text, TOOL)
+    error = messages.no_reading(text, ROCM_CSV)
     if error.reason == "unrecognized" and columns:
-        error = ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
+        error = ParseError("truncated", f"{ROCM_CSV} printed a header line and no row that can be read")
     return Parsed(error=error, rejected=rejected.listed())

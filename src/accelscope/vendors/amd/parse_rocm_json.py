@@ -8,12 +8,12 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.vendors.amd import json_text, messages, quantities, rocm_fields, trees
 from accelscope.vendors.amd.draft import AmdDraft
 
-TOOL = "rocm-smi --json"
+ROCM_JSON = "rocm-smi --json"
 
 CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)
 
 
-def parse(text: str) -> Parsed:
+def parse_rocm_json(text: str) -> Parsed:
     rejected = Rejections()
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
@@ -62,9 +62,9 @@ def devices_and_processes(
 
 
 def _nothing(text: str, rejected: Rejections) -> ParseError:
-    error = messages.no_reading(text, TOOL)
+    error = messages.no_reading(text, ROCM_JSON)
     if error.reason == "unrecognized" and rejected.listed():
-        return ParseError("truncated", f"{TOOL}: the document is cut off")
+        return ParseError("truncated", f"{ROCM_JSON}: the document is cut off")
     return error
 
 

@@ -23,7 +23,7 @@ from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import DUAL_DIE_CODES
 from accelscope.vendors.amd.rocm_fields import OF_THE_MODULE, share_modules
 
-TOOL = "rocm-smi"
+ROCM_TABLE = "rocm-smi"
 
 # Place of the columns that have one word.
 _COLUMNS: Mapping[str, tuple[str, quantities.Read]] = {
@@ -71,7 +71,7 @@ class _Table:
         return None if words else found
 
 
-def parse(text: str) -> Parsed:
+def parse_rocm_table(text: str) -> Parsed:
     drafts: dict[int, AmdDraft] = {}
     rejected = Rejections()
     current: _Table | None = None
@@ -188,7 +188,9 @@ def _is_die(draft: AmdDraft) -> bool:
 
 
 def _nothing(text: str, *, header_seen: bool) -> ParseError:
-    error = messages.no_reading(text, TOOL)
+    error = messages.no_reading(text, ROCM_TABLE)
     if error.reason == "unrecognized" and header_seen:
-        return ParseError("truncated", f"{TOOL} printed the head of a table and no row that can be read")
+        return ParseError(
+            "truncated", f"{ROCM_TABLE} printed the head of a table and no row that can be read"
+        )
     return error

@@ -9,7 +9,7 @@ from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.parse_metric import CLOCKS
 from accelscope.vendors.amd.trees import Tree
 
-TOOL = "amd-smi static"
+STATIC = "amd-smi static"
 
 # The firmware is the VBIOS' part number, as in the driver's files and in rocm-smi; the tool calls the VBIOS
 # IFWI from ROCm 7.1 on.
@@ -62,8 +62,8 @@ _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
 _LEVEL = re.compile(r"level[ _]([0-9]{1,3})", re.IGNORECASE | re.ASCII)
 
 
-def parse(text: str) -> Parsed:
-    return trees.parsed(text, TOOL, _draft)
+def parse_static(text: str) -> Parsed:
+    return trees.parsed(text, STATIC, _draft)
 
 
 def _draft(gpu: Tree) -> AmdDraft:

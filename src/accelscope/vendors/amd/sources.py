@@ -15,31 +15,33 @@ SOURCES = (
     Source(
         "rocm-smi-json",
         "rocm-smi … --json: cards and processes",
-        lambda text, _fields: parse_rocm_json.parse(text),
+        lambda text, _fields: parse_rocm_json.parse_rocm_json(text),
     ),
     Source(
-        "rocm-smi-csv", "rocm-smi … --csv: one row per card", lambda text, _fields: parse_rocm_csv.parse(text)
+        "rocm-smi-csv",
+        "rocm-smi … --csv: one row per card",
+        lambda text, _fields: parse_rocm_csv.parse_rocm_csv(text),
     ),
     Source(
         "rocm-smi-table",
         "rocm-smi without --json: its table of GPUs, and that of --showhw",
-        lambda text, _fields: parse_rocm_table.parse(text),
+        lambda text, _fields: parse_rocm_table.parse_rocm_table(text),
     ),
     Source(
         "amd-smi-metric",
         "amd-smi metric --json, or its text: what each GPU is doing",
-        lambda text, _fields: parse_metric.parse(text),
+        lambda text, _fields: parse_metric.parse_metric(text),
     ),
     Source(
         "amd-smi-static",
         "amd-smi static --json, or its text: who each GPU is, and its limits",
-        lambda text, _fields: parse_static.parse(text),
+        lambda text, _fields: parse_static.parse_static(text),
         names_devices=True,
     ),
     Source(
         "amd-smi-process",
         "amd-smi process --json, or its text: processes with their memory",
-        lambda text, _fields: parse_process.parse(text),
+        lambda text, _fields: parse_process.parse_process(text),
     ),
     Source(
         "amd-smi-monitor",

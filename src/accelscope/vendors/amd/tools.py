@@ -139,21 +139,23 @@ class Tools:
         from accelscope.vendors.amd import parse_links, parse_metric, parse_process, parse_static  # noqa: PLC0415
 
         if self._runs % _STATIC_EVERY == 0 or not self._static:
-            self._static = self._parsed(self._amd_smi, ["static", "--json"], parse_static.parse).devices
+            self._static = self._parsed(
+                self._amd_smi, ["static", "--json"], parse_static.parse_static
+            ).devices
         self._runs += 1
         who = {device.index: device for device in self._static}
-        measured = self._parsed(self._amd_smi, ["metric", "--json"], parse_metric.parse).devices
+        measured = self._parsed(self._amd_smi, ["metric", "--json"], parse_metric.parse_metric).devices
         if not all(device.index in who for device in measured):
             self._static = ()  # GPUs came or went: ask again who they are at the next run
         devices = [_joined(device, who.get(device.index)) for device in measured]
         failures: list[str] = []
         if any(map(_has_links, devices)):
-            links = parse_links.parse(self._further(["xgmi", "--json"], failures))
+            links = parse_links.parse_links(self._further(["xgmi", "--json"], failures))
             devices = [replace(d, links=() if d.index is None else links.get(d.index, ())) for d in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
             # A tool that finds nobody may say so in many ways.
-            processes = parse_process.parse(self._further(["process", "--json"], failures)).processes
+            processes = parse_process.parse_process(self._further(["process", "--json"], failures)).processes
         return _answer("amd-smi", devices, processes, failures)
 
     def _further(self, arguments: list[str], failures: list[str]) -> str:
@@ -169,10 +171,10 @@ class Tools:
 
         if self._alone:
             everything = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
-            parsed = self._parsed(self._rocm_smi, everything, parse_rocm_json.parse)
+            parsed = self._parsed(self._rocm_smi, everything, parse_rocm_json.parse_rocm_json)
         else:
             names = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
-            parsed = self._parsed(self._rocm_smi, names, parse_rocm_json.parse)
+            parsed = self._parsed(self._rocm_smi, names, parse_rocm_json.parse_rocm_json)
         return _answer("rocm-smi", list(parsed.devices), parsed.processes)
 
     def _parsed(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:

@@ -31,7 +31,7 @@ def gpus(
         if not document.whole:
             rejected.add("the document is cut off", "truncated")
     if not read_any:
-        found.extend(indented.gpus(text))
+        found.extend(indented.indented_gpus(text))
     if found:
         return found, None
     if error is None and read_any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, whole
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, rounded
 from accelscope.metrics.dialects.dialect import (
     Dialect,
     Label,
@@ -100,11 +100,11 @@ def _hbm_pages(name: str, text: str, severity: str) -> Family:
 
 
 def _hbm_temperature(view: DeviceView) -> int | None:
-    return whole(next((s.celsius for s in view.device.sensors if s.name.lower() == "hbm"), None))
+    return rounded(next((s.celsius for s in view.device.sensors if s.name.lower() == "hbm"), None))
 
 
 def _temperature(view: DeviceView) -> int | None:
-    return whole(view.device.temperature_celsius)
+    return rounded(view.device.temperature_celsius)
 
 
 def _clock(view: DeviceView) -> int | None:

@@ -66,7 +66,7 @@ def _clock(view: DeviceView, *domains: str) -> float | None:
     return next((found[domain] for domain in domains if found.get(domain) is not None), None)
 
 
-def dialect(options: Mapping[str, str]) -> Dialect:
+def openshift(options: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="openshift",
         exporter="Recording rules for OpenShift of NVIDIA's (v25.10.0 and later) and AMD's GPU operators",

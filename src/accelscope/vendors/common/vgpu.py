@@ -36,7 +36,7 @@ def _by_pod(
     return gauges(name, text, ("namespace", "pod"), values)
 
 
-def dialect(_: Mapping[str, str]) -> Dialect:
+def vgpu(_: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="vgpu",
         exporter="k8s-vgpu-monitor",

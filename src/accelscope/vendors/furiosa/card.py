@@ -232,7 +232,7 @@ class CardReader:
 def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> dict[int, str]:
     """Of an RNGD, by core: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
     of_card = entry.folder.removesuffix("mgmt")
-    return {core: f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.CORES)}
+    return {core: f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.RNGD_CORES)}
 
 
 def _limit(path: str) -> float | None:

@@ -16,9 +16,9 @@ from accelscope.model import AbsenceReason, Core
 from accelscope.vendors.common.files import read_text
 from accelscope.vendors.furiosa.attributes import Attributes
 
-CORES = 2
-FUSION = f"pe0-{CORES - 1}"
-FILES = (*(f"pe{index}" for index in range(CORES)), FUSION)  # after the card's name
+WARBOY_CORES = 2
+FUSION = f"pe0-{WARBOY_CORES - 1}"
+FILES = (*(f"pe{index}" for index in range(WARBOY_CORES)), FUSION)  # after the card's name
 
 _LINE = re.compile(r"(\w{1,60}):\s*0x([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _32_BITS = 1 << 32
@@ -31,7 +31,7 @@ class Counters:
     task_cycles: int
 
 
-def counters(text: str) -> Counters | None:
+def warboy_counters(text: str) -> Counters | None:
     told = {match[1]: int(match[2], 16) for match in _LINE.finditer(text[:20_000])}
     if "CycleCount" not in told or "TaskExecutionTime" not in told:
         return None
@@ -39,7 +39,7 @@ def counters(text: str) -> Counters | None:
     return Counters(cycles, told["TaskExecutionTime"] % _32_BITS)
 
 
-def utilization(before: Counters, now: Counters) -> float | None:
+def warboy_utilization(before: Counters, now: Counters) -> float | None:
     """Share of the cycles in between in which a task ran; None: the counters were reset or stood still, or so
     much time passed that it is not known how often they wrapped. The counters are not read at one instant,
     so more task cycles than cycles are possible: at most 1, as the vendor's library has it."""
@@ -53,7 +53,7 @@ class Use:
     """Of one device file."""
 
     open: bool | None  # None: nobody can tell
-    counters: Counters | None = None
+    warboy_counters: Counters | None = None
     ratio: float | None = None
 
 
@@ -73,18 +73,18 @@ class WarboyCores:
         for file in again:
             first, second = uses[file].counters, _use(f"{class_folder}/{card}{file}", attributes).counters
             if first is not None and second is not None:
-                ratios[file] = utilization(first, second)
+                ratios[file] = warboy_utilization(first, second)
         self._before = {file: use.counters for file, use in uses.items() if use.counters}
         if all(use.open is None for use in uses.values()):
             return ()
         return tuple(
             _core(index, [(uses[file].open, ratios[file]) for file in (f"pe{index}", FUSION)])
-            for index in range(CORES)
+            for index in range(WARBOY_CORES)
         )
 
     def _since_last_pass(self, file: str, use: Use) -> float | None:
         before = self._before.get(file)
-        return utilization(before, use.counters) if before and use.counters else None
+        return warboy_utilization(before, use.counters) if before and use.counters else None
 
 
 def _use(folder: str, attributes: Attributes) -> Use:
@@ -94,7 +94,7 @@ def _use(folder: str, attributes: Attributes) -> Use:
         if error.errno == errno.EACCES:
             attributes.absent["cores.utilization_ratio"] = AbsenceReason.NO_PERMISSION
         return Use(open=False if error.errno == errno.EPERM else None)
-    found = counters(text)
+    found = warboy_counters(text)
     return Use(open=True if found else None, counters=found)
 
 

@@ -12,7 +12,7 @@ from accelscope.vendors.furiosa import sysfs_text
 from accelscope.vendors.furiosa.attributes import Attributes
 from accelscope.vendors.furiosa.perf import SAMPLE_SECONDS, Counters
 
-CORES = 8
+RNGD_CORES = 8
 # Of a core that is not occupied the vendor's library reads no file: it takes this size, and nothing in use.
 CORE_BYTES = 6_375_342_080
 
@@ -24,18 +24,18 @@ _STANDS_STILL_SECONDS = 0.9
 
 @dataclass(frozen=True, slots=True)
 class CoreUse:
-    counters: Counters
+    rngd_counters: Counters
     ratio: float | None = None
 
 
-def counters(text: str) -> Counters | None:
+def rngd_counters(text: str) -> Counters | None:
     values = sysfs_text.hexadecimal_values(text)
     if "CycleCount" not in values or "TaskCycleCount" not in values:
         return None
     return Counters(values["CycleCount"], values["TaskCycleCount"])
 
 
-def utilization(before: Counters, now: Counters) -> float | None:
+def rngd_utilization(before: Counters, now: Counters) -> float | None:
     """Share of the cycles in between in which a task ran; None: the counters were reset or stood still. The
     two are not read at one instant, so the share may come out above 1: at most 1."""
     cycles, tasks = now.cycles - before.cycles, now.task_cycles - before.task_cycles
@@ -101,7 +101,7 @@ class RngdCores:
         if again:
             self._sleep(SAMPLE_SECONDS)
             later = self._counters({core: folders[core] for core in again}, attributes)
-            ratios |= {core: utilization(found[core], told) for core, told in later.items()}
+            ratios |= {core: rngd_utilization(found[core], told) for core, told in later.items()}
         if attributes.absent.get(_UTILIZATION) is AbsenceReason.NOT_KNOWN:
             del attributes.absent[_UTILIZATION]  # an older driver: the tool is expected to show it
         if found and all(ratio is None for ratio in ratios.values()):
@@ -111,7 +111,7 @@ class RngdCores:
 
     def _counters(self, folders: Mapping[int, str], attributes: Attributes) -> dict[int, Counters]:
         read = {
-            core: attributes.value(f"{folder}/metrics", _UTILIZATION, counters)
+            core: attributes.value(f"{folder}/metrics", _UTILIZATION, rngd_counters)
             for core, folder in folders.items()
         }
         return {core: told for core, told in read.items() if told is not None}
@@ -119,4 +119,4 @@ class RngdCores:
     def _since_last_pass(self, core: int, told: Counters) -> float | None:
         """None also where the cycles stand still: an idle core counts cycles too, so nothing was measured."""
         before = self._before.get(core)
-        return None if before is None else utilization(before, told)
+        return None if before is None else rngd_utilization(before, told)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from accelscope.capture.plan import Command, Outputs, Plan, Tree
 from accelscope.model import Vendor
 from accelscope.vendors.nvidia import NVIDIA_SMI
-from accelscope.vendors.nvidia.parse_query_gpu import DEFAULT_FIELDS
+from accelscope.vendors.nvidia.parse_query_gpu import QUERY_GPU_FIELDS
 
 _HELP = "nvidia-smi-help-query-gpu"
 _FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first spelling, where there are several
@@ -16,7 +16,7 @@ def _all_fields(outputs: Outputs) -> Iterable[Command]:
     """All fields that this version knows, since one that it does not know fails the whole query. The name
     comes last: it may hold commas."""
     known = [field for field in _FIELD.findall(outputs.get(_HELP, "")) if field not in ("name", "gpu_name")]
-    fields = [*dict.fromkeys(known), "name"] if "uuid" in known else list(DEFAULT_FIELDS)
+    fields = [*dict.fromkeys(known), "name"] if "uuid" in known else list(QUERY_GPU_FIELDS)
     yield Command("nvidia-smi-query-gpu", NVIDIA_SMI, (f"--query-gpu={','.join(fields)}", "--format=csv"))
 
 

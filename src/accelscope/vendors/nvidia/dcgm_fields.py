@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, thousandths, whole
+from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, rounded, thousandths
 from accelscope.metrics.dialects.between import Rates
 from accelscope.metrics.dialects.dialect import counter, gauge, gauges
 from accelscope.metrics.dialects.view import DeviceView
@@ -146,11 +146,11 @@ def _max_clock(view: DeviceView, domain: str) -> int | None:
 
 
 def _memory_temperature(view: DeviceView) -> int | None:
-    return whole(next((s.celsius for s in view.device.sensors if s.name == "memory"), None))
+    return rounded(next((s.celsius for s in view.device.sensors if s.name == "memory"), None))
 
 
 def _temperature(view: DeviceView) -> int | None:
-    return whole(view.device.temperature_celsius)
+    return rounded(view.device.temperature_celsius)
 
 
 def _unless_cut(view: DeviceView, ratio: float | None) -> int | None:
@@ -190,7 +190,7 @@ def _families() -> tuple[Family, ...]:
         ]
         total = sum(parts) if parts else None
         rate = links.per_second(view.device.id, view.device.read_at, total)
-        return whole(rate, 1e-6)
+        return rounded(rate, 1e-6)
 
     return (
         gauge("DCGM_FI_DEV_SM_CLOCK", "Clock of the multiprocessors, in MHz.", lambda v: _clock(v, "sm")),
@@ -275,7 +275,7 @@ def _rate(view: DeviceView, bytes_per_second: float | None) -> int | None:
     bus of its own."""
     if bytes_per_second is None or view.partition or "GeForce" in (view.device.model or ""):
         return None
-    return whole(bytes_per_second)
+    return rounded(bytes_per_second)
 
 
 def _profiling() -> tuple[Family, ...]:
@@ -354,12 +354,12 @@ def _clocks_and_heat() -> tuple[Family, ...]:
         gauge(
             "DCGM_FI_DEV_SLOWDOWN_TEMP",
             "Temperature at which the GPU slows down, in degrees Celsius.",
-            lambda v: whole(v.device.temperature_slowdown_celsius),
+            lambda v: rounded(v.device.temperature_slowdown_celsius),
         ),
         gauge(
             "DCGM_FI_DEV_SHUTDOWN_TEMP",
             "Temperature at which the GPU shuts down, in degrees Celsius.",
-            lambda v: whole(v.device.temperature_shutdown_celsius),
+            lambda v: rounded(v.device.temperature_shutdown_celsius),
         ),
     )
 
@@ -418,12 +418,12 @@ def _pcie() -> tuple[Family, ...]:
         gauge(
             "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
             "Rate from the device to the host over PCIe, in KB of 1,000 bytes per second.",
-            lambda v: whole(v.device.pcie.transmit_bytes_per_second, 1e-3) if v.device.pcie else None,
+            lambda v: rounded(v.device.pcie.transmit_bytes_per_second, 1e-3) if v.device.pcie else None,
         ),
         gauge(
             "DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
             "Rate from the host to the device over PCIe, in KB of 1,000 bytes per second.",
-            lambda v: whole(v.device.pcie.receive_bytes_per_second, 1e-3) if v.device.pcie else None,
+            lambda v: rounded(v.device.pcie.receive_bytes_per_second, 1e-3) if v.device.pcie else None,
         ),
         gauge(
             "DCGM_FI_DEV_PCIE_LINK_GEN",
@@ -558,7 +558,7 @@ def _link_rate(name: str, text: str, total_of: Callable[[Device], list[float]]) 
 
     def per_second(view: DeviceView) -> int | None:
         totals = total_of(view.device)
-        return whole(rates.per_second(view.device.id, view.device.read_at, sum(totals) if totals else None))
+        return rounded(rates.per_second(view.device.id, view.device.read_at, sum(totals) if totals else None))
 
     return gauge(name, text, per_second)
 

@@ -10,18 +10,18 @@ from accelscope.vendors.nvidia import cells, csv_rows, messages
 from accelscope.vendors.nvidia.gpu import gpu_id
 from accelscope.vendors.nvidia.programs import program_name
 
-TOOL = "nvidia-smi --query-compute-apps"
-DEFAULT_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
+COMPUTE_APPS = "nvidia-smi --query-compute-apps"
+COMPUTE_APPS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 
 _ALIASES: Mapping[str, str] = {"used_gpu_memory": "used_memory", "name": "process_name"}
-_KNOWN = frozenset((*DEFAULT_FIELDS, "gpu_bus_id", "gpu_serial"))
+_KNOWN = frozenset((*COMPUTE_APPS_FIELDS, "gpu_bus_id", "gpu_serial"))
 _NOTHING_RUNS = "no running processes found"
 
 
-def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
+def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Compute processes, each with the id of its device. `fields` are the columns of an output without a
     header line; where there is a header, it says them itself."""
-    columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
+    columns = csv_rows.asked(fields or COMPUTE_APPS_FIELDS, _ALIASES)
     processes: list[Process] = []
     rejected = Rejections()
     error: ParseError | None = None
@@ -31,7 +31,9 @@ def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
             continue
         found = csv_rows.header(line, _KNOWN, _ALIASES, columns)
         if found is not None and not _is_of_running_processes(found):
-            return Parsed(error=ParseError("unrecognized", f"not the header of {TOOL}: {line.strip()[:200]}"))
+            return Parsed(
+                error=ParseError("unrecognized", f"not the header of {COMPUTE_APPS}: {line.strip()[:200]}")
+            )
         if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):
             columns = found or columns
             if not understood:
@@ -110,5 +112,5 @@ def _no_rows(text: str, columns: csv_rows.Columns, told: ParseError | None) -> P
     names nothing of them can be read."""
     mismatch = columns.mismatch(text)
     if mismatch is None:
-        return told or messages.no_reading(text, TOOL)
+        return told or messages.no_reading(text, COMPUTE_APPS)
     return replace(mismatch, text=f"{mismatch.text}; the tool also says: {told.text}") if told else mismatch

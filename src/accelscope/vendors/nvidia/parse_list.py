@@ -10,7 +10,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.vendors.nvidia import cells, messages
 from accelscope.vendors.nvidia.draft import NvidiaDraft
 
-TOOL = "nvidia-smi -L"
+LIST = "nvidia-smi -L"
 
 _LINE_LIMIT = 1000
 _GPU = re.compile(r"\s*GPU\s+(\d{1,4}):(.*)", re.ASCII)
@@ -19,7 +19,7 @@ _MIG = re.compile(r"\s*MIG\s+(\S{1,64})\s+Device\s+(\d{1,4}):\s*\(UUID:\s*([^\s)
 _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  # before R470: /<gi>/<ci>
 
 
-def parse(text: str) -> Parsed:
+def parse_list(text: str) -> Parsed:
     drafts: list[NvidiaDraft] = []
     said = messages.Said()
     rejected = Rejections()
@@ -40,7 +40,7 @@ def parse(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
     devices = messages.with_unreachable((draft.device() for draft in drafts), said)
     if not drafts:
-        return Parsed(devices=devices, error=messages.no_reading(text, TOOL))
+        return Parsed(devices=devices, error=messages.no_reading(text, LIST))
     for draft in drafts:
         rejected.extend(draft.rejected)
     for message in said:

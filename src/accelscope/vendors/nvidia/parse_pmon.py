@@ -15,7 +15,7 @@ from accelscope.parsing.rejections import Rejections
 from accelscope.vendors.nvidia import cells, messages
 from accelscope.vendors.nvidia.programs import process_type, program_name
 
-TOOL = "nvidia-smi pmon"
+PMON = "nvidia-smi pmon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Sample:
             self.processes[row.device, row.process.pid] = row.process
 
 
-def parse(text: str) -> Parsed:
+def parse_pmon(text: str) -> Parsed:
     """Processes of the last complete sample, each with the index of its device."""
     columns: list[str] | None = None
     previous, current = _Sample(), _Sample()
@@ -76,7 +76,7 @@ def parse(text: str) -> Parsed:
             previous, current = current, _Sample()
         current.add(row)
     if columns is None:
-        return Parsed(error=messages.no_reading(text, TOOL))
+        return Parsed(error=messages.no_reading(text, PMON))
     complete = not cut and current.devices >= previous.devices
     chosen = current if complete or not previous.devices else previous
     return Parsed(processes=tuple(chosen.processes.values()), rejected=rejected.listed())

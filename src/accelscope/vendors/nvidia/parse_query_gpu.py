@@ -10,8 +10,8 @@ from accelscope.vendors.nvidia import cells, csv_rows, messages
 from accelscope.vendors.nvidia.draft import NvidiaDraft
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, with_ids_of_their_own
 
-TOOL = "nvidia-smi --query-gpu"
-DEFAULT_FIELDS = (
+QUERY_GPU = "nvidia-smi --query-gpu"
+QUERY_GPU_FIELDS = (
     "index",
     "uuid",
     "name",
@@ -157,10 +157,10 @@ _KNOWN = frozenset(
 )
 
 
-def parse(text: str, fields: Sequence[str] | None = None) -> Parsed:
+def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Devices of the output. `fields` are the columns of an output without a header line, in their order;
     where there is a header, it says them itself."""
-    columns = csv_rows.asked(fields or DEFAULT_FIELDS, _ALIASES)
+    columns = csv_rows.asked(fields or QUERY_GPU_FIELDS, _ALIASES)
     wanted = _wanted(columns)
     devices: dict[tuple[str, str | None, int | None, str | None], Device] = {}
     said = messages.Said()
@@ -239,11 +239,11 @@ def _refusal(draft: NvidiaDraft, row: Mapping[str, str], *, commas_within: bool)
 def _no_rows(
     text: str, columns: csv_rows.Columns, has_header: bool, refused: tuple[str, str] | None
 ) -> ParseError:
-    error = messages.no_reading(text, TOOL)
+    error = messages.no_reading(text, QUERY_GPU)
     if has_header:
         if error.reason != "unrecognized":
             return error
-        return ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
+        return ParseError("truncated", f"{QUERY_GPU} printed a header line and no row that can be read")
     mismatch = columns.mismatch(text)
     if mismatch is not None and error.reason != "unrecognized":
         # The rows are there: that their columns are not known is what has to be mended first.

@@ -16,7 +16,7 @@ from accelscope.vendors.nvidia import cells, messages
 from accelscope.vendors.nvidia.draft import NvidiaDraft
 from accelscope.vendors.nvidia.programs import process_type, program_name
 
-TOOL = "nvidia-smi"
+TABLE = "nvidia-smi"
 
 _LINE_LIMIT = 1000
 _BANNER = re.compile(r"\bNVIDIA-SMI\s+[0-9]")
@@ -49,7 +49,7 @@ class _Table:
     processes: list[tuple[int, Process]] = field(default_factory=list)  # with the GPU's index
 
 
-def parse(text: str) -> Parsed:
+def parse_table(text: str) -> Parsed:
     table = _Table()
     said = messages.Said()
     rejected = Rejections()
@@ -68,7 +68,7 @@ def parse(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
     devices = messages.with_unreachable(_devices(table, rejected), said)
     if not table.drafts:
-        return Parsed(devices=devices, error=messages.no_reading(text, TOOL), rejected=rejected.listed())
+        return Parsed(devices=devices, error=messages.no_reading(text, TABLE), rejected=rejected.listed())
     for message in said:
         rejected.add(message.text, message.reason)
     return Parsed(devices, tuple(_placed(table.processes, devices)), rejected=rejected.listed())

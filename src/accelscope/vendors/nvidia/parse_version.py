@@ -6,7 +6,7 @@ from accelscope.parsing.parsed import Parsed
 from accelscope.parsing.rejections import Rejections
 from accelscope.vendors.nvidia import cells, messages
 
-TOOL = "nvidia-smi --version"
+VERSION = "nvidia-smi --version"
 
 _LINE = re.compile(r"\s*([A-Za-z][A-Za-z \-]{1,40}?)\s+version\s*:\s*(\S.{0,200}?)\s*", re.IGNORECASE)
 _VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,4}", re.ASCII)
@@ -21,7 +21,7 @@ _NAMES = {
 }
 
 
-def parse(text: str) -> Parsed:
+def parse_version(text: str) -> Parsed:
     found: dict[str, str] = {}
     rejected = Rejections()
     others = 0
@@ -37,6 +37,6 @@ def parse(text: str) -> Parsed:
         elif cells.absence(match[2]) is None:
             rejected.add(line, "unreadable")
     if not found or others > len(found):  # a longer output that names some versions, as `-q` does
-        return Parsed(error=messages.no_reading(text, TOOL))
+        return Parsed(error=messages.no_reading(text, VERSION))
     versions = {place: found[name] for name, place in reversed(_NAMES.items()) if name in found}
     return Parsed(versions=tuple(sorted(versions.items())), rejected=rejected.listed())

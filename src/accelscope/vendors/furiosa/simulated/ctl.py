@@ -9,11 +9,11 @@ from accelscope.vendors.furiosa.simulated.drawing import table
 from accelscope.vendors.furiosa.simulated.readings import CardReading
 from accelscope.vendors.furiosa.simulated.spec import CtlVersion, FuriosaSpec
 
-NAME = "furiosactl"
+CTL_NAME = "furiosactl"
 
 
-def tool(spec: FuriosaSpec) -> Tool:
-    return Tool(name=NAME, cost=spec.tool, errors=answers.ERRORS)
+def ctl_tool(spec: FuriosaSpec) -> Tool:
+    return Tool(name=CTL_NAME, cost=spec.tool, errors=answers.ERRORS)
 
 
 class Ctl:

@@ -20,8 +20,8 @@ class FuriosaDriver:
     def __init__(self, spec: FuriosaSpec, site: Site) -> None:
         self._spec = spec
         self._cards = tuple(CardDynamics(spec, site, slot) for slot in range(len(spec.devices)))
-        self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (smi.tool(spec), smi.Smi(spec))
-        self._ctl = None if spec.furiosactl is CtlVersion.NONE else (ctl.tool(spec), ctl.Ctl(spec))
+        self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (smi.smi_tool(spec), smi.Smi(spec))
+        self._ctl = None if spec.furiosactl is CtlVersion.NONE else (ctl.ctl_tool(spec), ctl.Ctl(spec))
 
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]:
@@ -64,9 +64,9 @@ class FuriosaDriver:
         warboys = [card for card in cards if card.model.family is Family.WARBOY and card.listed]
         if self._smi is not None:
             tool, printer = self._smi
-            said = (*answers.instead(smi.NAME, kinds, rngd), *printer.answers(rngd))
+            said = (*answers.instead(smi.SMI_NAME, kinds, rngd), *printer.answers(rngd))
             yield tool.state_file(said, instant.active)
         if self._ctl is not None:
             tool, teller = self._ctl
-            said = (*answers.instead(ctl.NAME, kinds, warboys), *teller.answers(warboys))
+            said = (*answers.instead(ctl.CTL_NAME, kinds, warboys), *teller.answers(warboys))
             yield tool.state_file(said, instant.active)

@@ -9,12 +9,12 @@ from accelscope.vendors.furiosa.simulated.drawing import Cell, table
 from accelscope.vendors.furiosa.simulated.readings import CardReading, CoreReading
 from accelscope.vendors.furiosa.simulated.spec import FuriosaSpec, SmiVersion
 
-NAME = "furiosa-smi"
+SMI_NAME = "furiosa-smi"
 _GIB = 1 << 30
 
 
-def tool(spec: FuriosaSpec) -> Tool:
-    return Tool(name=NAME, cost=spec.tool, errors=answers.ERRORS)
+def smi_tool(spec: FuriosaSpec) -> Tool:
+    return Tool(name=SMI_NAME, cost=spec.tool, errors=answers.ERRORS)
 
 
 class Smi:

@@ -26,7 +26,7 @@ VENDOR = SimulatedVendor(
             }
         ),
         errors=tuple(ERRORS),
-        tools=(smi.NAME, ctl.NAME),
+        tools=(smi.SMI_NAME, ctl.CTL_NAME),
     ),
     read_process=read_cores,
     settings={"furiosa_smi_path": "bin/furiosa-smi", "furiosactl_path": "bin/furiosactl"},

@@ -22,7 +22,7 @@ _OLD_LINKS = 12
 _LINK_COUNT, _SWITCH_LINKS = 91, 147
 
 
-def render(reading: GpuReading) -> dict[str, object]:
+def render_fields(reading: GpuReading) -> dict[str, object]:
     values = _device(reading) | _ecc(reading)
     if reading.gpu.card.nvlink is not None:
         values |= _links(reading)

@@ -86,7 +86,7 @@ def _gpu(spec: NvidiaSpec, reading: GpuReading) -> Keys:
     keys.update(_activity("", reading.activity))
     for instance, activity in reading.instance_activity:
         keys.update(_activity(f"gi{instance}.", activity))
-    keys.update(fields.render(reading))
+    keys.update(fields.render_fields(reading))
     keys.update(_mig(reading))
     return keys
 
