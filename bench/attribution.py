@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.assembly import attribution_options
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.options import AttributionOptions

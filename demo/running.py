@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import yaml
 
-from accelscope.simulate.fleet.description import load_fleet
+from accelscope.simulate.fleet.description import FleetSpec, load_fleet
 from accelscope.simulate.fleet.faults import write_faults
-from accelscope.simulate.fleet.spec import FleetSpec
 from demo import prometheus
 from demo.children import Child, ChildEnded, Children, answers
 from demo.clusters import LAB_CLUSTER, LAB_NODE, description, write_kinds

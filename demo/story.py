@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from accelscope.simulate.fleet.description import read_fleet
+from accelscope.simulate.fleet.description import FleetSpec, NodeGroup, read_fleet
 from accelscope.simulate.fleet.faults import FleetFault, Trouble, trouble_document
-from accelscope.simulate.fleet.spec import FleetSpec, NodeGroup
 from demo.clusters import LAB_NODE
 from demo.scenes import SCENES, Scene
 

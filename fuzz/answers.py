@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.source import Source
+from accelscope.parsing import Parsed, Source
 
 # Of CPU, for the few dozen KiB that an input has at most: linear work on them is done in a tenth of it even
 # where the engine counts every branch.

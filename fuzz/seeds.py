@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from accelscope.parsing.source import Source
+from accelscope.parsing import Source
 from accelscope.vendors import declarations
 
 REPOSITORY = Path(__file__).resolve().parents[1]

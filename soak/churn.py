@@ -6,10 +6,9 @@ the day is cut into shifts: at any time the node is made from the description of
 from dataclasses import replace
 from pathlib import Path
 
-from accelscope.simulate import SimulatedNode, identity
+from accelscope.simulate import SimulatedNode, spec
 from accelscope.simulate.description import read_node
-from accelscope.simulate.load import Shape
-from accelscope.simulate.spec import CgroupKind, CgroupSpec, LoadSpec, NodeSpec, PodSpec, ProcessSpec
+from accelscope.simulate.spec import CgroupKind, CgroupSpec, LoadSpec, NodeSpec, PodSpec, ProcessSpec, Shape
 from soak.length import PODS_PER_STEP, PROCESSES_PER_POD, STEPS_OF_LIFE
 
 _STEP_SECONDS = 86.4  # simulated: a thousand are a day
@@ -70,8 +69,8 @@ def _processes(step: int, pod: int) -> list[ProcessSpec]:
     vendor, device = _DEVICES[pod % len(_DEVICES)]
     cgroup = CgroupSpec(
         kind=CgroupKind.POD,
-        pod_uid=identity.uuid(_SEED, "soak pod", pod),
-        container_id=identity.hex_id(_SEED, "soak container", pod),
+        pod_uid=spec.uuid(_SEED, "soak pod", pod),
+        container_id=spec.hex_id(_SEED, "soak container", pod),
         pod=PodSpec(namespace=f"team-{pod % 7}", name=f"worker-{pod}", container="worker"),
     )
     busy = LoadSpec(shape=Shape.IDLE if pod % 3 else Shape.STEADY, level=0.05)

@@ -11,7 +11,7 @@ import pytest
 from tests.certificates import Certificates, make_certificates
 from tests.fleet.loop import run
 
-from accelscope.certificate_files import CertificateError, CertificateFiles
+from accelscope.files import CertificateError, CertificateFiles
 
 
 @pytest.fixture(scope="module")

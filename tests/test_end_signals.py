@@ -8,7 +8,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 BY_ANOTHER_THREAD = """
 import signal, threading, time
-from accelscope.end_signals import EndSignals
+from accelscope.process import EndSignals
 asked = EndSignals()
 def told():
     time.sleep({after})

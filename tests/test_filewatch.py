@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.filewatch import FileWatch
+from accelscope.files import FileWatch
 
 
 def _rewrite(path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as broken:
-        broken.setattr("accelscope.filewatch.open_regular", no_descriptor)
+        broken.setattr("accelscope.files.open_regular", no_descriptor)
         path.write_text("new")
         assert watch.changed()  # it is no longer what it was
         assert not watch.changed()

@@ -6,14 +6,14 @@ import sys
 
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.own_process import own_process
+from accelscope.process import own_process
 
 OPENS_AND_STARTS = """\
 import json
 import os
 import threading
 
-from accelscope.own_process import own_process
+from accelscope.process import own_process
 
 before = own_process()
 for _ in range(3):

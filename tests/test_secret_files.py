@@ -9,7 +9,7 @@ from tests.certificates import make_certificates
 from tests.fleet_process import FleetProcess
 from tests.waiting import wait_until
 
-from accelscope.certificate_files import CertificateFiles
+from accelscope.files import CertificateFiles, is_world_readable, warn_world_readable
 from accelscope.fleet.clusters.entry import (
     AddressAccess,
     AgentsEntry,
@@ -17,7 +17,6 @@ from accelscope.fleet.clusters.entry import (
     KubeconfigAccess,
     PrometheusEntry,
 )
-from accelscope.secret_files import is_world_readable, warn_world_readable
 from accelscope.serve import TokenFile
 
 

@@ -10,7 +10,7 @@ from tests.costless import costless
 from tests.patient_kubelet import patient_kubelet
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.assembly import attribution_options
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings

@@ -17,8 +17,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.model import Vendor
 from accelscope.simulate import FaultKind, SimulatedNode
-from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.last_readings import LAST_READING_SECONDS
+from accelscope.sinks.annotation import LAST_READING_SECONDS, AnnotationSink
 from accelscope.sinks.sink import Pace
 from accelscope.vendors.ascend import NPU_METRICS
 

@@ -12,11 +12,10 @@ import pytest
 from tests.costless import costless
 from tests.patient_kubelet import patient_kubelet
 
-from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.assembly import attribution_options
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
-from accelscope.agent.settings import AgentSettings
-from accelscope.agent.share_ratios import ShareRatios
+from accelscope.agent.settings import AgentSettings, ShareRatios
 from accelscope.attribution.attributor import Attributor
 from accelscope.config import ConfigError, make
 from accelscope.metrics.exposition import Exposition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.agent.error_dates import ErrorDates
+from accelscope.agent.runner import ErrorDates
 from accelscope.model import Device, EccCount, ErrorCount, Vendor
 
 

@@ -18,7 +18,7 @@ from accelscope.model import Snapshot, device
 from accelscope.model.documentation import documentation, objects
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.serve.message import Request
-from accelscope.serve.tokens import shown_tokens
+from accelscope.serve.routing import shown_tokens
 
 RECORDED = sorted((Path(__file__).parent / "snapshots" / SCHEMA_VERSION).glob("*.json"))
 SECTION = re.compile(r"^### (\w+)$(.*?)(?=^###|\Z)", re.MULTILINE | re.DOTALL)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.attribution.cgroup import place_of
-from accelscope.parsing.parsed import ContainerRef, Parsed
-from accelscope.parsing.registry import sources
+from accelscope.parsing import ContainerRef, Parsed, sources
 
 Beginnings = tuple[str, str, str | None]
 NO_CONTAINER = None

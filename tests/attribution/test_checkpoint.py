@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.attribution.checkpoint import parse_checkpoint
-from accelscope.parsing.parsed import DeviceGrant
+from accelscope.parsing import DeviceGrant
 
 UID = "7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 

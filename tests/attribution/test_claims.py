@@ -7,11 +7,11 @@ import pytest
 from tests.waiting import wait_until
 
 from accelscope.attribution.allocations import allocations
-from accelscope.attribution.claims import Claims
 from accelscope.attribution.device_ids import DeviceIndex
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.owners import NO_PODS
 from accelscope.attribution.pod_resources import Claim, ClaimDevice, HeldContainer, HeldPod
+from accelscope.attribution.watches import Claims
 from accelscope.kube.endpoint import Endpoint
 from accelscope.model import AllocationSource, Device, Vendor
 from accelscope.serve import Request, Response, Route, Server

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.hami import HamiShare, shares_of
+from accelscope.attribution.allocations import HamiShare, shares_of
 
 GPU = "GPU-7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 SECOND = "GPU-11112222-3333-4444-5555-666677778888"

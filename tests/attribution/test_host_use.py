@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tests.waiting import wait_until
 
 from accelscope.attribution.attributor import Attributor
-from accelscope.attribution.host_use import ProcStat, boot_time, proc_stat
 from accelscope.attribution.options import AttributionOptions
-from accelscope.attribution.processes import MOST_MEASURED, ProcessTable
+from accelscope.attribution.processes import MOST_MEASURED, ProcessTable, ProcStat, boot_time, proc_stat
 from accelscope.model import Device, HostUse, Process, Vendor
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -5,9 +5,9 @@ from typing import BinaryIO
 
 import pytest
 
-from accelscope.attribution import job_mapping
+from accelscope.attribution import jobs as job_mapping
 from accelscope.attribution.jobs import Jobs
-from accelscope.filewatch import open_regular
+from accelscope.files import open_regular
 from accelscope.model import Device, Partition, Vendor
 
 GPU_UUID = "GPU-11111111-2222-3333-4444-555555555555"

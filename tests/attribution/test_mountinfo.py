@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.cgroup import Place
-from accelscope.attribution.mountinfo import parse_mountinfo, place_in_mounts
+from accelscope.attribution.cgroup import Place, parse_mountinfo, place_in_mounts
 
 UID = "7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 OTHER = "11112222-3333-4444-5555-666677778888"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.ratio_file import RatioError, parse_gpu_allocation, parse_ratio
+from accelscope.attribution.shares import RatioError, parse_gpu_allocation, parse_ratio
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved
 from accelscope.attribution.pod_resources import ClaimDevice
-from accelscope.attribution.resource_slices import (
-    PublishedDevice,
-    SliceTable,
-    decode_slice,
-    device_for,
-)
+from accelscope.attribution.watches import PublishedDevice, SliceTable, decode_slice, device_for
 from accelscope.kube.errors import DecodeError
 from accelscope.model import Device, Partition, Vendor
 

@@ -15,7 +15,7 @@ from tests.costless import costless
 from accelscope import capture
 from accelscope.cli.main import main
 from accelscope.model.wire import plain
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 from accelscope.simulate import SimulatedNode, load_node
 
 HOST = "gpu-07"

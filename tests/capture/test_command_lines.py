@@ -2,9 +2,8 @@
 
 import pytest
 
-from accelscope.attribution.mountinfo import place_in_mounts
-from accelscope.capture.command_lines import without_command_lines
-from accelscope.capture.mounts import container_mounts
+from accelscope.attribution.cgroup import place_in_mounts
+from accelscope.capture.mask import container_mounts, without_command_lines
 
 CASES = [
     (

@@ -13,7 +13,7 @@ from tests.waiting import growing_patience
 from accelscope.capture import Command, Gathered, Mask, Plan, Tree, gather, write_archive
 from accelscope.capture.plan import plans
 from accelscope.model import Vendor
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 from accelscope.vendors import declarations
 from accelscope.vendors.ascend import capture as ascend
 from accelscope.vendors.common.contract import Paths, ReaderOptions
@@ -167,7 +167,7 @@ def test_an_unexpected_error_costs_the_tree_only(tmp_path: Path, monkeypatch: py
     (tmp_path / "sys/card0").mkdir()
     for name in ("a", "b"):
         (tmp_path / "sys/card0" / name).touch()
-    monkeypatch.setattr("accelscope.capture.trees.read_whole", read)
+    monkeypatch.setattr("accelscope.capture.gather.read_whole", read)
     [one] = gather([plan(trees=(Tree("t", "sys", ("card*",), ("a", "b")),))], given)
     assert one.error
     assert one.text == "=== /sys/card0/a\n1\n"

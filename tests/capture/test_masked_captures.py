@@ -10,8 +10,7 @@ from tests.conftest import captures_folder
 
 from accelscope.capture import Mask, NodeNames
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
+from accelscope.parsing import Parsed, sources
 
 # How files of the captures are named, and what they are.
 KINDS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.capture.serials import decimal_ids_in, serials_in
+from accelscope.capture.mask import decimal_ids_in, serials_in
 
 FOUND = [
     ("<serial>1650123456789</serial>", ["1650123456789"]),

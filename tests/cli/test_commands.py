@@ -9,9 +9,9 @@ import pytest
 from packaging.requirements import Requirement
 from tests.repository import REPOSITORY
 
-from accelscope.cli.completion_words import commands_below
-from accelscope.cli.extras import EXTRAS, missing
+from accelscope.cli.completion import commands_below
 from accelscope.cli.main import COMMANDS, main, make_parser
+from accelscope.cli.output import EXTRAS, missing
 
 # Packages whose modules are called otherwise.
 MODULES = {"grpcio": "grpc", "protobuf": "google.protobuf"}

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.cli.completion_scripts import SCRIPTS
-from accelscope.cli.completion_words import commands_below
+from accelscope.cli.completion import SCRIPTS, commands_below
 from accelscope.cli.main import COMMANDS, main, make_parser
 
 # What is typed, in a folder with a file and a folder, and what can follow.

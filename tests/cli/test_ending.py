@@ -9,7 +9,7 @@ from tests.processes import runs
 from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.cli.ending import to_the_end
+from accelscope.cli.output import to_the_end
 from accelscope.vendors.common import tool
 from accelscope.vendors.common.contract import ReaderError
 from accelscope.vendors.common.tool import Tool

@@ -99,7 +99,7 @@ def listens(port: int) -> bool:
 # A command that leaves a driver's call hanging.
 HANGING = """
 import sys
-from accelscope.cli.ending import to_the_end
+from accelscope.cli.output import to_the_end
 from accelscope.cli.output import to_the_last_line
 def command():
     print("something")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accelscope.cli.main import main
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 
 ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, [N/A], 300.00, 4, 16\n"
 QUERY = "nvidia-smi-query-gpu"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.cli.main import main
-from accelscope.fleet.api.tokens import TokensFile
+from accelscope.fleet.api.access import TokensFile
 
 
 def test_what_goes_to_standard_error_is_a_whole_file(

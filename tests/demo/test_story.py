@@ -11,9 +11,8 @@ from demo.story import ROUND_SECONDS, Story, changes, gone_on_before
 
 from accelscope.model import IDLE_SECONDS
 from accelscope.simulate import load_node
-from accelscope.simulate.fleet.description import read_fleet
+from accelscope.simulate.fleet.description import FleetSpec, read_fleet
 from accelscope.simulate.fleet.faults import read_faults, write_faults
-from accelscope.simulate.fleet.spec import FleetSpec
 
 HOUR = 3600.0
 

@@ -8,7 +8,7 @@ from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import agents, container, device_plugin, environment, host_paths, of_kind, rights
 from tests.deploy.values import VENDORS
 
-from accelscope.sinks.domains import ACCELSCOPE, DOMAINS
+from accelscope.sinks.features import ACCELSCOPE, DOMAINS
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 STATE = "/var/lib/accelscope/metrics-accelscope-{}"

@@ -23,8 +23,7 @@ from tests.deploy.values import NO_AGENTS
 from tests.repository import CHART
 
 from accelscope.config.settings import key_name, settings_of
-from accelscope.fleet.api.access import SCOPE_PATHS
-from accelscope.fleet.api.tokens import Scope
+from accelscope.fleet.api.access import SCOPE_PATHS, Scope
 from accelscope.fleet.clusters import AddressAccess, ExecEntry, load_clusters
 from accelscope.fleet.settings import FleetSettings
 

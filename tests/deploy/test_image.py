@@ -242,7 +242,7 @@ def test_page_of_the_fleet_is_built_from_locked_packages(
 
 def wheel_with_page(folder: Path, *pages: str) -> zipfile.ZipFile:
     with zipfile.ZipFile(folder / "accelscope-1-py3-none-any.whl", "w") as archive:
-        for name in ("accelscope/fleet/page/built_page.py", *pages):
+        for name in ("accelscope/fleet/page.py", *pages):
             archive.writestr(name, "")
     return zipfile.ZipFile(folder / "accelscope-1-py3-none-any.whl")
 

@@ -27,7 +27,7 @@ from tests.repository import CHART, REPOSITORY
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.settings import flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import PluginSettings
-from accelscope.fleet.api.tokens import read_tokens
+from accelscope.fleet.api.access import read_tokens
 from accelscope.fleet.clusters import AgentsEntry, ExecEntry, PrometheusEntry, load_clusters
 from accelscope.fleet.settings import FleetSettings
 

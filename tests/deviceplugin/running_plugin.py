@@ -10,7 +10,7 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet
 
 from accelscope.config.settings import settings_of as declared_settings
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.registration import Patience
+from accelscope.deviceplugin.kubelet import Patience
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
 from accelscope.simulate import SimulatedNode
 

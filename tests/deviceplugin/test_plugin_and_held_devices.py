@@ -12,7 +12,7 @@ from tests.files import put
 from tests.waiting import wait_until
 
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.registration import Patience
+from accelscope.deviceplugin.kubelet import Patience
 from accelscope.simulate import SimulatedNode
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 

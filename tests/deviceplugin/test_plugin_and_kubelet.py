@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.registration import Patience
+from accelscope.deviceplugin.kubelet import Patience
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 

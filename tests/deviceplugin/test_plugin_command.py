@@ -13,7 +13,7 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet
 from tests.processes import signal_another_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.deviceplugin.endpoint import EndpointError, check_folder
+from accelscope.deviceplugin.kubelet import EndpointError, check_folder
 
 COMMAND = [sys.executable, "-m", "accelscope", "device-plugin"]
 CLEAN = {"PATH": os.environ["PATH"]}

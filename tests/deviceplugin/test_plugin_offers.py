@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
-from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.offers import Policy, make_offers
+from accelscope.deviceplugin.settings import Disabled, DisabledDevice
 from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import Device, Partition, Vendor
 

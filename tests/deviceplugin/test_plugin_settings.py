@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.deviceplugin.disabled import DisabledDevice
-from accelscope.deviceplugin.settings import PluginSettings, load_settings
+from accelscope.deviceplugin.settings import DisabledDevice, PluginSettings, load_settings
 
 
 def loaded(**flags: object) -> PluginSettings:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.deviceplugin.offers import Offer
-from accelscope.deviceplugin.preferred import preferred
+from accelscope.deviceplugin.service import preferred
 from accelscope.model import Device, Vendor
 
 MAX_OFFERS = 10

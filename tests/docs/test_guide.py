@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.repository import REPOSITORY
 
-from accelscope.cli.extras import missing
 from accelscope.cli.main import COMMANDS, make_parser
+from accelscope.cli.output import missing
 
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -121,7 +121,7 @@ def test_packages_know_whom_the_architecture_says() -> None:
 
 
 def test_an_extra_is_added_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accelscope.cli.extras._is_installed", lambda _module: False)
+    monkeypatch.setattr("accelscope.cli.output._is_installed", lambda _module: False)
     [command] = re.findall(r"with pipx: (.+)\)$", missing("fleet") or "")
     assert f"`{command}`" in (DOCS / "install-without-kubernetes.md").read_text()
 

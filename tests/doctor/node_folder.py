@@ -8,7 +8,7 @@ import pytest
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Subject
-from accelscope.doctor.subject import User
+from accelscope.doctor.check import User
 
 
 class NodeFolder:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.doctor.finding import error
-from accelscope.doctor.report import Report, text
+from accelscope.doctor.check import error
+from accelscope.doctor.examination import Report, text
 from accelscope.doctor.vendors import examination_of
 from accelscope.model import Vendor
 

@@ -17,13 +17,18 @@ from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import load
 from accelscope.config.settings import flag_name, settings_of
 from accelscope.doctor import Report, Subject, areas_for, examine, text
-from accelscope.doctor.attribution.advice import OF_REASON, of_source
-from accelscope.doctor.attribution.allocations import of_allocations
-from accelscope.doctor.attribution.area import attribution_area
-from accelscope.doctor.attribution.look import Look, look
-from accelscope.doctor.attribution.owners import of_processes
-from accelscope.doctor.attribution.sources import SOURCES, of_sources
-from accelscope.doctor.finding import Finding, warning
+from accelscope.doctor.attribution import (
+    OF_REASON,
+    SOURCES,
+    Look,
+    attribution_area,
+    look,
+    of_allocations,
+    of_processes,
+    of_source,
+    of_sources,
+)
+from accelscope.doctor.check import Finding, warning
 from accelscope.kube.errors import Reason
 from accelscope.kube.unary import UnaryReason
 from accelscope.metrics.catalogue import workloads

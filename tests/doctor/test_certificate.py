@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.doctor.certificate import NotACertificate, validities
+from accelscope.doctor.http import NotACertificate, validities
 
 KEYS = {
     "ec": ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],

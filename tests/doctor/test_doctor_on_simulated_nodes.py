@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Report, Subject, areas_for, document, examine, text
-from accelscope.doctor.finding import Finding
+from accelscope.doctor.check import Finding
 from accelscope.model import Vendor
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.doctor.check import Area, Check
+from accelscope.doctor.check import Area, Check, Finding, Subject, ok
 from accelscope.doctor.examination import examine
-from accelscope.doctor.finding import Finding, ok
-from accelscope.doctor.subject import Subject
 
 if TYPE_CHECKING:
     from tests.doctor.node_folder import NodeFolder

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.certificates import new_certificate
 
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.http_files import FILE_CHECKS
-from accelscope.doctor.subject import Subject
+from accelscope.doctor.check import Finding, Subject
+from accelscope.doctor.http import FILE_CHECKS
 
 if TYPE_CHECKING:
     from tests.doctor.node_folder import NodeFolder

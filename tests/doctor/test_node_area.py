@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.doctor import node as node_area
-from accelscope.doctor import visibility
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.subject import Subject
-from accelscope.doctor.visibility import Shown, hidepid, shown_processes
+from accelscope.doctor import node as visibility
+from accelscope.doctor.check import Finding, Subject
+from accelscope.doctor.node import Shown, hidepid, shown_processes
 
 if TYPE_CHECKING:
     from tests.doctor.node_folder import NodeFolder

@@ -10,9 +10,8 @@ from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import chip, npu
 
 from accelscope.agent.runner import Result
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.node_object.advice import of_reason
-from accelscope.doctor.node_object.area import Results, node_object
+from accelscope.doctor.check import Finding
+from accelscope.doctor.node_object import Results, node_object, of_reason
 from accelscope.kube.errors import Reason
 from accelscope.model import ReaderState
 

@@ -12,9 +12,9 @@ from tests.certificates import make_certificates
 from tests.ports import free_port
 
 from accelscope.agent.pages import Pages
-from accelscope.doctor import port as port_area
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.port import port
+from accelscope.doctor import http as port_area
+from accelscope.doctor.check import Finding
+from accelscope.doctor.http import port
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import AgentState, Snapshot
 from accelscope.serve import Server, Tls, TokenFile

@@ -8,15 +8,13 @@ import pytest
 from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.agent import runners
-from accelscope.agent.once import MOST_PASSES
+from accelscope.agent import assembly
+from accelscope.agent.collector import MOST_PASSES
 from accelscope.agent.runner import Deadlines
 from accelscope.agent.settings import AgentSettings
-from accelscope.doctor import reading
-from accelscope.doctor.check import Check
+from accelscope.doctor import vendors
+from accelscope.doctor.check import Check, Finding, Subject
 from accelscope.doctor.examination import run
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import Hardware, VendorExamination, examination_of
 from accelscope.model import (
     Absence,
@@ -87,13 +85,13 @@ def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
         def opened(vendor: Vendor, options: ReaderOptions) -> FakeReader:
             return reader
 
-        monkeypatch.setattr(runners, "open_reader", opened)
+        monkeypatch.setattr(assembly, "open_reader", opened)
         examination = VendorExamination(
             Vendor("nvidia"), (), lambda _: hardware or Hardware(), lambda reason, _: f"for {reason}"
         )
         subject = node.subject(settings)
         return list(
-            run(Check("reading", lambda s: reading.reading(examination, s), reading.seconds), subject)
+            run(Check("reading", lambda s: vendors.reading(examination, s), vendors.seconds), subject)
         )
 
     return examined
@@ -179,7 +177,7 @@ def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
     monkeypatch.setattr(AgentSettings, "deadlines", patient)
     tool = script(node.folder / "nvidia-smi", "exec sleep 60")
     subject = node.subject({"nvidia_smi_path": str(tool), "reader_timeout": "1s"})
-    [finding] = reading.reading(examination_of(Vendor("nvidia")), subject)
+    [finding] = vendors.reading(examination_of(Vendor("nvidia")), subject)
     assert finding.severity == "error"
     assert f"{tool} gave no answer within 0.8 s" in finding.found
     assert not finding.hung
@@ -320,4 +318,4 @@ def test_a_lost_device_is_not_asked_twice(examine: Examine) -> None:
 
 def test_the_time_of_the_check_is_longer_than_its_passes_can_last(node: "NodeFolder") -> None:
     subject: Subject = node.subject({"reader_timeout": "10s", "device_timeout": "2s"})
-    assert reading.seconds(subject.settings) > MOST_PASSES * 22
+    assert vendors.seconds(subject.settings) > MOST_PASSES * 22

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from accelscope.doctor.finding import Finding, Severity, error, note, ok, sentence, warning
-from accelscope.doctor.report import Report, document, text
+from accelscope.doctor.check import Finding, Severity, error, note, ok, sentence, warning
+from accelscope.doctor.examination import Report, document, text
 
 
 def report(*findings: Finding, area: str = "nvidia") -> Report:

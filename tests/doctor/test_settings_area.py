@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
-from accelscope.doctor.settings import SETTINGS_CHECKS
-from accelscope.doctor.subject import Subject
+from accelscope.doctor.check import Subject
+from accelscope.doctor.node import SETTINGS_CHECKS
 
 if TYPE_CHECKING:
     from tests.doctor.node_folder import NodeFolder

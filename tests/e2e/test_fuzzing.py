@@ -2,7 +2,7 @@
 
 from tests.e2e.proofs import printed_with
 
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 
 
 def test_no_input_that_breaks_a_parser_is_found_in_a_moment() -> None:

@@ -20,10 +20,9 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history import History, HistorySeries
-from accelscope.fleet.report import NodeFailure, NodeReport, Saying, SourceOutcome
-from accelscope.fleet.rows import DeviceRow, PodRow
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, PodRow, Saying, SourceOutcome
 from accelscope.fleet.sources.prometheus import PrometheusSource, StoredPast
+from accelscope.fleet.sources.round import LoopShare
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.model import Snapshot
 

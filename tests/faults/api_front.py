@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from accelscope.simulate.kubernetes.listener import Connection, Listener, bound_to_loopback
+from accelscope.simulate.kubernetes.api_server import Connection, Listener, bound_to_loopback
 
 Trouble = Callable[[Connection, bytes], None]  # with the request's head
 

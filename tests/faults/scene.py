@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
 from accelscope.simulate.kubernetes import SimulatedCluster
-from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.simulate.workload import SECRET_ARGUMENT
 
 INTERVAL_SECONDS = 0.3
 _STEP_SECONDS = 0.25  # of the simulated node

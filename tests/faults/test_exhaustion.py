@@ -15,21 +15,20 @@ from tests.no_threads import no_threads
 from tests.waiting import wait_until
 
 from accelscope.agent.runner import Deadlines, Runner
-from accelscope.attribution.claims import Claims
 from accelscope.attribution.device_ids import DeviceIndex
-from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.options import AttributionOptions
-from accelscope.attribution.pod_resources import ClaimDevice, HeldPod, PodResourcesClient
+from accelscope.attribution.pod_resources import ClaimDevice, HeldPod, Holdings, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
+from accelscope.attribution.watches import Claims
 from accelscope.deviceplugin.watch import DriverCalls
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import Reading, Vendor
 from accelscope.simulate import SimulatedNode
-from accelscope.sinks.feature_file import write_file
+from accelscope.sinks.labels import write_file
 from accelscope.sinks.sink import SinkError
-from accelscope.vendors.common.background import Background
 from accelscope.vendors.common.contract import Paths, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.tool import Background
 from accelscope.vendors.nvidia import nvml
 from accelscope.vendors.nvidia.nvml import NvmlSource
 

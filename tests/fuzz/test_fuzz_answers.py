@@ -6,9 +6,7 @@ import time
 import pytest
 
 from accelscope.model import Device, Process, Rejection, Vendor
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
-from accelscope.parsing.source import Source
+from accelscope.parsing import Parsed, Source, sources
 from fuzz import answers, seeds
 
 

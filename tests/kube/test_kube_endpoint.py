@@ -129,7 +129,7 @@ class TestToken:
         now = 100.0
         token = TokenFile(str(file), clock=lambda: now)
         token.read()
-        monkeypatch.setattr("accelscope.filewatch.FileWatch.changed", lambda _: False)
+        monkeypatch.setattr("accelscope.files.FileWatch.changed", lambda _: False)
         file.write_text("second")
         now = 159.0
         assert token.read() == "first"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.hostile import in_linear_time
 
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.kube.items import LineSplitter, ListSplitter
+from accelscope.kube.listwatch import LineSplitter, ListSplitter
 
 VALUES = st.recursive(
     st.none()

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.kube.errors import DecodeError
-from accelscope.kube.items import ListSplitter
-from accelscope.kube.listwatch import node_path, one_node, pods_of, resource_slices_of
+from accelscope.kube.listwatch import ListSplitter, node_path, one_node, pods_of, resource_slices_of
 from accelscope.kube.objects import KubeNode, KubePod, PodContainer, decode_node, decode_pod
 
 ID = "0123456789abcdef" * 4

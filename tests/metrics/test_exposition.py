@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from accelscope.metrics.exposition import Exposition
-from accelscope.metrics.lines import number_text
+from accelscope.metrics.family import number_text
 from accelscope.model import (
     Absence,
     AbsenceReason,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.parsing.json_escapes import without_halves
+from accelscope.parsing import without_halves
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,15 @@ from tests.programs import script
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError, load
-from accelscope.fleet.api.tokens import read_tokens
-from accelscope.fleet.api_server.credentials import run_plugin
+from accelscope.fleet.api.access import read_tokens
+from accelscope.fleet.api_server.route import run_plugin
 from accelscope.fleet.clusters import kubeconfig as kubeconfigs
 from accelscope.fleet.clusters import load_clusters
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
 from accelscope.fleet.clusters.kubeconfig import resolve
 from accelscope.kube.endpoint import EndpointError
 from accelscope.kube.errors import KubeError
-from accelscope.top.sources.client import Credentials, endpoint_of
+from accelscope.top.sources.source import Credentials, endpoint_of
 
 MARK = "hunter2MARKED"
 SHORT = "pw7X"  # too short to be recognised by its looks

@@ -34,7 +34,7 @@ from accelscope.config.settings import settings_of as declared_settings
 from accelscope.deviceplugin.settings import PluginSettings
 from accelscope.model import Snapshot
 from accelscope.simulate import SimulatedNode
-from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.simulate.workload import SECRET_ARGUMENT
 
 NOBODY_THERE = "https://127.0.0.1:9"
 NO_SUCH_HOST = "https://host.invalid:6443"

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.serve import Handler, Response, Route, Server
-from accelscope.serve import loop as serve_loop
+from accelscope.serve import server as serve_loop
 
 
 @dataclass(frozen=True)

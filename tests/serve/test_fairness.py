@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.serve.fair_queue import FairQueue
+from accelscope.agent.token_review import FairQueue
 
 
 def filled(*brought: str, limit: int = 6, peer_limit: int = 4) -> tuple[FairQueue[str], list[str]]:

@@ -15,7 +15,7 @@ import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.serve import Deferred, Limits, Response, Server
-from accelscope.serve import loop as serve_loop
+from accelscope.serve import server as serve_loop
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.serve import accepts
-from accelscope.serve.negotiation import choose_encoding
+from accelscope.serve.message import choose_encoding
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -18,20 +18,20 @@ from accelscope.config.values import WholeNumber
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.faults import TOOL_FAULTS, PossibleFaults, lasted
 from accelscope.simulate.folder import Blocking, Content, Link
-from accelscope.simulate.parts import read_devices, read_tool_cost
-from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.pods import PluginDevice
+from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
-from accelscope.simulate.tool import Answer, Tool
 from accelscope.simulate.vendor import (
+    Answer,
     InstalledPart,
     Instant,
     SimulatedVendor,
     Site,
+    Tool,
     simulated_names,
     simulated_vendor,
 )
-from accelscope.simulate.workload import place
+from accelscope.simulate.workload import DeviceLoad, PowerDraw, place
 from accelscope.vendors import VendorDeclaration, declarations
 from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from accelscope.simulate import Fault, FaultKind, load_node, read_node, ready_made
 from accelscope.simulate.faults import FaultLog
-from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, Shape
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import DEFAULT_PERIOD_SECONDS, LoadCurve, NodeSpec, Shape
 from accelscope.simulate.workload import place
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
-from accelscope.vendors.nvidia.simulated.gpu import gpus_of
-from accelscope.vendors.nvidia.simulated.readings import GpuReading
+from accelscope.vendors.nvidia.simulated.gpu import GpuReading, gpus_of
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 TIMES = st.floats(0, 1e6)

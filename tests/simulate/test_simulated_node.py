@@ -22,7 +22,7 @@ from accelscope.simulate import (
     load_node,
     ready_made,
 )
-from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.simulate.workload import SECRET_ARGUMENT
 from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]

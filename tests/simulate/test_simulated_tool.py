@@ -12,9 +12,9 @@ import pytest
 
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import write_bytes
-from accelscope.simulate.installation import Installation
+from accelscope.simulate.node import Installation
 from accelscope.simulate.spec import ToolCost
-from accelscope.simulate.tool import Answer, Tool
+from accelscope.simulate.vendor import Answer, Tool
 
 ERRORS = {"no_driver": Answer(text="driver is not there\n", error_text="dlopen failed\n", exit_code=255)}
 LINES = "".join(f"line {number} of the répórt\n" for number in range(40))

@@ -24,10 +24,9 @@ from accelscope.model import (
     identity_of,
 )
 from accelscope.sinks import annotation as annotation_module
-from accelscope.sinks import known
-from accelscope.sinks.annotation import AnnotationSink
+from accelscope.sinks import sink as known
+from accelscope.sinks.annotation import LAST_READING_SECONDS, AnnotationSink
 from accelscope.sinks.documents import DEVICES, devices_annotation
-from accelscope.sinks.last_readings import LAST_READING_SECONDS
 from accelscope.sinks.sink import Pace
 from accelscope.vendors.ascend import NPU_METRICS
 

@@ -12,7 +12,7 @@ from tests.sinks.go_reader import CHIP, GoError, decode_chips
 from tests.sinks.snapshots import START, card, chip, snapshot
 
 from accelscope.model import Device, Health, HealthState, Snapshot, Vendor
-from accelscope.sinks.dead_band import differ
+from accelscope.sinks.annotation import differ
 from accelscope.sinks.documents import Document, devices_document, fitted, vendor_document
 from accelscope.vendors.ascend import VENDOR as ASCEND
 

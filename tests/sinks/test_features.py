@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from tests.sinks.snapshots import card, npu
 
 from accelscope.model import Device, Health, HealthState, Vendor, identity_of
-from accelscope.sinks.domains import DOMAINS
-from accelscope.sinks.features import Sizes, feature_labels
-from accelscope.sinks.label_value import label_value
-from accelscope.sinks.machine import Machine, read_machine
-from accelscope.sinks.versions import Version, version_of
+from accelscope.sinks.features import (
+    DOMAINS,
+    Machine,
+    Sizes,
+    Version,
+    feature_labels,
+    label_value,
+    read_machine,
+    version_of,
+)
 
 MACHINE = Machine("Dell Inc.", "PowerEdge R7525")
 VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)")

@@ -12,14 +12,20 @@ from tests.kube.kube_server import refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 
+from accelscope.agent.assembly import chosen_annotations, writer_of
 from accelscope.agent.settings import AgentSettings
-from accelscope.agent.sinks import chosen_annotations, writer_of
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.sinks.feature_file import FILE, FeatureFileSink, check_folder, file_text, write_file
 from accelscope.sinks.features import feature_labels
-from accelscope.sinks.known import PATIENCE_SECONDS
-from accelscope.sinks.labels import LabelsSink, apply_labels
-from accelscope.sinks.sink import Sink, SinkError
+from accelscope.sinks.labels import (
+    FILE,
+    FeatureFileSink,
+    LabelsSink,
+    apply_labels,
+    check_folder,
+    file_text,
+    write_file,
+)
+from accelscope.sinks.sink import PATIENCE_SECONDS, Sink, SinkError
 
 LOST = Health(HealthState.LOST, "gone")
 

@@ -19,11 +19,11 @@ from tests.top.still_node import settings_file
 from tests.top.stub_agent import stored, stub_agent
 from tests.waiting import wait_until
 
-from accelscope.cli import extras, top, top_options
+from accelscope.cli import output, top
 from accelscope.cli.main import COMMANDS, main, make_parser
+from accelscope.cli.top import glyphs_for, is_colourless, is_dumb
 from accelscope.config.settings import settings_of
 from accelscope.model.wire import read_snapshot
-from accelscope.top.terminal import glyphs_for, is_colourless, is_dumb
 from accelscope.top.view.text import ASCII, UNICODE
 from accelscope.vendors.common import tool
 
@@ -220,7 +220,7 @@ def test_bare_install_has_tables_and_says_what_the_screen_needs(
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(output, "find_spec", lambda _: None)
     for name in [name for name in sys.modules if name.startswith("accelscope.top")]:
         monkeypatch.delitem(sys.modules, name)
     assert main(["top", "--once", "--config-file", sick_node]) == 0
@@ -237,7 +237,7 @@ def own_flags() -> Iterator[str]:
     parser = argparse.ArgumentParser()
     top.add_parser(parser.add_subparsers())
     [subparsers] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    agents = {declared.name for declared in settings_of(top_options.NodeSettings)}
+    agents = {declared.name for declared in settings_of(top.NodeSettings)}
     for action in subparsers.choices["top"]._actions:
         if action.dest not in agents and action.dest != "help":
             yield from action.option_strings
@@ -250,7 +250,7 @@ def test_every_flag_is_on_the_page_and_every_flag_there_exists() -> None:
 
 
 def test_every_key_of_the_help_is_on_the_page() -> None:
-    from accelscope.top.screen.sheets import HELP  # noqa: PLC0415 - needs the extra
+    from accelscope.top.screen.app import HELP  # noqa: PLC0415 - needs the extra
 
     words = {word for key, meaning in HELP if meaning is not None for word in key.replace(",", " ").split()}
     missing = {word for word in words - {"arrows"} if f"`{word}`" not in PAGE}

@@ -16,20 +16,17 @@ from tests.waiting import wait_until
 
 from accelscope.cli.main import main
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.top.document import document
-from accelscope.top.once import page
-from accelscope.top.screen.feed import Feed
+from accelscope.top.once import document, page
+from accelscope.top.screen.board import Feed
 from accelscope.top.sources.agents import AgentPoller
-from accelscope.top.sources.client import Answer, Credentials, decoded, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
-from accelscope.top.sources.source import Question
-from accelscope.top.view.alerts import alerts
-from accelscope.top.view.frame import Choices, alert_lines, header
+from accelscope.top.sources.source import Answer, Credentials, Question, decoded, endpoint_of
+from accelscope.top.view.frame import Choices, alert_lines, alerts, header
 from accelscope.top.view.history import History
+from accelscope.top.view.processes import Tree
 from accelscope.top.view.shown import Kind, View
 from accelscope.top.view.table import Setting, plain
 from accelscope.top.view.text import ASCII, UNICODE
-from accelscope.top.view.tree import Tree
 
 ENDPOINT = endpoint_of("http://127.0.0.1:1", Credentials())
 

@@ -8,18 +8,16 @@ from tests.top.views import GIB, NOW, device, node, process, view
 
 from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsage, Snapshot, Vendor
 from accelscope.top.once import page
-from accelscope.top.sources import from_rows, from_snapshot
+from accelscope.top.sources import fleet, from_snapshot
 from accelscope.top.view import devices, processes
-from accelscope.top.view.alerts import alerts
-from accelscope.top.view.condition import conditions
-from accelscope.top.view.frame import Choices, alert_lines, api_sort, header, panes
-from accelscope.top.view.history import ALL, KEPT, History
+from accelscope.top.view.cells import conditions
+from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
+from accelscope.top.view.history import ALL, KEPT, History, sums_of
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
+from accelscope.top.view.processes import Tree
 from accelscope.top.view.shown import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
-from accelscope.top.view.sums import sums_of
 from accelscope.top.view.table import Setting, Sort, Span, Tone, place, plain, row_line, title_line
 from accelscope.top.view.text import ASCII
-from accelscope.top.view.tree import Tree
 
 SETTING = Setting(ASCII, NOW)
 CHAT = {"namespace": "inference", "pod": "chat-1", "container": "vllm", "owner_kind": OwnerKind.POD}
@@ -248,7 +246,7 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
         "nodes_by_state": {"fresh": 80, "stale": 20},
     }
     summary: dict[str, Any] = {"total": {}, "groups": []}
-    found = from_rows.overview(summary, {"items": []}, health, {"items": []}, 0)
+    found = fleet.overview(summary, {"items": []}, health, {"items": []}, 0)
     shown = view(kind=Kind.FLEET, overview=found)
     told = alerts(shown, SETTING)
     assert [alert.text for alert in told] == [
@@ -269,7 +267,7 @@ def test_counts_of_a_cluster_that_was_never_reached_are_not_shown_as_zero() -> N
         ]
     }
     health: dict[str, Any] = {"clusters": [], "devices": [], "nodes": []}
-    found = from_rows.overview({"total": {}, "groups": []}, clusters, health, {"items": []}, 0)
+    found = fleet.overview({"total": {}, "groups": []}, clusters, health, {"items": []}, 0)
     rows = [cluster_row(cluster, None) for cluster in found.clusters]
     counts = [column for column in CLUSTER_COLUMNS if column.name in ("nodes", "devices", "processes")]
     placed = place(counts, rows, 40, SETTING)
@@ -288,7 +286,7 @@ def test_used_memory_is_set_beside_the_total_of_the_same_devices_only() -> None:
     }
     clusters = {"items": [{"id": "oslo"}, {"id": "rome"}]}
     health: dict[str, Any] = {"clusters": [], "devices": [], "nodes": []}
-    found = from_rows.overview(summary, clusters, health, {"items": []}, 0)
+    found = fleet.overview(summary, clusters, health, {"items": []}, 0)
     rows = [cluster_row(cluster, None) for cluster in found.clusters]
     [memory] = [column for column in CLUSTER_COLUMNS if column.name == "memory_used_bytes"]
     assert memory.text is not None

@@ -19,12 +19,11 @@ from textual.pilot import Pilot
 
 from accelscope.model import OwnerKind
 from accelscope.top.screen.app import TopApp
-from accelscope.top.screen.lines import Lines
-from accelscope.top.screen.table import Table
+from accelscope.top.screen.table import Lines, Table
 from accelscope.top.sources.source import Question
 from accelscope.top.view.frame import Choices
+from accelscope.top.view.history import sums_of
 from accelscope.top.view.shown import ClusterSums, Kind, NodeSums, Overview, Sums, View
-from accelscope.top.view.sums import sums_of
 from accelscope.top.view.table import plain
 from accelscope.top.view.text import ASCII
 

@@ -13,21 +13,19 @@ from tests.fleet_process import FleetProcess, simulated_clusters
 from tests.top.stub_agent import StubAgent, stored, stub_agent
 from tests.waiting import wait_until
 
-from accelscope.agent import runners
+from accelscope.agent import assembly
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import make
 from accelscope.kube.endpoint import EndpointError
 from accelscope.model import Device, HealthState, Reading, Vendor
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.top.once import page
-from accelscope.top.screen.feed import Feed
+from accelscope.top.screen.board import Feed
 from accelscope.top.sources.agents import AgentsSource
-from accelscope.top.sources.client import Credentials, endpoint_of
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
-from accelscope.top.sources.source import Question, Source
-from accelscope.top.view.alerts import alerts
-from accelscope.top.view.frame import Choices
+from accelscope.top.sources.source import Credentials, Question, Source, endpoint_of
+from accelscope.top.view.frame import Choices, alerts
 from accelscope.top.view.shown import NodeView, View
 from accelscope.top.view.table import Setting
 from accelscope.top.view.text import ASCII
@@ -124,7 +122,7 @@ def test_one_look_at_this_node_waits_until_its_reader_knows_its_devices(
     def opened(vendor: Vendor, options: ReaderOptions) -> LearningReader:
         return LearningReader()
 
-    monkeypatch.setattr(runners, "open_reader", opened)
+    monkeypatch.setattr(assembly, "open_reader", opened)
     with started(LocalSource(AgentSettings(readers=("ascend",)), {}), 10.0) as source:
         source.settle()
         view = source.read(Question())

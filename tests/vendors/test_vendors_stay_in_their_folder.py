@@ -41,7 +41,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         "the example in docs/snapshot.md is a node with one GPU",
         {"nvidia", "nvidia.com/gpu", "nvidia:GPU-d92a11cc-3c07-4b1e-9d6a-0a1f5f0e7c21"},
     ),
-    f"{PRODUCT}/deviceplugin/disabled.py": (
+    f"{PRODUCT}/deviceplugin/settings.py": (
         "the setting disabledDevices takes names of core files, which only Furiosa's cards have",
         {"accelscope.vendors.furiosa.devfiles"},
     ),

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelscope import __version__
-from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.assembly import attribution_options, make_runners
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
-from accelscope.agent.runners import make_runners
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.ledger import KeptIdle
@@ -20,12 +19,11 @@ from accelscope.attribution.usage import UsageKey
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.config.settings import flag_name, key_name
-from accelscope.end_signals import EndSignals
-from accelscope.filewatch import FileWatch
+from accelscope.files import FileWatch, warn_world_readable
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition, patterns_without_family
 from accelscope.model import SinkState, Snapshot
-from accelscope.secret_files import warn_world_readable
+from accelscope.process import EndSignals
 from accelscope.serve import Server, Tls, TokenFile
 from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools
 
@@ -207,7 +205,7 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
     ):
         return ()
     # Here, so that an agent that writes nothing does not load what it would write with.
-    from accelscope.agent.sinks import make_sinks  # noqa: PLC0415
+    from accelscope.agent.assembly import make_sinks  # noqa: PLC0415
 
     return make_sinks(settings, node, api_server)
 

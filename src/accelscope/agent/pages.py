@@ -11,7 +11,7 @@ from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Expositio
 from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
 from accelscope.serve import Handler, Request, Response, Route, accepts
-from accelscope.serve.negotiation import choose_encoding
+from accelscope.serve.message import choose_encoding
 
 _LOOP_IS_STUCK_SECONDS = 30.0
 

@@ -10,16 +10,86 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from accelscope.agent.error_dates import ErrorDates
-from accelscope.agent.stale import lost_device, stale_device, unidentified_device
 from accelscope.deadline import Calls, NoThread, call_detached
-from accelscope.model import Device, Health, Process, ReaderState, Reading, Rejection, counted, device_id
+from accelscope.model import (
+    Device,
+    EccCount,
+    ErrorCount,
+    Health,
+    HealthState,
+    Process,
+    ReaderState,
+    Reading,
+    Rejection,
+    Vendor,
+    counted,
+    device_id,
+    identity_of,
+)
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
+from accelscope.vendors.common.values import Growth
+
+# --- stale ------------------------------------------------------------
+# Devices that could not be read: shown with their identity only, because old values would pass for new.
+
+
+def _identity_only(device: Device, health: Health) -> Device:
+    # Errors are counted by the agent, not by what is gone.
+    return replace(
+        identity_of(device), read_at=device.read_at, errors=device.errors, stale=True, health=health
+    )
+
+
+def stale_device(device: Device, error: ReaderError) -> Device:
+    """Nobody can tell how it is: its health is unknown, not bad."""
+    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}"))
+
+
+def lost_device(device: Device, error: ReaderError) -> Device:
+    """The driver itself says that it is gone, or no longer shows it."""
+    return _identity_only(device, Health(HealthState.LOST, f"{error.reason}: {error}"))
+
+
+def unidentified_device(vendor: Vendor, key: str, keys: list[str]) -> Device:
+    """A device that the driver names but that never answered."""
+    index = keys.index(key)
+    return Device(vendor=vendor, id=device_id(vendor, index=index), index=index)
+
+
+# --- error dates ------------------------------------------------------------
+# When errors were last seen that a driver only counts. Readers that know the time say it themselves.
+
+
+T = TypeVar("T", EccCount, ErrorCount)
+
+
+class ErrorDates:
+    """Of one device."""
+
+    def __init__(self) -> None:
+        self._growth = Growth()
+
+    def dated(self, device: Device) -> Device:
+        """The same object while no error has a date that the reader did not give."""
+        at = device.read_at
+        ecc = tuple(self._dated(e, ("ecc", e.severity, e.lifetime, e.block), at) for e in device.ecc)
+        pages = tuple(self._dated(e, ("pages", e.severity), at) for e in device.retired_pages)
+        errors = tuple(self._dated(e, (e.kind, e.code), at) for e in device.errors)
+        if ecc == device.ecc and pages == device.retired_pages and errors == device.errors:
+            return device
+        return replace(device, ecc=ecc, retired_pages=pages, errors=errors)
+
+    def _dated(self, error: T, counter: Hashable, read_at: float | None) -> T:
+        grew_at = self._growth.last(counter, error.count, read_at)
+        if error.last_seen is not None or grew_at is None:
+            return error
+        return replace(error, last_seen=grew_at)
+
 
 log = logging.getLogger(__name__)
 

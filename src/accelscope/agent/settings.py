@@ -1,14 +1,14 @@
 """The agent's settings, each declared once: flag, environment variable, YAML key and reference page."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from accelscope.agent.runner import Deadlines
-from accelscope.agent.share_ratios import NO_SHARES, SHARES, ShareRatios
 from accelscope.attribution.options import PodSource
+from accelscope.attribution.shares import RatioError, parse_ratio
 from accelscope.config import (
     BOOLEAN,
     CONFIG_FILE,
@@ -17,11 +17,13 @@ from accelscope.config import (
     PATTERNS,
     PORT,
     TEXT,
+    BadValue,
     Choice,
     ConfigError,
     Duration,
     Kind,
     List,
+    Node,
     Setting,
     Text,
     WholeNumber,
@@ -33,13 +35,61 @@ from accelscope.config.settings import flag_name
 from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import INFO_LABELS
+from accelscope.metrics.exposition import kubernetes_labels
 from accelscope.metrics.family import SCOPE_LABELS, Scope
-from accelscope.metrics.series_labels import kubernetes_labels
 from accelscope.model import Vendor
-from accelscope.sinks.domains import DOMAINS
+from accelscope.sinks.features import DOMAINS
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 from accelscope.vendors.declaration import VendorSetting
+
+# --- share ratios ------------------------------------------------------------
+# The setting `shares`: into how many shares devices are cut, by device and by model.
+
+
+_PARTS = ("devices", "models")
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRatios:
+    devices: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    models: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class _Shares(Kind[ShareRatios]):
+    allowed = "two tables of ratios: devices (id, uuid, serial, PCI address or index) and models (patterns)"
+    textual = False
+
+    def parse_node(self, node: Node) -> ShareRatios:
+        if not isinstance(node, Mapping):
+            raise BadValue
+        unknown = sorted(set(node) - set(_PARTS))
+        if unknown:
+            raise BadValue(f"{unknown[0]} is none of {' and '.join(_PARTS)}")
+        return ShareRatios(**{part: _ratios(part, node[part]) for part in _PARTS if part in node})
+
+    def text(self, value: ShareRatios) -> str:
+        del value
+        return ""
+
+
+def _ratios(part: str, node: Node) -> Mapping[str, float]:
+    if not isinstance(node, Mapping):
+        raise BadValue(f"{part} is not a table of names and ratios")
+    ratios = {}
+    for name, ratio in node.items():
+        if not isinstance(ratio, str):
+            raise BadValue(f"{part}: the ratio of {name} is not a number")
+        try:
+            ratios[name] = parse_ratio(ratio)
+        except RatioError as error:
+            raise BadValue(f"{part}: {name}: {error}") from None
+    return MappingProxyType(ratios)
+
+
+SHARES = _Shares()
+NO_SHARES = ShareRatios()
+
 
 _TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})

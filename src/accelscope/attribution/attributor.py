@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accelscope.attribution.allocations import allocations, annotated
-from accelscope.attribution.claims import Claims
 from accelscope.attribution.device_ids import DeviceIndex, identities
-from accelscope.attribution.holdings import Holdings
 from accelscope.attribution.jobs import Jobs, Part
 from accelscope.attribution.ledger import KeptIdle, Ledger
-from accelscope.attribution.options import AttributionOptions
+from accelscope.attribution.options import AttributionOptions, SourceLog
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
-from accelscope.attribution.pod_resources import HeldPod, PodResourcesClient
+from accelscope.attribution.pod_resources import HeldPod, Holdings, PodResourcesClient
 from accelscope.attribution.processes import ProcessTable
 from accelscope.attribution.shares import Shares
-from accelscope.attribution.status import SourceLog
 from accelscope.attribution.usage import DeviceUse, Measured, UsageKey, uses
-from accelscope.attribution.watches import NodeLabels, Pods, node_source, pod_source
+from accelscope.attribution.watches import Claims, NodeLabels, Pods, node_source, pod_source
 from accelscope.kube.unary import UnaryReason
 from accelscope.model import (
     Allocation,

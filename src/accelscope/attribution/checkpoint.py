@@ -9,11 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from accelscope.attribution.protobuf import fields, string
+from accelscope.attribution.pod_resources import fields, string
 from accelscope.kube.errors import DecodeError
-from accelscope.parsing.json_escapes import without_halves
-from accelscope.parsing.parsed import DeviceGrant, Parsed, ParseError
-from accelscope.parsing.rejections import Rejections
+from accelscope.parsing import DeviceGrant, Parsed, ParseError, Rejections, without_halves
 from accelscope.vendors import declarations
 
 _LONGEST = 512  # of any name in the file

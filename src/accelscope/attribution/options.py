@@ -1,11 +1,13 @@
 """What attribution is told by the settings."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from accelscope.kube.endpoint import Endpoint
+from accelscope.model import AttributionSourceState, counted
 
 
 class PodSource(StrEnum):
@@ -31,3 +33,59 @@ class AttributionOptions:
     device_ratios: Mapping[str, float] = field(default_factory=dict)
     model_ratios: Mapping[str, float] = field(default_factory=dict)
     job_mapping_folder: Path | None = None
+
+
+# --- status ------------------------------------------------------------
+# How a source of attribution is doing: counted, and logged once per change of state.
+
+
+log = logging.getLogger(__name__)
+
+
+class SourceLog:
+    def __init__(self, source: str, clock: Callable[[], float], detail: str | None = None) -> None:
+        self.source = source
+        self.detail = detail
+        self._clock = clock
+        self._reason: str | None = "starting"
+        self._error: str | None = None
+        self._last_success: float | None = None
+        self._errors: dict[str, int] = {}
+
+    @property
+    def asked(self) -> bool:
+        return self._last_success is not None or bool(self._errors)
+
+    @property
+    def up(self) -> bool:
+        return self._reason is None
+
+    def succeeded(self) -> "SourceLog":
+        if self._reason is not None and self._errors:
+            log.info("attribution source %s is well again", self.source)
+        self._reason = None
+        self._last_success = self._clock()
+        return self
+
+    def failed(self, reason: str, error: str, *, expected: bool = False) -> None:
+        """`expected`: nothing to trouble anybody with, such as no kubelet on a machine without Kubernetes."""
+        if (reason, error) != (self._reason, self._error):
+            log.log(
+                logging.DEBUG if expected else logging.WARNING,
+                "attribution source %s: %s",
+                self.source,
+                error,
+            )
+        self._reason, self._error = reason, error
+        self._errors[reason] = self._errors.get(reason, 0) + 1
+
+    def state(self) -> AttributionSourceState:
+        return AttributionSourceState(
+            source=self.source,
+            up=self.up,
+            detail=self.detail,
+            reason=self._reason,
+            error=self._error,
+            last_success=self._last_success,
+            errors=counted(self._errors),
+        )

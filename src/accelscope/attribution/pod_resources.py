@@ -5,12 +5,78 @@ v1alpha1 fewer of them. The kubelet lists every pod of the node, also those that
 have ended: the former are left out here, the latter by whoever knows the pods.
 """
 
+import logging
+import math
+import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from accelscope.attribution.protobuf import fields, string, submessage
+from accelscope.attribution.options import SourceLog
+from accelscope.deadline import Calls, NoThread
 from accelscope.kube.errors import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
+from accelscope.model import AttributionSourceState
+
+# --- protobuf ------------------------------------------------------------
+# Reading protobuf's wire format, which is a page of code: the agent does without the package.
+
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_MOST_VARINT_BYTES = 10
+
+
+def fields(message: bytes | memoryview) -> Iterator[tuple[int, memoryview | None]]:
+    """The fields of one message, in order, by number. Of those that are not length-delimited (no name or id
+    is) only the length matters, so that they can be passed over."""
+    view = memoryview(message)
+    size = len(view)
+    at = 0
+    while at < size:
+        key, at = _varint(view, at)
+        number, kind = key >> 3, key & 7
+        if not 0 < number < 1 << 29:
+            raise DecodeError("not a protobuf message: a field number that cannot be")
+        if kind == _LENGTH_DELIMITED:
+            length, at = _varint(view, at)
+            if length > size - at:
+                raise DecodeError("a protobuf message that is cut short")
+            yield number, view[at : at + length]
+            at += length
+            continue
+        if kind == _VARINT:
+            _, at = _varint(view, at)
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+            if at > size:
+                raise DecodeError("a protobuf message that is cut short")
+        else:
+            raise DecodeError(f"not a protobuf message: wire type {kind}")
+        yield number, None
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    """The number that starts at `at`, and where the next thing starts."""
+    value = 0
+    for place, byte in enumerate(view[at : at + _MOST_VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise DecodeError("a protobuf message that is cut short, or a number of more than 64 bits")
+
+
+def submessage(value: memoryview | None) -> memoryview:
+    if value is None:
+        raise DecodeError("not the expected message: a number where a message should be")
+    return value
+
+
+def string(value: memoryview | None) -> str:
+    try:
+        return str(submessage(value), "utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError("not the expected message: a name that is not UTF-8") from error
+
 
 _NEWEST, _OLDEST = "v1", "v1alpha1"
 _LEAST_SECONDS = 0.001
@@ -170,3 +236,79 @@ def _claim_device(message: memoryview) -> ClaimDevice:
             share_id = string(value) or None
     driver, pool, device = names
     return ClaimDevice(driver, pool, device, share_id, tuple(filter(None, cdi)))
+
+
+# --- holdings ------------------------------------------------------------
+# What the kubelet says that pods hold: asked once per collection, beside the readers.
+#
+# A thread of its own asks, so that a kubelet that hangs delays no page.
+
+
+log = logging.getLogger(__name__)
+
+_KEPT_SECONDS = 60.0  # how long an answer stands in for those that fail to come: a kubelet's restart
+
+
+class Holdings:
+    def __init__(
+        self,
+        client: PodResourcesClient,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        in_cluster: bool,
+    ) -> None:
+        """`in_cluster`: there should be a kubelet."""
+        self._client = client
+        self._in_cluster = in_cluster
+        self._monotonic = monotonic
+        self._log = SourceLog("pod-resources", clock)
+        self._changed = threading.Condition()
+        self._calls = Calls("pod-resources", self._changed)
+        self._pods: tuple[HeldPod, ...] = ()
+        self._answered_at: float | None = None
+        self._internal_error = ""  # the last one that was logged
+
+    def begin(self) -> None:
+        """Ask, unless a call is still under way. It has no deadline: a late answer is used too."""
+        with self._changed:
+            if self._calls.running:
+                return
+            try:
+                self._calls.begin("", self._ask, math.inf, self._take)
+            except NoThread as error:  # the next collection tries again
+                self._log.failed("exhausted", f"the agent got no thread to ask in: {error}")
+
+    def latest(self, wait_seconds: float) -> tuple[HeldPod, ...]:
+        """The answer to the last `begin`, or what was known before if it does not come in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._calls.running, wait_seconds)
+            if self._answered_at is None or self._monotonic() - self._answered_at > _KEPT_SECONDS:
+                return ()
+            return self._pods
+
+    def state(self) -> AttributionSourceState:
+        with self._changed:
+            return self._log.state()
+
+    def _ask(self) -> tuple[HeldPod, ...] | Exception:
+        try:
+            return self._client.list()
+        except UnaryError as error:
+            return error
+        except Exception as error:  # a fault of ours costs this answer, not all that follow
+            if (text := f"{type(error).__name__}: {error}") != self._internal_error:
+                self._internal_error = text
+                log.exception("unexpected error from the kubelet's pod-resources API")
+            return error
+
+    def _take(self, answer: tuple[HeldPod, ...] | Exception) -> None:
+        if isinstance(answer, UnaryError):
+            no_kubelet_here = answer.reason == UnaryReason.NO_SOCKET and not self._in_cluster
+            self._log.failed(answer.reason, str(answer), expected=no_kubelet_here)
+        elif isinstance(answer, Exception):
+            self._log.failed("internal", f"{type(answer).__name__}: {answer}")
+        else:
+            self._pods, self._answered_at = answer, self._monotonic()
+            self._log.detail = self._client.version
+            self._log.succeeded()

@@ -1,7 +1,7 @@
 """What of `/proc`, the kubelet and shares `accelscope parse` can read."""
 
-from accelscope.attribution import cgroup, checkpoint, mountinfo, ratio_file
-from accelscope.parsing.source import Source
+from accelscope.attribution import cgroup, checkpoint, shares
+from accelscope.parsing import Source
 
 SOURCES = (
     Source(
@@ -13,7 +13,7 @@ SOURCES = (
     Source(
         "proc-mountinfo",
         "/proc/<pid>/mountinfo: the same, where the cgroup does not tell",
-        lambda text, _fields: mountinfo.parse_mountinfo(text),
+        lambda text, _fields: cgroup.parse_mountinfo(text),
         tells="containers",
     ),
     Source(
@@ -25,7 +25,7 @@ SOURCES = (
     Source(
         "gpu-allocation",
         "gpu_allocation.txt: into how many shares each card is cut",
-        lambda text, _fields: ratio_file.parse_gpu_allocation(text),
+        lambda text, _fields: shares.parse_gpu_allocation(text),
         tells="ratio",
     ),
 )

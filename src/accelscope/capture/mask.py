@@ -6,13 +6,166 @@ are first met: a hash of a serial number could be guessed. PCI addresses are kep
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from accelscope.capture.command_lines import without_command_lines
-from accelscope.capture.mounts import container_mounts
-from accelscope.capture.serials import decimal_ids_in, serials_in
+from accelscope.parsing import sources
 from accelscope.vendors import declarations
+from accelscope.vendors.common.values import program_in_title
+
+# --- command lines ------------------------------------------------------------
+# Command lines in outputs, cut down to the program's name: arguments hold secrets, paths name people.
+#
+# Text in, text out. The usual forms are known here and looked for in every output, whoever's it is: a new
+# tool must not need an entry in a list for its secrets to be hidden. The width of tables is kept.
+
+
+# Tools do not escape what is in it; an output that was cut off may end in it.
+_XML = re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)")
+_JSON_KEYS = r"cmd|cmdline|command|command_line|process_name"
+_JSON = re.compile(rf'("(?:{_JSON_KEYS})"\s*:\s*")((?:[^"\\]|\\.)*)(")', re.IGNORECASE)
+_JSON_NAME = re.compile(r'("name"\s*:\s*")((?:[^"\\]|\\.)*)(")')
+_PID_KEY = re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")')
+_KEY_VALUE = re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE)
+_INDENTED = re.compile(r"^([ \t]+NAME:[ \t]*)(.*?)([ \t]*)$", re.MULTILINE)
+_ENVIRONMENT = re.compile(r"^\s*(?:[A-Za-z_]\w*=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
+# Printed instead of a name, in brackets or without. They hold blanks or a slash and would be cut.
+_NO_NAME = re.compile(
+    r"(?:n/a|no data|(?:function )?not found|not supported|not available|no permission"
+    r"|insufficient permissions|unknown error|gpu is lost|gpu requires reset|driver not loaded)[.]?",
+    re.IGNORECASE,
+)
+_HEADINGS = frozenset({"cmd", "command", "process name", "process_name"})
+
+
+def without_command_lines(source: str, text: str) -> str:
+    for pattern in (_XML, _JSON, _PID_KEY, _KEY_VALUE):
+        text = pattern.sub(_shortened, text)
+    kind = sources().get(source)
+    if kind is None or not kind.names_devices:
+        text = _INDENTED.sub(_shortened, _JSON_NAME.sub(_shortened, text))
+    if kind is not None and kind.hide_command_lines is not None:
+        return kind.hide_command_lines(text)
+    return _tables(text)
+
+
+def _shortened(match: "re.Match[str]") -> str:
+    return f"{match[1]}{_program(match[2])}{match[3]}"
+
+
+def _program(title: str) -> str:
+    command = _ENVIRONMENT.sub("", title).strip()
+    if _NO_NAME.fullmatch(command.removeprefix("[").removesuffix("]").strip()):
+        return command
+    return program_in_title(command) or command
+
+
+def _tables(text: str) -> str:
+    """Tables with commas or bars: the cells below a heading that names the program."""
+    lines = text.splitlines(keepends=True)
+    for mark in (",", "|"):
+        place, width = None, 0
+        for number, line in enumerate(lines):
+            body = line.rstrip("\r\n")
+            cells = body.split(mark)
+            if len(cells) < 3:
+                continue
+            heading = next((n for n, cell in enumerate(cells) if cell.strip().lower() in _HEADINGS), None)
+            if heading is not None:
+                place, width = heading, len(cells)
+            elif place is not None and len(cells) >= width:
+                lines[number] = _row(cells, place, width, mark) + line[len(body) :]
+    return "".join(lines)
+
+
+def _row(cells: Sequence[str], place: int, width: int, mark: str) -> str:
+    """A command may hold the mark itself: what is too much belongs to it."""
+    extra = len(cells) - width
+    command = mark.join(cells[place : place + extra + 1])
+    fill: Callable[[str], str] = (lambda cell: cell.ljust(len(command))) if mark == "|" else str
+    lead = command[: len(command) - len(command.lstrip())]
+    return mark.join([*cells[:place], fill(lead + _program(command)), *cells[place + extra + 1 :]])
+
+
+# --- mounts ------------------------------------------------------------
+# The lines of a process's mountinfo that tell which container it is in. The others name volumes, servers and
+# file systems, which are nobody's business; so does the end of each line, after the type of its file system.
+
+
+_TELLS = re.compile(
+    r" - cgroup2? |/etc/hosts |/etc/hostname |/dev/termination-log |/etc-hosts |/sandboxes/[^/ ]+/hostname "
+)
+_SOURCE = re.compile(r"( - (?!cgroup2? )\S+) .*")  # `filer.corp:/export rw,addr=10.1.2.3`
+
+
+def container_mounts(text: str) -> str:
+    lines = (line for line in text.splitlines(keepends=True) if " - " in line)
+    return "".join(
+        _SOURCE.sub(r"\1 - -", line, count=1) for line in lines if _TELLS.search(f"{line.rstrip()} ")
+    )
+
+
+# --- serials ------------------------------------------------------------
+# Where outputs name a serial number or another number that is one device's own: the values, to be masked.
+#
+# Pure: text in, values out. UUIDs are found by their form elsewhere; these numbers have none, so they are
+# found by the name that stands beside them.
+
+
+_NAME = (
+    r"(?:[\w. ]{0,24}serial(?:[ _]?(?:number|no\.?))?|s/n|(?:device[_ ])?sn|unique[ _]id|[dnv]?die[ _]id"
+    r"|soc_u?id|[\w.]{0,16}fabric_guid|(?:gpu[_ ])?pdi)"
+)
+_IN_XML = re.compile(rf"<({_NAME})>\s*([^<>\s][^<>]*?)\s*</", re.IGNORECASE)
+_IN_JSON = re.compile(rf'"{_NAME}:?"\s*:\s*"?([^",{{}}\[\]\n]+)', re.IGNORECASE)
+_IN_LINE = re.compile(rf"^[ \t]*{_NAME}[ \t]*:[ \t]*(\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_IN_PROPERTIES = re.compile(r"^unique_id ([0-9]{4,20})$", re.MULTILINE)  # of the compute driver, in decimal
+_OF_FILE = re.compile(rf"^=== \S*/{_NAME}\n(\S.*)$", re.IGNORECASE | re.MULTILINE)
+_COLUMN = re.compile(rf"\s*{_NAME}\s*", re.IGNORECASE)
+
+_SHORTEST = 4
+_NO_NUMBER = frozenset(
+    {"n/a", "[n/a]", "none", "unknown", "not supported", "[not supported]", "null", "error"}
+)
+
+
+def serials_in(text: str) -> Iterator[str]:
+    for found in (_IN_XML, _IN_JSON, _IN_LINE, _OF_FILE):
+        for match in found.finditer(text):
+            yield from _value(match[match.lastindex or 0])
+    yield from _in_columns(text)
+
+
+def decimal_ids_in(text: str) -> Iterator[str]:
+    """The chip's number as the compute driver writes it; other sources have it in hexadecimal."""
+    for match in _IN_PROPERTIES.finditer(text):
+        if int(match[1]):
+            yield match[1]
+
+
+def _in_columns(text: str) -> Iterator[str]:
+    """Of tables with commas or bars: the cells below a heading that names such a number."""
+    for mark in (",", "|"):
+        places: list[int] = []
+        width = 0
+        for line in text.splitlines():
+            cells = line.split(mark)
+            if len(cells) < 3:
+                continue
+            headings = [n for n, cell in enumerate(cells) if _COLUMN.fullmatch(cell)]
+            if headings:
+                places, width = headings, len(cells)
+            elif places and len(cells) >= width:
+                for place in places:
+                    yield from _value(cells[place])
+
+
+def _value(cell: str) -> Iterator[str]:
+    value = cell.strip().strip('"')
+    bare = re.sub(r"[^0-9A-Za-z]", "", value.removeprefix("0x").removeprefix("0X"))
+    if len(bare) >= _SHORTEST and bare.strip("0") and value.lower() not in _NO_NUMBER:
+        yield value
+
 
 _HEX = "0-9A-Fa-f"
 # A pod's uid stands behind the letters `pod`, of which the last is a digit too.

@@ -4,7 +4,7 @@ import argparse
 import os
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.refusal import refuse
+from accelscope.cli.output import refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 DESCRIPTION = """\

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.output import Unwritable
-from accelscope.cli.refusal import Refused, refuse
+from accelscope.cli.output import Refused, Unwritable, refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 _NOTHING = 1

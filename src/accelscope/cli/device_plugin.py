@@ -3,8 +3,7 @@
 import argparse
 import os
 
-from accelscope.cli.extras import missing
-from accelscope.cli.refusal import refuse
+from accelscope.cli.output import missing, refuse
 from accelscope.config import ConfigError, add_arguments
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
 
@@ -47,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
         loaded = load_settings(given, os.environ)
         if (lacking := missing("device-plugin")) is not None:
             return refuse("device-plugin", lacking)
-        from accelscope.deviceplugin import app, endpoint  # noqa: PLC0415 - needs the extra
+        from accelscope.deviceplugin import app, kubelet  # noqa: PLC0415 - needs the extra
 
         try:
             return app.run(loaded, given, os.environ)
-        except endpoint.EndpointError as error:
+        except kubelet.EndpointError as error:
             return refuse("device-plugin", error)
     except (ConfigError, ServeError) as error:
         return refuse("device-plugin", error)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.ending import to_the_end
-from accelscope.cli.refusal import refuse
+from accelscope.cli.output import refuse, to_the_end
 from accelscope.config import ConfigError, Loaded, add_arguments, load
 from accelscope.model import Snapshot
 
@@ -73,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
     """The exit code, and whether a call into a driver hangs."""
-    from accelscope.agent.once import read_once  # noqa: PLC0415 - --help and bad settings need none of it
-    from accelscope.agent.sinks import features  # noqa: PLC0415
+    from accelscope.agent.assembly import features  # noqa: PLC0415
+    from accelscope.agent.collector import read_once  # noqa: PLC0415 - --help and bad settings need none of it
 
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
     node = settings.node_name or socket.gethostname()
@@ -94,8 +93,7 @@ class _Writer:
     """Found before anything is read: what is bad about the settings is said at once. Raises ConfigError."""
 
     def __init__(self, loaded: Loaded[AgentSettings]) -> None:
-        from accelscope.agent.attribution_options import attribution_options  # noqa: PLC0415
-        from accelscope.agent.sinks import writer_of  # noqa: PLC0415
+        from accelscope.agent.assembly import attribution_options, writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings
@@ -112,8 +110,7 @@ class _Writer:
     def write(self, labels: Mapping[str, str]) -> int:
         """The exit code."""
         from accelscope.kube.errors import KubeError  # noqa: PLC0415
-        from accelscope.sinks.feature_file import write_file  # noqa: PLC0415
-        from accelscope.sinks.labels import apply_labels  # noqa: PLC0415
+        from accelscope.sinks.labels import apply_labels, write_file  # noqa: PLC0415
         from accelscope.sinks.sink import SinkError  # noqa: PLC0415
 
         try:
@@ -149,7 +146,7 @@ def _unfinished(snapshot: Snapshot) -> list[str]:
 
 
 def _written(form: str, node: str, labels: Mapping[str, str]) -> str:
-    from accelscope.sinks.feature_file import file_text, label_lines  # noqa: PLC0415
+    from accelscope.sinks.labels import file_text, label_lines  # noqa: PLC0415
 
     if form == "json":
         return json.dumps({"node": node, "labels": labels}, indent=2) + "\n"

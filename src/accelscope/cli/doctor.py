@@ -6,8 +6,7 @@ import os
 import sys
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.ending import to_the_end
-from accelscope.cli.refusal import refuse
+from accelscope.cli.output import refuse, to_the_end
 from accelscope.config import ConfigError, Loaded, add_arguments, load
 
 DESCRIPTION = """\

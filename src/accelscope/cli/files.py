@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import accelscope
-from accelscope.cli.refusal import Refused, refuse
+from accelscope.cli.output import Refused, refuse
 
 # Name -> where below the folder, and what it is.
 FILES = {

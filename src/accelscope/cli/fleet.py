@@ -4,8 +4,7 @@ import argparse
 import os
 import sys
 
-from accelscope.cli.extras import missing
-from accelscope.cli.refusal import refuse
+from accelscope.cli.output import missing, refuse
 from accelscope.config import ConfigError, add_arguments, load
 from accelscope.fleet.settings import FleetSettings
 
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def create_token(arguments: argparse.Namespace) -> int:
     if (lacking := missing("fleet")) is not None:
         return refuse("fleet", lacking)
-    from accelscope.fleet.api.tokens import Scope, make_token  # noqa: PLC0415 - needs the extra
+    from accelscope.fleet.api.access import Scope, make_token  # noqa: PLC0415 - needs the extra
 
     try:
         made = make_token(

@@ -4,7 +4,10 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, TextIO, cast
+
+from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools
 
 _FAILED, _READER_GONE = 2, 141
 
@@ -103,3 +106,68 @@ def _drop(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, descriptor)
         os.close(nowhere)
+
+
+# --- ending ------------------------------------------------------------
+# How a command that reads this node ends: no tool outlives it, and no driver call that hangs keeps it.
+
+
+def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
+    """Its exit code. `command` gives that, and whether a call into a driver hangs: a thread inside one would
+    keep the interpreter from ending."""
+    try:
+        code, hangs = command()
+    finally:
+        start_no_more_tools()
+        end_running_tools()
+    if hangs:
+        os._exit(written(code))
+    return code
+
+
+# --- refusal ------------------------------------------------------------
+# A command that is not carried out as it was given.
+
+
+class Refused(Exception):
+    """The text says what to change."""
+
+
+def refuse(command: str, reason: object) -> int:
+    """Say why in one line on standard error. The exit code."""
+    with suppress(OSError):  # a full disk does not change what the code says
+        print(f"accelscope {command}: {reason}", file=sys.stderr)
+    return 2
+
+
+# --- extras ------------------------------------------------------------
+# What the bare install lacks, and how to get it.
+
+
+# Extra -> the modules that its commands import, of every package that it asks for.
+EXTRAS = {
+    "device-plugin": ("grpc", "google.protobuf"),
+    "fleet": ("aiohttp", "msgspec", "numpy"),
+    "top": ("textual",),
+}
+
+
+def missing(extra: str) -> str | None:
+    """One line on what is not installed and what to do; None where all of it is there."""
+    for module in EXTRAS[extra]:
+        if not _is_installed(module):
+            return f"{module} is not installed; install the extra where accelscope is: {_ways(extra)}"
+    return None
+
+
+def _ways(extra: str) -> str:
+    """Into the environment that runs accelscope, which with pipx is not the user's."""
+    wanted = f"'accelscope[{extra}]'"
+    return f"pip install {wanted} (with pipx: pipx runpip accelscope install {wanted})"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False

@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accelscope.cli.refusal import Refused, refuse
+from accelscope.cli.output import Refused, refuse
 from accelscope.config import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import DeviceGrant, Parsed
-from accelscope.parsing.registry import sources
-from accelscope.parsing.source import Source
+from accelscope.parsing import DeviceGrant, Parsed, Source, sources
 
 _LIMIT_BYTES = 64 * 2**20
 

@@ -14,7 +14,7 @@ import yaml
 from yaml.events import Event
 
 from accelscope.config.values import BadValue, ConfigError, Kind, Node, quoted, shown
-from accelscope.filewatch import open_regular
+from accelscope.files import open_regular
 
 S = TypeVar("S", bound="Section")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from accelscope.config.log import fields
 from accelscope.config.values import BadValue, Boolean, ConfigError, ConfigFile, Kind, Node, quoted
-from accelscope.filewatch import FileWatch
+from accelscope.files import FileWatch
 
 if TYPE_CHECKING:
     from accelscope.config.document import LinedMapping

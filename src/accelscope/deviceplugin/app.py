@@ -11,22 +11,16 @@ from pathlib import Path
 from accelscope import __version__
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
-from accelscope.deviceplugin.allocations import Allocations
-from accelscope.deviceplugin.disabled import Disabled, DisabledDevice
-from accelscope.deviceplugin.endpoint import check_folder
 from accelscope.deviceplugin.health import HealthLedger
-from accelscope.deviceplugin.inventory import Inventory
-from accelscope.deviceplugin.metrics import PluginView
-from accelscope.deviceplugin.offers import Policy, make_offers
-from accelscope.deviceplugin.pages import Pages
-from accelscope.deviceplugin.registration import Patience, Registration
+from accelscope.deviceplugin.kubelet import Allocations, Patience, Registration, check_folder
+from accelscope.deviceplugin.metrics import Pages, PluginView, Tally
+from accelscope.deviceplugin.offers import Inventory, Policy, make_offers
 from accelscope.deviceplugin.service import PluginService
-from accelscope.deviceplugin.settings import PluginSettings
-from accelscope.deviceplugin.tally import Tally
+from accelscope.deviceplugin.settings import Disabled, DisabledDevice, PluginSettings
 from accelscope.deviceplugin.vendor import Edits, Given, SteadyPart, open_vendor
 from accelscope.deviceplugin.watch import DriverWatch, Look
-from accelscope.end_signals import EndSignals
 from accelscope.model import Vendor
+from accelscope.process import EndSignals
 from accelscope.serve import Server
 from accelscope.vendors.common.contract import ReaderError, open_reader
 from accelscope.vendors.common.tool import end_running_tools, start_no_more_tools

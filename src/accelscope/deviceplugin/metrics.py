@@ -1,13 +1,16 @@
 """Metrics of the plugin itself: families as data, and the page that is made of them."""
 
-from collections.abc import Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from accelscope.metrics.catalogue.own import READERS
-from accelscope.metrics.exposition import Page
-from accelscope.metrics.family import Declare, Family, ReaderView, Scope
-from accelscope.metrics.lines import label_text, number_text
+from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page
+from accelscope.metrics.family import Declare, Family, ReaderView, Scope, label_text, number_text
 from accelscope.model import Counted, ReaderState
+from accelscope.serve import Handler, Request, Response, Route, accepts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +155,97 @@ def render(view: PluginView) -> Page:
 def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
     written = f"{{{label_text(labels)}}}" if labels else ""
     return f"{name}{written} {number_text(number)}\n"
+
+
+# --- pages ------------------------------------------------------------
+# What the plugin's HTTP server answers. The page is made when it is asked for: it is small.
+
+
+Probe = Callable[[], str | None]  # what is wrong, in one line
+
+
+class Pages:
+    def __init__(self, view: Callable[[], PluginView], *, alive: Probe, ready: Probe) -> None:
+        self._view = view
+        self._alive = alive
+        self._ready = ready
+
+    def routes(self) -> dict[str, Handler | Route]:
+        return {
+            "/metrics": self._metrics,
+            "/": self._index,
+            "/healthz": Route(lambda _: _probe(self._alive()), guarded=False),
+            "/readyz": Route(lambda _: _probe(self._ready()), guarded=False),
+        }
+
+    def _metrics(self, request: Request) -> Response:
+        page = render(self._view())
+        kind = accepts(request.headers.get("accept"), (TEXT_TYPE, OPENMETRICS_TYPE)) or TEXT_TYPE
+        body = page.openmetrics if kind == OPENMETRICS_TYPE else page.text
+        return Response({"identity": body}, content_type=kind)
+
+    def _index(self, _: Request) -> Response:
+        return Response.text(200, "AccelScope device plugin: /metrics, /healthz, /readyz")
+
+
+def _probe(trouble: str | None) -> Response:
+    return Response.text(200, "ok") if trouble is None else Response.text(503, trouble)
+
+
+# --- tally ------------------------------------------------------------
+# What the plugin counts of itself; threads of the kubelet's calls and of the loop write here.
+
+
+class Tally:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._streams: dict[object, float] = {}  # token -> since when
+        self._last_listened: float | None = None
+
+    def count(self, what: str, reason: str = "") -> None:
+        with self._lock:
+            self._counts[what, reason] += 1
+
+    def total(self, what: str) -> int:
+        with self._lock:
+            return sum(count for (name, _), count in self._counts.items() if name == what)
+
+    def by_reason(self, what: str) -> tuple[Counted, ...]:
+        with self._lock:
+            found = sorted((reason, count) for (name, reason), count in self._counts.items() if name == what)
+        return tuple(Counted(reason, count) for reason, count in found)
+
+    def stream_began(self, most: int) -> object | None:
+        """A token to end it with; None: there are as many as there may be."""
+        with self._lock:
+            if len(self._streams) >= most:
+                return None
+            token = object()
+            self._streams[token] = self._clock()
+            return token
+
+    def stream_ended(self, token: object) -> None:
+        with self._lock:
+            if self._streams.pop(token, None) is not None:
+                self._last_listened = self._clock()
+
+    @property
+    def listening(self) -> bool:
+        with self._lock:
+            return bool(self._streams)
+
+    @property
+    def stream_seconds(self) -> float | None:
+        """How long the kubelet has been listening without a break."""
+        with self._lock:
+            return None if not self._streams else self._clock() - min(self._streams.values())
+
+    @property
+    def since_listened_seconds(self) -> float | None:
+        """0 while the kubelet listens; None: it never did."""
+        with self._lock:
+            if self._streams:
+                return 0.0
+            return None if self._last_listened is None else self._clock() - self._last_listened

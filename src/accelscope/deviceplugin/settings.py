@@ -2,7 +2,7 @@
 
 import argparse
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,26 +11,175 @@ from accelscope.config import (
     CONFIG_FILE,
     PORT,
     TEXT,
+    BadValue,
     Choice,
     ConfigError,
     Duration,
+    Kind,
     Loaded,
+    Node,
     Setting,
+    Text,
     WholeNumber,
     load,
+    quoted,
     setting,
     setting_mapping,
 )
 from accelscope.config.log import FORMATS, LEVELS
 from accelscope.config.settings import flag_name, key_name
-from accelscope.deviceplugin.disabled import DISABLED_DEVICES, DisabledDevice
 from accelscope.deviceplugin.health import HealthRule
-from accelscope.deviceplugin.kinds import ABSOLUTE_PATH, ABSOLUTE_PATH_OR_NONE, ByVendor, ResourceName
 from accelscope.deviceplugin.vendor import Roots, open_vendor
-from accelscope.model import Vendor
+from accelscope.model import Device, Vendor
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 from accelscope.vendors.declaration import VendorSetting
+from accelscope.vendors.furiosa.devfiles import core_file
+
+# --- kinds ------------------------------------------------------------
+# Kinds of settings that only the device plugin has.
+
+
+_MOST_DOMAIN_CHARACTERS = 244  # 253 of a domain, less the word that quotas put before it
+_QUOTA = "requests."
+_KUBERNETES = "kubernetes.io/"
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+
+ABSOLUTE_PATH = Text("an absolute path", r"/[^\x00-\x1f\x7f]*")
+ABSOLUTE_PATH_OR_NONE = Text("an absolute path", r"(/[^\x00-\x1f\x7f]*)?")
+
+
+class ByVendor(Text):
+    """Text that depends on the vendor when not given; that of the usual vendor is shown as the default."""
+
+    def __init__(self, allowed: str, pattern: str, usual: str) -> None:
+        super().__init__(allowed, pattern)
+        self._usual = usual
+
+    def text(self, value: str) -> str:
+        return value or self._usual
+
+
+class ResourceName(ByVendor):
+    """What Kubernetes takes as the name of an extended resource. A kubelet would refuse others, too, but only
+    when it is told of them, and not in words that say what to write instead."""
+
+    def __init__(self, usual: str) -> None:
+        super().__init__(
+            "a name such as vendor.com/device",
+            rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?",
+            usual,
+        )
+
+    def parse(self, text: str) -> str:
+        name = super().parse(text)
+        if _KUBERNETES in name:
+            raise BadValue("kubernetes.io is for Kubernetes' own resources: take a domain of yours")
+        if name.startswith(_QUOTA):
+            raise BadValue("requests. is how quotas begin: take another domain")
+        if len(name.partition("/")[0]) > _MOST_DOMAIN_CHARACTERS:
+            raise BadValue(f"what stands before / is longer than {_MOST_DOMAIN_CHARACTERS} characters")
+        return name
+
+
+# --- disabled ------------------------------------------------------------
+# The setting `disabledDevices`: devices that are not to be offered, by node.
+
+
+_KEYS = ("devName", "nodeName")
+
+
+@dataclass(frozen=True, slots=True)
+class DisabledDevice:
+    name: str  # of a device or of a file of its cores, an uuid, serial number, PCI address or offered id
+    node: str | None = None  # None: on every node
+
+
+class _DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
+    metavar = "NAME,..."
+    allowed = (
+        "a list of devices: names with commas between, or in the file entries of devName and nodeName "
+        "(without nodeName: on every node)"
+    )
+    repeatable = True
+
+    def parse(self, text: str) -> tuple[DisabledDevice, ...]:
+        names = (name.strip() for name in text.split(","))
+        return tuple(DisabledDevice(name) for name in names if name)
+
+    def parse_node(self, node: Node) -> tuple[DisabledDevice, ...]:
+        if isinstance(node, str):
+            return self.parse(node)
+        if not isinstance(node, Sequence):
+            raise BadValue
+        return tuple(_entry(item) for item in node)
+
+    def text(self, value: tuple[DisabledDevice, ...]) -> str:
+        return ",".join(each.name for each in value)
+
+
+def _entry(item: Node) -> DisabledDevice:
+    if isinstance(item, str) and item.strip():
+        return DisabledDevice(item.strip())
+    if not isinstance(item, Mapping):
+        raise BadValue("an entry is neither a name nor devName with nodeName")
+    unknown = sorted(set(item) - set(_KEYS))
+    if unknown:
+        raise BadValue(f"{quoted(unknown[0])} is none of {' and '.join(_KEYS)}")
+    name, node = item.get("devName"), item.get("nodeName")
+    if not isinstance(name, str) or not name.strip():
+        raise BadValue("an entry has no devName")
+    if node is not None and (not isinstance(node, str) or not node.strip()):
+        raise BadValue(f"nodeName of {quoted(name)} is not a name")
+    return DisabledDevice(name.strip(), node and node.strip())
+
+
+DISABLED_DEVICES = _DisabledDevices()
+
+
+class Disabled:
+    """Those of one node, and the question whether something is one of them."""
+
+    def __init__(self, devices: Iterable[DisabledDevice], node: str) -> None:
+        self._spelling = {each.name.casefold(): each.name for each in devices if each.node in (None, node)}
+        self._names = frozenset(self._spelling)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Disabled) and self._names == other._names
+
+    def __hash__(self) -> int:
+        return hash(self._names)
+
+    def whole(self, device: Device) -> bool:
+        return not self._names.isdisjoint(_names(device))
+
+    def unit(self, unit_id: str) -> bool:
+        return unit_id.casefold() in self._names
+
+    def cores(self, device: Device) -> frozenset[int]:
+        """Of a card whose cores have device files of their own (npu0pe1)."""
+        files = (core_file(name) for name in self._names)
+        return frozenset(
+            core for file in files if file is not None and file.index == device.index for core in file.cores
+        )
+
+    def unfitting(self, devices: Sequence[Device], unit_ids: Iterable[str]) -> tuple[str, ...]:
+        """Names that are of nothing here, as they were written."""
+        here = {name for device in devices for name in _names(device)}
+        here.update(unit_id.casefold() for unit_id in unit_ids)
+        indices = {device.index for device in devices}
+        files = {name: core_file(name) for name in self._names - here}
+        return tuple(
+            written
+            for name, written in self._spelling.items()
+            if name in files and not ((file := files[name]) and file.cores and file.index in indices)
+        )
+
+
+def _names(device: Device) -> Iterable[str]:
+    names = (device.device_name, device.uuid, device.serial, device.pci_address, device.id)
+    return (name.casefold() for name in names if name is not None)
+
 
 FUSION, SINGLE = "Fusion", "Single"
 WHOLE = "none"

@@ -5,10 +5,7 @@ it may take. The examination runs each in a thread of its own, because a driver 
 one who wants to know why. A vendor's checks are one module or package, named in `vendors`.
 """
 
-from accelscope.doctor.areas import areas_for
-from accelscope.doctor.examination import examine
-from accelscope.doctor.finding import Finding, Severity
-from accelscope.doctor.report import Report, document, text
-from accelscope.doctor.subject import Subject
+from accelscope.doctor.check import Finding, Severity, Subject
+from accelscope.doctor.examination import Report, areas_for, document, examine, text
 
 __all__ = ["Finding", "Report", "Severity", "Subject", "areas_for", "document", "examine", "text"]

@@ -16,26 +16,22 @@ from aiohttp import web
 
 from accelscope import __version__
 from accelscope.allowance import Rate
-from accelscope.certificate_files import CertificateError, CertificateFiles
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
-from accelscope.fleet.api.access import AccessControl, ListedReviews, check_exposure
-from accelscope.fleet.api.app import make_app
-from accelscope.fleet.api.limits import ApiLimits
-from accelscope.fleet.api.listening import Listener, listen
-from accelscope.fleet.api.tokens import TokensFile
+from accelscope.files import CertificateError, CertificateFiles, warn_world_readable
+from accelscope.fleet.api.access import AccessControl, ListedReviews, TokensFile, check_exposure
+from accelscope.fleet.api.app import Listener, listen, make_app
+from accelscope.fleet.api.problem import ApiLimits
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
 from accelscope.fleet.history import History
-from accelscope.fleet.metrics import FleetView, render
-from accelscope.fleet.metrics_view import view_of
+from accelscope.fleet.metrics import FleetView, render, view_of
 from accelscope.fleet.refresh.engine import ClusterList, Engine
-from accelscope.fleet.refresh.pacing import Pacing
+from accelscope.fleet.refresh.source_loop import Pacing
 from accelscope.fleet.settings import FleetSettings
 from accelscope.fleet.sources.prometheus.past import StoredPast
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.kube.endpoint import is_loopback
-from accelscope.secret_files import warn_world_readable
 
 log = logging.getLogger(__name__)
 

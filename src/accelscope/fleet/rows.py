@@ -4,9 +4,14 @@ A field is a column: text is interned, numbers are arrays in which NaN is absenc
 over a hundred thousand rows is one operation. Lists are no columns and stay in the node's document.
 """
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
+
+from accelscope.model import Snapshot
 
 
 def _described(text: str) -> Meta:
@@ -171,4 +176,121 @@ class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     ] = None
     started_at: Annotated[
         float | None, _described("by the node's clock, seconds since the epoch; null: not known")
+    ] = None
+
+
+# --- report ------------------------------------------------------------
+# What a source says of a node: one type for all of them, so that nobody else asks where it came from.
+
+
+class SourceKind(StrEnum):
+    """In order of precedence: of two that see the same vendor's devices on a node, the first one counts while
+    it is fresh."""
+
+    AGENTS = "agents"
+    EXEC = "exec"
+    ANNOTATIONS = "annotations"
+    PROMETHEUS = "prometheus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A reading. What the source does not know of a node is absent in the snapshot."""
+
+    node: str
+    source: SourceKind
+    taken_at: float  # when it was read there, by this process's clock, seconds since the epoch
+    snapshot: Snapshot
+    document: bytes = b""  # the snapshot as the agent sent it, gzip; empty: there is none
+    remark: str | None = None  # what of it had to be left out, for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUnchanged:
+    """The node answered that its last reading is still its last."""
+
+    node: str
+    source: SourceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """A node that should have answered and did not. What was known of it stays and ages."""
+
+    node: str
+    source: SourceKind
+    reason: str  # a word that serves as a metric label: timeout, unreachable, forbidden, bad_answer ...
+    text: str  # one line for people; never holds a secret
+    incompatible: bool = False  # it answered in a schema that this version cannot read; `text` names both
+
+
+Saying = NodeReport | NodeUnchanged | NodeFailure
+Take = Callable[[Saying], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOutcome:
+    """How one refresh of a source went. `reason` and `text` are absent when all went well; a source may be up
+    although some of its nodes failed."""
+
+    up: bool
+    expected: int = 0  # nodes that it should have heard of
+    answered: int = 0
+    reason: str | None = None
+    text: str | None = None
+
+
+class Source(Protocol):
+    """One way to see one cluster. `refresh` hands over each node as soon as it has it, never raises for what
+    the cluster does, and ends within its own deadlines."""
+
+    kind: SourceKind
+
+    async def refresh(self, take: Take) -> SourceOutcome: ...
+
+    def sees_accelerators(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+# --- cluster view ------------------------------------------------------------
+# What is known of a cluster as such, beside its nodes: as the API shows it.
+
+
+class SourceView(Struct, frozen=True, kw_only=True, gc=False):
+    """How one source of a cluster is doing."""
+
+    kind: Annotated[str, Meta(description="`agents`, `exec`, `annotations` or `prometheus`")]
+    up: Annotated[bool | None, Meta(description="null: not asked yet")] = None
+    reason: Annotated[str | None, Meta(description="why it is not up, in a short word")] = None
+    text: Annotated[str | None, Meta(description="why it is not up, for people")] = None
+    refreshed_at: Annotated[float | None, Meta(description="seconds since the epoch")] = None
+    succeeded_at: Annotated[float | None, Meta(description="when it last did, seconds since the epoch")] = (
+        None
+    )
+    duration_seconds: Annotated[float | None, Meta(description="how long the last reading took")] = None
+    expected: Annotated[int, Meta(description="nodes that it should have heard of")] = 0
+    answered: Annotated[int, Meta(description="nodes that answered")] = 0
+    errors: Annotated[int, Meta(description="refreshes that failed, and nodes that did not answer")] = 0
+
+
+class ClusterView(Struct, frozen=True, kw_only=True):
+    """A cluster of the file. `reachable` is about its API server, or about its store where it has none."""
+
+    id: Annotated[str, Meta(description="as the clusters file has it")]
+    name: str | None = None
+    simulated: bool = False
+    gpu: Annotated[bool | None, Meta(description="whether it has accelerators; null: not known yet")] = None
+    gpu_setting: Annotated[str, Meta(description="`true`, `false` or `auto`")] = "auto"
+    reachable: Annotated[bool | None, Meta(description="null: not tried yet")] = None
+    reason: Annotated[str | None, Meta(description="why it is not well, in a short word")] = None
+    text: Annotated[str | None, Meta(description="why it is not well, for people")] = None
+    succeeded_at: Annotated[float | None, Meta(description="null: it was never reached")] = None
+    age_seconds: Annotated[float | None, Meta(description="since anything of it was read")] = None
+    sources: Annotated[list[SourceView], Meta(description="what it is read from")] = []
+    nodes: Annotated[
+        int | None, Meta(description="number of nodes; null: nothing was read of the cluster yet")
+    ] = None
+    devices: Annotated[
+        int | None, Meta(description="number of devices; null: nothing was read of the cluster yet")
     ] = None

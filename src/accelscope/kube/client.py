@@ -15,7 +15,7 @@ from accelscope.kube.errors import KubeError, Reason, refusal
 from accelscope.kube.message import AnswerParser, CutOff, Head, MessageError, write_request
 
 if TYPE_CHECKING:
-    from accelscope.kube.tls import Trust
+    from accelscope.kube.endpoint import Trust
 
 _RECEIVE_BYTES = 16 << 10  # as much as a TLS record holds
 
@@ -124,7 +124,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             return KubeError(Reason.TIMEOUT, f"{url}: {doing}: no answer in time")
         if self._trust is not None:
-            from accelscope.kube.tls import tls_error  # noqa: PLC0415 - brings ssl
+            from accelscope.kube.endpoint import tls_error  # noqa: PLC0415 - brings ssl
 
             if (problem := tls_error(error, self._endpoint)) is not None:
                 return problem
@@ -222,7 +222,7 @@ class Client:
         self._token = TokenFile(endpoint.token_file) if endpoint.token_file is not None else None
         self._trust: Trust | None = None
         if endpoint.secure:
-            from accelscope.kube import tls  # noqa: PLC0415 - brings ssl
+            from accelscope.kube import endpoint as tls  # noqa: PLC0415 - brings ssl
 
             self._trust = tls.Trust(endpoint)
         self._lock = Lock()

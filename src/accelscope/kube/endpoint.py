@@ -1,14 +1,17 @@
 """Where an API server or a kubelet is, and what we show it."""
 
+import os
 import socket
+import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from accelscope.filewatch import FileWatch, open_regular
+from accelscope.files import FileWatch, open_regular
 from accelscope.kube.errors import KubeError, Reason
 
 _TOKEN_LIMIT = 64 << 10  # bytes; service account tokens are about 1 KiB
@@ -177,3 +180,122 @@ def wire_name(host: str) -> str | bytes:
     """As bytes where it has none but ASCII characters: for text, `socket` and `ssl` would load the tables of
     international names, half a mebibyte."""
     return host.encode() if host.isascii() else host
+
+
+# --- tls ------------------------------------------------------------
+# TLS towards a server: whom we trust, who we are, from files that others rotate.
+#
+# Imported only where an endpoint is https: `ssl` takes some 5 MiB.
+
+
+class Trust:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        files = (endpoint.ca_file, endpoint.client_certificate, endpoint.client_key)
+        self._watches = [FileWatch(path) for path in files if path is not None]
+        self._context: ssl.SSLContext | None = None
+
+    def refresh(self) -> bool:
+        """Whether the files are others than before: connections made with the old ones should end."""
+        changed = [watch.changed() for watch in self._watches]  # each must be asked, hence no lazy any()
+        if any(changed):
+            self._context = None
+        return any(changed)
+
+    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
+        """Takes the socket over; the handshake is still to be made. Raises KubeError, OSError."""
+        context = self._context  # another thread may notice new files meanwhile
+        if context is None:
+            context = self._context = self._load()
+        # The host's name or address must be in the certificate; addresses are compared with its IP entries.
+        name = self._endpoint.server_name or self._endpoint.host
+        return context.wrap_socket(sock, server_hostname=wire_name(name), do_handshake_on_connect=False)
+
+    def _load(self) -> ssl.SSLContext:
+        endpoint = self._endpoint
+        return client_context(
+            authority=_file(endpoint.ca_file, "file "),
+            certificate=_file(endpoint.client_certificate),
+            key=_file(endpoint.client_key),
+            skip_verify=endpoint.skip_tls_verify,
+        )
+
+
+def _file(path: str | None, kind: str = "") -> PemSource | None:
+    return None if path is None else PemSource(f"{kind}{path}", path=path)
+
+
+def client_context(
+    *,
+    authority: PemSource | None,
+    certificate: PemSource | None,
+    key: PemSource | None,
+    skip_verify: bool,
+) -> ssl.SSLContext:
+    """Without an authority, those of the system are trusted; without a key, the certificate's file holds it.
+    Reads files for some milliseconds. Raises KubeError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif authority is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        try:
+            if authority.content is not None:
+                context.load_verify_locations(cadata=authority.content.decode("ascii"))
+            else:
+                context.load_verify_locations(cafile=authority.path)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            text = f"CA {authority.name} cannot be used: {why(error)}"
+            raise KubeError(Reason.TLS, text) from None
+    if certificate is not None:
+        try:
+            with _as_file(certificate) as certificate_path, _as_file(key or certificate) as key_path:
+                # Without a password function OpenSSL would ask at the terminal for that of an encrypted key.
+                context.load_cert_chain(certificate_path, key_path, password=lambda: b"")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            text = f"client certificate {certificate.name} cannot be used: {why(error)}"
+            raise KubeError(Reason.TLS, text) from None
+    return context
+
+
+@contextmanager
+def _as_file(source: PemSource) -> Iterator[str]:
+    """A path for OpenSSL, which reads keys from files only. What is in memory stays there: the file is on no
+    disk and has no name in any folder."""
+    if source.path is not None:
+        yield source.path
+        return
+    descriptor = os.memfd_create("accelscope-pem", os.MFD_CLOEXEC)
+    try:
+        os.fchmod(descriptor, 0o600)
+        view = memoryview(source.content or b"")
+        while view:
+            view = view[os.write(descriptor, view) :]
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def tls_error(error: OSError, endpoint: Endpoint) -> KubeError | None:
+    """What went wrong, where it is TLS that did. An end of the connection is none of its business."""
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"{endpoint.url}: the server's certificate is not trusted: {error.verify_message}"
+        if endpoint.ca_file is not None:
+            text += f" (CA file {endpoint.ca_file})"
+        return KubeError(Reason.TLS, text)
+    return KubeError(Reason.TLS, f"{endpoint.url}: {why(error)}")
+
+
+def why(error: Exception) -> str:
+    """OpenSSL's reason without its error codes and source lines."""
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "wrong version number: what answers is not https; is it http://?"
+        return (error.reason or "not in PEM form").replace("_", " ").lower()
+    return getattr(error, "strerror", None) or str(error)

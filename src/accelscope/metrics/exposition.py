@@ -6,20 +6,145 @@ made once. Label strings are kept from one collection to the next: they rarely c
 """
 
 import gzip
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from math import isfinite
 
-from accelscope.metrics import series_labels
-from accelscope.metrics.catalogue import CATALOGUE
-from accelscope.metrics.dialects import Dialect
-from accelscope.metrics.dialects.page import blocks as dialect_blocks
-from accelscope.metrics.dialects.view import Workloads
-from accelscope.metrics.family import AgentView, Family, ReaderView, Scope
-from accelscope.metrics.lines import escape, label_text, number_text
-from accelscope.model import Device, Process, Snapshot
+from accelscope.metrics.catalogue import CATALOGUE, INFO_LABELS
+from accelscope.metrics.dialects import Dialect, Workloads
+from accelscope.metrics.dialects import blocks as dialect_blocks
+from accelscope.metrics.family import (
+    SCOPE_LABELS,
+    AgentView,
+    Family,
+    ReaderView,
+    Scope,
+    escape,
+    label_text,
+    number_text,
+)
+from accelscope.model import Allocation, Device, Pod, PodUsage, Process, Snapshot, Unattributed
+
+# --- series labels ------------------------------------------------------------
+# Labels of series about devices and pods, written out.
+#
+# What rarely changes is kept from one collection to the next, and forgotten when most of it is of the past:
+# where pods come and go, what is kept must not grow with those that went.
+
+
+Pairs = tuple[tuple[str, str], ...]
+
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
+_ON_INFO = (*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS)
+
+
+def outgrown(kept: int, used: int) -> bool:
+    """Whether more is kept than a node of this size needs."""
+    return kept > 2 * used + 64
+
+
+def kubernetes_labels(labels: Pairs) -> Iterator[tuple[str, str]]:
+    """Labels of a pod or Node under the names that kube-state-metrics gives them. Of two that become the same
+    name the first stays: a series cannot have a name twice."""
+    seen = set()
+    for name, value in labels:
+        written = f"label_{_NOT_IN_A_NAME.sub('_', name)}"
+        if written not in seen:
+            seen.add(written)
+            yield written, value
+
+
+def node_labels(snapshot: Snapshot) -> str:
+    """What stands behind the labels of `accelerator_info`: on every series it would multiply them."""
+    pairs = {"node": snapshot.node}
+    for name, value in (*snapshot.labels, *kubernetes_labels(snapshot.node_labels)):
+        if name not in _ON_INFO:
+            pairs.setdefault(name, value)
+    return label_text(pairs.items())
+
+
+class PodLabels:
+    """Which labels each pod's series have: those of the pod that a setting names."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._by_uid: dict[str | None, Pairs] = {}
+        self._by_name: dict[tuple[str, str], Pairs] = {}
+        for pod in pods:
+            self._by_uid[pod.uid] = self._by_name[pod.namespace, pod.name] = pod.labels
+
+    def of(self, usage: PodUsage) -> Pairs:
+        """By name where the uid is not known, or not yet."""
+        found = self._by_uid.get(usage.pod_uid)
+        return self._by_name.get((usage.namespace, usage.pod), ()) if found is None else found
+
+
+class SeriesLabels:
+    def __init__(self) -> None:
+        self._devices: dict[tuple[str, int | None], str] = {}
+        self._usages: dict[tuple[str, str, str, str, str | None, Pairs], str] = {}
+
+    def of_device(self, device: Device) -> str:
+        key = (device.id, device.index)
+        labels = self._devices.get(key)
+        if labels is None:
+            index = "" if device.index is None else str(device.index)
+            labels = label_text((("vendor", device.vendor), ("device", device.id), ("index", index)))
+            self._devices[key] = labels
+        return labels
+
+    def of_usage(self, usage: PodUsage, device: str, pod_labels: Pairs) -> str:
+        key = (device, usage.namespace, usage.pod, usage.container, usage.partition, pod_labels)
+        labels = self._usages.get(key)
+        if labels is None:
+            pairs = [("namespace", usage.namespace), ("pod", usage.pod), ("container", usage.container)]
+            if usage.partition is not None:
+                pairs.append(("partition", usage.partition))
+            labels = self._usages[key] = f"{device},{label_text([*pairs, *kubernetes_labels(pod_labels)])}"
+        return labels
+
+    def forget(self, *, devices: int, usages: int) -> None:
+        if outgrown(len(self._devices), devices):
+            self._devices.clear()
+        if outgrown(len(self._usages), usages):
+            self._usages.clear()
+
+
+def of_unlisted(device: str) -> str:
+    """Of a device that is spoken of and not in the snapshot."""
+    return label_text((("vendor", ""), ("device", device), ("index", "")))
+
+
+def of_unattributed(item: Unattributed, device: str) -> str:
+    pairs = (("owner_kind", item.kind), ("owner", item.name or ""), ("reason", item.reason))
+    return f"{device},{label_text(pairs)}"
+
+
+def of_pod(pod: Pod) -> str:
+    values = (pod.namespace, pod.name, pod.uid, pod.owner_kind or "", pod.owner_name or "")
+    own = zip(SCOPE_LABELS[Scope.POD_INFO], values, strict=True)
+    return label_text([*own, *kubernetes_labels(pod.labels)])
+
+
+def of_unknown(allocations: Iterable[Allocation]) -> Mapping[str, Allocation]:
+    """Those whose device is not known, by their labels: an id that two sources tell of is one series."""
+    found: dict[str, Allocation] = {}
+    for a in allocations:
+        if a.device is None:
+            values = (a.namespace, a.pod, a.container, a.resource or "", a.device_id, a.claim or "")
+            found.setdefault(label_text(zip(SCOPE_LABELS[Scope.UNKNOWN_ALLOCATION], values, strict=True)), a)
+    return found
+
+
+def of_source(name: str) -> str:
+    return f'source="{escape(name)}"'
+
+
+def of_sink(name: str) -> str:
+    return f'sink="{escape(name)}"'
+
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -71,7 +196,7 @@ class Exposition:
         self._order = chosen
         self._dialects = [dialect.only(lambda name: _chosen(name, allow, deny)) for dialect in dialects]
         self._max_process_series = max_process_series
-        self._labels = series_labels.SeriesLabels()
+        self._labels = SeriesLabels()
         self._own_labels: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # names -> values -> text
 
     def render(self, snapshot: Snapshot) -> Page:
@@ -82,11 +207,11 @@ class Exposition:
             **self._workloads(snapshot, by_id),
             Scope.PROCESS: [*processes],
             Scope.READER: [(view, f'vendor="{view.state.vendor}"') for view in _readers(snapshot)],
-            Scope.SOURCE: [(s, series_labels.of_source(s.source)) for s in snapshot.attribution],
-            Scope.SINK: [(s, series_labels.of_sink(s.sink)) for s in snapshot.sinks],
+            Scope.SOURCE: [(s, of_source(s.source)) for s in snapshot.attribution],
+            Scope.SINK: [(s, of_sink(s.sink)) for s in snapshot.sinks],
             Scope.AGENT: [(AgentView(snapshot.agent, snapshot.node, snapshot.taken_at, dropped), "")],
         }
-        info_suffix = series_labels.node_labels(snapshot)
+        info_suffix = node_labels(snapshot)
         blocks, series = [], 0
         uses: Counter[tuple[str, ...]] = Counter()
         for family in self._order:
@@ -117,17 +242,16 @@ class Exposition:
         }
 
     def _workloads(self, snapshot: Snapshot, by_id: dict[str, str]) -> dict[Scope, Scoped]:
-        of_pods = series_labels.PodLabels(snapshot.pods)
-        unknown = series_labels.of_unknown(snapshot.allocations)
+        of_pods = PodLabels(snapshot.pods)
+        unknown = of_unknown(snapshot.allocations)
         return {
             Scope.POD: [
                 (u, self._labels.of_usage(u, _of_device(u.device, by_id), of_pods.of(u)))
                 for u in snapshot.pod_usages
             ],
-            Scope.POD_INFO: [(pod, series_labels.of_pod(pod)) for pod in snapshot.pods],
+            Scope.POD_INFO: [(pod, of_pod(pod)) for pod in snapshot.pods],
             Scope.UNATTRIBUTED: [
-                (u, series_labels.of_unattributed(u, _of_device(u.device, by_id)))
-                for u in snapshot.unattributed
+                (u, of_unattributed(u, _of_device(u.device, by_id))) for u in snapshot.unattributed
             ],
             Scope.UNKNOWN_ALLOCATION: [(allocation, labels) for labels, allocation in unknown.items()],
         }
@@ -135,7 +259,7 @@ class Exposition:
     def _forget_labels(self, snapshot: Snapshot, uses: Counter[tuple[str, ...]]) -> None:
         self._labels.forget(devices=len(snapshot.devices), usages=len(snapshot.pod_usages))
         for names, written in self._own_labels.items():
-            if series_labels.outgrown(len(written), uses[names]):
+            if outgrown(len(written), uses[names]):
                 written.clear()
 
     def _select(self, snapshot: Snapshot, by_id: dict[str, str]) -> tuple[list[tuple[Process, str]], int]:
@@ -190,7 +314,7 @@ class Exposition:
 
 def _of_device(device: str, by_id: dict[str, str]) -> str:
     labels = by_id.get(device)
-    return series_labels.of_unlisted(device) if labels is None else labels
+    return of_unlisted(device) if labels is None else labels
 
 
 def _readers(snapshot: Snapshot) -> list[ReaderView]:

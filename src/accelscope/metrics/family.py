@@ -1,5 +1,6 @@
 """What a metric family is: data, with a pure function that takes its samples from the model."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -143,3 +144,33 @@ class Declare(Generic[T]):
 
 def _type_of(name: str) -> Type:
     return Type.COUNTER if name.endswith("_total") else Type.GAUGE
+
+
+# --- lines ------------------------------------------------------------
+# How labels and numbers are written; both formats want the same.
+
+
+def escape(value: str) -> str:
+    """A label's value as both formats want it."""
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
+
+
+def label_text(pairs: Iterable[tuple[str, str]]) -> str:
+    return ",".join(f'{name}="{escape(value)}"' for name, value in pairs)
+
+
+def number_text(number: float) -> str:
+    """The shortest text that reads back to the same number; whole numbers without a fraction."""
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no reading")
+    whole = int(number)
+    return str(whole) if whole == number and abs(number) < 2**63 else repr(number)
+
+
+def decimal_text(number: float, decimals: int) -> str:
+    """With so many digits after the point, as C's `%f` writes it."""
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no reading")
+    return f"{number:.{decimals}f}"

@@ -4,7 +4,6 @@ Nothing here does I/O or knows any other package. Base units everywhere: ratio 0
 celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent stands in `Device.absent`.
 """
 
-from accelscope.model.counted import Counted, counted
 from accelscope.model.device import (
     FAULT_THROTTLES,
     HARMLESS_THROTTLES,
@@ -30,23 +29,26 @@ from accelscope.model.device import (
     is_masked,
     pci_address,
 )
-from accelscope.model.device_share import IDLE_SECONDS, device_shares, is_idle, usage_shares
-from accelscope.model.health import Absence, AbsenceReason, Health, HealthState
-from accelscope.model.process import HostUse, Process, ProcessType
-from accelscope.model.reading import Reading, Rejection
-from accelscope.model.sink import SinkState
-from accelscope.model.snapshot import AgentState, ReaderState, Snapshot
+from accelscope.model.health import Absence, AbsenceReason, Counted, Health, HealthState, counted
+from accelscope.model.snapshot import AgentState, ReaderState, Reading, Rejection, SinkState, Snapshot
 from accelscope.model.workload import (
+    IDLE_SECONDS,
     Allocation,
     AllocationSource,
     AttributionSourceState,
     DeviceBalance,
+    HostUse,
     Owner,
     OwnerKind,
     Pod,
     PodUsage,
+    Process,
+    ProcessType,
     Unattributed,
     UnattributedReason,
+    device_shares,
+    is_idle,
+    usage_shares,
 )
 
 __all__ = [

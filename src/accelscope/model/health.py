@@ -1,5 +1,6 @@
 """Health of a device, and why a value is absent."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,3 +55,22 @@ class Absence:
     """Name of the field, or of a part of it: `power_watts`, `sensors.memory`."""
     reason: AbsenceReason
     """Why it is missing."""
+
+
+# --- counted ------------------------------------------------------------
+# Things that are counted by their reason.
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happened since the agent started."""
+
+    reason: str
+    """A short word for what happened."""
+    count: int
+    """How often."""
+
+
+def counted(counts: Mapping[str, int]) -> tuple[Counted, ...]:
+    """In the order of the reasons."""
+    return tuple(Counted(reason, count) for reason, count in sorted(counts.items()))

@@ -2,18 +2,42 @@
 
 from dataclasses import dataclass
 
-from accelscope.model.counted import Counted
 from accelscope.model.device import Device, Vendor
-from accelscope.model.process import Process
-from accelscope.model.sink import SinkState
+from accelscope.model.health import Counted
 from accelscope.model.workload import (
     Allocation,
     AttributionSourceState,
     DeviceBalance,
     Pod,
     PodUsage,
+    Process,
     Unattributed,
 )
+
+# --- sink ------------------------------------------------------------
+# How a sink is doing: what carries readings out to somewhere else.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkState:
+    """A writer of readings [into the Node object](node-object.md)."""
+
+    sink: str
+    """`annotation`, `labels`, `feature-file` or `idle-state`."""
+    up: bool
+    """What it carries was written when it last tried."""
+    reason: str | None = None
+    """A short word for why it is not up; `too_large` also for what was left out. Absent: nothing is wrong."""
+    error: str | None = None
+    """The last error, for people; kept after the sink is well again. Absent: no error yet."""
+    last_success: float | None = None
+    """When it last wrote. Absent: before the first success."""
+    writes: int = 0
+    """Writes that succeeded."""
+    skips: int = 0
+    """Collections that had nothing new to write."""
+    errors: tuple[Counted, ...] = ()
+    """Writes that failed or had to leave something out, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +138,22 @@ class Snapshot:
     """What makes the parts of a device add up to the whole."""
     sinks: tuple[SinkState, ...] = ()
     """Writers of readings into the Node object, as they were when the collection was made."""
+
+
+# --- reading ------------------------------------------------------------
+# What a reader brings back from one device.
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A line or cell that was there but could not be taken as a value. It costs itself only."""
+
+    line: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    device: Device
+    processes: tuple[Process, ...] = ()
+    rejected: tuple[Rejection, ...] = ()

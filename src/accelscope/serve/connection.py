@@ -6,20 +6,75 @@ holds one answer at most. What it waits for is in `interest` and `deadline`; the
 
 import re
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from selectors import EVENT_READ, EVENT_WRITE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from accelscope.serve.limits import Limits
-from accelscope.serve.message import Head, Refusal, Request, Response, parse_head
+from accelscope.serve.message import Head, Limits, Refusal, Request, Response, parse_head
 from accelscope.serve.routing import Continuation, Deferred
-from accelscope.serve.stream import PlainStream, Stream
 
 if TYPE_CHECKING:
     import ssl
 
-    from accelscope.serve.tls import TlsStream
+
+# --- stream ------------------------------------------------------------
+# Bytes to and from one client without ever waiting: plain TCP here, TLS in `tls`.
+
+
+class Stream(Protocol):
+    """All of these raise OSError when the client is gone or breaks the rules of the transport."""
+
+    def receive(self, size: int) -> bytes | None:
+        """What has arrived, b"" at the end, None if nothing has arrived yet."""
+
+    def send(self, parts: Sequence[memoryview]) -> int:
+        """How many bytes of the parts, taken together, went out; 0 if the client has to read first."""
+
+    def pending(self) -> bool:
+        """Whether bytes have arrived that the selector does not know of."""
+
+    def finish(self) -> None:
+        """Tell the client that nothing more will come."""
+
+    def close(self) -> None:
+        """Let go of the socket."""
+
+
+class PlainStream:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def peek(self) -> bytes | None:
+        """The first byte, left where it is."""
+        try:
+            return self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
+
+    def receive(self, size: int) -> bytes | None:
+        try:
+            return self.sock.recv(size)
+        except BlockingIOError:
+            return None
+
+    def send(self, parts: Sequence[memoryview]) -> int:
+        try:
+            return self.sock.sendmsg(parts)
+        except BlockingIOError:
+            return 0
+
+    def pending(self) -> bool:
+        return False
+
+    def finish(self) -> None:
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self.sock.close()
+
 
 _CHUNK = 16 * 1024  # bytes per read; also the largest TLS record
 _LINGER_BYTES = 1 << 20  # what a client may still send after it was refused
@@ -124,7 +179,6 @@ class Connection:
                     raise ConnectionAbortedError
                 self.refuse(Response.text(400, "this port speaks HTTPS: use https://"), now)
                 return
-            from accelscope.serve.tls import TlsStream  # noqa: PLC0415 - brings ssl
 
             assert self.context is not None
             self._stream = self._tls = TlsStream(self.context, self._plain.sock)
@@ -254,3 +308,58 @@ class Connection:
         self._lingered += len(chunk)
         if not chunk or self._lingered > _LINGER_BYTES:
             self.phase = Phase.CLOSED
+
+
+# --- tls ------------------------------------------------------------
+# TLS of the server's streams.
+#
+# Imported only where TLS is on: `ssl` takes some 5 MiB.
+
+
+class TlsStream:
+    """TLS over a socket that does not block. Takes the socket over."""
+
+    def __init__(self, context: ssl.SSLContext, sock: socket.socket) -> None:
+        self._sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self._unsent = b""
+
+    def handshake(self) -> int:
+        """Go on with the handshake: the event to wait for, 0 when it is done."""
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            return EVENT_READ
+        except ssl.SSLWantWriteError:
+            return EVENT_WRITE
+        return 0
+
+    def certified(self) -> bool:
+        """Whether the client showed a certificate; one that the client CA did not sign ends the handshake."""
+        return bool(self._sock.getpeercert())
+
+    def receive(self, size: int) -> bytes | None:
+        try:
+            return self._sock.recv(size)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            return None
+
+    def send(self, parts: Sequence[memoryview]) -> int:
+        # OpenSSL wants to see the same bytes again after it had to stop, so they are joined once.
+        self._unsent = self._unsent or b"".join(parts)
+        try:
+            sent = self._sock.send(self._unsent)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        self._unsent = b""
+        return sent
+
+    def pending(self) -> bool:
+        return self._sock.pending() > 0
+
+    def finish(self) -> None:
+        with suppress(OSError, ValueError):
+            self._sock.unwrap()  # says goodbye; the client's goodbye is not waited for
+        self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._sock.close()

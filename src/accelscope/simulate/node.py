@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,20 +20,73 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 from accelscope.config.document import read_each
-from accelscope.simulate.compiler import cache_folder
+from accelscope.simulate.compiler import built, cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
-from accelscope.simulate.folder import Content, Tree, write_text
-from accelscope.simulate.host import host_loads
-from accelscope.simulate.installation import Installation, remove_others
-from accelscope.simulate.kept_folder import KeptFolder
-from accelscope.simulate.load import Pauses
+from accelscope.simulate.folder import Content, KeptFolder, Tree, copy_program, write_text
 from accelscope.simulate.pods import homes, pods_of
-from accelscope.simulate.proc import proc_files, stat_of
 from accelscope.simulate.section import Description, DescriptionError, Options
-from accelscope.simulate.spec import NodeSpec
-from accelscope.simulate.vendor import Instant, Site, VendorDriver, simulated_names, simulated_vendor
-from accelscope.simulate.workload import paused, place
+from accelscope.simulate.spec import NodeSpec, Pauses
+from accelscope.simulate.vendor import (
+    InstalledPart,
+    Instant,
+    Site,
+    VendorDriver,
+    simulated_names,
+    simulated_vendor,
+)
+from accelscope.simulate.workload import host_loads, paused, place, proc_files, stat_of
+
+# --- installation ------------------------------------------------------------
+# The native parts of a node's drivers, in its folder.
+
+
+_FOLDERS = ("bin", "lib")
+
+
+class Installation:
+    """All parts of one vendor's driver."""
+
+    def __init__(self, folder: Path, cache: Path, parts: Iterable[InstalledPart]) -> None:
+        self._folder = folder
+        self._cache = cache
+        self._parts = tuple(parts)
+
+    def build(self) -> None:
+        """Raises CompileError."""
+        for part in self._parts:
+            self._install(part)
+
+    def bring_to(self, faults: Sequence[Fault]) -> None:
+        """Take parts away, or put them back, as the faults of the moment say."""
+        for part in self._parts:
+            target = self._folder / part.path
+            if any(map(part.taken_away_by, faults)):
+                target.unlink(missing_ok=True)
+            elif not target.exists():
+                self._install(part)
+
+    def _install(self, part: InstalledPart) -> None:
+        """A copy, not a link: a part finds its state from where it lies, and the loader takes two links to
+        one file for the same library."""
+        target = self._folder / part.path
+        source = built(part.part, self._cache)
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            copy_program(source, target)
+
+    @property
+    def paths(self) -> frozenset[Path]:
+        return frozenset(self._folder / part.path for part in self._parts)
+
+
+def remove_others(folder: Path, installations: Iterable[Installation]) -> None:
+    """Parts of another node that was built in the same folder before."""
+    wanted = frozenset[Path]().union(*(installation.paths for installation in installations))
+    for name in _FOLDERS:
+        for path in (folder / name).glob("*"):
+            if path not in wanted:
+                path.unlink()
+
 
 Shown = TypeVar("Shown")
 

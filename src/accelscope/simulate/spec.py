@@ -1,12 +1,111 @@
 """What a node is, once its description has been read and found good."""
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from hashlib import sha256
 from typing import Protocol, Self, TypeVar
 
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.load import Shape
+
+# --- load ------------------------------------------------------------
+# How busy a process is over time.
+#
+# A curve is a function of time with a known integral. So counters made from it (energy, bytes moved) are
+# exact for any instant, in any order of asking, and can only grow.
+
+
+class Shape(StrEnum):
+    STEADY = "steady"  # around its level, with a slight ripple
+    WAVE = "wave"  # up and down between a tenth of its level and its level
+    BURSTY = "bursty"  # its level or nothing
+    IDLE = "idle"  # holds memory, runs nothing
+
+
+_RIPPLE = 0.05  # of a steady load, either way
+_WAVE_FLOOR = 0.1
+_BURST_DUTY = 0.4  # share of a period that a burst lasts
+DEFAULT_PERIOD_SECONDS = {Shape.STEADY: 37.0, Shape.WAVE: 120.0, Shape.BURSTY: 45.0, Shape.IDLE: 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCurve:
+    """Ratio 0-1 over seconds; zero outside [begin, until)."""
+
+    shape: Shape
+    level: float
+    period: float
+    phase: float  # 0-1 of a period
+    begin: float = -math.inf
+    until: float = math.inf
+
+    @property
+    def peak(self) -> float:
+        if self.shape is Shape.IDLE:
+            return 0.0
+        return self.level * (1 + _RIPPLE) if self.shape is Shape.STEADY else self.level
+
+    def scaled(self, factor: float) -> "LoadCurve":
+        return LoadCurve(self.shape, self.level * factor, self.period, self.phase, self.begin, self.until)
+
+    def runs_at(self, at: float) -> bool:
+        return self.begin <= at < self.until
+
+    def at(self, at: float) -> float:
+        if not self.runs_at(at):
+            return 0.0
+        turn = at / self.period + self.phase
+        match self.shape:
+            case Shape.STEADY:
+                return self.level * (1 + _RIPPLE * math.sin(math.tau * turn))
+            case Shape.WAVE:
+                return self.level * (_WAVE_FLOOR + (1 - _WAVE_FLOOR) * (1 + math.sin(math.tau * turn)) / 2)
+            case Shape.BURSTY:
+                return self.level if turn % 1 < _BURST_DUTY else 0.0
+            case Shape.IDLE:
+                return 0.0
+
+    def integral(self, at: float) -> float:
+        """Ratio-seconds up to `at`, from an origin that is the same for every `at`."""
+        at = min(max(at, self.begin), self.until)
+        turn = at / self.period + self.phase
+        swing = -math.cos(math.tau * turn) * self.period / math.tau
+        match self.shape:
+            case Shape.STEADY:
+                return self.level * (at + _RIPPLE * swing)
+            case Shape.WAVE:
+                return self.level * (_WAVE_FLOOR * at + (1 - _WAVE_FLOOR) * (at + swing) / 2)
+            case Shape.BURSTY:
+                bursts = math.floor(turn) * _BURST_DUTY + min(turn % 1, _BURST_DUTY)
+                return self.level * bursts * self.period
+            case Shape.IDLE:
+                return 0.0
+
+    def mean(self, at: float, window: float = 1.0) -> float:
+        """What a driver's sampling shows: the mean over the last `window` seconds."""
+        return (self.integral(at) - self.integral(at - window)) / window
+
+
+Pauses = tuple[tuple[float, float], ...]  # from, until: simulated seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PausedCurve(LoadCurve):
+    """A load that is zero during the pauses."""
+
+    pauses: Pauses = ()
+
+    def at(self, at: float) -> float:
+        paused = any(begin <= at < until for begin, until in self.pauses)
+        return 0.0 if paused else LoadCurve.at(self, at)
+
+    def integral(self, at: float) -> float:
+        missed = sum(
+            LoadCurve.integral(self, min(max(at, begin), until)) - LoadCurve.integral(self, begin)
+            for begin, until in self.pauses
+        )
+        return LoadCurve.integral(self, at) - missed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +279,56 @@ class NodeSpec:
     @property
     def device_count(self) -> int:
         return sum(spec.device_count for spec in self.vendors.values())
+
+
+# --- identity ------------------------------------------------------------
+# Everything that must look random and stay the same: derived from the seed and a path of names.
+#
+# A hash rather than a random generator: what one part of a node gets does not depend on how many others there
+# are, so that adding a device or a process leaves the rest as it was.
+
+
+def digest(seed: int, *path: object) -> bytes:
+    return sha256("/".join(map(str, (seed, *path))).encode()).digest()
+
+
+def fraction(seed: int, *path: object) -> float:
+    """A number in [0, 1)."""
+    return int.from_bytes(digest(seed, *path)[:7], "big") / (1 << 56)
+
+
+def between(low: float, high: float, seed: int, *path: object) -> float:
+    return low + (high - low) * fraction(seed, *path)
+
+
+def whole(low: int, high: int, seed: int, *path: object) -> int:
+    """A whole number from low to high, both included."""
+    return low + int(fraction(seed, *path) * (high - low + 1))
+
+
+def uuid(seed: int, *path: object) -> str:
+    text = digest(seed, *path).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+
+
+def hex_id(seed: int, *path: object) -> str:
+    """64 hexadecimal digits, as container ids have."""
+    return digest(seed, *path).hex()
+
+
+# --- pci ------------------------------------------------------------
+# Where devices are on the PCI bus of a simulated node.
+
+
+_FIRST_BUS = 0x10
+
+
+def bus_number(slot: int, count: int) -> int:
+    """Of the device in that place among `count`: spread over the bus, as on boards with switches."""
+    step = max(1, min(0x18, 0xE0 // count))
+    return _FIRST_BUS + slot * step
+
+
+def numa_node(slot: int, count: int) -> int:
+    """The first half of the devices hangs on the first processor."""
+    return 0 if slot < (count + 1) // 2 else 1

@@ -2,13 +2,27 @@
 
 import itertools
 import math
+import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from accelscope.simulate import identity
-from accelscope.simulate.load import DEFAULT_PERIOD_SECONDS, LoadCurve, PausedCurve, Pauses, Shape
-from accelscope.simulate.spec import NodeSpec, ProcessSpec, ProcessType
+from accelscope.simulate import spec
+from accelscope.simulate import spec as identity
+from accelscope.simulate.pods import Home
+from accelscope.simulate.spec import (
+    DEFAULT_PERIOD_SECONDS,
+    CgroupKind,
+    CgroupSpec,
+    LoadCurve,
+    NodeSpec,
+    PausedCurve,
+    Pauses,
+    PodQos,
+    ProcessSpec,
+    ProcessType,
+    Shape,
+)
 
 _FULL = 0.98  # processes that want more than this of a device together are scaled down to it
 _LOWEST_PID = 1_000_000
@@ -131,3 +145,234 @@ def _peak(placement: Placement, others: list[Placement]) -> float:
     """Of all that run in some of its time, together."""
     own = placement.curve
     return sum(o.curve.peak for o in others if o.curve.begin < own.until and own.begin < o.curve.until)
+
+
+# --- host ------------------------------------------------------------
+# What simulated processes take of their node beside its devices: CPU time and resident memory.
+
+
+CLOCK_TICKS = 100  # in a second, as of SimulatedProcess.start_ticks
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")  # the kernel counts memory in pages of this machine
+_HOST_BREATHING = 0.08  # by how much its memory grows under full load, ratio
+
+
+class HostLoad:
+    """Of one process. A function of time, as the loads of devices are, so that its counter can only grow."""
+
+    def __init__(self, seed: int, placements: Sequence[Placement]) -> None:
+        self.process = process = placements[0].process
+        self._curves = [placement.curve for placement in placements]
+        self._begin = process.start_ticks / CLOCK_TICKS - uptime_at_start(seed)
+        self._own = spec.between(0.004, 0.03, seed, "host cpu", process.pid)  # CPUs, whatever it does
+        # CPUs for a busy device
+        self._feeding = spec.between(0.5, 1.5, seed, "feeding", process.workload)
+        self._memory_bytes = spec.whole(300 << 20, 3 << 30, seed, "host memory", process.pid)
+
+    def runs_at(self, at: float) -> bool:
+        return any(curve.runs_at(at) for curve in self._curves)
+
+    def cpu_ticks(self, at: float) -> int:
+        """Since its start."""
+        busy = sum(curve.integral(at) - curve.integral(self._begin) for curve in self._curves)
+        return int(CLOCK_TICKS * (self._own * (at - self._begin) + self._feeding * busy))
+
+    def resident_bytes(self, at: float) -> int:
+        whole = self._memory_bytes * (1 + _HOST_BREATHING * max(curve.at(at) for curve in self._curves))
+        return int(whole) // PAGE_BYTES * PAGE_BYTES
+
+
+def host_loads(seed: int, placements: Iterable[Placement]) -> list[HostLoad]:
+    """Of every process, on all devices that it uses together. A pid may be given to another one later."""
+    by_process: dict[tuple[int, int], list[Placement]] = {}
+    for placement in placements:
+        process = placement.process
+        by_process.setdefault((process.pid, process.workload), []).append(placement)
+    return [HostLoad(seed, its) for its in by_process.values()]
+
+
+# --- physics ------------------------------------------------------------
+# What a load does to a device: power, energy, heat.
+#
+# Power follows the load linearly, so energy is the load's exact integral: it never runs backwards and agrees
+# with the power shown beside it.
+
+
+_HEAT_STEP_SECONDS = 5.0
+_HEAT_STEPS = 12
+_HEAT_TIME_CONSTANT = 20.0
+_HEAT_WEIGHTS = [math.exp(-step * _HEAT_STEP_SECONDS / _HEAT_TIME_CONSTANT) for step in range(_HEAT_STEPS)]
+
+
+class DeviceLoad:
+    """Sum of the loads on a device or a part of it. With each placement goes the share of that device or part
+    that it runs on."""
+
+    def __init__(self, placements: Iterable[tuple[Placement, float]]) -> None:
+        self._shares = tuple(placements)
+
+    def integral(self, at: float) -> float:
+        return sum(share * placement.curve.integral(at) for placement, share in self._shares)
+
+    def total(self, at: float) -> float:
+        """Load-seconds since simulated time zero: what counters follow."""
+        return self.integral(at) - self.integral(0.0)
+
+    def mean(self, at: float, window: float = 1.0) -> float:
+        """What a driver's sampling shows: the mean over the last `window` seconds."""
+        return (self.integral(at) - self.integral(at - window)) / window
+
+    def now(self, at: float) -> float:
+        return sum(share * placement.curve.at(at) for placement, share in self._shares)
+
+    def lagging(self, at: float) -> float:
+        """What warms a device: the load of the last minute, recent moments counting most."""
+        return sum(
+            weight * self.mean(at - step * _HEAT_STEP_SECONDS, _HEAT_STEP_SECONDS)
+            for step, weight in enumerate(_HEAT_WEIGHTS)
+        ) / sum(_HEAT_WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDraw:
+    idle_watts: float
+    span_watts: float  # what full load adds
+    load: DeviceLoad
+
+    def mean(self, at: float) -> float:
+        return self.idle_watts + self.span_watts * self.load.mean(at)
+
+    def now(self, at: float) -> float:
+        return self.idle_watts + self.span_watts * self.load.now(at)
+
+    def joules(self, at: float) -> float:
+        """Since simulated time zero."""
+        return self.idle_watts * at + self.span_watts * self.load.total(at)
+
+    def celsius(self, at: float, *, ambient: float, at_full_power: float) -> float:
+        """The device warms up and cools down slowly, in proportion to its power."""
+        power = self.idle_watts + self.span_watts * self.load.lagging(at)
+        return ambient + (at_full_power - ambient) * power / (self.idle_watts + self.span_watts)
+
+
+# --- proc ------------------------------------------------------------
+# `/proc` of a simulated node: the processes that use its devices, as the kernel shows them.
+
+
+_COMM_LENGTH = 15  # the kernel keeps no more of a name
+# An argument that nobody may publish: what looks for it in our output finds out whether arguments leak.
+SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and meant to be found
+
+
+def proc_files(
+    seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, Home]
+) -> dict[str, str]:
+    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero, `homes` are
+    the pods by workload."""
+    uptime = uptime_at_start(seed)
+    files = {"stat": _node_stat(boot_time(seed, epoch)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
+    for load in running:
+        for name, text in _process_files(seed, load, at, homes.get(load.process.workload)):
+            files[f"{load.process.pid}/{name}"] = text
+    return files
+
+
+def _node_stat(boot_time: int) -> str:
+    return f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {boot_time}\nprocesses 4194304\n"
+
+
+def _process_files(seed: int, load: HostLoad, at: float, home: Home | None) -> Iterator[tuple[str, str]]:
+    process, spec = load.process, load.process.spec
+    comm = spec.name[:_COMM_LENGTH]
+    ids = _CgroupIds(seed, process, home)
+    yield "comm", f"{comm}\n"
+    yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
+    yield "stat", stat_of(load, at)
+    yield "status", _status(process, comm, load.resident_bytes(at))
+    yield "cgroup", f"0::{ids.path}\n"
+    yield "mountinfo", ids.mountinfo
+
+
+def stat_of(load: HostLoad, at: float) -> str:
+    """The file `stat` of a process."""
+    process, comm = load.process, load.process.spec.name[:_COMM_LENGTH]
+    cpu_ticks, resident = load.cpu_ticks(at), load.resident_bytes(at)
+    # Fields 3 to 52 of proc_pid_stat(5): 14 and 15 are the ticks in programs and in the kernel, 22 is the
+    # start in ticks since boot, 23 the virtual memory in bytes, 24 the resident memory in pages.
+    in_kernel = cpu_ticks // 5
+    fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 5]
+    fields += [str(cpu_ticks - in_kernel), str(in_kernel), "0", "0", "20", "0", "8", "0"]
+    fields += [str(process.start_ticks), "8589934592", str(resident // PAGE_BYTES), *["0"] * 28]
+    return f"{process.pid} ({comm}) {' '.join(fields)}\n"
+
+
+def _status(process: SimulatedProcess, comm: str, resident: int) -> str:
+    uid = process.spec.uid
+    return (
+        f"Name:\t{comm}\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{process.pid}\nPid:\t{process.pid}\n"
+        f"PPid:\t1\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        f"VmRSS:\t{resident >> 10:8} kB\nThreads:\t8\n"
+    )
+
+
+def docker_container(seed: int, process: SimulatedProcess) -> str:
+    return process.spec.cgroup.container_id or identity.hex_id(seed, "container", process.workload)
+
+
+def slurm_job(seed: int, process: SimulatedProcess) -> int:
+    return process.spec.cgroup.job or identity.whole(1000, 99999, seed, "job", process.workload)
+
+
+class _CgroupIds:
+    """All processes of one workload live in one pod, container, job or unit."""
+
+    def __init__(self, seed: int, process: SimulatedProcess, home: Home | None) -> None:
+        self._spec: CgroupSpec = process.spec.cgroup
+        self._uid = process.spec.uid
+        self._home = home  # there is one for every workload in a pod
+        self._container = docker_container(seed, process)
+        self._job = slurm_job(seed, process)
+
+    @property
+    def path(self) -> str:
+        if self._home is not None:
+            return self._pod_path(self._home)
+        match self._spec.kind:
+            case CgroupKind.DOCKER:
+                return f"/system.slice/docker-{self._container}.scope"
+            case CgroupKind.SLURM:
+                return f"/system.slice/slurmstepd.scope/job_{self._job}/step_0/user/task_0"
+            case _:
+                if self._spec.unit:
+                    return f"/system.slice/{self._spec.unit}"
+                return f"/user.slice/user-{self._uid}.slice/session-1.scope"
+
+    def _pod_path(self, home: Home) -> str:
+        pod = home.pod_uid.replace("-", "_")
+        leaf = f"cri-containerd-{home.container_id}.scope"
+        if self._spec.qos is PodQos.GUARANTEED:
+            return f"/kubepods.slice/kubepods-pod{pod}.slice/{leaf}"
+        qos = self._spec.qos
+        return f"/kubepods.slice/kubepods-{qos}.slice/kubepods-{qos}-pod{pod}.slice/{leaf}"
+
+    @property
+    def mountinfo(self) -> str:
+        home = self._home
+        if home is not None:
+            pod = f"/var/lib/kubelet/pods/{home.pod_uid}"
+            return (
+                "601 550 0:95 / / rw,relatime - overlay overlay rw\n"
+                "602 601 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw\n"
+                f"603 601 259:2 {pod}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+                f"604 601 259:2 {pod}/containers/{home.container}/{home.container_id[:8]} "
+                "/dev/termination-log rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            )
+        if self._spec.kind is CgroupKind.DOCKER:
+            folder = f"/var/lib/docker/containers/{self._container}"
+            return (
+                "701 650 0:96 / / rw,relatime - overlay overlay rw\n"
+                f"702 701 259:2 {folder}/hostname /etc/hostname rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            )
+        return (
+            "24 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw\n"
+            "30 24 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw\n"
+        )

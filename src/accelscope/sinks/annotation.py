@@ -1,26 +1,119 @@
 """The sink that writes annotations of the Node: what old collectors wrote, and the vendor-neutral form."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.objects import annotations_patch, send
 from accelscope.model import Snapshot, Vendor
-from accelscope.sinks.dead_band import differ
 from accelscope.sinks.documents import (
     BUDGET_BYTES,
     Document,
+    Entry,
     Fitted,
+    Value,
     devices_document,
     fitted,
     smallest_bytes,
     vendor_document,
 )
-from accelscope.sinks.known import PATIENCE_SECONDS, Knowledge
-from accelscope.sinks.last_readings import LastReadings
-from accelscope.sinks.sink import Pace, Sink, Timing
+from accelscope.sinks.sink import PATIENCE_SECONDS, Knowledge, Pace, Sink, Timing
 from accelscope.vendors import declarations
+
+# --- dead band ------------------------------------------------------------
+# Which changes of an annotation are worth a write: idle devices flicker, and every write goes to etcd.
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A value may move by the larger of the two since it was written."""
+
+    absolute: float = 0.0
+    share: float = 0.0
+    of: str | None = None  # the value that the share is of; None: the written value itself
+
+
+_POWER = Band(absolute=1.0, share=0.02)
+_CELSIUS = Band(absolute=1.0)
+BANDS: Mapping[str, Band] = {
+    "power": _POWER,
+    "power_watts": _POWER,
+    "temp": _CELSIUS,
+    "temperature_celsius": _CELSIUS,
+    "aicore": Band(absolute=2.0),
+    "utilization_ratio": Band(absolute=0.02),
+    "hbm_used": Band(share=0.01, of="hbm_total"),
+    "memory_used_bytes": Band(share=0.01, of="memory_total_bytes"),
+}
+_ROUNDING = 1e-9
+
+
+def differ(new: Document, written: Document) -> bool:
+    """Other devices, another health, a value that came or went, or one that left its band."""
+    if len(new.entries) != len(written.entries):
+        return True
+    return any(_moved(entry, before) for entry, before in zip(new.entries, written.entries, strict=True))
+
+
+def _moved(entry: Entry, before: Entry) -> bool:
+    if entry.identity != before.identity or entry.values.keys() != before.values.keys():
+        return True
+    return any(_left(name, value, before.values) for name, value in entry.values.items())
+
+
+def _left(name: str, value: Value, before: Mapping[str, Value]) -> bool:
+    band = BANDS.get(name, Band())
+    whole = before.get(band.of or name, 0)
+    return abs(value - before[name]) > max(band.absolute, band.share * abs(whole)) + _ROUNDING
+
+
+# --- last readings ------------------------------------------------------------
+# What devices last reported, for a short time in which they do not answer.
+#
+# A tool that fails once must not replace good values on the Node: readers of the annotations decode a missing
+# number as 0 and a health other than OK as a fault.
+
+
+LAST_READING_SECONDS = 300.0  # a device that is silent for longer is written as such
+
+
+@dataclass(frozen=True, slots=True)
+class _LastReading:
+    entry: Entry
+    taken_at: float  # of the document that it comes from
+    seen_at: float  # by the monotonic clock
+
+
+class LastReadings:
+    """Of the devices of one annotation."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._readings: dict[str, _LastReading] = {}  # by device id
+
+    def fill_in(self, document: Document) -> Document:
+        """The document with the last reading of each device that does not answer. Its time becomes that of
+        the oldest reading in it, so that no reader takes an old value for a new one."""
+        now = self._monotonic()
+        readings: dict[str, _LastReading] = {}
+        entries: list[Entry] = []
+        taken_at = document.taken_at
+        for entry in document.entries:
+            reading = _LastReading(entry, document.taken_at, now)
+            if not entry.answered:
+                last = self._readings.get(entry.device)
+                if last is None or now - last.seen_at > LAST_READING_SECONDS:
+                    entries.append(entry)
+                    continue
+                reading = last
+            readings[entry.device] = reading
+            entries.append(reading.entry)
+            taken_at = min(taken_at, reading.taken_at)
+        self._readings = readings
+        return replace(document, taken_at=taken_at, entries=tuple(entries))
+
 
 NAME = "annotation"
 # For so long ours stay small where the Node had no room for more; others' annotations may be gone by then.

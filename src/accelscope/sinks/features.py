@@ -4,16 +4,115 @@ A fact is a label only while it is true of the whole node: where devices disagre
 firmware, the label is left out, and with the last device all of a vendor's go.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from accelscope.model import Device, HealthState, Vendor
-from accelscope.sinks.domains import ACCELSCOPE, DOMAINS
-from accelscope.sinks.label_value import label_value
-from accelscope.sinks.machine import Machine
-from accelscope.sinks.versions import Version, version_of
 from accelscope.vendors import declarations
+
+# --- domains ------------------------------------------------------------
+# Under which domains a Node's labels may stand. Apart from what makes the labels, because the settings name
+# the domains in every agent, and few write labels.
+
+
+ACCELSCOPE = "accelscope.io"
+DOMAINS = (ACCELSCOPE, *(domain for vendor in declarations().values() for domain, _ in vendor.label_domains))
+
+
+# --- label value ------------------------------------------------------------
+# Texts of drivers and machines as values that Kubernetes takes for a label.
+
+
+MOST_CHARACTERS = 63
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
+_ENDS = "._-"  # allowed within, not at either end
+
+
+def label_value(text: str) -> str | None:
+    """`NVIDIA H100 80GB HBM3` as `NVIDIA-H100-80GB-HBM3`; None where nothing is left."""
+    written = _NOT_ALLOWED.sub("-", text).lstrip(_ENDS)[:MOST_CHARACTERS].rstrip(_ENDS)
+    return written or None
+
+
+# --- machine ------------------------------------------------------------
+# Who made the machine and what it is called, as its firmware tells (DMI).
+
+
+_MOST_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    vendor: str | None = None
+    name: str | None = None
+
+
+def read_machine(sys: Path) -> Machine:
+    """Machines without DMI, such as many with Arm processors, tell nothing."""
+    folder = sys / "class/dmi/id"
+    return Machine(_text(folder / "sys_vendor"), _text(folder / "product_name"))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_CHARACTERS).strip() or None
+    except OSError:
+        return None
+
+
+# --- versions ------------------------------------------------------------
+# Versions of drivers and firmware, taken apart.
+
+
+# `550.54.15`, `24.1.rc3`, `1.9.8, 4c1f0aa`, `2026.1.0-dev0+96977d5`, `6.10.5 (build 7)`
+_VERSION = re.compile(
+    r"v?(?P<text>(?P<major>\d{1,9})(?:\.(?P<minor>\d{1,9})(?:\.(?P<patch>\d{1,9}))?)?"
+    r"(?P<more>[0-9A-Za-z._~-]{0,100}))"
+    r"(?:(?:\+|,\s*)(?P<reference>[0-9A-Za-z.-]{1,100}))?(?![0-9A-Za-z])",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`reference` is the commit or build that it was made from."""
+
+    text: str
+    major: str | None = None
+    minor: str | None = None
+    patch: str | None = None
+    prerelease: str | None = None
+    reference: str | None = None
+
+    @property
+    def numbers(self) -> str:
+        """x.y.z where it has all three."""
+        parts = (self.major, self.minor, self.patch)
+        return ".".join(part for part in parts if part) if None not in parts else self.text
+
+
+def version_of(text: str) -> Version:
+    match = _VERSION.match(text.strip())
+    if match is None:
+        return Version(text.strip())
+    more = match["more"]
+    minor, patch = match["minor"], match["patch"]
+    if more and more[0].isalnum():
+        # `24.1rc3`, `535.1a`: the last number is not a number by itself.
+        minor, patch = (minor if patch else None), None
+    return Version(
+        match["text"],
+        match["major"],
+        minor,
+        patch,
+        more[1:] or None if more.startswith("-") else None,
+        match["reference"],
+    )
+
 
 _MIB = 1 << 20
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accelscope.filewatch import open_regular
+from accelscope.files import open_regular
 from accelscope.model import Snapshot
-from accelscope.sinks.atomic_file import replace_file
-from accelscope.sinks.sink import Pace, Sink, Timing
+from accelscope.sinks.sink import Pace, Sink, Timing, replace_file
 
 log = logging.getLogger(__name__)
 

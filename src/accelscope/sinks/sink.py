@@ -6,18 +6,23 @@ A write is made when the content differs and when it is to be renewed, never mor
 after a failure not before a while that grows.
 """
 
+import errno
 import logging
+import os
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.listwatch import REFUSED, Backoff, random_ratio
-from accelscope.model import Counted, SinkState, Snapshot, counted
+from accelscope.model import Counted, ReaderState, SinkState, Snapshot, Vendor, counted
 
 log = logging.getLogger(__name__)
 
@@ -216,3 +221,95 @@ def _one_more(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
     counts = {error.reason: error.count for error in errors}
     counts[str(reason)] = counts.get(str(reason), 0) + 1
     return counted(counts)
+
+
+# --- known ------------------------------------------------------------
+# Whether it can be told which devices a node has: an empty list may mean that nobody has answered yet.
+
+
+# A driver that answered nothing for so long since the agent started will not answer: what a former agent left
+# on the Node about its devices is no longer true enough to stay.
+PATIENCE_SECONDS = 300.0
+
+
+class Knowledge:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._waits_since: float | None = None
+
+    def is_enough(self, snapshot: Snapshot, vendor: Vendor | None = None) -> bool:
+        """Of one vendor, or of all of them: they have answered, or were waited for long enough."""
+        if all_known(snapshot, vendor):
+            self._waits_since = None
+            return True
+        if self._waits_since is None:
+            self._waits_since = self._monotonic()
+        return self._monotonic() - self._waits_since >= PATIENCE_SECONDS
+
+
+def all_known(snapshot: Snapshot, vendor: Vendor | None = None) -> bool:
+    return all(
+        _is_known(reader, snapshot)
+        for reader in snapshot.readers
+        if vendor is None or reader.vendor is vendor
+    )
+
+
+def _is_known(reader: ReaderState, snapshot: Snapshot) -> bool:
+    if reader.up:
+        return True
+    if not reader.found:
+        return reader.reason is not None  # that the driver is absent; before the first answer there is none
+    return any(device.vendor is reader.vendor for device in snapshot.devices)
+
+
+# --- atomic file ------------------------------------------------------------
+# Files that are replaced whole: a reader finds the old content or the new one, never a part.
+
+
+_ABANDONED_SECONDS = 60.0  # a file that is written takes far less: its writer was killed meanwhile
+_REASONS = {
+    errno.ENOENT: "no_folder",
+    errno.ENOTDIR: "no_folder",
+    errno.EACCES: "no_permission",
+    errno.EPERM: "no_permission",
+    errno.EROFS: "read_only",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+}
+
+
+def replace_file(path: Path, content: bytes, mode: int) -> None:
+    """The temporary file begins with a dot. Raises SinkError."""
+    remove_abandoned(path)
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        # Not through a link that somebody else put there.
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(content)
+            temporary.chmod(mode)  # whatever the umask
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()  # one for each attempt would fill a disk that is full already
+            raise
+    except OSError as error:
+        raise sink_error(path.parent, error) from None
+
+
+def remove_abandoned(path: Path) -> None:
+    """Temporary files of writers that were killed; those of a writer at work stay."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}")
+    long_ago = time.time() - _ABANDONED_SECONDS
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if ours.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < long_ago:
+                with suppress(OSError):
+                    os.unlink(entry.path)  # noqa: PTH108 - as scandir gives it
+
+
+def sink_error(folder: Path, error: OSError) -> SinkError:
+    reason = _REASONS.get(error.errno or 0, "os_error")
+    return SinkError(reason, f"{folder}: {error.strerror or error}")

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.attribution.host_use import boot_time, proc_stat, started_at
+from accelscope.attribution.processes import boot_time, proc_stat, started_at
 from accelscope.top.view.shown import ProcessView
 
 PROC = Path("/proc")

@@ -14,13 +14,11 @@ from aiohttp import web
 from tests.fleet.store.nodes import KubernetesNode
 
 from accelscope.fleet.api.access import AccessControl
-from accelscope.fleet.api.app import make_app
-from accelscope.fleet.api.limits import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.api.listening import listen
-from accelscope.fleet.cluster_view import ClusterView, SourceView
+from accelscope.fleet.api.app import listen, make_app
+from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
 from accelscope.fleet.history import History, Past
 from accelscope.fleet.page import BuiltPage
-from accelscope.fleet.report import NodeFailure, NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, SourceKind, SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import (
     AgentState,

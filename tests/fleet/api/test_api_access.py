@@ -11,8 +11,15 @@ from tests.fleet.loop import run
 
 from accelscope.allowance import Rate
 from accelscope.config import ConfigError
-from accelscope.fleet.api.access import AccessControl, check_exposure
-from accelscope.fleet.api.tokens import Caller, Scope, TokensFile, make_token, read_tokens
+from accelscope.fleet.api.access import (
+    AccessControl,
+    Caller,
+    Scope,
+    TokensFile,
+    check_exposure,
+    make_token,
+    read_tokens,
+)
 
 
 def guarded(folder: Path) -> AccessControl:
@@ -196,7 +203,7 @@ def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None
 def test_a_changed_file_is_in_force_at_once_and_a_bad_one_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelscope.fleet.api.tokens.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("accelscope.fleet.api.access.LOOK_SECONDS", 0.0)
     path = tokens_file(tmp_path)
     good = path.read_text()
 

@@ -14,8 +14,8 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.allowance import Rate
 from accelscope.fleet.api import answering
-from accelscope.fleet.api.limits import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.api.sending import Ready, send
+from accelscope.fleet.api.answering import Ready, send
+from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
 
 
 def test_an_etag_confirms_until_something_changes() -> None:

@@ -8,10 +8,9 @@ import pytest
 from tests.fleet.api.serving import fleet_store, recorded, serving, tokens_file, view
 from tests.fleet.loop import run
 
-from accelscope.fleet.api.access import AccessControl
-from accelscope.fleet.api.tokens import TokensFile
-from accelscope.fleet.cluster_view import SourceView
+from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.history import HistorySeries
+from accelscope.fleet.rows import SourceView
 
 
 class LongMemory:

@@ -3,8 +3,7 @@
 import re
 
 from accelscope.fleet.api.access import TOKEN_HEADER
-from accelscope.fleet.api.documents import docs_page
-from accelscope.fleet.api.openapi import COMMON_FIELDS, openapi
+from accelscope.fleet.api.openapi import COMMON_FIELDS, docs_page, openapi
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.reference import reference
 from accelscope.fleet.api.routes import ROUTES

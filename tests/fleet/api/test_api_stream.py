@@ -14,11 +14,10 @@ from tests.fleet.api.serving import Client, nvidia, report, serving, snapshot, t
 from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.fleet.api import listening
-from accelscope.fleet.api.access import AccessControl
+from accelscope.fleet.api import app
+from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.api.app import STREAMS
-from accelscope.fleet.api.limits import DEFAULT_LIMITS
-from accelscope.fleet.api.tokens import TokensFile
+from accelscope.fleet.api.problem import DEFAULT_LIMITS
 from accelscope.model import Health, HealthState
 
 
@@ -229,7 +228,7 @@ def test_a_slow_reader_is_told_to_ask_anew() -> None:
 
 
 def test_streams_end_when_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
+    monkeypatch.setattr(app, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
 
     async def body() -> None:
         async with aiohttp.ClientSession() as session:

@@ -10,9 +10,8 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
 
 from accelscope.allowance import Rate
-from accelscope.fleet.api.access import AccessControl, TokenReviews
+from accelscope.fleet.api.access import AccessControl, Caller, Scope, TokenReviews
 from accelscope.fleet.api.problem import Problem
-from accelscope.fleet.api.tokens import Caller, Scope
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
 

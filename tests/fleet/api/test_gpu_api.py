@@ -9,7 +9,7 @@ from tests.fleet.api.serving import GIB, OK, nvidia, report, serving, snapshot, 
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import KubernetesNode
 
-from accelscope.fleet.cluster_view import SourceView
+from accelscope.fleet.rows import SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device, Pcie, Process, Vendor
 

@@ -14,8 +14,8 @@ from schemathesis.checks import CHECKS, load_all_checks
 from tests.fleet.api.serving import recorded, serving
 
 from accelscope.allowance import Rate
-from accelscope.fleet.api.limits import DEFAULT_LIMITS
 from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.problem import DEFAULT_LIMITS
 from accelscope.fleet.api.routes import ROUTES
 
 EXAMPLES = 8

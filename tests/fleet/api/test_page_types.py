@@ -6,8 +6,8 @@ import pytest
 from tests.repository import REPOSITORY
 
 from accelscope.fleet.api.openapi import openapi
+from accelscope.fleet.api.reference import types, vendors
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.api.typescript import types, vendors
 from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
 from accelscope.model import (
     FAULT_THROTTLES,

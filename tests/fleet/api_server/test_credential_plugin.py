@@ -19,8 +19,7 @@ from tests.fleet.loop import run
 from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
-from accelscope.fleet.api_server.credentials import PluginCredential, run_plugin
-from accelscope.fleet.api_server.route import Routes
+from accelscope.fleet.api_server.route import PluginCredential, Routes, run_plugin
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
 from accelscope.fleet.clusters.kubeconfig import resolve
 from accelscope.kube.errors import KubeError, Reason
@@ -187,10 +186,10 @@ def test_a_refused_token_is_asked_for_anew_but_not_for_each_request(
             async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
                 await session.get("/", limit_bytes=9)
                 good = "token-2"
-                monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 0.0)
+                monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 0.0)
                 await asyncio.gather(*(session.get("/", limit_bytes=9) for _ in range(10)))
                 assert runs_of(tmp_path) == 2
-                monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 600.0)
+                monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 600.0)
                 good = "none"
                 for _ in range(5):
                     with pytest.raises(KubeError, match="401"):
@@ -215,7 +214,7 @@ def test_a_plugin_that_fails_is_not_run_for_each_request(tmp_path: Path) -> None
 def test_a_token_that_ends_is_replaced_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.credentials._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("accelscope.fleet.api_server.route._LOOK_SECONDS", 0.0)
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response()
@@ -273,7 +272,7 @@ def test_a_plugins_certificate_is_shown_to_the_server(tmp_path: Path) -> None:
 def test_a_watch_goes_on_with_what_a_plugin_gives_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.credentials._PLUGIN_SECONDS", 0.0)
+    monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 0.0)
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if request.headers["Authorization"] != "Bearer token-2":

@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from accelscope.fleet.cluster_view import ClusterView, SourceView
 from accelscope.fleet.metrics import FAMILIES, FleetView, render
-from accelscope.own_process import own_process
+from accelscope.fleet.rows import ClusterView, SourceView
+from accelscope.process import own_process
 
 HOSTILE = 'a"b\\c\nd'
 

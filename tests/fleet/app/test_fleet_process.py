@@ -21,9 +21,9 @@ from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, answering, node
 from tests.ports import free_port
 
-from accelscope.cli import extras
+from accelscope.cli import output
 from accelscope.cli.main import main
-from accelscope.fleet.api.tokens import TokensFile
+from accelscope.fleet.api.access import TokensFile
 from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 DOCUMENT = json.loads(
@@ -318,7 +318,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_without_the_extra_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main(["fleet", "--clusters-file", str(tmp_path / "clusters.yaml")]) == 2
     assert "pip install 'accelscope[fleet]'" in capsys.readouterr().err
     assert main(["fleet", "token", "create", "somebody"]) == 2

@@ -16,9 +16,8 @@ from typing import Any
 
 from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
 
-from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.history import History, SummaryScope
-from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 

@@ -11,10 +11,9 @@ from tests.fleet.loop import run
 from yarl import URL
 
 from accelscope.allowance import Rate
-from accelscope.fleet.api.access import AccessControl
+from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.api.app import TRAFFIC
-from accelscope.fleet.api.limits import ApiLimits
-from accelscope.fleet.api.tokens import TokensFile
+from accelscope.fleet.api.problem import ApiLimits
 from accelscope.fleet.page import BuiltPage
 
 INDEX = b"<!doctype html><title>page</title>" + b"<!-- long enough to be worth compressing -->" * 50

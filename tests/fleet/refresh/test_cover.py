@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.refresh.cover import Cover
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
+from accelscope.fleet.refresh.cluster_run import Cover
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
 AGENTS = SourceKind.AGENTS

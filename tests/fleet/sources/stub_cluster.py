@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.fleet.api_server.served import Handler, Served, served, status
 
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry
-from accelscope.fleet.report import Saying, Source, SourceOutcome
+from accelscope.fleet.rows import Saying, Source, SourceOutcome
 
 AgentAnswer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 CommandAnswer = Callable[[str, list[str]], tuple[str, int]]  # pod, command: what it prints, its exit code

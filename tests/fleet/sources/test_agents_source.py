@@ -17,12 +17,10 @@ from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, one_round
 
 from accelscope.fleet.api_server.objects import decode_agent_pod, pod_key
-from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.clusters import AgentsEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
-from accelscope.fleet.sources.agents import AgentsSource
-from accelscope.fleet.sources.pace import LoopShare, Pace
-from accelscope.fleet.sources.reach import DirectReach, ProxyReach
+from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
+from accelscope.fleet.sources.agents import AgentsSource, DirectReach, ProxyReach
+from accelscope.fleet.sources.round import LoopShare, Pace
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, Vendor

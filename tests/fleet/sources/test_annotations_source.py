@@ -15,10 +15,9 @@ from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, node, one_round
 
 from accelscope.fleet.api_server.objects import decode_node
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
-from accelscope.fleet.sources.annotation_documents import BadAnnotation, read_annotation
-from accelscope.fleet.sources.annotations import AnnotationsSource
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
+from accelscope.fleet.sources.annotations import AnnotationsSource, BadAnnotation, read_annotation
+from accelscope.fleet.sources.round import LoopShare
 from accelscope.kube.listwatch import all_nodes
 from accelscope.model import HealthState, Snapshot, Vendor
 from accelscope.model.snapshot import AgentState

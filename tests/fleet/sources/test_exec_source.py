@@ -12,9 +12,9 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
 from accelscope.fleet.clusters import ExecEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.exec import ExecSource
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.sources.round import LoopShare
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, ProcessType

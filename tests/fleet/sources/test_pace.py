@@ -5,7 +5,7 @@ from collections import Counter
 
 from tests.fleet.loop import run
 
-from accelscope.fleet.sources.pace import LoopShare, Pace
+from accelscope.fleet.sources.round import LoopShare, Pace
 
 TASKS = 100
 

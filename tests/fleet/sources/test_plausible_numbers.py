@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from accelscope.fleet.report import NodeFailure, NodeReport, SourceKind
-from accelscope.fleet.sources.reported import reported
-from accelscope.fleet.sources.snapshot_document import (
+from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
+from accelscope.fleet.sources.snapshots import (
     BadDocument,
     TooLarge,
     checked,
     decode_snapshot,
     glance,
+    reported,
 )
 from accelscope.model import AgentState, Device, Process, Sensor, Snapshot, Vendor
 

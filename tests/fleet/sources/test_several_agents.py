@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.fleet.store.nodes import device, snapshot
 
-from accelscope.fleet.sources.several_agents import Heard, together
+from accelscope.fleet.sources.snapshots import Heard, together
 from accelscope.model import Health, HealthState, Partition, identity_of
 
 

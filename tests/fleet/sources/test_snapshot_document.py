@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from accelscope.fleet.sources.snapshot_document import (
-    BadDocument,
-    IncompatibleSchema,
-    decode_snapshot,
-    glance,
-)
+from accelscope.fleet.sources.snapshots import BadDocument, IncompatibleSchema, decode_snapshot, glance
 from accelscope.model import HealthState, OwnerKind, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot
 

@@ -16,10 +16,9 @@ from tests.fleet.sources.test_annotations_source import annotated, source_of
 from tests.fleet.sources.test_exec_source import VALUES, clusters_with, drivers_of, row, smi
 from tests.fleet.sources.test_plausible_numbers import DEVICE, MINIMAL, written
 
-from accelscope.fleet.report import NodeFailure, NodeReport, Saying
+from accelscope.fleet.rows import NodeFailure, NodeReport, Saying
 from accelscope.fleet.sources.exec import _MOST_ADDRESSES
-from accelscope.fleet.sources.plausible import TEXT_LIMIT
-from accelscope.fleet.sources.snapshot_document import TooLarge, decode_snapshot, glance
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, TooLarge, decode_snapshot, glance
 from accelscope.sinks.documents import timestamp
 
 LONG = "x" * 5000

@@ -16,8 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Condition, Query, Sort
 from accelscope.fleet.store.summary import namespaces, summarize

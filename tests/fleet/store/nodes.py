@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accelscope.fleet.cluster_view import ClusterView, SourceView
-from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind, SourceView
 from accelscope.fleet.store.fleet_store import FORGET_AFTER_SECONDS, FleetStore
 from accelscope.model import (
     AgentState,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.fleet.store.nodes import Clock, device, process, report, snapshot, store_of, usage
 
-from accelscope.fleet.report import SourceKind
+from accelscope.fleet.rows import SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import (
     Device,

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from tests.fleet.store.nodes import Clock, KubernetesNode, device, process, report, snapshot, store_of, usage
 
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
-from accelscope.fleet.rows import DeviceRow, NodeRow
+from accelscope.fleet.rows import (
+    ClusterView,
+    DeviceRow,
+    NodeFailure,
+    NodeReport,
+    NodeRow,
+    NodeUnchanged,
+    SourceKind,
+)
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_record import NodeRecord

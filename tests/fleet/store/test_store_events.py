@@ -8,10 +8,8 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, usage
 
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind
-from accelscope.fleet.store.changes import Change
-from accelscope.fleet.store.events import EventKind, EventLog, Severity
+from accelscope.fleet.rows import ClusterView, NodeFailure, NodeUnchanged, SourceKind
+from accelscope.fleet.store.events import Change, EventKind, EventLog, Severity
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Query
 

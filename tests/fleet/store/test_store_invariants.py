@@ -19,7 +19,7 @@ from tests.fleet.store.nodes import (
     usage,
 )
 
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.fleet.store import fleet_store as fleet_store_module
 from accelscope.fleet.store import table as table_module
 from accelscope.fleet.store.fleet_store import FleetStore

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 from tests.fleet.store.nodes import Clock, report, snapshot
 
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeUnchanged, SourceKind
-from accelscope.fleet.store.columns import layout_of
+from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import Part, Place, rows_of, text_size
+from accelscope.fleet.store.query import layout_of
 from accelscope.fleet.store.texts import Texts, held_bytes
 from accelscope.model import (
     AgentState,

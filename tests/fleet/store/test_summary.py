@@ -285,7 +285,7 @@ def test_an_unknown_field_is_named(store: FleetStore, ask: Callable[[FleetStore]
 def test_many_groups_are_sorted_instead_of_tabled(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     every = ("cluster", "node", "health", "vendor")
     before = summarize(store, (), every)
-    monkeypatch.setattr("accelscope.fleet.store.grouping._DENSE_LIMIT", 1)
+    monkeypatch.setattr("accelscope.fleet.store.summary._DENSE_LIMIT", 1)
     assert summarize(store, (), every) == before
     assert store.devices.select(Query()).total == 3
 

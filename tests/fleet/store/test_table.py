@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store import table as table_module
 from accelscope.fleet.store import texts as texts_module
-from accelscope.fleet.store.node_numbers import NodeNumbers
 from accelscope.fleet.store.query import Condition, Query, QueryError, Sort
-from accelscope.fleet.store.table import NOWHERE, Table
+from accelscope.fleet.store.table import NOWHERE, NodeNumbers, Table
 
 NOW = 1000.0
 NODES = [("berlin", "n1"), ("berlin", "n2"), ("oslo", "n1"), ("oslo", "ä")]
@@ -151,7 +150,7 @@ def little_room() -> Iterator[None]:
         mock.patch.object(texts_module, "_MERGED_AT_ONCE", 2),
         mock.patch.object(texts_module, "_RECLAIMED_AT_LEAST", 1),
         mock.patch.object(texts_module, "_STOPS_LIMIT", 2),
-        mock.patch("accelscope.fleet.store.selecting._SORTED_AT_ONCE", 1),
+        mock.patch("accelscope.fleet.store.query._SORTED_AT_ONCE", 1),
     ):
         yield
 

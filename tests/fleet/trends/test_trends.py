@@ -13,9 +13,8 @@ from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_
 from accelscope.fleet.history import History
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.trends import Trends
-from accelscope.fleet.trends.marks import Marks
-from accelscope.fleet.trends.oddities import Stuck
-from accelscope.fleet.trends.usual import usual
+from accelscope.fleet.trends.detectors import Stuck, usual
+from accelscope.fleet.trends.trends import Marks
 from accelscope.model import FAULT_THROTTLES, Device, EccCount, ErrorCount, PodUsage, Throttle
 
 START = 1_000_020.0

@@ -23,17 +23,15 @@ from statistics import median
 
 import yaml
 
-from accelscope.fleet.cluster_view import ClusterView
 from accelscope.fleet.history import History
-from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.model import Device, PodUsage, Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate.faults import FaultKind
-from accelscope.simulate.fleet.recording import Recording, RecordingRequest, recorded
-from accelscope.simulate.fleet.template import Template, tag_of
+from accelscope.simulate.fleet.recording import Recording, RecordingRequest, Template, recorded, tag_of
 
 DEVICES = 8
 SHAPES = ("steady", "wave")

@@ -5,7 +5,7 @@ from tests.repository import REPOSITORY
 
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
 from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
-from accelscope.simulate.fleet.template import MOST_NODES, Identities, tag_of
+from accelscope.simulate.fleet.recording import MOST_NODES, Identities, tag_of
 from accelscope.simulate.section import DescriptionError
 
 GOOD = "clusters: [{id: one, nodes: [{node: nvidia-shared, count: 2, name: gpu}]}]\n"

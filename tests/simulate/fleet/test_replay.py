@@ -19,9 +19,8 @@ from accelscope.simulate.fleet.agent_session import AgentSession, metrics_page
 from accelscope.simulate.fleet.description import made_fleet
 from accelscope.simulate.fleet.faults import FleetFault, Trouble
 from accelscope.simulate.fleet.fleet import SimulatedFleet
-from accelscope.simulate.fleet.fleet_node import FleetNode, Variant
-from accelscope.simulate.fleet.recording import RecordingRequest, recorded
-from accelscope.simulate.fleet.template import Identities
+from accelscope.simulate.fleet.node import FleetNode, Variant
+from accelscope.simulate.fleet.recording import Identities, RecordingRequest, recorded
 
 EPOCH = 1_800_000_000.0
 INTERVAL = 10.0

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, note, ok
-from accelscope.doctor.subject import Subject
+from accelscope.doctor.check import Check, Finding, Subject, note, ok
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.files import entries

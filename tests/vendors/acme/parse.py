@@ -19,9 +19,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.parsing.rejections import Rejections
-from accelscope.parsing.source import Source
+from accelscope.parsing import Parsed, ParseError, Rejections, Source
 
 _COLUMNS = 10
 _VERSION = re.compile(r"# driver (\S{1,64})")

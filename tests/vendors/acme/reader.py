@@ -1,7 +1,7 @@
 """The Acme reader: one run of acme-smi for the list, then one for each card, so that a card hangs alone."""
 
 from accelscope.model import Reading, Vendor
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing import Parsed
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.tool import Tool
 

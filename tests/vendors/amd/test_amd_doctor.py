@@ -12,7 +12,7 @@ from tests.costless import costless
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Subject, examine
-from accelscope.doctor.finding import Finding, Severity
+from accelscope.doctor.check import Finding, Severity
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
 from accelscope.simulate import Fault, FaultKind, SimulatedNode

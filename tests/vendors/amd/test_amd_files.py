@@ -22,8 +22,8 @@ from accelscope.model import (
     Vendor,
 )
 from accelscope.vendors.amd import gpu, gpu_files
+from accelscope.vendors.amd.gpu import health_of
 from accelscope.vendors.amd.gpu_files import reason_of
-from accelscope.vendors.amd.health import health_of
 from accelscope.vendors.amd.reader import AmdReader
 from accelscope.vendors.common import files
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions

@@ -7,10 +7,10 @@ import pytest
 from accelscope.agent.runner import Result
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 from accelscope.simulate import FaultKind
 from accelscope.vendors.amd.simulated.driver import AmdDriver
-from accelscope.vendors.amd.simulated.readings import GpuReading
+from accelscope.vendors.amd.simulated.gpu import GpuReading
 from accelscope.vendors.common.tool import Tool, find_program
 
 if TYPE_CHECKING:

@@ -5,16 +5,7 @@ import json
 import pytest
 
 from accelscope.model import Link
-from accelscope.vendors.amd import (
-    parse_links,
-    parse_metric,
-    parse_monitor,
-    parse_process,
-    parse_rocm_csv,
-    parse_rocm_json,
-    parse_rocm_table,
-    parse_static,
-)
+from accelscope.vendors.amd import parse_amd_smi, parse_monitor, parse_rocm_smi
 
 MIB, GIB = 2**20, 2**30
 METRIC = {"gpu": 3, "power": {"socket_power": {"value": 61, "unit": "W"}}}
@@ -34,7 +25,7 @@ METRIC = {"gpu": 3, "power": {"socket_power": {"value": 61, "unit": "W"}}}
     ],
 )
 def test_every_shape_of_a_document(document: object) -> None:
-    parsed = parse_metric.parse_metric(json.dumps(document))
+    parsed = parse_amd_smi.parse_metric(json.dumps(document))
     assert parsed.error is None
     assert [(device.index, device.power_watts) for device in parsed.devices] == [(3, 61.0)]
 
@@ -42,7 +33,7 @@ def test_every_shape_of_a_document(document: object) -> None:
 def test_a_tool_that_watches_gives_its_last_reading() -> None:
     first = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 10}}])
     last = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 90}}], indent=4)
-    [device] = parse_metric.parse_metric(f"'CTRL' + 'C' to stop watching output:\n{first}\n{last}\n").devices
+    [device] = parse_amd_smi.parse_metric(f"'CTRL' + 'C' to stop watching output:\n{first}\n{last}\n").devices
     assert device.utilization_ratio == 0.9
 
 
@@ -50,18 +41,18 @@ def test_a_cut_document_gives_the_gpus_that_are_whole() -> None:
     gpus = [{"gpu": n, "power": {"socket_power": {"value": 100 + n, "unit": "W"}}} for n in range(4)]
     text = json.dumps({"gpu_data": gpus}, indent=4)
     for end in range(len(text)):
-        parsed = parse_metric.parse_metric(text[:end])
+        parsed = parse_amd_smi.parse_metric(text[:end])
         assert [device.power_watts for device in parsed.devices] == [100.0, 101.0, 102.0, 103.0][
             : len(parsed.devices)
         ]
         assert parsed.error is not None or "truncated" in [r.reason for r in parsed.rejected]
-    assert len(parse_metric.parse_metric(text[: len(text) * 6 // 10]).devices) == 2
-    assert parse_metric.parse_metric('{"gpu_data": [').error is not None
+    assert len(parse_amd_smi.parse_metric(text[: len(text) * 6 // 10]).devices) == 2
+    assert parse_amd_smi.parse_metric('{"gpu_data": [').error is not None
 
 
 def test_a_number_at_the_very_end_may_lack_digits() -> None:
     text = '{"card0": {"GPU use (%)": "5", "VRAM Total Memory (B)": "123", "Fan RPM": 12'
-    [device] = parse_rocm_json.parse_rocm_json(text).devices
+    [device] = parse_rocm_smi.parse_rocm_json(text).devices
     assert device.utilization_ratio == 0.05
     assert device.memory_total_bytes == 123
     assert device.fans == ()
@@ -74,7 +65,7 @@ def test_throttles_told_for_each_compute_die() -> None:
         "vr_thermal_violation_status": "N/A",
         "ppt_accumulated": 585613,
     }
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "throttle": throttle}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "throttle": throttle}])).devices
     assert {t.reason: t.active for t in device.throttles} == {
         "prochot": False,
         "gfx_clk_below_host_limit_power": True,
@@ -83,14 +74,14 @@ def test_throttles_told_for_each_compute_die() -> None:
 
 def test_links_with_errors_are_a_warning_in_the_drivers_own_word() -> None:
     for word, state in (("AMDSMI_XGMI_STATUS_MULTIPLE_ERRORS", "warning"), ("0", "unknown")):
-        [device] = parse_metric.parse_metric(json.dumps([{**METRIC, "xgmi_err": word}])).devices
+        [device] = parse_amd_smi.parse_metric(json.dumps([{**METRIC, "xgmi_err": word}])).devices
         assert device.health.state == state
         assert device.health.vendor_word == (word if state == "warning" else None)
 
 
 def test_a_bound_of_zero_is_none() -> None:
     clock = {"gfx_0": {"clk": {"value": 14, "unit": "MHz"}, "max_clk": {"value": 0, "unit": "MHz"}}}
-    parsed = parse_metric.parse_metric(json.dumps([{"gpu": 0, "clock": clock}]))
+    parsed = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "clock": clock}]))
     assert parsed.devices[0].clocks[0].max_hertz is None
     assert parsed.rejected == ()
 
@@ -101,7 +92,7 @@ def test_compute_dies_with_their_clocks() -> None:
         "usage": {"gfx_busy_inst": {"xcp_0": [{"value": 5, "unit": "%"}, "N/A"], "xcp_1": ["7 %"]}},
         "clock": {"gfx_0": {"clk": "100 MHz"}, "gfx_1": {"clk": "200 MHz"}, "gfx_2": {"clk": "N/A"}},
     }
-    [device] = parse_metric.parse_metric(json.dumps([gpu])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([gpu])).devices
     assert [(c.index, c.utilization_ratio, c.clock_hertz) for c in device.cores] == [
         (0, 0.05, 1e8),
         (1, 0.07, 2e8),
@@ -111,7 +102,7 @@ def test_compute_dies_with_their_clocks() -> None:
 
 def test_one_bad_leaf_costs_itself() -> None:
     gpu = {"gpu": 0, "power": {"socket_power": "plenty"}, "usage": {"gfx_activity": 5}}
-    parsed = parse_metric.parse_metric(json.dumps([gpu]))
+    parsed = parse_amd_smi.parse_metric(json.dumps([gpu]))
     assert parsed.devices[0].utilization_ratio == 0.05
     assert parsed.devices[0].power_watts is None
     assert [r.reason for r in parsed.rejected] == ["unreadable"]
@@ -129,7 +120,7 @@ def test_one_bad_leaf_costs_itself() -> None:
 )
 def test_versions_of_the_driver(told: dict[str, object], version: str | None) -> None:
     gpu = {"gpu": 0, "asic": {"market_name": "MI300X OAM: 750W SKU"}, **told}
-    [device] = parse_static.parse_static(json.dumps([gpu])).devices
+    [device] = parse_amd_smi.parse_static(json.dumps([gpu])).devices
     assert device.driver_version == version
     assert device.model == "MI300X OAM: 750W SKU"
 
@@ -140,7 +131,7 @@ def test_the_text_form_of_static() -> None:
         "    BUS:\n        BDF: 0000:05:00.0\n    LIMIT:\n        PPT0:\n"
         "            SOCKET_POWER_LIMIT: 750 W\n    NUMA:\n        NODE: -1\n"
     )
-    [device] = parse_static.parse_static(text).devices
+    [device] = parse_amd_smi.parse_static(text).devices
     assert (device.model, device.uuid, device.pci_address) == (
         "MI300X OAM: 750W SKU",
         "0xab12",
@@ -164,7 +155,7 @@ def test_memory_of_a_process_by_gpu_where_it_is_told_so() -> None:
         {"gpu": 0, "process_list": [info(7, mem_usage=held(4 * GIB), **shared)]},
         {"gpu": 1, "process_list": [info(7, mem_usage=held(5 * GIB), **shared), info(8, mem_usage=held(0))]},
     ]
-    parsed = parse_process.parse_process(json.dumps(document))
+    parsed = parse_amd_smi.parse_process(json.dumps(document))
     assert [(p.device_index, p.pid, p.memory_bytes) for p in parsed.processes] == [
         (0, 7, 4 * GIB),
         (1, 7, 5 * GIB),
@@ -178,7 +169,7 @@ def test_memory_of_zero_on_a_gpu_is_zero_although_the_process_holds_memory_elsew
         {"gpu": 0, "process_list": [info(7, mem_usage=held(0), **on_both)]},
         {"gpu": 1, "process_list": [info(7, mem_usage=held(19 * GIB), **on_both)]},
     ]
-    parsed = parse_process.parse_process(json.dumps(document))
+    parsed = parse_amd_smi.parse_process(json.dumps(document))
     assert [(p.device_index, p.memory_bytes) for p in parsed.processes] == [(0, 0), (1, 19 * GIB)]
 
 
@@ -186,9 +177,9 @@ def test_memory_of_zero_on_a_gpu_is_zero_although_the_process_holds_memory_elsew
 def test_a_sum_over_several_gpus_is_the_memory_of_none_of_them(unknown: dict[str, object]) -> None:
     summed = {**unknown, "memory_usage": {"vram_mem": held(19, "GB")}}
     document = [{"gpu": n, "process_list": [info(7, **summed)]} for n in range(2)]
-    parsed = parse_process.parse_process(json.dumps(document))
+    parsed = parse_amd_smi.parse_process(json.dumps(document))
     assert [p.memory_bytes for p in parsed.processes] == [None, None]
-    parsed = parse_process.parse_process(json.dumps(document[:1]))
+    parsed = parse_amd_smi.parse_process(json.dumps(document[:1]))
     assert [p.memory_bytes for p in parsed.processes] == [19 * GIB]
 
 
@@ -205,13 +196,13 @@ def test_memory_of_zero_in_the_table_of_the_monitor_is_zero() -> None:
 
 def test_memory_of_a_process_by_its_older_name() -> None:
     document = [{"gpu": 0, "process_list": [info(7, mem=held(4 * GIB))]}]
-    [process] = parse_process.parse_process(json.dumps(document)).processes
+    [process] = parse_amd_smi.parse_process(json.dumps(document)).processes
     assert process.memory_bytes == 4 * GIB
 
 
 def test_processes_of_a_gpu_without_a_number_are_rejected() -> None:
     document = [{"gpu": "x", "process_list": [info(7)]}, {"gpu": 1, "process_list": [info(8), info(0)]}]
-    parsed = parse_process.parse_process(json.dumps(document))
+    parsed = parse_amd_smi.parse_process(json.dumps(document))
     assert [process.pid for process in parsed.processes] == [8]
     assert [(r.line, r.reason) for r in parsed.rejected] == [
         ("gpu: x", "no_identity"),
@@ -221,21 +212,21 @@ def test_processes_of_a_gpu_without_a_number_are_rejected() -> None:
 
 def test_nobody_runs() -> None:
     for gone in ([{"process_info": "No running processes detected"}], "N/A", []):
-        parsed = parse_process.parse_process(json.dumps([{"gpu": 0, "process_list": gone}]))
+        parsed = parse_amd_smi.parse_process(json.dumps([{"gpu": 0, "process_list": gone}]))
         assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
     text = "GPU: 0\n    PROCESS_INFO: No running processes detected\n"
-    assert parse_process.parse_process(text).error is None
+    assert parse_amd_smi.parse_process(text).error is None
 
 
 def test_processes_of_older_and_text_forms() -> None:
     older = [{"gpu": 0, "process_list": [{"pid": 9, "name": "a", "memory_usage": {"vram_mem": "256 MB"}}]}]
-    [process] = parse_process.parse_process(json.dumps(older)).processes
+    [process] = parse_amd_smi.parse_process(json.dumps(older)).processes
     assert (process.pid, process.name, process.memory_bytes) == (9, "a", 256 * MIB)
     text = "GPU: 1\n" + "".join(
         f"    PROCESS_INFO:\n        NAME: p{n}\n        PID: {n}\n        MEM_USAGE: {n}.5 MB\n"
         for n in (4, 5)
     )
-    found = parse_process.parse_process(text).processes
+    found = parse_amd_smi.parse_process(text).processes
     assert [(p.device_index, p.pid, p.name, p.memory_bytes) for p in found] == [
         (1, 4, "p4", 4.5 * MIB),
         (1, 5, "p5", 5.5 * MIB),
@@ -308,16 +299,16 @@ def test_a_name_with_blanks_in_the_monitors_table() -> None:
 def test_two_dies_of_a_module_show_its_power_once() -> None:
     die = {"Card series": "AMD INSTINCT MI250X (MCM) OAM", "Average Graphics Package Power (W)": "300.0"}
     cards = {f"card{n}": {**die, "Serial Number": f"S{n // 2}", "Unique ID": f"0x{n + 1}"} for n in range(4)}
-    devices = parse_rocm_json.parse_rocm_json(json.dumps(cards)).devices
+    devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
     assert [device.power_watts for device in devices] == [300.0, None, 300.0, None]
     assert [a.reason for a in devices[1].absent] == ["shared"]
 
 
 def test_dies_without_a_serial_number_are_paired_in_their_order() -> None:
     die = {"Device ID": "0x7408", "Average Graphics Package Power (W)": "300.0"}
-    devices = parse_rocm_json.parse_rocm_json(json.dumps({f"card{n}": die for n in range(4)})).devices
+    devices = parse_rocm_smi.parse_rocm_json(json.dumps({f"card{n}": die for n in range(4)})).devices
     assert [device.power_watts for device in devices] == [300.0, None, 300.0, None]
-    [alone] = parse_rocm_json.parse_rocm_json(json.dumps({"card1": die})).devices
+    [alone] = parse_rocm_smi.parse_rocm_json(json.dumps({"card1": die})).devices
     assert alone.power_watts == 300.0
 
 
@@ -326,7 +317,7 @@ def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
         f"card{n}": {"Device ID": "0x740c", "Serial Number": "S", "Average Graphics Package Power (W)": watts}
         for n, watts in enumerate(("0.0", "300.0"))
     }
-    devices = parse_rocm_json.parse_rocm_json(json.dumps(cards)).devices
+    devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
     assert [device.power_watts for device in devices] == [None, 300.0]
     assert [a.reason for a in devices[0].absent] == ["shared"]
 
@@ -334,7 +325,7 @@ def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
 def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
     card = {"Current Socket Graphics Package Power (W)": "240.0", "VRAM Total Memory (B)": "4096"}
     cards = {f"card{n}": {**card, "PCI Bus": f"0000:0{n // 2}:00.{n % 2}"} for n in range(4)}
-    devices = parse_rocm_json.parse_rocm_json(json.dumps(cards)).devices
+    devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
     assert [device.power_watts for device in devices] == [240.0, None, 240.0, None]
     assert [device.memory_total_bytes for device in devices] == [4096, None, 4096, None]
     assert {a.reason for a in devices[1].absent} == {"shared"}
@@ -344,19 +335,19 @@ def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
 @pytest.mark.parametrize(("code", "reason"), [("0x7408", "shared"), ("0x73df", "not_supported")])
 def test_the_word_secondary_die_is_true_of_such_chips_only(key: str, code: str, reason: str) -> None:
     card = {key: code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}
-    [device] = parse_rocm_json.parse_rocm_json(json.dumps({"card0": card})).devices
+    [device] = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": card})).devices
     assert [(a.field, a.reason) for a in device.absent] == [("power_watts", reason)]
 
 
 def test_equal_ids_do_not_make_two_partitions_one() -> None:
     cards = {f"card{n}": {"Unique ID": "0xab", "PCI Bus": "0000:0C:00.0"} for n in range(3)}
-    devices = parse_rocm_json.parse_rocm_json(json.dumps(cards)).devices
+    devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
     assert [device.id for device in devices] == ["amd:0xab", "amd:0xab/1", "amd:0xab/2"]
 
 
 def test_names_with_commas_of_processes() -> None:
     system = {"PID12": "a, b, 2, 4096, 0, UNKNOWN", "PIDx": "?", "PID13": "too, few", "Driver version": "6.1"}
-    parsed = parse_rocm_json.parse_rocm_json(json.dumps({"card0": {"GPU use (%)": "1"}, "system": system}))
+    parsed = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": {"GPU use (%)": "1"}, "system": system}))
     [process] = parsed.processes
     assert (process.pid, process.name, process.memory_bytes) == (12, "a, b", 4096)
     assert process.utilization_ratio is None
@@ -375,7 +366,7 @@ def test_both_names_of_power_in_one_document() -> None:
             "card2": {"Input Graphics Package Power (W)": "30.0"},
         }
     )
-    assert [d.power_watts for d in parse_rocm_json.parse_rocm_json(text).devices] == [9.0, 20.0, 30.0]
+    assert [d.power_watts for d in parse_rocm_smi.parse_rocm_json(text).devices] == [9.0, 20.0, 30.0]
 
 
 def test_csv_in_several_tables_with_moved_columns() -> None:
@@ -385,7 +376,7 @@ def test_csv_in_several_tables_with_moved_columns() -> None:
         "device,Average Graphics Package Power (W)\ncard0,5.0\ncard1,N/A\ncard1\n\n"
         "device,Driver version\nsystem,6.2.4\nsystem\n"
     )
-    parsed = parse_rocm_csv.parse_rocm_csv(text)
+    parsed = parse_rocm_smi.parse_rocm_csv(text)
     told = [(d.index, d.utilization_ratio, d.power_watts, d.model, d.driver_version) for d in parsed.devices]
     assert told == [(0, 0.22, 5.0, "Radeon Y", "6.2.4"), (1, 0.11, None, "Radeon X", "6.2.4")]
     assert [(r.line, r.reason) for r in parsed.rejected] == [("card1", "not_a_row"), ("system", "not_a_row")]
@@ -398,7 +389,7 @@ def test_a_card_without_node_and_name_has_the_rest() -> None:
         "Compute Partition": "SPX",
         "GPU use (%)": "5",
     }
-    parsed = parse_rocm_json.parse_rocm_json(json.dumps({"card0": card}))
+    parsed = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": card}))
     [device] = parsed.devices
     assert (device.model, device.numa_node) == (None, None)
     assert (device.compute_partition, device.utilization_ratio) == ("SPX", 0.05)
@@ -410,7 +401,7 @@ def test_clocks_of_static_by_their_levels() -> None:
     levels = {"Level 0": "500 MHz", "Level 1": {"value": 2100, "unit": "MHz"}, "Level 2": "N/A"}
     for key in ("current level", "current_level"):
         gpu = {"gpu": 0, "clock": {"sys": {key: 0, "frequency_levels": levels}, "mem": "N/A"}}
-        [device] = parse_static.parse_static(json.dumps([gpu])).devices
+        [device] = parse_amd_smi.parse_static(json.dumps([gpu])).devices
         [clock] = device.clocks
         assert (clock.hertz, clock.max_hertz) == (5e8, 2.1e9)
 
@@ -418,10 +409,10 @@ def test_clocks_of_static_by_their_levels() -> None:
 def test_a_clock_of_static_that_stands_still_is_zero() -> None:
     levels = {"Level 0": "0 MHz", "Level 1": "96 MHz"}
     gpu = {"gpu": 0, "clock": {"mem": {"current_level": 0, "frequency_levels": levels}}}
-    [clock] = parse_static.parse_static(json.dumps([gpu])).devices[0].clocks
+    [clock] = parse_amd_smi.parse_static(json.dumps([gpu])).devices[0].clocks
     assert (clock.hertz, clock.max_hertz) == (0.0, 96e6)
     gpu = {"gpu": 0, "clock": {"mem": {"current_level": 0, "frequency_levels": {"Level 0": "0 MHz"}}}}
-    [clock] = parse_static.parse_static(json.dumps([gpu])).devices[0].clocks
+    [clock] = parse_amd_smi.parse_static(json.dumps([gpu])).devices[0].clocks
     assert (clock.hertz, clock.max_hertz) == (0.0, None)
 
 
@@ -451,11 +442,11 @@ def test_links_and_their_states() -> None:
         [{**entry, "link_status": ["X", "D"]}],
         {"xgmi_metric": [entry], "link_status": [states]},
     ):
-        assert parse_links.parse_links(json.dumps(document)) == {0: (link,)}
-    assert parse_links.parse_links(json.dumps([{"gpu": 0, "link_status": ["U"]}])) == {
+        assert parse_amd_smi.parse_links(json.dumps(document)) == {0: (link,)}
+    assert parse_amd_smi.parse_links(json.dumps([{"gpu": 0, "link_status": ["U"]}])) == {
         0: (Link("xgmi", 0, active=True),)
     }
-    assert parse_links.parse_links("no JSON") == {}
+    assert parse_amd_smi.parse_links("no JSON") == {}
 
 
 def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
@@ -478,16 +469,16 @@ def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
     ports = [{"gpu": 0, "bdf": gpus[0], "link_status": ["U", "D", "D"]}]
     links = [{"gpu": 0, "bdf": gpus[0], "link_status": ["SELF", "U", "D"]}]
     wrapped = {"xgmi_metric": [entries], "link_port_status": ports}
-    found = parse_links.parse_links(json.dumps(wrapped))[0]
+    found = parse_amd_smi.parse_links(json.dumps(wrapped))[0]
     assert [(link.remote, link.active) for link in found] == [(gpus[1], None), (gpus[2], None)]
     for document in (
         {**wrapped, "link_status": links},
         {"link_status": links, **wrapped},
         {**wrapped, "link_status": [links]},
     ):
-        found = parse_links.parse_links(json.dumps(document))[0]
+        found = parse_amd_smi.parse_links(json.dumps(document))[0]
         assert [(link.remote, link.active) for link in found] == [(gpus[1], True), (gpus[2], False)]
-    assert parse_links.parse_links(json.dumps({"link_port_status": ports})) == {}
+    assert parse_amd_smi.parse_links(json.dumps({"link_port_status": ports})) == {}
 
 
 def test_a_link_without_traffic_is_known_by_its_state() -> None:
@@ -496,19 +487,19 @@ def test_a_link_without_traffic_is_known_by_its_state() -> None:
     links = [{"gpu": n, "bdf": bdf, "read": "N/A", "write": "N/A"} for n, bdf in enumerate(gpus)]
     entry = {"gpu": 0, "bdf": gpus[0], "link_metrics": {"links": links}}
     document = {"xgmi_metric": [entry], "link_status": [{"gpu": 0, "link_status": ["SELF", "D", "N/A"]}]}
-    [link] = parse_links.parse_links(json.dumps(document))[0]
+    [link] = parse_amd_smi.parse_links(json.dumps(document))[0]
     assert (link.index, link.remote, link.active) == (1, gpus[1], False)
-    assert parse_links.parse_links(json.dumps({"xgmi_metric": [entry]})) == {}
+    assert parse_amd_smi.parse_links(json.dumps({"xgmi_metric": [entry]})) == {}
 
 
 def test_a_number_of_the_pci_list_is_no_name() -> None:
     document = {"gpu": 0, "asic": {"market_name": "0x1002"}, "board": {"product_name": "N/A"}}
-    parsed = parse_static.parse_static(json.dumps([document]))
+    parsed = parse_amd_smi.parse_static(json.dumps([document]))
     assert parsed.devices[0].model is None
     assert {a.field: str(a.reason) for a in parsed.devices[0].absent}["model"] == "not_known"
     assert parsed.rejected == ()
     document["board"] = {"product_name": "AMD Instinct MI300X"}
-    [device] = parse_static.parse_static(json.dumps([document])).devices
+    [device] = parse_amd_smi.parse_static(json.dumps([document])).devices
     assert device.model == "AMD Instinct MI300X"
 
 
@@ -521,7 +512,7 @@ def test_visible_memory_is_not_the_memory_of_the_card() -> None:
         "used_visible_vram": held(20, "MB"),
         "free_visible_vram": held(492, "MB"),
     }
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "mem_usage": usage}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "mem_usage": usage}])).devices
     assert (device.memory_total_bytes, device.memory_used_bytes, device.memory_free_bytes) == (None,) * 3
     assert {a.field: str(a.reason) for a in device.absent} == {
         "memory_total_bytes": "not_supported",
@@ -544,7 +535,7 @@ def test_visible_memory_is_not_the_memory_of_the_card() -> None:
 )
 def test_ecc_is_on_if_it_is_on_in_any_block(blocks: object, enabled: bool | None) -> None:
     document = [{"gpu": 0, "ras": {"ecc_block_state": blocks}, "bus": {"bdf": "0000:05:00.0"}}]
-    [device] = parse_static.parse_static(json.dumps(document)).devices
+    [device] = parse_amd_smi.parse_static(json.dumps(document)).devices
     assert device.ecc_enabled is enabled
     assert ("ecc_enabled" in {a.field for a in device.absent}) is (enabled is None)
 
@@ -557,7 +548,7 @@ def test_the_part_number_stands_beside_the_market_name(key: str) -> None:
         "board": {key: "102-G30211-0C", "product_name": "AMD Instinct MI300X OAM"},
         "vbios": {"part_number": "113-M3000100-102", "version": "022.040.003.043.000001"},
     }
-    [device] = parse_static.parse_static(json.dumps([document])).devices
+    [device] = parse_amd_smi.parse_static(json.dumps([document])).devices
     assert (device.model, device.part_number) == ("AMD Instinct MI300X OAM", "102-G30211-0C")
     assert (device.firmware_version, device.vbios_version) == ("113-M3000100-102", "022.040.003.043.000001")
     assert device.pci_device_id == "0x74a1"
@@ -570,19 +561,21 @@ def test_engines_are_read_by_partition_where_the_lists_of_engines_are_empty() ->
         "vcn_busy": {"xcp_0": [held(10, "%"), held(30, "%"), "N/A"], "xcp_1": [held(80, "%")]},
         "jpeg_busy": {"xcp_0": [held(0, "%")] * 40},
     }
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "usage": usage}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "usage": usage}])).devices
     assert (device.decoder_utilization_ratio, device.jpeg_utilization_ratio) == (0.4, 0.0)
     usage["vcn_activity"] = [held(4, "%"), "N/A", "N/A", "N/A"]
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "usage": usage}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "usage": usage}])).devices
     assert device.decoder_utilization_ratio == 0.04
 
 
 def test_a_compute_die_without_a_reading_does_not_rename_those_after_it() -> None:
     whole = {"gfx_busy_inst": {"xcp_0": [held(10, "%"), "N/A", held(30, "%"), "N/A"]}}
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "usage": whole}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "usage": whole}])).devices
     assert [(core.index, core.utilization_ratio) for core in device.cores] == [(0, 0.1), (2, 0.3)]
     halves = {"xcp_0": ["N/A", held(10, "%"), "N/A"], "xcp_1": [held(20, "%"), held(30, "%"), "N/A"]}
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "usage": {"gfx_busy_inst": halves}}])).devices
+    [device] = parse_amd_smi.parse_metric(
+        json.dumps([{"gpu": 0, "usage": {"gfx_busy_inst": halves}}])
+    ).devices
     assert [(core.index, core.utilization_ratio) for core in device.cores] == [(1, 0.1), (2, 0.2), (3, 0.3)]
 
 
@@ -598,7 +591,7 @@ ZERO_ECC = {
 @pytest.mark.parametrize("blocks", ["N/A", {}])
 def test_a_card_without_ecc_has_no_counts_of_zero(blocks: object) -> None:
     document = [{"gpu": 0, "ecc": ZERO_ECC, "ecc_blocks": blocks}]
-    [device] = parse_metric.parse_metric(json.dumps(document)).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps(document)).devices
     assert device.ecc == ()
     assert [(a.field, str(a.reason)) for a in device.absent] == [("ecc", "not_supported")]
 
@@ -606,11 +599,11 @@ def test_a_card_without_ecc_has_no_counts_of_zero(blocks: object) -> None:
 def test_counts_of_zero_of_a_card_with_ecc_stay() -> None:
     block = {"correctable_count": 0, "uncorrectable_count": 0, "deferred_count": 0}
     for further in ({"ecc_blocks": {"UMC": block}}, {}):
-        [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "ecc": ZERO_ECC, **further}])).devices
+        [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "ecc": ZERO_ECC, **further}])).devices
         totals = {(e.severity, e.count) for e in device.ecc if e.block is None}
         assert totals == {("corrected", 0), ("uncorrected", 0), ("deferred", 0)}
     counted = {**ZERO_ECC, "total_correctable_count": 3}
-    [device] = parse_metric.parse_metric(
+    [device] = parse_amd_smi.parse_metric(
         json.dumps([{"gpu": 0, "ecc": counted, "ecc_blocks": "N/A"}])
     ).devices
     assert ("corrected", 3) in {(e.severity, e.count) for e in device.ecc}
@@ -618,7 +611,7 @@ def test_counts_of_zero_of_a_card_with_ecc_stay() -> None:
 
 def test_traffic_over_pcie_in_both_directions() -> None:
     document = [{"gpu": 0, "pcie": {"bandwidth": held(100, "Mb/s"), "current_bandwidth_sent": "N/A"}}]
-    [device] = parse_metric.parse_metric(json.dumps(document)).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps(document)).devices
     assert device.pcie is not None
     assert device.pcie.bytes_per_second == 12.5e6
 
@@ -626,7 +619,7 @@ def test_traffic_over_pcie_in_both_directions() -> None:
 def test_occupancy_over_all_gpus_is_not_the_utilization_of_a_process() -> None:
     """rocm-smi divides the compute units that a process occupies by those of all GPUs of the node."""
     document = {"card0": {"GPU use (%)": "92"}, "system": {"PID7": "train, 1, 4096, 0, 11"}}
-    [process] = parse_rocm_json.parse_rocm_json(json.dumps(document)).processes
+    [process] = parse_rocm_smi.parse_rocm_json(json.dumps(document)).processes
     assert (process.pid, process.memory_bytes, process.utilization_ratio) == (7, 4096, None)
 
 
@@ -640,7 +633,7 @@ def test_partitions_with_one_address_are_numbered_under_their_gpu() -> None:
         ]
         static[2]["asic"] = {"asic_serial": "0xAB"}
         static[3]["asic"] = {"asic_serial": "0xAB" if second == serial else "N/A"}
-        devices = parse_static.parse_static(json.dumps(static)).devices
+        devices = parse_amd_smi.parse_static(json.dumps(static)).devices
         assert [device.id for device in devices] == [
             "amd:0xf1b3a4c1007197fb",
             "amd:0xf1b3a4c1007197fb/1",
@@ -671,7 +664,7 @@ def test_the_id_of_a_partition_has_the_number_that_amd_smi_prints(
         }
         for index, number in enumerate(order)
     ]
-    devices = parse_static.parse_static(json.dumps(static)).devices
+    devices = parse_amd_smi.parse_static(json.dumps(static)).devices
     assert [device.id for device in devices] == [f"{gpu}/{number}" if number else gpu for number in order]
 
 
@@ -680,7 +673,7 @@ def test_a_first_partition_that_is_listed_last_still_names_the_others() -> None:
         {"gpu": index, "asic": {"asic_serial": serial}, "bus": {"bdf": "0000:10:00.0"}, "partition": part}
         for index, (serial, part) in enumerate((("N/A", {"partition_id": 1}), ("0xAB", {"partition_id": 0})))
     ]
-    devices = parse_static.parse_static(json.dumps(static)).devices
+    devices = parse_amd_smi.parse_static(json.dumps(static)).devices
     assert [device.id for device in devices] == ["amd:0xab/1", "amd:0xab"]
 
 
@@ -689,7 +682,7 @@ def test_partitions_without_a_number_of_their_own_still_have_different_ids(word:
     static = [
         {"gpu": n, "asic": {"asic_serial": "0xAB"}, "partition": {"partition_id": word}} for n in range(3)
     ]
-    devices = parse_static.parse_static(json.dumps(static)).devices
+    devices = parse_amd_smi.parse_static(json.dumps(static)).devices
     assert [device.id for device in devices] == ["amd:0xab", "amd:0xab/1", "amd:0xab/2"]
 
 
@@ -700,12 +693,12 @@ def test_the_id_of_a_partition_has_the_number_that_rocm_smi_prints(order: tuple[
         f"{n}  4  0x74a0  38  gfx942  ENABLED  ENABLED  DISABLED  N/A  0000:01:00.0  {part}\n"
         for n, part in enumerate(order)
     )
-    ids = [device.id for device in parse_rocm_table.parse_rocm_table(head + rows).devices]
+    ids = [device.id for device in parse_rocm_smi.parse_rocm_table(head + rows).devices]
     assert ids == ["amd:0000:01:00.0" + (f"/{part}" if part else "") for part in order]
 
 
 def test_a_partition_that_is_known_by_its_index_only_has_no_second_number() -> None:
-    ids = [device.id for device in parse_rocm_table.parse_rocm_table(CUT_TABLE).devices]
+    ids = [device.id for device in parse_rocm_smi.parse_rocm_table(CUT_TABLE).devices]
     assert ids == [f"amd:unidentified-{number}" for number in range(5)]
 
 
@@ -751,11 +744,11 @@ Device  Node  IDs  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%
 
 
 def test_the_oldest_tables_of_rocm_smi() -> None:
-    [device] = parse_rocm_table.parse_rocm_table(OLDEST_TABLE).devices
+    [device] = parse_rocm_smi.parse_rocm_table(OLDEST_TABLE).devices
     assert (device.index, device.temperature_celsius, device.power_watts) == (0, 35.0, 73.68)
     assert [(c.domain, c.hertz) for c in device.clocks] == [("graphics", 1411e6), ("memory", 300e6)]
     assert (device.power_limit_watts, device.utilization_ratio) == (None, None)
-    first, second = parse_rocm_table.parse_rocm_table(OLD_TABLE).devices
+    first, second = parse_rocm_smi.parse_rocm_table(OLD_TABLE).devices
     assert (first.temperature_celsius, first.power_watts, first.power_limit_watts) == (42.0, 38.0, 290.0)
     assert (first.utilization_ratio, first.fans[0].speed_ratio) == (0.2, 0.098)
     assert (second.index, second.temperature_celsius, second.power_watts) == (1, None, None)
@@ -763,11 +756,11 @@ def test_the_oldest_tables_of_rocm_smi() -> None:
 
 
 def test_a_table_of_rocm_smi_shows_how_full_the_memory_is() -> None:
-    assert [device.memory_used_ratio for device in parse_rocm_table.parse_rocm_table(OLD_TABLE).devices] == [
+    assert [device.memory_used_ratio for device in parse_rocm_smi.parse_rocm_table(OLD_TABLE).devices] == [
         0.07,
         0.0,
     ]
-    *others, unmeasured = parse_rocm_table.parse_rocm_table(CUT_TABLE).devices[:3]
+    *others, unmeasured = parse_rocm_smi.parse_rocm_table(CUT_TABLE).devices[:3]
     assert [device.memory_used_ratio for device in others] == [0.14, 0.14]
     assert unmeasured.memory_used_ratio is None
     assert "memory_used_ratio" in {absence.field for absence in unmeasured.absent}
@@ -775,7 +768,7 @@ def test_a_table_of_rocm_smi_shows_how_full_the_memory_is() -> None:
 
 
 def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
-    parsed = parse_rocm_table.parse_rocm_table(STACKED_TABLE)
+    parsed = parse_rocm_smi.parse_rocm_table(STACKED_TABLE)
     whole, die, radeon = parsed.devices
     assert (whole.model, whole.memory_partition, whole.compute_partition) == (
         "AMD Instinct MI300X",
@@ -790,7 +783,7 @@ def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
 
 
 def test_power_in_a_table_of_rocm_smi_is_counted_once_for_partitions_and_dies() -> None:
-    parsed = parse_rocm_table.parse_rocm_table(CUT_TABLE)
+    parsed = parse_rocm_smi.parse_rocm_table(CUT_TABLE)
     assert [device.power_watts for device in parsed.devices] == [253.0, None, None, 475.0, None]
     reasons = [{a.field: str(a.reason) for a in device.absent} for device in parsed.devices]
     assert [told.get("power_watts") for told in reasons] == [None, "shared", "shared", None, "shared"]
@@ -811,7 +804,7 @@ def test_a_later_table_of_rocm_smi_replaces_and_completes_an_earlier_one() -> No
         "GPU  DID     GFX RAS   SDMA RAS  UMC RAS   VBIOS             BUS\n"
         "0    0x738c  DISABLED  DISABLED  DISABLED  113-D3431401-101  0000:83:00.0\n"
     )
-    first, _ = parse_rocm_table.parse_rocm_table(OLD_TABLE + later + hardware).devices
+    first, _ = parse_rocm_smi.parse_rocm_table(OLD_TABLE + later + hardware).devices
     assert (first.id, first.firmware_version, first.ecc_enabled) == (
         "amd:0000:83:00.0",
         "113-D3431401-101",
@@ -830,13 +823,13 @@ def test_a_later_table_of_rocm_smi_replaces_and_completes_an_earlier_one() -> No
     ],
 )
 def test_what_is_not_a_table_of_rocm_smi(text: str, reason: str) -> None:
-    parsed = parse_rocm_table.parse_rocm_table(text)
+    parsed = parse_rocm_smi.parse_rocm_table(text)
     assert (parsed.devices, parsed.error and parsed.error.reason) == ((), reason)
 
 
 def test_a_power_cap_of_zero_is_no_limit() -> None:
     document = {"card0": {"GPU use (%)": "5", "Max Graphics Package Power (W)": "0.0"}}
-    [device] = parse_rocm_json.parse_rocm_json(json.dumps(document)).devices
+    [device] = parse_rocm_smi.parse_rocm_json(json.dumps(document)).devices
     assert device.power_limit_watts is None
 
 
@@ -867,7 +860,7 @@ def test_a_power_cap_of_zero_is_no_limit() -> None:
     ],
 )
 def test_what_the_tools_say_instead(text: str, reason: str) -> None:
-    for parse in (parse_metric.parse_metric, parse_rocm_json.parse_rocm_json):
+    for parse in (parse_amd_smi.parse_metric, parse_rocm_smi.parse_rocm_json):
         error = parse(text).error
         assert error is not None
         assert error.reason == reason

@@ -9,8 +9,8 @@ import pytest
 from tests.vendors.amd.amd_tree import lay_out_gpu
 
 from accelscope.model import Device
-from accelscope.vendors.amd import parse_metric, parse_rocm_json, parse_static, quantities
-from accelscope.vendors.amd.fdinfo import parse_fdinfo
+from accelscope.vendors.amd import draft, parse_amd_smi, parse_rocm_smi
+from accelscope.vendors.amd.processes import parse_fdinfo
 from accelscope.vendors.amd.reader import AmdReader
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 
@@ -153,19 +153,19 @@ def label(item: object) -> str | None:
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), METRIC, ids=label)
 def test_amd_smi_metric(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_metric.parse_metric(json.dumps([{"gpu": 0, **nested(path, raw)}])).devices
+    [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, **nested(path, raw)}])).devices
     assert same(take(device), SPECIAL.get(path, value))
 
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), STATIC, ids=label)
 def test_amd_smi_static(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_static.parse_static(json.dumps({"gpu_data": [{"gpu": 0, **nested(path, raw)}]})).devices
+    [device] = parse_amd_smi.parse_static(json.dumps({"gpu_data": [{"gpu": 0, **nested(path, raw)}]})).devices
     assert same(take(device), value)
 
 
 @pytest.mark.parametrize(("key", "raw", "take", "value"), ROCM, ids=label)
 def test_rocm_smi(key: str, raw: str, take: Callable[[Device], Any], value: object) -> None:
-    [device] = parse_rocm_json.parse_rocm_json(json.dumps({"card0": {key: raw}})).devices
+    [device] = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": {key: raw}})).devices
     assert same(take(device), value)
 
 
@@ -210,34 +210,34 @@ def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (quantities.watts, "65535 W"),
-        (quantities.watts, "4294967295"),
-        (quantities.watts, "-4 W"),
-        (quantities.watts, "12 C"),
-        (quantities.celsius, "65535 C"),
-        (quantities.ratio, "250 %"),
-        (quantities.ratio, "65535"),
-        (quantities.volts, "65535 mV"),
-        (quantities.hertz, "4294967295"),
-        (quantities.memory, "18446744073709551615 B"),
-        (quantities.count, "1.5"),
-        (quantities.count, "1e3"),
-        (quantities.count, "9" * 300),
-        (quantities.joules, "0.0 J"),
-        (quantities.microjoules, "N/A"),
-        (quantities.name, "0X1002"),
-        (quantities.generation, "3.0 GT/s"),
-        (quantities.lanes, "0"),
-        (quantities.unique_id, "0x0"),
-        (quantities.unique_id, "N/A"),
-        (quantities.numa_node, "4294967295"),
-        (quantities.name, "0x1002"),
-        (quantities.words, "caf\ufffd"),
-        (quantities.partition, "N/A"),
-        (quantities.flag, "perhaps"),
+        (draft.watts, "65535 W"),
+        (draft.watts, "4294967295"),
+        (draft.watts, "-4 W"),
+        (draft.watts, "12 C"),
+        (draft.celsius, "65535 C"),
+        (draft.ratio, "250 %"),
+        (draft.ratio, "65535"),
+        (draft.volts, "65535 mV"),
+        (draft.hertz, "4294967295"),
+        (draft.memory, "18446744073709551615 B"),
+        (draft.count, "1.5"),
+        (draft.count, "1e3"),
+        (draft.count, "9" * 300),
+        (draft.joules, "0.0 J"),
+        (draft.microjoules, "N/A"),
+        (draft.name, "0X1002"),
+        (draft.generation, "3.0 GT/s"),
+        (draft.lanes, "0"),
+        (draft.unique_id, "0x0"),
+        (draft.unique_id, "N/A"),
+        (draft.numa_node, "4294967295"),
+        (draft.name, "0x1002"),
+        (draft.words, "caf\ufffd"),
+        (draft.partition, "N/A"),
+        (draft.flag, "perhaps"),
     ],
 )
-def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None:
+def test_what_is_no_such_value_is_none(read: draft.Read, text: str) -> None:
     assert read(text) is None
 
 
@@ -249,7 +249,7 @@ def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None
     ],
 )
 def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
-    assert {word: quantities.flag(word) for word in words} == dict.fromkeys(words, value)
+    assert {word: draft.flag(word) for word in words} == dict.fromkeys(words, value)
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
     ],
 )
 def test_markers_of_absence(text: str, reason: str | None) -> None:
-    assert quantities.absence(text) == reason
+    assert draft.absence(text) == reason

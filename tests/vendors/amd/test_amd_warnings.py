@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 
 WARNING = "WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status\n"
 TITLE = "\n======== ROCm System Management Interface ========\n============ Concise Info ============\n"

@@ -11,9 +11,9 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.amd import parse_links
-from accelscope.vendors.amd.fdinfo import parse_fdinfo
+from accelscope.parsing import Parsed
+from accelscope.vendors.amd import parse_amd_smi
+from accelscope.vendors.amd.processes import parse_fdinfo
 from accelscope.vendors.amd.sources import SOURCES
 
 PARSERS = {source.name: source.parse for source in SOURCES}
@@ -159,7 +159,7 @@ def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
 
 @given(text=TEXTS)
 def test_links_of_any_text(text: str) -> None:
-    for links in parse_links.parse_links(text).values():
+    for links in parse_amd_smi.parse_links(text).values():
         for _, value in numbers(links):
             assert math.isfinite(value)
             assert value >= 0

@@ -9,9 +9,8 @@ import pytest
 from tests import programs
 from tests.costless import costless
 
+from accelscope.doctor.check import Finding, Severity, Subject
 from accelscope.doctor.examination import run
-from accelscope.doctor.finding import Finding, Severity
-from accelscope.doctor.subject import Subject
 from accelscope.doctor.vendors import vendor_area
 from accelscope.model import Vendor
 from accelscope.simulate import Fault, FaultKind, SimulatedNode

@@ -7,9 +7,9 @@ import pytest
 
 from accelscope.agent.runner import Result
 from accelscope.model import AbsenceReason, Clock, Device, HealthState, Rail
+from accelscope.vendors.ascend.simulated.chip import ChipReading
 from accelscope.vendors.ascend.simulated.driver import AscendDriver
-from accelscope.vendors.ascend.simulated.models import Layout
-from accelscope.vendors.ascend.simulated.readings import ChipReading
+from accelscope.vendors.ascend.simulated.spec import Layout
 
 if TYPE_CHECKING:
     from tests.vendors.common.watched import Watch, Watched

@@ -9,7 +9,7 @@ import pytest
 
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node, ready_made
 from accelscope.vendors.ascend.simulated.driver import AscendDriver
-from accelscope.vendors.ascend.simulated.models import MODELS
+from accelscope.vendors.ascend.simulated.spec import MODELS
 
 MakeNode = Callable[..., SimulatedNode]
 NODES = ("ascend-910b-x8", "ascend-a3", "ascend-310p", "ascend-950")

@@ -10,10 +10,10 @@ from tests.waiting import wait_until
 
 from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import HealthState, Vendor
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing import Parsed
 from accelscope.vendors.ascend import parse_info
+from accelscope.vendors.ascend.details import Enumeration
 from accelscope.vendors.ascend.driver_source import ErrorLog
-from accelscope.vendors.ascend.enumeration import Enumeration
 from accelscope.vendors.ascend.smi import Answer, NpuSmi, environment
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accelscope.model import Device, Process
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 from accelscope.vendors.ascend import parse_info
 
 MIB = 2**20

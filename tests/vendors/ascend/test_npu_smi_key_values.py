@@ -3,10 +3,8 @@
 import pytest
 
 from accelscope.model import Clock, EccCount, HealthState, ProcessType, Rail, Sensor
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
-from accelscope.vendors.ascend.parse_lists import boards_in
-from accelscope.vendors.ascend.parse_values import board_power_watts, parse_memory, parse_volt
+from accelscope.parsing import Parsed, sources
+from accelscope.vendors.ascend.parse_values import board_power_watts, boards_in, parse_memory, parse_volt
 
 MIB = 2**20
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accelscope.parsing.registry import sources
-from accelscope.vendors.ascend.messages import driver_is_incomplete
+from accelscope.parsing import sources
+from accelscope.vendors.ascend.key_values import driver_is_incomplete
 
 NOISE = "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n"
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 
 MIB = 2**20
 

@@ -10,8 +10,7 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
+from accelscope.parsing import Parsed, sources
 
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]
 

@@ -6,8 +6,8 @@ import time
 import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.vendors.common.background import Background, Latest
 from accelscope.vendors.common.contract import ReaderError
+from accelscope.vendors.common.tool import Background, Latest
 
 
 def test_asking_never_waits() -> None:
@@ -54,9 +54,7 @@ def test_a_fault_in_a_run_is_told_and_does_not_end_the_runs(caplog: pytest.LogCa
     wait_until(answered)
     background.close()
     assert reasons == ["internal", "internal"]
-    said = [
-        record.message for record in caplog.records if record.name == "accelscope.vendors.common.background"
-    ]
+    said = [record.message for record in caplog.records if record.name == "accelscope.vendors.common.tool"]
     assert said == ["faulty failed in a way it does not know"]
 
 

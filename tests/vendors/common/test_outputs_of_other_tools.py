@@ -2,8 +2,8 @@
 
 import pytest
 
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.amd.parse_rocm_json import parse_rocm_json
+from accelscope.parsing import Parsed
+from accelscope.vendors.amd.parse_rocm_smi import parse_rocm_json
 from accelscope.vendors.ascend.parse_values import parse_board
 from accelscope.vendors.furiosa.parse_tools import parse_info as parse_furiosa_info
 

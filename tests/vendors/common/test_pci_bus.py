@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.model import Pcie
-from accelscope.vendors.common.pci import PROCESSING_CLASS, PciDevice, link_of, numa_node_of, pci_devices
+from accelscope.vendors.common.files import PROCESSING_CLASS, PciDevice, link_of, numa_node_of, pci_devices
 
 
 def lay_out(folder: Path, **files: str) -> str:

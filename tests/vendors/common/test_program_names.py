@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from accelscope.vendors.amd import quantities
-from accelscope.vendors.ascend import cells
+from accelscope.vendors.amd import draft as amd_draft
+from accelscope.vendors.ascend import draft as ascend_draft
 from accelscope.vendors.common.values import program_name
 
 
-@pytest.mark.parametrize("absence", [quantities.absence, cells.absence], ids=["amd", "ascend"])
+@pytest.mark.parametrize("absence", [amd_draft.absence, ascend_draft.absence], ids=["amd", "ascend"])
 @pytest.mark.parametrize(
     ("told", "name"),
     [

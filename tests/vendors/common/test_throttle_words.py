@@ -3,8 +3,8 @@
 import json
 
 from accelscope.model import FAULT_THROTTLES, HARMLESS_THROTTLES
-from accelscope.vendors.amd import parse_metric
-from accelscope.vendors.furiosa.sysfs_text import THROTTLE_BITS
+from accelscope.vendors.amd import parse_amd_smi
+from accelscope.vendors.furiosa.sysfs import THROTTLE_BITS
 from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS
 
 # As amd-smi names them, without what follows each: _violation_status.
@@ -30,7 +30,7 @@ NEITHER = {
 
 def test_every_reason_of_every_reader_is_a_fault_or_harmless_or_neither() -> None:
     told = {f"{name}_violation_status": "ACTIVE" for name in AMD}
-    [gpu] = parse_metric.parse_metric(json.dumps([{"gpu": 0, "throttle": told}])).devices
+    [gpu] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "throttle": told}])).devices
     amd = {throttle.reason for throttle in gpu.throttles}
     known = {*NVML_THROTTLE_BITS.values(), *THROTTLE_BITS.values(), *amd}
     assert known == FAULT_THROTTLES | HARMLESS_THROTTLES | NEITHER

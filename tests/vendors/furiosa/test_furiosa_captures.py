@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accelscope.model import Device
-from accelscope.parsing.registry import sources
-from accelscope.vendors.furiosa import sysfs_text
+from accelscope.parsing import sources
+from accelscope.vendors.furiosa import sysfs
 from accelscope.vendors.furiosa.parse_tools import driver_version
 
 FOLDER = "furiosa"
@@ -353,7 +353,7 @@ def test_the_drivers_version_is_read_in_both_forms(name: str, version: str, capt
 
 
 def test_warboys_clock_file(captures: Path) -> None:
-    clocks = sysfs_text.clocks((captures / FOLDER / "sysfs_ne_clk_freq_info_warboy.txt").read_text())
+    clocks = sysfs.clocks((captures / FOLDER / "sysfs_ne_clk_freq_info_warboy.txt").read_text())
     assert clocks is not None
     # Not dram, whose 4266 MT/s are transfers.
     assert [(clock.domain, clock.hertz) for clock in clocks] == [
@@ -368,7 +368,7 @@ def test_the_throttle_reason_of_a_capped_card(captures: Path) -> None:
     [reasons] = [row.split()[1:] for row in rows if row.startswith("throttle_reason ")]
     active = []
     for text in reasons:
-        throttles = sysfs_text.throttles(text, "")
+        throttles = sysfs.throttles(text, "")
         assert throttles is not None
         active.append([throttle.reason for throttle in throttles if throttle.active])
     assert active == [[], ["app_power_cap"], [], []]

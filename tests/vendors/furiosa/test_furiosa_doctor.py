@@ -12,7 +12,7 @@ from tests.costless import costless
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.doctor import Report, Subject, areas_for, examine, text
-from accelscope.doctor.finding import Finding
+from accelscope.doctor.check import Finding
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 from accelscope.vendors.furiosa import doctor
 

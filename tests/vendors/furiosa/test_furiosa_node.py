@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
+from accelscope.parsing import Parsed, sources
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
-from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.simulate.workload import SECRET_ARGUMENT
 from accelscope.vendors.furiosa.devfiles import card_files
+from accelscope.vendors.furiosa.simulated.card import CardReading
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
-from accelscope.vendors.furiosa.simulated.readings import CardReading
 from accelscope.vendors.furiosa.simulated.spec import CtlVersion, SmiVersion
 
 MakeNode = Callable[..., SimulatedNode]

@@ -15,11 +15,11 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import load
 from accelscope.model import Device, HealthState
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
-from accelscope.simulate.proc import SECRET_ARGUMENT
+from accelscope.simulate.workload import SECRET_ARGUMENT
 from accelscope.vendors.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.simulated.card import CardReading
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
-from accelscope.vendors.furiosa.simulated.models import Family
-from accelscope.vendors.furiosa.simulated.readings import CardReading
+from accelscope.vendors.furiosa.simulated.spec import Family
 
 NODES = ("furiosa-warboy", "furiosa-rngd", "furiosa-both")
 

@@ -6,8 +6,7 @@ import pytest
 from tests.vendors.furiosa.furiosa_tree import drawn
 
 from accelscope.model import Device, HealthState
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
+from accelscope.parsing import Parsed, sources
 from accelscope.vendors.furiosa.parse_tools import program_name
 
 FULL = "Arch  Device  UUID  S/N  Firmware  Temp.  Power  Core Clock  Governor  PCI-BDF  PCI-DEV"

@@ -15,9 +15,8 @@ from tests.vendors.furiosa.furiosa_tree import ATR_ERROR, hwmon, options, rngd, 
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType, Rail
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError
 from accelscope.vendors.common.files import read_text
-from accelscope.vendors.furiosa.attributes import Attributes
-from accelscope.vendors.furiosa.perf import WarboyCores
 from accelscope.vendors.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.sysfs import Attributes, WarboyCores
 
 WARBOY_AT, RNGD_AT = "0000:01:00.0", "0000:44:00.0"
 WARBOY_SENSORS = {
@@ -512,7 +511,7 @@ def test_counters_that_cannot_be_read(
             raise OSError(code, os.strerror(code))
         return read_text(path)
 
-    monkeypatch.setattr("accelscope.vendors.furiosa.perf.read_text", read)
+    monkeypatch.setattr("accelscope.vendors.furiosa.sysfs.read_text", read)
     write(tmp_path, warboy(0, WARBOY_AT))
     card = only(FuriosaReader(options(tmp_path)))
     assert [(core.index, core.occupied) for core in card.cores] == cores

@@ -7,9 +7,9 @@ import pytest
 from tests.vendors.furiosa.furiosa_tree import hwmon, options, rngd, warboy, write
 
 from accelscope.model import AbsenceReason, Device
-from accelscope.vendors.furiosa import cells, sysfs_text
-from accelscope.vendors.furiosa.perf import Counters, warboy_counters, warboy_utilization
+from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.reader import FuriosaReader
+from accelscope.vendors.furiosa.sysfs import Counters, warboy_counters, warboy_utilization
 
 MIB, GIB = 2**20, 2**30
 AT = "0000:01:00.0"
@@ -18,75 +18,75 @@ AT = "0000:01:00.0"
 @pytest.mark.parametrize(
     ("read", "text", "value"),
     [
-        (cells.celsius, "49°C", 49.0),
-        (cells.celsius, "30.18°C", 30.18),
-        (cells.celsius, " 34 C", 34.0),
-        (cells.celsius, "54", 54.0),
-        (cells.celsius, "-3°C", -3.0),
-        (cells.celsius, "54\ufffdC", 54.0),  # the sign did not survive an encoding
-        (cells.celsius, "54 K", None),
-        (cells.celsius, "65535°C", None),
-        (cells.watts, "12.92 W", 12.92),
-        (cells.watts, "151.00 W", 151.0),
-        (cells.watts, "990 mW", 0.99),
-        (cells.watts, "42", 42.0),
-        (cells.watts, "-1 W", None),
-        (cells.watts, "inf W", None),
-        (cells.hertz, "2000 MHz", 2e9),
-        (cells.hertz, "2000", 2e9),
-        (cells.hertz, "1.7 GHz", 1.7e9),
-        (cells.hertz, "2000000 kHz", 2e9),
-        (cells.hertz, "4266 MT/s", None),
-        (cells.memory, "47.50 GiB", 51_002_736_640),
-        (cells.memory, "0.00 GiB", 0),
-        (cells.memory, "512 MB", 512 * MIB),
-        (cells.memory, "512 MiB", 512 * MIB),
-        (cells.memory, "7 B", 7),
-        (cells.memory, "12", None),  # of what?
-        (cells.ratio, "99.47%", 0.9947),
-        (cells.ratio, "0.00%", 0.0),
-        (cells.ratio, "100", 1.0),
-        (cells.ratio, "-1%", None),
-        (cells.ratio, "4294967295%", None),
-        (cells.count, "132529", 132529),
-        (cells.count, "1.5", None),
-        (cells.count, "-1", None),
-        (cells.count, "٣", None),
-        (cells.count, "9" * 5000, None),
-        (cells.identifier, " RNGD000002 ", "RNGD000002"),
-        (cells.identifier, "RNGD\ufffd2", None),
-        (cells.identifier, "two words", None),
-        (cells.words, "1.6.0, 3c10fd3", "1.6.0, 3c10fd3"),
-        (cells.words, "1.6\ufffd", None),
-        (cells.architecture, "FuriosaAI Warboy", "warboy"),
-        (cells.architecture, "RNGD", "rngd"),
-        (cells.architecture, "rngd-max", "rngd"),
-        (cells.architecture, "renegade", "rngd"),
-        (cells.architecture, "something", None),
-        (sysfs_text.whole, "86400\n", 86400),
-        (sysfs_text.whole, "-1\n", -1),
-        (sysfs_text.whole, "1.5\n", None),
-        (sysfs_text.flag, "1\n", True),
-        (sysfs_text.flag, "0", False),
-        (sysfs_text.flag, "2", None),
-        (sysfs_text.core_flags, "1\n0\n0\n1\n", (True, False, False, True)),
-        (sysfs_text.core_flags, "1\nx\n", None),
-        (sysfs_text.core_flags, "", None),
-        (sysfs_text.core_clocks, "2000000000\n1700000000\n", (2e9, 1.7e9)),  # Hz
-        (sysfs_text.core_clocks, "0\n2000000000\n", (0.0, 2e9)),
-        (sysfs_text.core_clocks, "2000000000\n\nfast\n", None),
-        (sysfs_text.core_clocks, "-1\n", None),
-        (sysfs_text.core_clocks, "999999999999999\n", None),
-        (sysfs_text.is_alive_state, "0\n", True),
-        (sysfs_text.is_alive_state, "1\n", False),
-        (sysfs_text.core_memory, "dram_capacity: 0x10\ndram_usage: 0x8\n", None),
+        (draft.celsius, "49°C", 49.0),
+        (draft.celsius, "30.18°C", 30.18),
+        (draft.celsius, " 34 C", 34.0),
+        (draft.celsius, "54", 54.0),
+        (draft.celsius, "-3°C", -3.0),
+        (draft.celsius, "54\ufffdC", 54.0),  # the sign did not survive an encoding
+        (draft.celsius, "54 K", None),
+        (draft.celsius, "65535°C", None),
+        (draft.watts, "12.92 W", 12.92),
+        (draft.watts, "151.00 W", 151.0),
+        (draft.watts, "990 mW", 0.99),
+        (draft.watts, "42", 42.0),
+        (draft.watts, "-1 W", None),
+        (draft.watts, "inf W", None),
+        (draft.hertz, "2000 MHz", 2e9),
+        (draft.hertz, "2000", 2e9),
+        (draft.hertz, "1.7 GHz", 1.7e9),
+        (draft.hertz, "2000000 kHz", 2e9),
+        (draft.hertz, "4266 MT/s", None),
+        (draft.memory, "47.50 GiB", 51_002_736_640),
+        (draft.memory, "0.00 GiB", 0),
+        (draft.memory, "512 MB", 512 * MIB),
+        (draft.memory, "512 MiB", 512 * MIB),
+        (draft.memory, "7 B", 7),
+        (draft.memory, "12", None),  # of what?
+        (draft.ratio, "99.47%", 0.9947),
+        (draft.ratio, "0.00%", 0.0),
+        (draft.ratio, "100", 1.0),
+        (draft.ratio, "-1%", None),
+        (draft.ratio, "4294967295%", None),
+        (draft.count, "132529", 132529),
+        (draft.count, "1.5", None),
+        (draft.count, "-1", None),
+        (draft.count, "٣", None),
+        (draft.count, "9" * 5000, None),
+        (draft.identifier, " RNGD000002 ", "RNGD000002"),
+        (draft.identifier, "RNGD\ufffd2", None),
+        (draft.identifier, "two words", None),
+        (draft.words, "1.6.0, 3c10fd3", "1.6.0, 3c10fd3"),
+        (draft.words, "1.6\ufffd", None),
+        (draft.architecture, "FuriosaAI Warboy", "warboy"),
+        (draft.architecture, "RNGD", "rngd"),
+        (draft.architecture, "rngd-max", "rngd"),
+        (draft.architecture, "renegade", "rngd"),
+        (draft.architecture, "something", None),
+        (sysfs.whole, "86400\n", 86400),
+        (sysfs.whole, "-1\n", -1),
+        (sysfs.whole, "1.5\n", None),
+        (sysfs.flag, "1\n", True),
+        (sysfs.flag, "0", False),
+        (sysfs.flag, "2", None),
+        (sysfs.core_flags, "1\n0\n0\n1\n", (True, False, False, True)),
+        (sysfs.core_flags, "1\nx\n", None),
+        (sysfs.core_flags, "", None),
+        (sysfs.core_clocks, "2000000000\n1700000000\n", (2e9, 1.7e9)),  # Hz
+        (sysfs.core_clocks, "0\n2000000000\n", (0.0, 2e9)),
+        (sysfs.core_clocks, "2000000000\n\nfast\n", None),
+        (sysfs.core_clocks, "-1\n", None),
+        (sysfs.core_clocks, "999999999999999\n", None),
+        (sysfs.is_alive_state, "0\n", True),
+        (sysfs.is_alive_state, "1\n", False),
+        (sysfs.core_memory, "dram_capacity: 0x10\ndram_usage: 0x8\n", None),
         (
-            sysfs_text.error_counts,
+            sysfs.error_counts,
             "AXI Post Error: 3\nDevice Error: 0\n",
             {"axi_post_error": 3, "device_error": 0},
         ),
-        (sysfs_text.error_counts, "AXI Post Error: -1\n", None),
-        (sysfs_text.error_counts, "no counters", None),
+        (sysfs.error_counts, "AXI Post Error: -1\n", None),
+        (sysfs.error_counts, "no counters", None),
     ],
 )
 def test_a_text_as_a_value(read: Callable[[str], object], text: str, value: object) -> None:
@@ -109,7 +109,7 @@ def test_a_text_as_a_value(read: Callable[[str], object], text: str, value: obje
     ],
 )
 def test_a_marker_has_its_reason(text: str, reason: AbsenceReason | None) -> None:
-    assert cells.absence(text) is reason
+    assert draft.absence(text) is reason
 
 
 def rail(card: Device, name: str, unit: str) -> object:

@@ -11,8 +11,8 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.furiosa import perf, sysfs_text
+from accelscope.parsing import Parsed
+from accelscope.vendors.furiosa import sysfs
 from accelscope.vendors.furiosa.draft import PLACES
 from accelscope.vendors.furiosa.parse_tools import driver_version
 from accelscope.vendors.furiosa.sources import SOURCES
@@ -164,14 +164,14 @@ def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
 
 @given(text=st.one_of(st.text(), st.lists(st.one_of(CELLS, NUMBERS), max_size=10).map("\n".join)))
 def test_files_of_the_driver_give_values_or_nothing(text: str) -> None:
-    sysfs_text.error_counts(text)
-    sysfs_text.core_flags(text)
-    sysfs_text.throttles(text, text)
-    perf.warboy_counters(text)
+    sysfs.error_counts(text)
+    sysfs.core_flags(text)
+    sysfs.throttles(text, text)
+    sysfs.warboy_counters(text)
     driver_version(text)
-    for hertz in sysfs_text.core_clocks(text) or ():
+    for hertz in sysfs.core_clocks(text) or ():
         assert 0 <= hertz <= 1e18
-    for clock in sysfs_text.clocks(text) or ():
+    for clock in sysfs.clocks(text) or ():
         assert clock.hertz is not None
         assert math.isfinite(clock.hertz)
 
@@ -181,13 +181,13 @@ def test_much_in_a_file_of_the_driver(kind: str) -> None:
     text = HOSTILE[kind]
     with in_linear_time():
         for read in (
-            sysfs_text.error_counts,
-            sysfs_text.clocks,
-            sysfs_text.core_clocks,
-            sysfs_text.core_flags,
-            perf.warboy_counters,
+            sysfs.error_counts,
+            sysfs.clocks,
+            sysfs.core_clocks,
+            sysfs.core_flags,
+            sysfs.warboy_counters,
             driver_version,
-            lambda text: sysfs_text.throttles("0x0", text),
+            lambda text: sysfs.throttles("0x0", text),
         ):
             read(text)
 

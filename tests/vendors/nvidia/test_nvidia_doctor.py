@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.doctor.finding import Finding
-from accelscope.doctor.subject import Subject
+from accelscope.doctor.check import Finding, Subject
 from accelscope.vendors.nvidia import doctor
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, ready_made
 from accelscope.simulate.spec import ProcessType
 from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
-from accelscope.vendors.nvidia.simulated.readings import GpuReading, ProcessReading
+from accelscope.vendors.nvidia.simulated.gpu import GpuReading, ProcessReading
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 MakeNode = Callable[..., SimulatedNode]

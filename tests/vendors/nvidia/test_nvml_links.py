@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from accelscope.vendors.nvidia.nvml_ask import Ask
-from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_SUPPORTED
+from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_SUPPORTED, Ask
 from accelscope.vendors.nvidia.nvml_parts import Links
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from accelscope.model import Absence, AbsenceReason
-from accelscope.vendors.nvidia.nvml_ask import Ask
 from accelscope.vendors.nvidia.nvml_binding import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     NOT_FOUND,
     NOT_SUPPORTED,
+    Ask,
 )
-from accelscope.vendors.nvidia.nvml_processes import NO_INSTANCE, ProcessLister
+from accelscope.vendors.nvidia.nvml_device import NO_INSTANCE, ProcessLister
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 SAMPLES = "nvmlDeviceGetProcessUtilization"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accelscope.model import Device, Partition, Process
-from accelscope.parsing.registry import sources
+from accelscope.parsing import sources
 
 MIB = 2**20
 MHZ = 1e6

@@ -6,7 +6,7 @@ import pytest
 
 from accelscope.model import ProcessType
 from accelscope.vendors.nvidia import cells
-from accelscope.vendors.nvidia.programs import process_type, program_name
+from accelscope.vendors.nvidia.cells import process_type, program_name
 
 MIB = 2**20
 

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Process, ProcessType
-from accelscope.vendors.nvidia.parse_compute_apps import parse_compute_apps
+from accelscope.vendors.nvidia.parse_csv import parse_compute_apps
 
 MIB = 2**20
 TRAIN = Process(pid=7, device="nvidia:GPU-a", name="train", type=ProcessType.COMPUTE, memory_bytes=512 * MIB)

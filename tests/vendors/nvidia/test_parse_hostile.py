@@ -10,9 +10,8 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.registry import sources
-from accelscope.vendors.nvidia.parse_query_gpu import FIELDS, QUERY_GPU_FIELDS
+from accelscope.parsing import Parsed, sources
+from accelscope.vendors.nvidia.parse_csv import FIELDS, QUERY_GPU_FIELDS
 
 NUMBERS = st.one_of(
     st.integers(-5, 10**21).map(str),

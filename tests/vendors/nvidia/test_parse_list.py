@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.nvidia.parse_list import named_partitions, parse_list
+from accelscope.parsing import Parsed
+from accelscope.vendors.nvidia.parse_text import named_partitions, parse_list
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)

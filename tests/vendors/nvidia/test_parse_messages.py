@@ -2,8 +2,8 @@
 
 import pytest
 
-from accelscope.parsing.registry import sources
-from accelscope.vendors.nvidia import messages
+from accelscope.parsing import sources
+from accelscope.vendors.nvidia import cells
 
 SENTENCES = [
     ("No devices were found", "no_devices"),
@@ -44,7 +44,7 @@ NVIDIA_SOURCES = [name for name in sources() if name.startswith("nvidia-smi-")]
 
 @pytest.mark.parametrize(("sentence", "reason"), SENTENCES)
 def test_sentence_has_a_reason(sentence: str, reason: str) -> None:
-    error = messages.error_of(f"\ufeff\r\n  {sentence}\r\nsomething else\r\n")
+    error = cells.error_of(f"\ufeff\r\n  {sentence}\r\nsomething else\r\n")
     assert error is not None
     assert (error.reason, error.text) == (reason, sentence)
 
@@ -86,16 +86,15 @@ def test_what_is_no_output_says_so(source: str, text: str, reason: str) -> None:
     ],
 )
 def test_rows_are_no_messages(line: str) -> None:
-    assert messages.message_of(line) is None
+    assert cells.message_of(line) is None
 
 
 def test_unknown_field_is_named_so_that_it_can_be_dropped() -> None:
     assert (
-        messages.unknown_field('Field "clocks.sideways" is not a valid field to query.\n\n')
-        == "clocks.sideways"
+        cells.unknown_field('Field "clocks.sideways" is not a valid field to query.\n\n') == "clocks.sideways"
     )
-    assert messages.unknown_field("No devices were found") is None
+    assert cells.unknown_field("No devices were found") is None
 
 
 def test_a_warning_is_no_error() -> None:
-    assert messages.error_of("WARNING: infoROM is corrupted at gpu 0000:02:00.0\n") is None
+    assert cells.error_of("WARNING: infoROM is corrupted at gpu 0000:02:00.0\n") is None

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Process, ProcessType
-from accelscope.vendors.nvidia.parse_pmon import parse_pmon
+from accelscope.vendors.nvidia.parse_text import parse_pmon
 
 MIB = 2**20
 NEW = """\

@@ -3,8 +3,8 @@
 import pytest
 
 from accelscope.model import Device, EccCount, Fan, Sensor
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.nvidia.parse_query_gpu import QUERY_GPU_FIELDS, parse_query_gpu
+from accelscope.parsing import Parsed
+from accelscope.vendors.nvidia.parse_csv import QUERY_GPU_FIELDS, parse_query_gpu
 
 MIB = 2**20
 ZEROS = "GPU-00000000-0000-0000-0000-000000000000"

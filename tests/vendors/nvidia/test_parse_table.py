@@ -3,8 +3,7 @@
 import pytest
 
 from accelscope.model import Device, HealthState
-from accelscope.vendors.nvidia.parse_table import parse_table
-from accelscope.vendors.nvidia.parse_version import parse_version
+from accelscope.vendors.nvidia.parse_text import parse_table, parse_version
 
 MIB = 2**20
 OLD = """\

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Device, EccCount, Process, ProcessType
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing import Parsed
 from accelscope.vendors.nvidia.parse_xml import parse
 
 MIB = 2**20

@@ -6,10 +6,10 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
+from accelscope.fleet.api.clusters import path_parameter, visible_cluster
 from accelscope.fleet.api.problem import Problem, ProblemKind
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import At, Generation
-from accelscope.fleet.api.visible import path_parameter, visible_cluster
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import R, Table

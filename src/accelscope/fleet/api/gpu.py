@@ -13,38 +13,294 @@ moment, and the objects are made from the copies in a thread.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
-from accelscope.fleet.api.copied_columns import CopiedColumns, countable
-from accelscope.fleet.api.filters import visible
-from accelscope.fleet.api.gpu_objects import (
-    GPU_FIELDS,
-    GPU_VENDORS,
-    MEBIBYTE,
-    NODE_FIELDS,
-    NODE_ORDER,
-    PROCESS_FIELDS,
-    PROCESS_ORDER,
-    NodeGpus,
-    encoded_processes,
-    tenths,
-    tidy,
-)
-from accelscope.fleet.api.gpu_types import GpuNode, GpuProcess, GpuSummary
+from accelscope.fleet.api.clusters import path_parameter, visible_cluster, visible_clusters
+from accelscope.fleet.api.device_columns import CopiedColumns, countable
 from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind, later
 from accelscope.fleet.api.route import Call, Document, Large, Route
-from accelscope.fleet.api.visible import path_parameter, visible_cluster, visible_clusters
+from accelscope.fleet.api.tables import visible
 from accelscope.fleet.api_server.objects import resources_of
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.rows import DeviceRow
+from accelscope.fleet.rows import ClusterView, DeviceRow
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
+from accelscope.model import ProcessType
 from accelscope.vendors import declarations
+
+# --- gpu types ------------------------------------------------------------
+# What exec-based collectors answer with, field for field, and ours behind them.
+
+
+Measured = int | float | None
+Percent = Annotated[Measured, Meta(description="0 to 100; null: not known")]
+Megabytes = Annotated[Measured, Meta(description="bytes / 2^20; null: not known")]
+Age = Annotated[float | None, Meta(description="seconds since it was read")]
+Stale = Annotated[bool, Meta(description="nothing newer came for longer than it should take")]
+
+
+class Gpu(Struct, frozen=True, gc=False):
+    index: int | None
+    uuid: str | None
+    name: Annotated[str | None, Meta(description="model, as the driver names it")]
+    driver_version: str | None
+    temperature_celsius: Measured
+    utilization_gpu_percent: Percent
+    utilization_memory_percent: Percent
+    memory_total_mb: Megabytes
+    memory_used_mb: Megabytes
+    memory_free_mb: Megabytes
+    power_draw_watts: Measured
+    power_limit_watts: Measured
+    pcie_generation: int | None
+    pcie_link_width: int | None
+    fan_speed_percent: Percent
+    vendor: str
+    id: Annotated[str, Meta(description="as the vendor-neutral API names it")]
+    health: str
+
+
+class GpuNode(Struct, frozen=True, kw_only=True):
+    node_name: str
+    cluster_id: str
+    gpus: Annotated[list[Gpu], Meta(description="its GPUs")]
+    gpu_count: int
+    total_memory_mb: Annotated[int | float, Meta(description="of those GPUs of which it is known")]
+    labels: Annotated[dict[str, str], Meta(description="of the Node object")]
+    age_seconds: Age
+    stale: Stale
+    simulated: bool
+    source: str | None
+
+
+class GpuProcess(Struct, frozen=True, gc=False):
+    pid: int
+    gpu_index: Annotated[int | None, Meta(description="number of the GPU on its node")]
+    process_type: Annotated[
+        str, Meta(description="`compute` (also where it is both), `graphics` or `unknown`")
+    ]
+    sm_utilization: Percent
+    memory_utilization: Percent
+    encoder_utilization: Percent
+    decoder_utilization: Percent
+    fb_memory_mb: Megabytes
+    command: Annotated[str | None, Meta(description="the program's name, never its arguments")]
+    node_name: str
+    cluster_id: str
+    age_seconds: Age
+    stale: Stale
+    simulated: bool
+    gpu_id: Annotated[str, Meta(description="id of the device, as in the tables")]
+    namespace: Annotated[str | None, Meta(description="of its pod; null: in none, or not known")]
+    pod: Annotated[str | None, Meta(description="null: in none, or not known")]
+    container: Annotated[str | None, Meta(description="null: in none, or not known")]
+
+
+class GpuSummary(Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    node_count: Annotated[int | None, Meta(description="nodes with GPUs; null: its GPUs were not read yet")]
+    gpu_count: Annotated[int | None, Meta(description="null: its GPUs were not read yet")]
+    total_memory_mb: Annotated[
+        Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")
+    ]
+    used_memory_mb: Annotated[Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")]
+    memory_utilization_percent: Annotated[
+        Measured, Meta(description="used of total, of GPUs of which both are known")
+    ]
+    average_gpu_utilization_percent: Annotated[
+        Measured, Meta(description="mean of the GPUs of which it is known")
+    ]
+    average_temperature_celsius: Annotated[
+        Measured, Meta(description="mean of the GPUs of which it is known, °C")
+    ]
+    age_seconds: Annotated[float | None, Meta(description="since the cluster last answered")]
+    stale: Annotated[
+        bool,
+        Meta(description="the cluster is out of reach, or all its GPUs are stale: the last that is known"),
+    ]
+    simulated: bool
+
+
+# --- gpu objects ------------------------------------------------------------
+# Nodes, GPUs and processes as exec-based collectors show them, made from columns and encoded piece by piece.
+#
+# All of this runs in a thread while the loop answers others. One call that encodes everything would keep the
+# interpreter to itself for a tenth of a second; many small ones do not.
+
+
+GPU_VENDORS = tuple(name for name, vendor in declarations().items() if vendor.makes_gpus)
+MEBIBYTE = 1 << 20
+_NODES_AT_ONCE = 50
+_PROCESSES_AT_ONCE = 500
+_TYPES = {
+    ProcessType.COMPUTE.value: "compute",
+    ProcessType.BOTH.value: "compute",
+    ProcessType.GRAPHICS.value: "graphics",
+}
+
+NODE_ORDER = ("cluster", "node")
+PROCESS_ORDER = ("cluster", "node", "device_index", "pid", "device")
+NODE_FIELDS = ("cluster", "node", "taken_at", "state", "simulated", "source")
+GPU_FIELDS = (
+    *("cluster", "node", "index", "uuid", "model", "driver_version", "temperature_celsius"),
+    *("utilization_ratio", "memory_utilization_ratio"),
+    *("memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "power_watts", "power_limit_watts"),
+    *("pcie_generation", "pcie_width", "fan_speed_ratio", "vendor", "id", "health"),
+)
+PROCESS_FIELDS = (
+    *("cluster", "node", "pid", "device_index", "type", "utilization_ratio", "memory_utilization_ratio"),
+    *("encoder_utilization_ratio", "decoder_utilization_ratio", "memory_bytes", "name", "taken_at", "state"),
+    *("simulated", "device", "namespace", "pod", "container"),
+)
+
+
+def tidy(value: float) -> int | float | None:
+    """As `tenths`; None for what no number in an answer is."""
+    return tenths(value) if abs(value) < 2.0**63 else None
+
+
+def tenths(value: float) -> int | float:
+    """One decimal; a whole number without one, since some callers take nothing else."""
+    rounded = round(value, 1)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+class NodeGpus:
+    """`labels` by row of `nodes`. Nodes without GPUs are left out."""
+
+    def __init__(
+        self,
+        gpus: CopiedColumns,
+        nodes: CopiedColumns,
+        labels: Sequence[Mapping[str, str]],
+        now: float,
+    ) -> None:
+        self._gpus = gpus
+        self._nodes = nodes
+        self._labels = labels
+        self._now = now
+
+    def encoded(self) -> Iterator[bytes]:
+        return _encoded(self.nodes(), _NODES_AT_ONCE)
+
+    def nodes(self) -> Iterator[GpuNode]:
+        """By cluster and name."""
+        by_node = self._by_node()
+        nodes = self._nodes
+        rows = list(
+            zip(
+                nodes.nodes.tolist(),
+                nodes.text("node"),
+                nodes.text("cluster"),
+                nodes.ages(self._now),
+                nodes.is_("state", FRESH),
+                nodes.flags("simulated"),
+                nodes.text("source"),
+                self._labels,
+                strict=True,
+            )
+        )
+        for place in np.lexsort([nodes.keys(field) for field in reversed(NODE_ORDER)]).tolist():
+            number, name, cluster, age, fresh, simulated, source, labels = rows[place]
+            held = by_node.get(number)
+            if held is None:
+                continue
+            total = sum(gpu.memory_total_mb for gpu in held if gpu.memory_total_mb is not None)
+            yield GpuNode(
+                node_name=name,
+                cluster_id=cluster,
+                gpus=held,
+                gpu_count=len(held),
+                total_memory_mb=tenths(total),
+                labels=dict(labels),
+                age_seconds=age,
+                stale=not fresh,
+                simulated=simulated,
+                source=source,
+            )
+
+    def _by_node(self) -> dict[int, list[Gpu]]:
+        """By the node's number; of each by vendor and index."""
+        columns = self._gpus
+        ranks = np.zeros(len(columns.nodes), np.uint8)
+        for rank, vendor in enumerate(GPU_VENDORS):
+            ranks[np.array(columns.is_("vendor", vendor), np.bool_)] = rank
+        columns.put_in_order(np.lexsort([columns.keys("index"), ranks, columns.nodes]))
+        by_node: dict[int, list[Gpu]] = {}
+        for number, gpu in zip(columns.nodes.tolist(), _gpus(columns), strict=True):
+            by_node.setdefault(number, []).append(gpu)
+        return by_node
+
+
+def _gpus(columns: CopiedColumns) -> Iterator[Gpu]:
+    return map(
+        Gpu,
+        columns.number("index"),
+        columns.text("uuid"),
+        columns.text("model"),
+        columns.text("driver_version"),
+        columns.number("temperature_celsius"),
+        columns.number("utilization_ratio", 100),
+        columns.number("memory_utilization_ratio", 100),
+        columns.number("memory_total_bytes", 1 / MEBIBYTE),
+        columns.number("memory_used_bytes", 1 / MEBIBYTE),
+        columns.number("memory_free_bytes", 1 / MEBIBYTE),
+        columns.number("power_watts"),
+        columns.number("power_limit_watts"),
+        columns.number("pcie_generation"),
+        columns.number("pcie_width"),
+        columns.number("fan_speed_ratio", 100),
+        columns.text("vendor"),
+        columns.text("id"),
+        columns.text("health"),
+    )
+
+
+def encoded_processes(columns: CopiedColumns, now: float) -> Iterator[bytes]:
+    """By cluster, node, GPU and pid."""
+    columns.put_in_order(np.lexsort([columns.keys(field) for field in reversed(PROCESS_ORDER)]))
+    return _encoded(_processes(columns, now), _PROCESSES_AT_ONCE)
+
+
+def _encoded(items: Iterator[object], at_once: int) -> Iterator[bytes]:
+    """A JSON list, so many items a piece."""
+    before = b"["
+    while some := list(islice(items, at_once)):
+        yield before + msgspec.json.encode(some)[1:-1]
+        before = b","
+    yield b"]" if before == b"," else b"[]"
+
+
+def _processes(columns: CopiedColumns, now: float) -> Iterator[GpuProcess]:
+    return map(
+        GpuProcess,
+        columns.number("pid"),
+        columns.number("device_index"),
+        [_TYPES.get(kind, "unknown") for kind in columns.text("type")],
+        columns.number("utilization_ratio", 100),
+        columns.number("memory_utilization_ratio", 100),
+        columns.number("encoder_utilization_ratio", 100),
+        columns.number("decoder_utilization_ratio", 100),
+        columns.number("memory_bytes", 1 / MEBIBYTE),
+        columns.text("name"),
+        columns.text("node"),
+        columns.text("cluster"),
+        columns.ages(now),
+        columns.is_("state", STALE),
+        columns.flags("simulated"),
+        columns.text("device"),
+        columns.text("namespace"),
+        columns.text("pod"),
+        columns.text("container"),
+    )
+
 
 _GPU_RESOURCE = resources_of(vendor for vendor in declarations().values() if vendor.makes_gpus)
 _RETRY_SECONDS = 15.0

@@ -2,14 +2,35 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from accelscope.fleet.api.fleet import Fleet
+from accelscope.fleet.api.access import Caller, Scope
 from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.problem import ProblemKind
-from accelscope.fleet.api.tokens import Caller, Scope
+from accelscope.fleet.history import History, Past
+from accelscope.fleet.store.fleet_store import FleetStore
+
+if TYPE_CHECKING:
+    from accelscope.fleet.api.events import Streams
+
+
+# --- fleet ------------------------------------------------------------
+# All that answers are made from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    store: FleetStore
+    history: History
+    past: Past | None  # a store that remembers longer
+    refresh: Callable[[str], Awaitable[None]]  # has one cluster read anew, at once
+    metrics: Callable[[], bytes]  # of the fleet itself, Prometheus text
+    guarded: bool  # a token is needed
+    streams: "Streams"
+    unready: Callable[[], str | None]  # why it is not ready; None: it is
+
 
 JSON = "application/json"
 

@@ -6,29 +6,25 @@ from accelscope.fleet.api import (
     device_columns,
     events,
     gpu,
-    health,
     history,
-    idle,
-    namespaces,
     service,
-    stream,
     summary,
     tables,
 )
-from accelscope.fleet.api.documents import document_routes
+from accelscope.fleet.api.openapi import document_routes
 
 _DESCRIBED = (
     *clusters.CLUSTER_ROUTES,
     *summary.SUMMARY_ROUTES,
-    *namespaces.NAMESPACE_ROUTES,
-    *idle.IDLE_ROUTES,
-    *health.HEALTH_ROUTES,
+    *summary.NAMESPACE_ROUTES,
+    *summary.IDLE_ROUTES,
+    *clusters.HEALTH_ROUTES,
     *tables.ROUTES,
     *device_columns.ROUTES,
     *details.ROUTES,
     *events.EVENT_ROUTES,
     *history.ROUTES,
-    *stream.STREAM_ROUTES,
+    *events.STREAM_ROUTES,
     *gpu.ROUTES,
     *service.ROUTES,
 )

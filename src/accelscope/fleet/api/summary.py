@@ -1,19 +1,47 @@
 """Sums and averages over the fleet, or over a part of it, by whatever people ask by."""
 
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Struct
 
-from accelscope.config.values import Choice
-from accelscope.fleet.api.filters import conditions, filter_parameters, page_parameters, sort_parameter
+from accelscope.config.values import Choice, Decimal
 from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.api.short_lists import short_page
-from accelscope.fleet.api.tables import At, Generation, Next
-from accelscope.fleet.rows import DeviceRow
-from accelscope.fleet.store.query import Condition
-from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, summarize_whole_and_groups
+from accelscope.fleet.api.tables import (
+    NO_PLACE,
+    After,
+    At,
+    Generation,
+    Next,
+    bad_cursor,
+    conditions,
+    filter_parameters,
+    page_parameters,
+    read_cursor,
+    short_page,
+    sort_parameter,
+    visible,
+    write_cursor,
+)
+from accelscope.fleet.rows import DeviceRow, PodRow
+from accelscope.fleet.store.node_rows import FRESH, STALE
+from accelscope.fleet.store.query import Condition, Positions, Query
+from accelscope.fleet.store.summary import (
+    GROUP_FIELDS,
+    SHARE_DIGITS,
+    NamespaceRow,
+    SummaryRow,
+    grouped,
+    idle_shares,
+    namespaces,
+    summarize_whole_and_groups,
+)
+from accelscope.fleet.store.table import Table
+from accelscope.model import IDLE_SECONDS
 
 _GROUPS_ON_A_PAGE = 1000
 
@@ -80,6 +108,233 @@ SUMMARY_ROUTES = (
             sort_parameter(SummaryRow),
             *page_parameters(_GROUPS_ON_A_PAGE),
         ),
+        problems=(ProblemKind.BAD_CURSOR,),
+        cached=True,
+    ),
+)
+
+
+# --- namespaces ------------------------------------------------------------
+# Who has what: namespaces of each cluster with what their pods hold and use.
+
+
+class Namespaces(Struct, frozen=True, kw_only=True):
+    items: list[NamespaceRow]
+    total: Annotated[int, Meta(description="namespaces on all pages together")]
+    next: Next
+    generation: Generation
+    at: At
+
+
+def list_namespaces(call: Call) -> Namespaces:
+    where = list(visible(call))
+    for name in ("cluster", "namespace", "vendor", "model"):
+        if call.values[name] is not None:
+            where.append(Condition(name, "in", call.values[name]))
+    rows = namespaces(call.fleet.store, where)
+    if (sought := call.values["q"]) is not None:
+        rows = [row for row in rows if sought.lower() in row.namespace.lower()]
+    shown, following = short_page(call, rows, ("cluster", "namespace"))
+    return Namespaces(
+        items=shown,
+        total=len(rows),
+        next=following,
+        generation=call.generation,
+        at=call.now,
+    )
+
+
+NAMESPACE_ROUTES = (
+    Route(
+        path="/api/v1/namespaces",
+        summary="Namespaces with what their pods hold and use",
+        tag="fleet",
+        answer=Namespaces,
+        handle=list_namespaces,
+        parameters=(
+            *(
+                Parameter(name=name, kind=several(TEXT), description="one of these")
+                for name in ("cluster", "namespace", "vendor", "model")
+            ),
+            Parameter(name="q", kind=TEXT, description="found in the name of the namespace"),
+            sort_parameter(NamespaceRow),
+            *page_parameters(),
+        ),
+        problems=(ProblemKind.BAD_CURSOR,),
+        cached=True,
+    ),
+)
+
+
+# --- idle ------------------------------------------------------------
+# Pods that hold devices and do nothing with them, the most wasteful first.
+
+
+_BY = ("cluster", "node", "namespace", "pod")
+
+
+class IdlePod(Struct, frozen=True, kw_only=True):
+    cluster: str
+    node: str
+    namespace: str
+    pod: str
+    owner_kind: str | None
+    owner_name: str | None
+    devices: Annotated[int, Meta(description="devices or partitions that it holds and does not use")]
+    devices_idle: Annotated[
+        float,
+        Meta(description="sum of its shares of them; 0.5: half of a device"),
+    ]
+    models: Annotated[list[str], Meta(description="of those devices")]
+    idle_seconds: Annotated[float, Meta(description="all of them are idle for at least so long")]
+    device_hours: Annotated[
+        float,
+        Meta(description="idle time of each times its share of the device, added up"),
+    ]
+    memory_used_bytes: Annotated[int | None, Meta(description="that it still holds there; null: not known")]
+    state: Annotated[str, Meta(description="`fresh` or `stale`")]
+    simulated: bool
+    age_seconds: float | None
+
+
+class IdlePods(Struct, frozen=True, kw_only=True):
+    items: list[IdlePod]
+    total: int
+    devices_idle: Annotated[
+        float, Meta(description="of all pages together; as the summary has it for the same pods")
+    ]
+    device_hours: Annotated[float, Meta(description="of all pages together")]
+    next: Next
+    generation: Generation
+    at: At
+
+
+def idle_pods(call: Call) -> IdlePods:
+    table = call.fleet.store.pods
+    where = (
+        *conditions(PodRow, call),
+        Condition("allocated", ">=", 1),
+        Condition("idle_seconds", ">=", call.values["min_seconds"]),
+    )
+    found = table.matching(Query(where=where, search=call.values["q"]))
+    pods = _Pods(table, found, call.values["min_seconds"])
+    given = call.values["cursor"]
+    shown, more = pods.page(
+        None if given is None else read_cursor(call.question, given), call.values["limit"]
+    )
+    return IdlePods(
+        items=_items(call, table, pods, shown),
+        total=len(pods.hours),
+        devices_idle=round(float(pods.shares.sum()), SHARE_DIGITS),
+        device_hours=round(pods.device_hours, SHARE_DIGITS),
+        next=write_cursor(call.question, pods.place(shown[-1])) if more else None,
+        generation=call.generation,
+        at=call.now,
+    )
+
+
+class _Pods:
+    """Rows of the table, one for each container and device, put together by pod. Pods are numbers here: there
+    may be as many as there are devices, and only those that are shown are looked at one by one."""
+
+    def __init__(self, table: Table[PodRow], positions: Positions, min_seconds: float) -> None:
+        self._table = table
+        codes = [table.column(name, positions) for name in _BY]
+        groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
+        order = np.argsort(groups.of, kind="stable")
+        self._positions = positions[order]
+        self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # of each pod's rows
+        shares = idle_shares(table, self._positions, min_seconds)
+        hours = table.column("idle_seconds", self._positions) / 3600 * shares
+        self.device_hours = float(hours.sum())
+        if len(hours):
+            shares, hours = (np.add.reduceat(values, self._starts) for values in (shares, hours))
+        self.shares = shares
+        # As it is shown, so that a cursor finds its place again.
+        self.hours = np.round(hours, SHARE_DIGITS)
+
+    def page(self, after: After | None, limit: int) -> tuple[list[int], bool]:
+        """Most hours first, then by name; and whether there are more."""
+        first = self._positions[self._starts]
+        keys = [-self.hours]
+        keys += [self._table.texts(name).ranks()[self._table.column(name, first)] for name in _BY]
+        pods = np.arange(len(first)) if after is None else self._behind(keys, after)
+        more = len(pods) > limit
+        if more:  # those that are surely not on this page need not be put in order
+            edge = np.partition(keys[0][pods], limit)[limit]
+            pods = pods[keys[0][pods] <= edge]
+        order = np.lexsort([key[pods] for key in reversed(keys)])[:limit]
+        return pods[order].tolist(), more
+
+    def place(self, pod: int) -> After:
+        first = int(self._positions[self._starts[pod]])
+        return (-float(self.hours[pod]), *(str(self._table.value(name, first)) for name in _BY))
+
+    def rows(self, pod: int) -> Positions:
+        end = self._starts[pod + 1] if pod + 1 < len(self._starts) else len(self._positions)
+        return self._positions[self._starts[pod] : end]
+
+    def _behind(self, keys: list[npt.NDArray[Any]], after: After) -> Positions:
+        hours, *names = after
+        if not isinstance(hours, float) or len(names) != len(_BY):
+            raise bad_cursor(NO_PLACE)
+        places = [self._table.texts(name).place(str(text)) for name, text in zip(_BY, names, strict=True)]
+        behind, equal = np.zeros(len(self.hours), np.bool_), np.ones(len(self.hours), np.bool_)
+        for key, place in zip(keys, [hours, *places], strict=True):
+            behind |= equal & (key > place)
+            equal &= key == place
+        return np.flatnonzero(behind)
+
+
+def _items(call: Call, table: Table[PodRow], pods: _Pods, shown: list[int]) -> list[IdlePod]:
+    """Rows of all of them at once, which is far quicker than pod by pod."""
+    here = [pods.rows(pod) for pod in shown]
+    rows = iter(table.rows(np.concatenate(here), call.now) if here else ())
+    return [
+        _pod(list(islice(rows, len(positions))), float(pods.shares[pod]), float(pods.hours[pod]))
+        for pod, positions in zip(shown, here, strict=True)
+    ]
+
+
+def _pod(rows: list[PodRow], share: float, hours: float) -> IdlePod:
+    first = rows[0]
+    memory = [row.memory_used_bytes for row in rows if row.memory_used_bytes is not None]
+    ages = [row.age_seconds for row in rows if row.age_seconds is not None]
+    return IdlePod(
+        cluster=first.cluster,
+        node=first.node,
+        namespace=first.namespace,
+        pod=first.pod,
+        owner_kind=first.owner_kind,
+        owner_name=first.owner_name,
+        devices=len({(row.device, row.partition) for row in rows}),
+        devices_idle=round(share, SHARE_DIGITS),
+        models=sorted({row.model for row in rows if row.model is not None}),
+        idle_seconds=min(row.idle_seconds or 0.0 for row in rows),
+        device_hours=hours,
+        memory_used_bytes=sum(memory) if memory else None,
+        state=STALE if any(row.state == STALE for row in rows) else FRESH,
+        simulated=first.simulated,
+        age_seconds=max(ages, default=None),
+    )
+
+
+_MIN_SECONDS = Parameter(
+    name="min_seconds", kind=Decimal(0), default=IDLE_SECONDS, description="idle for at least so long"
+)
+
+IDLE_ROUTES = (
+    Route(
+        path="/api/v1/idle",
+        summary="Pods that hold devices and do nothing with them, the most wasteful first",
+        description=(
+            "Most device-hours first. Filters are those of /api/v1/pods; a pod of several devices is counted "
+            "with those that are idle."
+        ),
+        tag="fleet",
+        answer=IdlePods,
+        handle=idle_pods,
+        parameters=(_MIN_SECONDS, *filter_parameters(PodRow), *page_parameters()),
         problems=(ProblemKind.BAD_CURSOR,),
         cached=True,
     ),

@@ -1,7 +1,6 @@
 """API servers and other HTTP servers over asyncio: requests with limits, watches, commands in pods."""
 
 from accelscope.fleet.api_server.http import Reply
-from accelscope.fleet.api_server.informer import Informer
-from accelscope.fleet.api_server.session import ExecResult, Session, pod_proxy_path
+from accelscope.fleet.api_server.session import ExecResult, Informer, Session, pod_proxy_path
 
 __all__ = ["ExecResult", "Informer", "Reply", "Session", "pod_proxy_path"]

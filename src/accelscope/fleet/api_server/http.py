@@ -15,8 +15,8 @@ from yarl import URL
 
 from accelscope import __version__
 from accelscope.fleet.api_server.route import Route
+from accelscope.kube.endpoint import why
 from accelscope.kube.errors import KubeError, Reason, refusal
-from accelscope.kube.tls import why
 
 
 @dataclass(frozen=True, slots=True)

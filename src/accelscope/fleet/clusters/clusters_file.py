@@ -21,7 +21,7 @@ from accelscope.config import (
     quoted,
 )
 from accelscope.config.document import Section, read_document
-from accelscope.filewatch import FileWatch
+from accelscope.files import FileWatch
 from accelscope.fleet.clusters.entry import (
     CLUSTER_ID,
     Access,

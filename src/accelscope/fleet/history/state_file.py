@@ -27,7 +27,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from accelscope.config.log import fields
-from accelscope.filewatch import open_regular
+from accelscope.files import open_regular
 from accelscope.fleet.history.rings import NOWHERE, Key, Minutes, Rings
 
 log = logging.getLogger(__name__)

@@ -5,30 +5,256 @@ Whatever a cluster does stays here: it has its own connections, its own limits a
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from msgspec import structs
 
 from accelscope.config.log import fields
 from accelscope.fleet.api_server import Informer, Session
-from accelscope.fleet.api_server.objects import NodeObject, decode_node
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.refresh.beat import Beat, Standing
-from accelscope.fleet.refresh.capability import has_accelerators
-from accelscope.fleet.refresh.cover import Cover
-from accelscope.fleet.refresh.open_sources import Opened, open_sources
-from accelscope.fleet.refresh.pacing import Pacing
-from accelscope.fleet.refresh.source_loop import SourceLoop
-from accelscope.fleet.report import NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.api_server.objects import (
+    NodeObject,
+    decode_agent_pod,
+    decode_driver_pod,
+    decode_node,
+    pod_key,
+)
+from accelscope.fleet.clusters import AgentsEntry, ClusterEntry, ExecEntry
+from accelscope.fleet.refresh.source_loop import Pacing, SourceLoop
+from accelscope.fleet.rows import (
+    ClusterView,
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    Saying,
+    Source,
+    SourceKind,
+    SourceOutcome,
+)
+from accelscope.fleet.sources.agents import AgentsSource, DirectReach, ProxyReach, Reach
+from accelscope.fleet.sources.annotations import AnnotationsSource
+from accelscope.fleet.sources.exec import ExecSource
+from accelscope.fleet.sources.prometheus import PrometheusSource
+from accelscope.fleet.sources.round import LoopShare, Pace
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.kube.errors import Reason
-from accelscope.kube.listwatch import all_nodes
+from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.listwatch import all_nodes, pods_in
+from accelscope.vendors import declarations
+
+# --- beat ------------------------------------------------------------
+# Whether an API server answers and takes our credentials: one small request each interval.
+#
+# Watches do not tell: one that is open stays so after its token was revoked.
+
 
 log = logging.getLogger(__name__)
+
+# Public, made without asking the store behind the server; and a bad token is refused here too.
+_PATH = "/version"
+_ANSWER_LIMIT = 64 << 10
+_SOONER_SECONDS = 5.0  # while it is out of reach
+# Said by a server that is there, and that knows who asks.
+_THERE = frozenset({Reason.FORBIDDEN, Reason.NOT_FOUND, Reason.THROTTLED, Reason.TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    reachable: bool | None = None  # None: not tried yet
+    reason: str | None = None
+    text: str | None = None
+    succeeded_at: float | None = None
+
+
+class Beat:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        cluster: str,
+        interval_seconds: float,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._interval_seconds = interval_seconds
+        self._changed = changed
+        self._clock = clock
+        self._sooner = asyncio.Event()
+        self.standing = Standing()
+
+    async def run(self) -> None:
+        while True:
+            self._sooner.clear()
+            await self._ask()
+            up = self.standing.reachable
+            wait = self._interval_seconds if up else min(_SOONER_SECONDS, self._interval_seconds)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._sooner.wait()
+            except TimeoutError:
+                continue
+
+    def ask_soon(self) -> None:
+        self._sooner.set()
+
+    async def _ask(self) -> None:
+        before = self.standing
+        try:
+            await self._session.get(_PATH, limit_bytes=_ANSWER_LIMIT)
+        except KubeError as error:
+            if error.reason not in _THERE:
+                self.standing = Standing(
+                    reachable=False,
+                    reason=error.reason.value,
+                    text=error.text,
+                    succeeded_at=before.succeeded_at,
+                )
+                if before.reachable is not False or before.reason != error.reason:
+                    said = fields(cluster=self._cluster, reason=error.reason.value, error=error.text)
+                    log.warning("a cluster is out of reach", extra=said)
+                self._changed()
+                return
+        self.standing = Standing(reachable=True, succeeded_at=self._clock())
+        if not before.reachable:
+            log.info("a cluster is within reach", extra=fields(cluster=self._cluster))
+        self._changed()
+
+
+# --- capability ------------------------------------------------------------
+# Whether a cluster has accelerators, by its Node objects.
+
+
+# What device plugins, operators, discovery and our own agent write.
+_LABEL = re.compile(
+    "|".join(
+        pattern
+        for name, vendor in declarations().items()
+        for pattern in (rf"accelscope\.io/{name}\.count", *vendor.node_labels)
+    ),
+    re.ASCII,
+)
+_NO = frozenset({"false", "0"})
+
+
+def has_accelerators(nodes: Iterable[NodeObject]) -> bool:
+    return any(any(node.accelerators.values()) or _is_labelled(node) for node in nodes)
+
+
+def _is_labelled(node: NodeObject) -> bool:
+    return any(value not in _NO and _LABEL.fullmatch(label) for label, value in node.labels.items())
+
+
+# --- cover ------------------------------------------------------------
+# Which nodes' GPUs an agent tells of: they need not be asked by other means.
+#
+# By the age of what it read, not by when it answered: an agent whose collection hangs goes on answering that
+# nothing has changed.
+
+
+_INTERVALS_MISSED = 3
+
+
+class Cover:
+    """Of the vendors whose devices can be read in driver pods."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
+        """For so many seconds, or three of the agent's intervals where that is longer. `clock` as that of
+        readings, in seconds since the epoch."""
+        self._seconds = seconds
+        self._clock = clock
+        self._until: dict[str, float] = {}  # by node; the last that was heard of is last
+
+    def hear(self, saying: Saying) -> None:
+        if saying.source is not SourceKind.AGENTS:
+            return
+        if isinstance(saying, NodeReport):
+            self._until.pop(saying.node, None)
+            if any(declarations()[device.vendor].driver_pods for device in saying.snapshot.devices):
+                patience = max(self._seconds, _INTERVALS_MISSED * (saying.snapshot.interval_seconds or 0.0))
+                self._until[saying.node] = saying.taken_at + patience
+                self._forget(next(iter(self._until)))  # of one that has left nobody else asks
+        elif isinstance(saying, NodeFailure) and saying.incompatible:
+            self._until.pop(saying.node, None)
+
+    def __call__(self, node: str) -> bool:
+        self._forget(node)
+        return node in self._until
+
+    def _forget(self, node: str) -> None:
+        """If its time is over."""
+        if node in self._until and self._clock() >= self._until[node]:
+            del self._until[node]
+
+
+# --- open sources ------------------------------------------------------------
+# The sources that a cluster's entry names, opened.
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    source: Source
+    by_api_server: bool  # nothing of it can be had while the API server is out of reach
+
+
+def open_sources(
+    entry: ClusterEntry,
+    session: Session | None,
+    nodes: Informer[NodeObject] | None,
+    *,
+    pacing: Pacing,
+    loop_share: LoopShare,
+    is_covered: Callable[[str], bool],
+) -> list[Opened]:
+    """In the order of precedence. To be called in a running loop; each is to be closed."""
+    opened: list[Opened] = []
+    if session is not None and nodes is not None:
+        if entry.agents is not None:
+            agents = _agents(entry.agents, session, pacing, loop_share)
+            opened.append(Opened(agents, by_api_server=entry.agents.via == "proxy"))
+        if entry.exec is not None:
+            commands = _exec(entry.exec, session, loop_share, is_covered)
+            opened.append(Opened(commands, by_api_server=True))
+        if entry.annotations is not None:
+            opened.append(Opened(AnnotationsSource(nodes, loop_share=loop_share), by_api_server=True))
+    if entry.prometheus is not None:
+        opened.append(Opened(PrometheusSource(entry.prometheus, loop_share=loop_share), by_api_server=False))
+    return opened
+
+
+def _agents(entry: AgentsEntry, session: Session, pacing: Pacing, loop_share: LoopShare) -> AgentsSource:
+    reach: Reach
+    if entry.via == "direct":
+        reach = DirectReach(entry, connections=pacing.concurrency, timeout_seconds=pacing.timeout_seconds)
+    else:
+        reach = ProxyReach(session, entry)
+    return AgentsSource(
+        session.follow(pods_in(entry.namespace, entry.label_selector), decode=decode_agent_pod, key=pod_key),
+        reach,
+        pace=Pace(pacing.per_second),
+        loop_share=loop_share,
+        concurrency=pacing.concurrency,
+        token_file=entry.token_file,
+    )
+
+
+def _exec(
+    entry: ExecEntry, session: Session, loop_share: LoopShare, is_covered: Callable[[str], bool]
+) -> ExecSource:
+    pods = [
+        session.follow(
+            pods_in(namespace),
+            decode=decode_driver_pod,
+            key=pod_key,
+            keep=lambda pod: pod.container is not None,
+        )
+        for namespace in entry.namespaces
+    ]
+    return ExecSource(session, pods, entry, is_covered=is_covered, loop_share=loop_share)
+
 
 _NODES_SECONDS = 2.0  # between two looks at the Node watch
 

@@ -10,8 +10,8 @@ from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import ClusterEntry
 from accelscope.fleet.refresh.cluster_run import ClusterRun, declared
-from accelscope.fleet.refresh.pacing import Pacing
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.refresh.source_loop import Pacing
+from accelscope.fleet.sources.round import LoopShare
 from accelscope.fleet.store.fleet_store import FleetStore
 
 log = logging.getLogger(__name__)

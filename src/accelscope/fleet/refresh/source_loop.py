@@ -6,12 +6,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.cluster_view import SourceView
-from accelscope.fleet.report import NodeFailure, Saying, Source, SourceKind, SourceOutcome, Take
+from accelscope.fleet.rows import NodeFailure, Saying, Source, SourceKind, SourceOutcome, SourceView, Take
 
 log = logging.getLogger(__name__)
 
@@ -151,3 +151,20 @@ class SourceLoop:
             log.info("a source answers", extra=fields(**about, **numbers))
         else:
             log.warning("a source is down", extra=fields(**about, reason=outcome.reason, error=outcome.text))
+
+
+# --- pacing ------------------------------------------------------------
+# How often and how hard clusters are asked.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    interval_seconds: float = 15.0  # between the beginnings of two rounds of a source
+    timeout_seconds: float = 10.0  # of one request
+    concurrency: int = 64  # requests to agents at a time, in each cluster
+    per_second: float = 500.0  # requests to agents that begin, in each cluster
+
+    @property
+    def covered_seconds(self) -> float:
+        """How long what an agent said keeps its node from being asked otherwise."""
+        return max(60.0, 3 * self.interval_seconds)

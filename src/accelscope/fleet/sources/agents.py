@@ -12,30 +12,95 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
-from accelscope.filewatch import open_regular
-from accelscope.fleet.api_server import Informer, Reply
+from accelscope.files import open_regular
+from accelscope.fleet.api_server import Informer, Reply, Session, pod_proxy_path
 from accelscope.fleet.api_server.objects import AgentPod, pod_key
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.discovery import not_found_yet
-from accelscope.fleet.sources.pace import LoopShare, Pace
-from accelscope.fleet.sources.reach import Reach
-from accelscope.fleet.sources.reported import reported
-from accelscope.fleet.sources.round import Round, passes_by_itself
-from accelscope.fleet.sources.several_agents import Heard, together
-from accelscope.fleet.sources.snapshot_document import (
+from accelscope.fleet.clusters import AddressAccess, AgentsEntry
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.sources.round import LoopShare, Pace, Round, not_found_yet, passes_by_itself
+from accelscope.fleet.sources.snapshots import (
     BadDocument,
     Decoded,
+    Heard,
     IncompatibleSchema,
     TooLarge,
     decode_snapshot,
     glance,
+    reported,
+    together,
 )
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model import Snapshot
+
+# --- reach ------------------------------------------------------------
+# How an agent is reached: through the API server's pod proxy, or straight at its pod's address.
+
+
+_PATH = "/snapshot"
+_PORT_NAME = "metrics"  # of the agent's container, by our chart
+
+
+class Reach(Protocol):
+    """`get` raises KubeError. The limit is for what is decompressed."""
+
+    async def get(self, pod: AgentPod, headers: Mapping[str, str], limit_bytes: int) -> Reply: ...
+
+    async def close(self) -> None: ...
+
+
+class ProxyReach:
+    """The API server talks to agents for us: it must be let to their port, and we to `pods/proxy`."""
+
+    def __init__(self, session: Session, entry: AgentsEntry) -> None:
+        self._session = session
+        self._entry = entry
+
+    async def get(self, pod: AgentPod, headers: Mapping[str, str], limit_bytes: int) -> Reply:
+        path = pod_proxy_path(pod.namespace, pod.name, port_of(pod, self._entry), _PATH, self._entry.scheme)
+        return await self._session.get(path, headers=headers, limit_bytes=limit_bytes)
+
+    async def close(self) -> None:
+        """The session is not ours."""
+
+
+class DirectReach:
+    """One pool of connections for all agents of a cluster; CA and client certificate are for all of them."""
+
+    def __init__(self, entry: AgentsEntry, *, connections: int, timeout_seconds: float) -> None:
+        self._entry = entry
+        access = AddressAccess(
+            url=f"{entry.scheme}://agents.invalid",  # each request says which
+            ca_file=entry.ca_file,
+            insecure_skip_tls_verify=entry.insecure_skip_tls_verify,
+            tls_server_name=entry.tls_server_name,
+            client_certificate_file=entry.client_certificate_file,
+            client_key_file=entry.client_key_file,
+            plain_http=True,
+        )
+        # Without the environment: the proxy that it names is not for addresses of pods.
+        self._session = Session(access, connections=connections, timeout_seconds=timeout_seconds, environ={})
+
+    async def get(self, pod: AgentPod, headers: Mapping[str, str], limit_bytes: int) -> Reply:
+        if pod.ip is None:
+            raise KubeError(Reason.UNREACHABLE, f"the pod {pod.name} has no address")
+        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+        at = f"{self._entry.scheme}://{host}:{port_of(pod, self._entry)}"
+        return await self._session.get(_PATH, headers=headers, limit_bytes=limit_bytes, at=at)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def port_of(pod: AgentPod, entry: AgentsEntry) -> int:
+    """The entry's where it says another than the usual; else the pod's own word for it."""
+    usual = AgentsEntry().port
+    return entry.port if entry.port != usual else pod.ports.get(_PORT_NAME, usual)
+
 
 AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from accelscope.fleet.api_server import ExecResult, Informer, Session
 from accelscope.fleet.api_server.objects import DriverPod, pod_key
 from accelscope.fleet.clusters import ExecEntry
-from accelscope.fleet.report import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.discovery import not_found_yet
-from accelscope.fleet.sources.pace import LoopShare, Pace
-from accelscope.fleet.sources.plausible import TEXT_LIMIT
-from accelscope.fleet.sources.reported import reported
-from accelscope.fleet.sources.round import Round, joined
+from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.sources.round import LoopShare, Pace, Round, joined, not_found_yet
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
 from accelscope.kube.errors import KubeError, one_line
-from accelscope.parsing.parsed import ParseError
+from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
-from accelscope.vendors.common.driver_tool import DriverTool, ToolOutput, ToolReading
+from accelscope.vendors.common.agentless import DriverTool, ToolOutput, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _LEAST_PATIENCE = 8  # failures in a row

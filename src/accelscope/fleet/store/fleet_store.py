@@ -15,17 +15,19 @@ from typing import Literal
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying
-from accelscope.fleet.store.changes import Changes, Subscription
-from accelscope.fleet.store.events import EventLog
-from accelscope.fleet.store.happenings import Happenings
-from accelscope.fleet.store.node_object import NodeObject
-from accelscope.fleet.store.node_record import Ageing, Failure, Kept, NodeRecord, kept
-from accelscope.fleet.store.node_tables import NodeTables
-from accelscope.fleet.store.node_writer import NO_SOURCE, WORK_OF_MARKING, NodeWriter, parts_of
-from accelscope.fleet.store.unusual import Unusual, UnusualKey
-from accelscope.fleet.store.whole_node import whole_node
+from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, Saying
+from accelscope.fleet.store.events import Changes, EventLog, Happenings, Subscription
+from accelscope.fleet.store.node_record import Ageing, Failure, Kept, NodeObject, NodeRecord, kept
+from accelscope.fleet.store.node_rows import whole_node
+from accelscope.fleet.store.node_writer import (
+    NO_SOURCE,
+    WORK_OF_MARKING,
+    NodeTables,
+    NodeWriter,
+    Unusual,
+    UnusualKey,
+    parts_of,
+)
 from accelscope.model import Snapshot
 
 log = logging.getLogger(__name__)

@@ -9,17 +9,33 @@ on answering that nothing has changed.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store.node_object import NodeObject
+from accelscope.fleet.rows import NodeReport, SourceKind
 from accelscope.fleet.store.node_rows import text_size
 from accelscope.model import Snapshot
+
+# --- node object ------------------------------------------------------------
+# A Node object as far as the store is concerned; `api_server.objects` decodes those that fit it.
+
+
+class NodeObject(Protocol):
+    """What the store wants of a Node object."""
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def accelerators(self) -> Mapping[str, int]:
+        """Allocatable devices by resource; empty: it offers none."""
+        ...
+
 
 PRECEDENCE = {kind: place for place, kind in enumerate(SourceKind)}
 

@@ -1,9 +1,13 @@
 """A node's record as rows: made anew when a reading comes, only marked when time passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from accelscope.fleet.report import NodeReport, SourceKind
-from accelscope.fleet.store.happenings import Happenings
+import numpy as np
+from msgspec.structs import replace
+
+from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
+from accelscope.fleet.store.events import Happenings, device_name
 from accelscope.fleet.store.node_record import PRECEDENCE, NodeRecord, Share
 from accelscope.fleet.store.node_rows import (
     FRESH,
@@ -16,8 +20,196 @@ from accelscope.fleet.store.node_rows import (
     node_row,
     rows_of,
 )
-from accelscope.fleet.store.node_tables import NodeTables
-from accelscope.fleet.store.unusual import Unusual
+from accelscope.fleet.store.query import Condition, Positions, Query
+from accelscope.fleet.store.table import NodeNumbers, Table
+
+# --- node tables ------------------------------------------------------------
+# The four tables, which always hold the same nodes.
+
+
+_UNSEARCHED = frozenset({"state", "source", "health", "type", "owner_kind"})
+
+
+class NodeTables:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._numbers = numbers = NodeNumbers()
+        self.nodes = Table(NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock)
+        self.devices = Table(
+            DeviceRow,
+            ("cluster", "node", "id"),
+            unsearched=_UNSEARCHED | {"uuid"},  # the id has it
+            numbers=numbers,
+            clock=clock,
+        )
+        self.pods = Table(
+            PodRow,
+            ("cluster", "node", "namespace", "pod", "container", "device", "partition"),
+            unsearched=_UNSEARCHED,
+            numbers=numbers,
+            clock=clock,
+        )
+        self.processes = Table(
+            ProcessRow,
+            ("cluster", "node", "pid", "device", "partition"),
+            unsearched=_UNSEARCHED,
+            numbers=numbers,
+            clock=clock,
+        )
+        self._parts: tuple[Table[Any], ...] = (self.devices, self.pods, self.processes)
+        self._all: tuple[Table[Any], ...] = (self.nodes, *self._parts)
+
+    def number(self, cluster: str, node: str) -> int:
+        return self._numbers.give(cluster, node)
+
+    def healths(self, number: int) -> dict[str, str]:
+        """Health of the node's devices, by id."""
+        here = self.devices.of_node(number)
+        ids, healths = self.devices.texts("id").texts, self.devices.texts("health").texts
+        codes = zip(
+            self.devices.column("id", here).tolist(),
+            self.devices.column("health", here).tolist(),
+            strict=True,
+        )
+        return {str(ids[id_]): str(healths[health]) for id_, health in codes}
+
+    def replace(self, number: int, rows: NodeRows) -> None:
+        """All but the row of the node itself."""
+        self.devices.replace(number, rows.devices)
+        self.pods.replace(number, rows.pods, rows.pod_devices)
+        self.processes.replace(number, rows.processes, rows.process_devices)
+
+    def mark_stale(self, number: int) -> None:
+        for table in self._parts:
+            table.assign(table.of_node(number), "state", STALE)
+
+    def mark_node(self, number: int, state: str, reason: str | None) -> bool:
+        """False: it was so before."""
+        here = self.nodes.of_node(number)
+        position = int(here[0])
+        if (self.nodes.value("state", position), self.nodes.value("reason", position)) == (state, reason):
+            return False
+        self.nodes.assign(here, "state", state)
+        self.nodes.assign(here, "reason", reason)
+        return True
+
+    def declare_simulated(self, cluster: str, simulated: bool) -> None:
+        for table in self._all:
+            table.assign(_of_cluster(table, cluster), "simulated", simulated)
+
+    def hide(self, cluster: str) -> None:
+        """Out of every answer at once; the nodes are cleared one by one afterwards."""
+        for table in self._all:
+            table.hide(_of_cluster(table, cluster))
+
+    def clear(self, cluster: str, node: str, number: int) -> None:
+        for table in self._all:
+            table.remove(number)
+        self._numbers.take_back(cluster, node)
+
+    def settle(self) -> bool:
+        """A few milliseconds of work that answers then need not do; False: there was none."""
+        return any(table.settle() for table in self._all)
+
+
+def _of_cluster(table: Table[Any], cluster: str) -> Positions:
+    return table.matching(Query(where=(Condition("cluster", "=", cluster),)))
+
+
+# --- unusual ------------------------------------------------------------
+# What is out of habit, beside the rows: those are made anew with each reading, and this stays until whoever
+# found it takes it back.
+
+
+UnusualKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, namespace and name of a pod
+
+
+class Unusual:
+    def __init__(self, devices: Table[DeviceRow], pods: Table[PodRow], happenings: Happenings) -> None:
+        self._device_table = devices
+        self._pod_table = pods
+        self._happenings = happenings
+        self._devices: dict[UnusualKey, str] = {}
+        self._pods: dict[UnusualKey, str] = {}
+
+    def mark(self, rows: NodeRows) -> None:
+        if self._devices:
+            rows.devices = [
+                replace(row, unusual=text)
+                if (text := self._devices.get((row.cluster, row.node, row.id))) is not None
+                else row
+                for row in rows.devices
+            ]
+        if self._pods:
+            rows.pods = [
+                replace(row, unusual=text)
+                if (text := self._pods.get((row.cluster, row.namespace, row.pod))) is not None
+                else row
+                for row in rows.pods
+            ]
+
+    def set_devices(self, texts: Mapping[UnusualKey, str | None], at: float) -> Iterator[tuple[str, str]]:
+        """Yields the nodes whose rows changed; a device that is not there is passed over."""
+        self._forget_gone()
+        for key, text in texts.items():
+            cluster, node, id_ = key
+            position = self._device_table.find(cluster=cluster, node=node, id=id_)
+            was = self._devices.get(key)
+            if position is None or text == was:
+                continue
+            self._devices.pop(key, None)
+            if text is not None:
+                self._devices[key] = text
+            self._device_table.assign(np.array([position]), "unusual", text)
+            model, index = (self._device_table.value(name, position) for name in ("model", "index"))
+            who = device_name(
+                None if model is None else str(model), None if index is None else int(index), id_
+            )
+            self._happenings.unusual(was, text, at, cluster=cluster, node=node, device=id_, who=who)
+            yield cluster, node
+
+    def set_pods(self, texts: Mapping[UnusualKey, str | None], at: float) -> Iterator[tuple[str, str]]:
+        self._forget_gone()
+        changed = {key: text for key, text in texts.items() if text != self._pods.get(key)}
+        for key, positions in self._positions_of_pods(changed):
+            was, text = self._pods.pop(key, None), changed[key]
+            if text is not None:
+                self._pods[key] = text
+            self._pod_table.assign(np.array(positions), "unusual", text)
+            cluster, namespace, pod = key
+            node = str(self._pod_table.value("node", positions[0]))
+            self._happenings.unusual(
+                *(was, text, at),
+                cluster=cluster,
+                node=node,
+                namespace=namespace,
+                pod=pod,
+                who=f"{namespace}/{pod}",
+            )
+            yield cluster, node
+
+    def _positions_of_pods(self, keys: Iterable[UnusualKey]) -> list[tuple[UnusualKey, list[int]]]:
+        """One pass over the table for all of them."""
+        keys = frozenset(keys)
+        table = self._pod_table
+        names = table.texts("pod")
+        sought = [code for _, _, pod in keys if (code := names.code(pod)) is not None]
+        everywhere = table.positions()
+        found: dict[UnusualKey, list[int]] = {}
+        for position in everywhere[np.isin(table.column("pod", everywhere), sought)].tolist():
+            key = tuple(str(table.value(name, position)) for name in ("cluster", "namespace", "pod"))
+            if key in keys:
+                found.setdefault(key, []).append(position)
+        return list(found.items())
+
+    def _forget_gone(self) -> None:
+        """Of devices and pods that are no longer there."""
+        for device in list(self._devices):
+            cluster, node, id_ = device
+            if self._device_table.find(cluster=cluster, node=node, id=id_) is None:
+                del self._devices[device]
+        there = {key for key, _ in self._positions_of_pods(self._pods)}
+        self._pods = {key: text for key, text in self._pods.items() if key in there}
+
 
 # In units of what it takes to mark a node, some tens of microseconds.
 WORK_OF_MARKING = 1

@@ -19,11 +19,33 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from accelscope.fleet.rows import Row
-from accelscope.fleet.store import selecting
-from accelscope.fleet.store.columns import AGE, TAKEN_AT, Layout, layout_of
-from accelscope.fleet.store.node_numbers import NodeNumbers
-from accelscope.fleet.store.query import Positions, Query, Selection, Value
+from accelscope.fleet.store import query as selecting
+from accelscope.fleet.store.query import AGE, TAKEN_AT, Layout, Positions, Query, Selection, Value, layout_of
 from accelscope.fleet.store.texts import Texts
+
+# --- node numbers ------------------------------------------------------------
+# Nodes of all clusters as small numbers, which index arrays and are given again when a node has left.
+
+
+class NodeNumbers:
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._free: list[int] = []
+
+    def find(self, cluster: str, node: str) -> int | None:
+        return self._numbers.get((cluster, node))
+
+    def give(self, cluster: str, node: str) -> int:
+        key = cluster, node
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._numbers)
+            self._numbers[key] = number
+        return number
+
+    def take_back(self, cluster: str, node: str) -> None:
+        self._free.append(self._numbers.pop((cluster, node)))
+
 
 R = TypeVar("R", bound=Row)
 

@@ -6,11 +6,12 @@ Families of devices, partitions, pods, processes, readers and the agent itself a
 
 from accelscope.metrics.catalogue.devices import DEVICES, INFO_LABELS
 from accelscope.metrics.catalogue.own import AGENT, READERS, SINKS, SOURCES
-from accelscope.metrics.catalogue.parts import PARTITIONS, PROCESSES
 from accelscope.metrics.catalogue.workloads import (
     BALANCES,
+    PARTITIONS,
     POD_INFO,
     PODS,
+    PROCESSES,
     UNATTRIBUTED,
     UNKNOWN_ALLOCATIONS,
 )

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from accelscope import __version__
-from accelscope.agent.attribution_options import attribution_options
+from accelscope.agent.assembly import attribution_options, chosen_annotations
 from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
-from accelscope.agent.sinks import chosen_annotations
 from accelscope.attribution.attributor import Attributor
 from accelscope.config import make
 from accelscope.metrics.exposition import Exposition
@@ -28,9 +27,8 @@ from accelscope.model import AgentState, SinkState, Snapshot, Vendor
 from accelscope.model.wire import snapshot_document
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.kubernetes import SimulatedCluster
-from accelscope.simulate.load import Pauses
 from accelscope.simulate.node import SimulatedNode
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import NodeSpec, Pauses
 from accelscope.sinks.annotation import recipe_of
 from accelscope.sinks.documents import fitted
 from accelscope.vendors import declarations

@@ -1,8 +1,8 @@
 """From a YAML description, or from a few numbers, to a FleetSpec."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,58 @@ import yaml
 from accelscope.config.document import Section, read_each
 from accelscope.config.values import BOOLEAN, LINE, Decimal, Text, WholeNumber, shown
 from accelscope.simulate.description import load_node, read_yaml
-from accelscope.simulate.fleet.faults import read_trouble, trouble_document
-from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
-from accelscope.simulate.fleet.template import MOST_NODES
+from accelscope.simulate.fleet.faults import Trouble, read_trouble, trouble_document
+from accelscope.simulate.fleet.recording import MOST_NODES
 from accelscope.simulate.section import Description, DescriptionError
+from accelscope.simulate.spec import NodeSpec
+
+# --- spec ------------------------------------------------------------
+# What a fleet is, once its description has been read and found good.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """So many nodes of one kind."""
+
+    kind: str  # name of a ready-made node, or path of a description
+    spec: NodeSpec
+    count: int
+    prefix: str  # of their names
+    agent_url: str | None = None  # of a real agent, which answers in the place of a simulated one
+
+    def names(self) -> Iterator[str]:
+        for number in range(1, self.count + 1):
+            yield f"{self.prefix}-{number:04d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    id: str
+    name: str | None = None  # for people
+    groups: tuple[NodeGroup, ...] = ()
+    agents: bool = True  # every node has one
+    driver_pods: bool = False  # the GPU operator's, on nodes with NVIDIA devices
+
+    @property
+    def node_count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    seed: int = 1
+    interval_seconds: float = 10.0  # between two readings of an agent
+    variants: int = 2  # recordings of each kind of node
+    clusters: tuple[ClusterSpec, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+    def nodes(self) -> dict[str, dict[str, NodeSpec]]:
+        """By cluster and name."""
+        return {
+            cluster.id: {name: group.spec for group in cluster.groups for name in group.names()}
+            for cluster in self.clusters
+        }
+
 
 DESCRIPTION = "fleet.yaml"  # of a fleet's folder
 _ID = Text("an id such as berlin-1", "[a-z0-9]([-a-z0-9.]*[a-z0-9])?")

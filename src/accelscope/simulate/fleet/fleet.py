@@ -28,16 +28,13 @@ import yaml
 from aiohttp import web
 
 from accelscope.simulate.fleet.api_server import ClusterServer
-from accelscope.simulate.fleet.cluster import FleetCluster, driver_pods
-from accelscope.simulate.fleet.description import DESCRIPTION, fleet_text
+from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, FleetCluster, driver_pods
+from accelscope.simulate.fleet.description import DESCRIPTION, ClusterSpec, FleetSpec, NodeGroup, fleet_text
 from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
-from accelscope.simulate.fleet.fleet_node import FleetNode, Variant
-from accelscope.simulate.fleet.objects import AGENT_NAMESPACE
+from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
-from accelscope.simulate.fleet.spec import ClusterSpec, FleetSpec, NodeGroup
-from accelscope.simulate.folder import write_text
-from accelscope.simulate.kept_folder import KeptFolder
+from accelscope.simulate.folder import KeptFolder, write_text
 from accelscope.simulate.section import DescriptionError
 
 HOST = "127.0.0.1"

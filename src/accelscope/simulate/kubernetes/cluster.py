@@ -18,15 +18,13 @@ from types import TracebackType
 from typing import Self
 
 from accelscope.serve import Tls
-from accelscope.simulate import identity
-from accelscope.simulate.kubernetes import objects, pod_resources
+from accelscope.simulate import spec as identity
+from accelscope.simulate.kubernetes import kubelet, objects
 from accelscope.simulate.kubernetes.api import NODES, PODS, Api, History
-from accelscope.simulate.kubernetes.api_server import ApiServer
-from accelscope.simulate.kubernetes.grpc_server import GrpcServer
-from accelscope.simulate.kubernetes.listener import Listener, bound_to_loopback
+from accelscope.simulate.kubernetes.api_server import ApiServer, Listener, bound_to_loopback
+from accelscope.simulate.kubernetes.kubelet import GrpcServer
 from accelscope.simulate.node import SimulatedNode
-from accelscope.simulate.pod_names import derived_pod_name
-from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
+from accelscope.simulate.pods import SimulatedContainer, SimulatedPod, derived_pod_name
 from accelscope.simulate.spec import PodOwner, PodQos
 
 _LONGEST_SOCKET_PATH = 107
@@ -161,10 +159,10 @@ class SimulatedCluster:
             self._socket_path = Path(short) / "kubelet.sock"
 
     def _pod_resources(self, method: str) -> bytes | None:
-        if method != pod_resources.LIST:
+        if method != kubelet.LIST:
             return None
         with self._lock:
-            return pod_resources.list_response(pod for pod in self._pods if pod.uid in self._phases)
+            return kubelet.list_response(pod for pod in self._pods if pod.uid in self._phases)
 
     def _show_node(self) -> None:
         spec = self._node.spec

@@ -6,12 +6,38 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from accelscope.simulate import identity
-from accelscope.simulate.kubernetes.hami import hami_annotations
-from accelscope.simulate.pod_names import template_hash
-from accelscope.simulate.pods import SimulatedContainer, SimulatedPod
+from accelscope.simulate import spec as identity
+from accelscope.simulate.pods import SimulatedContainer, SimulatedPod, template_hash
 from accelscope.simulate.spec import NodeSpec, PodOwner, PodQos
 from accelscope.simulate.vendor import simulated_vendor
+
+# --- hami ------------------------------------------------------------
+# What HAMi's scheduler writes on a pod whose containers it gave shares of devices.
+
+
+def hami_annotations(pod: SimulatedPod, node: str) -> dict[str, str]:
+    shared = any(grant.share for container in pod.containers for grant in container.grants)
+    if not shared:
+        return {}
+    return {
+        "hami.io/vgpu-node": node,
+        "hami.io/bind-phase": "success",
+        "hami.io/vgpu-devices-to-allocate": ";",
+        "hami.io/vgpu-devices-allocated": "".join(map(_container, pod.containers)),
+    }
+
+
+def _container(container: SimulatedContainer) -> str:
+    """Card, type, MiB and percent of the cores; each share ends with a colon, each container with a
+    semicolon."""
+    shares = (
+        f"{grant.device.id},{grant.device.hami_type},"
+        f"{grant.share.memory_bytes >> 20},{grant.share.cores_percent}:"
+        for grant in container.grants
+        if grant.share is not None
+    )
+    return "".join(shares) + ";"
+
 
 _QOS = {PodQos.GUARANTEED: "Guaranteed", PodQos.BURSTABLE: "Burstable", PodQos.BESTEFFORT: "BestEffort"}
 _API_GROUPS = {"Job": "batch/v1"}
@@ -41,7 +67,7 @@ def pod_document(
         "metadata": metadata,
         "spec": {
             "volumes": [_token_volume(spec.seed, pod)],
-            "containers": [_container(spec.seed, pod, container) for container in pod.containers],
+            "containers": [_container_objects(spec.seed, pod, container) for container in pod.containers],
             "restartPolicy": "Never" if pod.owner and pod.owner.kind == "Job" else "Always",
             "terminationGracePeriodSeconds": 30,
             "dnsPolicy": "ClusterFirst",
@@ -124,7 +150,7 @@ def _owner(seed: int, owner: PodOwner) -> dict[str, Any]:
     }
 
 
-def _container(seed: int, pod: SimulatedPod, container: SimulatedContainer) -> dict[str, Any]:
+def _container_objects(seed: int, pod: SimulatedPod, container: SimulatedContainer) -> dict[str, Any]:
     held = Counter(grant.resource for grant in container.grants)
     limits = {resource: str(count) for resource, count in held.items()}
     return {

@@ -1,7 +1,9 @@
 """A table with a cursor. It draws what is visible and nothing else, however many rows there are."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -9,10 +11,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from accelscope.top.screen.strips import blank, strip_of
 from accelscope.top.view.frame import Entry, Pane
 from accelscope.top.view.table import (
     Column,
+    Line,
     Placed,
     Setting,
     Span,
@@ -23,6 +25,41 @@ from accelscope.top.view.table import (
     title_line,
 )
 from accelscope.top.view.text import cut, width_of
+
+# --- strips ------------------------------------------------------------
+# Lines as Textual draws them: in the terminal's own sixteen colours, so that they are right on dark and on
+# light; and never by colour alone, since there may be none.
+
+
+STYLES = {
+    Tone.PLAIN: Style(),
+    Tone.DIM: Style(dim=True),
+    Tone.GOOD: Style(color="green"),
+    Tone.WARN: Style(color="yellow", bold=True),
+    Tone.BAD: Style(color="red", bold=True, reverse=True),
+    Tone.STRONG: Style(bold=True),
+    Tone.TITLE: Style(color="cyan"),
+    Tone.SORTED: Style(color="cyan", bold=True, underline=True),
+}
+CURSOR = Style(reverse=True)
+
+
+def strip_of(line: Line, width: int, *, cursor: bool = False, base: Style | None = None) -> Strip:
+    segments, used = [], 0
+    for span in line:
+        style = STYLES[span.tone]
+        if cursor:
+            style = CURSOR + Style(bold=style.bold)
+        segments.append(Segment(span.text, base + style if base else style))
+        used += width_of(span.text)
+    filler = CURSOR if cursor else (base or Style())
+    segments.append(Segment(" " * max(0, width - used), filler))
+    return Strip(segments, max(used, width)).crop(0, width)
+
+
+def blank(width: int) -> Strip:
+    return Strip([Segment(" " * width)], width)
+
 
 HEAD = 2  # lines above the rows: the pane's title, the columns' titles
 _WHEEL = 3  # rows
@@ -183,3 +220,33 @@ class Table(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self) -> None:
         self.action_move(-_WHEEL)
+
+
+# --- lines ------------------------------------------------------------
+# Lines of text as a widget: the header, the keys at the bottom, sheets.
+
+
+class Lines(Widget):
+    ALLOW_SELECT = False
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._lines: Sequence[Line] = ()
+        self.top = 0
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        return self._lines
+
+    def show(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+        self.refresh()
+
+    def scroll_by(self, count: int) -> None:
+        self.top = max(0, min(self.top + count, len(self._lines) - self.size.height))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        at = self.top + y
+        width = self.size.width
+        return strip_of(self._lines[at], width) if at < len(self._lines) else blank(width)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, of_known_vendors, read_snapshot
-from accelscope.top.sources.client import JsonClient, is_fleet
 from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import Question
+from accelscope.top.sources.source import JsonClient, Question, is_fleet
 from accelscope.top.view.shown import Kind, NodeView, View
 
 MOST_AGENTS = 200  # a thread each; more are a fleet

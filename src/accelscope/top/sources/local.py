@@ -6,10 +6,8 @@ import time
 from collections.abc import Mapping
 
 from accelscope import __version__
-from accelscope.agent.attribution_options import attribution_options
-from accelscope.agent.collector import Collector, Pace
-from accelscope.agent.once import Passes
-from accelscope.agent.runners import make_runners
+from accelscope.agent.assembly import attribution_options, make_runners
+from accelscope.agent.collector import Collector, Pace, Passes
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import is_idle
-from accelscope.top.view.cells import bar_cell, fill_tone, ratio_of, spark_cell
-from accelscope.top.view.condition import Level, conditions, is_hot
+from accelscope.top.view.cells import Level, bar_cell, conditions, fill_tone, is_hot, ratio_of, spark_cell
 from accelscope.top.view.shown import DeviceView, NodeView, PartitionView
 from accelscope.top.view.table import Column, Line, Setting, Sort, Span, Tone, in_order
 from accelscope.top.view.text import (

@@ -42,7 +42,7 @@ VENDOR = VendorDeclaration(
         DialectDeclaration(name="amd", package=__name__, part="dialect:dialect", options=(DIALECT_PREFIX,)),
     ),
     exporter_labels="dialect:exporter_labels",
-    simulated="simulated.vendor:VENDOR",
+    simulated="simulated.driver:VENDOR",
     model_prefix="AMD",
     harmless_throttles=(
         "low_utilization",

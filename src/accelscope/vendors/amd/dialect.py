@@ -4,19 +4,24 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, millionths, percent, rounded
-from accelscope.metrics.dialects.dialect import (
+from accelscope.metrics.dialects import (
+    DeviceView,
     Dialect,
     Label,
     Labels,
     Missing,
+    NodeView,
     Section,
     Values,
     gauge,
     gauges,
+    mebibytes,
+    megahertz,
+    millionths,
     node_gauges,
+    percent,
+    rounded,
 )
-from accelscope.metrics.dialects.view import DeviceView, NodeView
 from accelscope.metrics.family import Family
 from accelscope.model import Clock, Device, HealthState, OwnerKind, Process, Vendor
 from accelscope.vendors.amd import DIALECT_PREFIX

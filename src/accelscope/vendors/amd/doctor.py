@@ -9,21 +9,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.doctor import pci
-from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, counted, error, note, ok, sentence, warning
-from accelscope.doctor.subject import Subject
+from accelscope.doctor import vendors
+from accelscope.doctor.check import Check, Finding, Subject, counted, error, note, ok, sentence, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
-from accelscope.parsing.parsed import Parsed
-from accelscope.vendors.amd import AMD_SMI, ROCM_SMI, parse_rocm_json, parse_static
-from accelscope.vendors.amd.drm import Cards, driver_loaded, driver_version
-from accelscope.vendors.amd.fdinfo import OpenFiles
-from accelscope.vendors.amd.kfd import ComputeDriver
-from accelscope.vendors.amd.messages import error_of
+from accelscope.parsing import Parsed
+from accelscope.vendors.amd import AMD_SMI, ROCM_SMI, parse_amd_smi, parse_rocm_smi
+from accelscope.vendors.amd.documents import error_of
+from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driver_version
+from accelscope.vendors.amd.processes import OpenFiles
 from accelscope.vendors.common.contract import Paths, ReaderError
-from accelscope.vendors.common.files import entries
-from accelscope.vendors.common.pci import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, pci_devices
+from accelscope.vendors.common.files import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import Tool
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'amdgpu|kfd'`"
@@ -163,7 +159,7 @@ def hardware(subject: Subject) -> Hardware:
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
     found = pci_devices(subject.paths.sys, *_PCI_CODES)
-    yield from pci.on_pci(subject.paths.sys, found, what="GPUs", none="no AMD GPU on PCI")
+    yield from vendors.on_pci(subject.paths.sys, found, what="GPUs", none="no AMD GPU on PCI")
     old = [gpu.address for gpu in found or () if gpu.driver == _OLD_DRIVER]
     if old:
         yield note(
@@ -177,7 +173,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     if driver_loaded(paths.sys):
         version = driver_version(paths.sys, paths.proc)
         yield ok("module", f"{_DRIVER} {version or 'of unknown version'} is loaded", version=version)
-    elif not all(map(pci.is_passed_on, gpus(paths))):
+    elif not all(map(vendors.is_passed_on, gpus(paths))):
         yield warning(
             "module",
             f"the kernel module {_DRIVER} is not loaded, though there are GPUs",
@@ -272,7 +268,7 @@ _NAMES = ["--showproductname", "--showbus", "--json"]
 
 def amd_smi(subject: Subject) -> Iterator[Finding]:
     yield _examined(
-        subject, "amd-smi", subject.value(AMD_SMI), ["static", "--json"], parse_static.parse_static
+        subject, "amd-smi", subject.value(AMD_SMI), ["static", "--json"], parse_amd_smi.parse_static
     )
 
 
@@ -280,7 +276,7 @@ def rocm_smi(subject: Subject) -> Iterator[Finding]:
     program = subject.value(ROCM_SMI)
     stand_in = Tool(subject.value(AMD_SMI), timeout_seconds=1).find() is None
     if stand_in:
-        yield _examined(subject, "rocm-smi", program, _NAMES, parse_rocm_json.parse_rocm_json)
+        yield _examined(subject, "rocm-smi", program, _NAMES, parse_rocm_smi.parse_rocm_json)
     elif place := Tool(program, timeout_seconds=1).find():
         yield ok("rocm-smi", f"{place}, for when there is no amd-smi", path=place)
     else:

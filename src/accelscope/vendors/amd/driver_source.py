@@ -6,12 +6,9 @@ from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.vendors.amd.drm import Card, Cards, driver_version
-from accelscope.vendors.amd.fdinfo import OpenFiles
-from accelscope.vendors.amd.gpu import Gpu, Place
-from accelscope.vendors.amd.health import health_of
-from accelscope.vendors.amd.kfd import ComputeDriver, slot_of
-from accelscope.vendors.amd.processes import Holders, ProcessLister
+from accelscope.vendors.amd.drm import Card, Cards, ComputeDriver, driver_version, slot_of
+from accelscope.vendors.amd.gpu import Gpu, Place, health_of
+from accelscope.vendors.amd.processes import Holders, OpenFiles, ProcessLister
 from accelscope.vendors.amd.tools import Answer, Tools
 from accelscope.vendors.common.contract import ReaderOptions, Survey
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accelscope.model import Process
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.parsing.rejections import Rejections
-from accelscope.vendors.amd import messages, quantities, trees
+from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.vendors.amd import documents
+from accelscope.vendors.amd import draft as quantities
 from accelscope.vendors.amd.draft import AmdDraft
-from accelscope.vendors.amd.parse_process import ListedProcess, with_memory
+from accelscope.vendors.amd.parse_amd_smi import ListedProcess, with_memory
 from accelscope.vendors.common.values import program_name
 
 TOOL = "amd-smi monitor"
@@ -97,11 +97,11 @@ def parse(text: str) -> Parsed:
                 _take_process(row, listed, rejected)
             else:
                 _take_gpu(row, drafts, rejected)
-    error = None if drafts or listed else messages.no_reading(text, TOOL)
+    error = None if drafts or listed else documents.no_reading(text, TOOL)
     if error is not None and error.reason == "unrecognized" and columns:
         error = ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
     return Parsed(
-        devices=trees.devices_of(list(drafts.values())),
+        devices=documents.devices_of(list(drafts.values())),
         processes=with_memory(list(listed.values())),
         error=error,
         rejected=rejected.listed(),

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from accelscope.deviceplugin.vendor import Edits, Given, Node, NotAvailable, Roots, Unit
 from accelscope.model import Device
-from accelscope.vendors.amd.drm import Cards
-from accelscope.vendors.amd.kfd import ComputeDriver
+from accelscope.vendors.amd.drm import Cards, ComputeDriver
 
 _COMPUTE, _GRAPHICS = "kfd", "dri"
 _CDI_KIND = "amd.com/gpu"

@@ -1,9 +1,8 @@
 """The AMD reader: is there anything of AMD's GPUs on this node?"""
 
 from accelscope.model import Vendor
-from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, ReaderOptions, Source
 from accelscope.vendors.common.files import entries, told
-from accelscope.vendors.common.lazy import LazyReader, Source
 
 _VENDOR_CODE = "0x1002"
 _COMPUTE_DEVICE = "kfd"  # made by every driver of AMD's kind, forks included

@@ -12,13 +12,12 @@ from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing import Parsed
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
-from accelscope.vendors.amd.kfd import slot_of
-from accelscope.vendors.amd.messages import error_of
-from accelscope.vendors.common.background import Background, Latest
+from accelscope.vendors.amd.documents import error_of
+from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
-from accelscope.vendors.common.tool import Tool, find_program
+from accelscope.vendors.common.tool import Background, Latest, Tool, find_program
 
 _STATIC_EVERY = 10  # runs: who the GPUs are and what bounds them changes rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
@@ -136,26 +135,26 @@ class Tools:
         return self._ask_amd_smi() if self._amd_smi.find() is not None else self._ask_rocm_smi()
 
     def _ask_amd_smi(self) -> Answer:
-        from accelscope.vendors.amd import parse_links, parse_metric, parse_process, parse_static  # noqa: PLC0415
+        from accelscope.vendors.amd import parse_amd_smi  # noqa: PLC0415
 
         if self._runs % _STATIC_EVERY == 0 or not self._static:
             self._static = self._parsed(
-                self._amd_smi, ["static", "--json"], parse_static.parse_static
+                self._amd_smi, ["static", "--json"], parse_amd_smi.parse_static
             ).devices
         self._runs += 1
         who = {device.index: device for device in self._static}
-        measured = self._parsed(self._amd_smi, ["metric", "--json"], parse_metric.parse_metric).devices
+        measured = self._parsed(self._amd_smi, ["metric", "--json"], parse_amd_smi.parse_metric).devices
         if not all(device.index in who for device in measured):
             self._static = ()  # GPUs came or went: ask again who they are at the next run
         devices = [_joined(device, who.get(device.index)) for device in measured]
         failures: list[str] = []
         if any(map(_has_links, devices)):
-            links = parse_links.parse_links(self._further(["xgmi", "--json"], failures))
+            links = parse_amd_smi.parse_links(self._further(["xgmi", "--json"], failures))
             devices = [replace(d, links=() if d.index is None else links.get(d.index, ())) for d in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
             # A tool that finds nobody may say so in many ways.
-            processes = parse_process.parse_process(self._further(["process", "--json"], failures)).processes
+            processes = parse_amd_smi.parse_process(self._further(["process", "--json"], failures)).processes
         return _answer("amd-smi", devices, processes, failures)
 
     def _further(self, arguments: list[str], failures: list[str]) -> str:
@@ -167,14 +166,14 @@ class Tools:
             return ""
 
     def _ask_rocm_smi(self) -> Answer:
-        from accelscope.vendors.amd import parse_rocm_json  # noqa: PLC0415 - as above
+        from accelscope.vendors.amd import parse_rocm_smi  # noqa: PLC0415 - as above
 
         if self._alone:
             everything = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
-            parsed = self._parsed(self._rocm_smi, everything, parse_rocm_json.parse_rocm_json)
+            parsed = self._parsed(self._rocm_smi, everything, parse_rocm_smi.parse_rocm_json)
         else:
             names = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
-            parsed = self._parsed(self._rocm_smi, names, parse_rocm_json.parse_rocm_json)
+            parsed = self._parsed(self._rocm_smi, names, parse_rocm_smi.parse_rocm_json)
         return _answer("rocm-smi", list(parsed.devices), parsed.processes)
 
     def _parsed(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:

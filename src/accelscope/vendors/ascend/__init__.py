@@ -36,7 +36,7 @@ VENDOR = VendorDeclaration(
     settings=(NPU_SMI, DRIVER_ROOT),
     dialects=(DialectDeclaration(name="npu-exporter", package=__name__, part="npu_exporter:dialect"),),
     account_names=("hwhiaiuser",),
-    simulated="simulated.vendor:VENDOR",
+    simulated="simulated.driver:VENDOR",
     model_prefix="Huawei",
     resource_domain="huawei.com",
     device_ids="device_ids:resolve",

@@ -9,17 +9,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelscope.doctor import pci
-from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
-from accelscope.doctor.subject import Subject
+from accelscope.doctor import vendors
+from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, sentence, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI
 from accelscope.vendors.ascend.smi import library_folders
 from accelscope.vendors.common.contract import Paths
-from accelscope.vendors.common.files import entries
-from accelscope.vendors.common.pci import PROCESSING_CLASS, PciDevice, pci_devices
+from accelscope.vendors.common.files import PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import find_program
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'davinci|devdrv|ascend'`"
@@ -136,7 +133,7 @@ _MODULES = re.compile(r"drv_davinci|drv_devmng|ascend_")
 
 def npus(paths: Paths) -> tuple[PciDevice, ...]:
     """This node's own: not those that it passed on to a virtual machine."""
-    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not pci.is_passed_on(npu))
+    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not vendors.is_passed_on(npu))
 
 
 def modules(paths: Paths) -> list[str]:
@@ -166,7 +163,7 @@ def hardware(subject: Subject) -> Hardware:
 
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
-    yield from pci.on_pci(
+    yield from vendors.on_pci(
         subject.paths.sys,
         pci_devices(subject.paths.sys, *_PCI_CODES),
         what="NPUs",

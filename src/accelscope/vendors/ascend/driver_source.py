@@ -10,16 +10,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import Device, ErrorCount, HealthState, Process, Reading
-from accelscope.vendors.ascend import NPU_SMI, messages, parse_info
-from accelscope.vendors.ascend.details import DetailRounds, Details, Questions, with_board_power, with_details
-from accelscope.vendors.ascend.enumeration import Enumeration, Who
+from accelscope.vendors.ascend import NPU_SMI, key_values, parse_info
+from accelscope.vendors.ascend.details import (
+    DetailRounds,
+    Details,
+    Enumeration,
+    Questions,
+    Who,
+    with_board_power,
+    with_details,
+)
 from accelscope.vendors.ascend.parse_info import Chip, chip_of
 from accelscope.vendors.ascend.parse_values import ERROR_KIND
 from accelscope.vendors.ascend.reader import DEVICE_FILE, has_device_files
 from accelscope.vendors.ascend.smi import Answer, NpuSmi
-from accelscope.vendors.common.background import Background
 from accelscope.vendors.common.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
-from accelscope.vendors.common.pci import link_of, numa_node_of
+from accelscope.vendors.common.files import link_of, numa_node_of
+from accelscope.vendors.common.tool import Background
 
 # Errors with a code, counted by the agent: npu-smi shows which a chip has now, not how often it had them.
 
@@ -108,7 +115,7 @@ class DriverSource:
         now = self._clock()
         devices = answer.parsed.devices
         warnings = ["tool_exit_code"] if answer.exit_code else []
-        if messages.driver_is_incomplete(answer.text):
+        if key_values.driver_is_incomplete(answer.text):
             warnings.append("driver_incomplete")
         warnings += self._enumeration.learn(devices)
         has_process_table = parse_info.has_process_table(answer.text)

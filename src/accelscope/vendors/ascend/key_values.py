@@ -5,14 +5,125 @@ where the first one stands. The block of the board's controller (MCU) repeats th
 none of them.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from accelscope.vendors.ascend import cells, messages
+from accelscope.parsing import ParseError
+from accelscope.vendors.ascend import draft
+from accelscope.vendors.common.values import first_line, strange_output
+
+# --- messages ------------------------------------------------------------
+# What npu-smi says instead of, or between, its values.
+#
+# Each message has a reason that can be counted and that names a different thing to do. Lines that are merely
+# noise have none.
+
+
+_LINE_LIMIT = 500  # no message of the tool is longer
+
+# Errors of DCMI, the library below the tool, by its codes.
+_CODES = {
+    -8002: "no_permission",
+    -8005: "driver_error",  # "internal error": no access to the device files, or an upgraded driver, or else
+    -8006: "driver_timeout",
+    -8008: "no_devices",
+    -8012: "not_ready",
+    -8013: "not_supported",
+    -8017: "upgrading",
+    -8020: "driver_in_use",
+    -8255: "not_supported",
+}
+_CODE = re.compile(r"\bret(?: is |=)(-?[0-9]{1,6})", re.ASCII)
+
+# By beginning, the more special first. None: the reason is in the code that follows.
+_PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"dcmi model initialized failed, because the device is used", "driver_in_use"),
+        (r"dcmi mod(?:ule|el) initiali[sz]ed? failed", None),
+        (r"npu get board type failed", "driver_error"),
+        (r"failed to execute npu-smi", None),
+        (r"failed to query", "query_failed"),
+        (r"failed to get", "query_failed"),
+        (r"th(?:is|e) (?:device|chip|npu|card|command) (?:does not|doesn't|is not) support", "not_supported"),
+        (r"th(?:is|e) command cannot be executed on a vm or container", "not_supported"),
+        (r"there is no npu (?:card|chip)", "no_devices"),
+        (r"command or option is not found", "unknown_option"),
+        (r"error parameter of", "unknown_option"),
+        (r"the parameter is invalid", "unknown_option"),
+        (r".{0,40}(?:not permitted|permission denied)", "no_permission"),
+        (r".{0,80}must (?:be|have) .{0,40}root", "no_permission"),
+        (r".{0,200}error while loading shared libraries", "library_missing"),
+        (r".{0,80}npu-smi.{0,20}(?:command not found|: not found|no such file)", "tool_missing"),
+    )
+)
+# A line that has none of these is no message: there may be a million lines.
+_SIGNS = re.compile(r"fail|support|no npu|not f|param|permi|root|execut|librar|no such", re.IGNORECASE)
+_NOISE = re.compile(r"drvmnggetconsoleloglevel|get pid name failed", re.IGNORECASE)
+_INCOMPLETE_DRIVER = re.compile(
+    r"\[warning\]\s*the driver package may not be completely installed", re.IGNORECASE
+)
+# Another program of this name monitors the NPUs in AMD's Ryzen processors.
+_OTHER_TOOL = re.compile(r"xdna|ryzen|\bamd\b", re.IGNORECASE)
+_OTHER_TOOL_SAYS_SO_WITHIN = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    reason: str
+    text: str
+
+
+def message_of(line: str) -> Message | None:
+    """The message that a line is, or None."""
+    if _SIGNS.search(line, 0, _LINE_LIMIT) is None:
+        return None
+    text = line.strip("\ufeff \t\r\n")[:_LINE_LIMIT]
+    if is_noise(text):
+        return None
+    for pattern, reason in _PATTERNS:
+        if pattern.match(text):
+            return Message(reason or _reason_of_code(text), text)
+    return None
+
+
+def is_noise(line: str) -> bool:
+    """Lines that npu-smi or its library print beside good values."""
+    return _NOISE.match(line.strip("\ufeff \t\r")) is not None
+
+
+def messages_in(text: str) -> Iterator[Message]:
+    for line in text.split("\n"):
+        message = message_of(line)
+        if message is not None:
+            yield message
+
+
+def driver_is_incomplete(text: str) -> bool:
+    """The tool says so after its table, when the driver's installation did not end well."""
+    return _INCOMPLETE_DRIVER.search(text[-4000:]) is not None
+
+
+def no_reading(text: str, tool: str) -> ParseError:
+    """Why an output without a single value is not a reading."""
+    message = next(messages_in(text), None)
+    if message is not None:
+        return ParseError(message.reason, message.text)
+    if _OTHER_TOOL.search(text[:_OTHER_TOOL_SAYS_SO_WITHIN]):
+        said = first_line(text)
+        return ParseError("other_tool", f"this npu-smi is not Ascend's but one for AMD NPUs: {said}")
+    return strange_output(text, tool)
+
+
+def _reason_of_code(text: str) -> str:
+    code = _CODE.search(text)
+    return _CODES.get(int(code[1]), "driver_error") if code else "driver_error"
+
 
 CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are no NPUs
 
-_LINE_LIMIT = 2000
+_KEY_VALUES_LINE_LIMIT = 2000
 _MOST_OTHERS = 100_000  # lines of a block
 _NPU, _CHIP, _CHIP_COUNT, _CHIP_NAME = "npu id", "chip id", "chip count", "chip name"
 _PROCESS = "process id"  # begins a line of several pairs
@@ -45,7 +156,7 @@ class _Section:
     done: list[Block] = field(default_factory=list)
 
     def take_other(self, line: str) -> None:
-        if line and not messages.is_noise(line):
+        if line and not is_noise(line):
             self.open.others.append(line)
 
     def close(self) -> None:
@@ -67,13 +178,13 @@ def blocks_of(text: str) -> Iterator[Block]:
     for line in text.lstrip("\ufeff").split("\n"):
         entry = key_value(line)
         if entry is None:
-            if 0 < len(line) <= _LINE_LIMIT and len(section.open.others) < _MOST_OTHERS:
+            if 0 < len(line) <= _KEY_VALUES_LINE_LIMIT and len(section.open.others) < _MOST_OTHERS:
                 section.take_other(line.strip())
             continue
         key, value = entry
         if key == _NPU:
             yield from section.blocks()
-            board = cells.count(value)
+            board = draft.count(value)
             section = _Section(board, open=Block(board))
         else:
             _take(section, key, value)
@@ -93,7 +204,7 @@ def _take(section: _Section, key: str, value: str) -> None:
         section.open.of_controller = True
     elif key in _HEADINGS:
         if key == _CHIP_COUNT and section.open.is_empty:
-            section.chip_count = cells.count(value)
+            section.chip_count = draft.count(value)
         elif key == _CHIP_COUNT:  # `-t board` prints it last, as one of the board's facts
             section.open.values.setdefault(key, value)
     else:
@@ -103,7 +214,7 @@ def _take(section: _Section, key: str, value: str) -> None:
 def _take_chip(section: _Section, value: str) -> None:
     if section.chip_follows is None:
         section.chip_follows = not section.open.is_empty
-    chip = cells.count(value)
+    chip = draft.count(value)
     if section.chip_follows:
         section.open.chip = chip
         section.close()
@@ -114,7 +225,7 @@ def _take_chip(section: _Section, value: str) -> None:
 
 def key_value(line: str) -> tuple[str, str] | None:
     """A key in small letters with single blanks, and its value. None: the line is not one such pair."""
-    if len(line) > _LINE_LIMIT:
+    if len(line) > _KEY_VALUES_LINE_LIMIT:
         return None
     key, colon, value = line.partition(":")
     folded = " ".join(key.casefold().split())

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, rounded
-from accelscope.metrics.dialects.dialect import (
+from accelscope.metrics.dialects import (
+    DeviceView,
     Dialect,
     Label,
     Labels,
     Missing,
+    NodeView,
     Section,
     gauge,
     gauges,
+    mebibytes,
+    megahertz,
     node_gauges,
+    percent,
+    rounded,
 )
-from accelscope.metrics.dialects.view import DeviceView, NodeView
 from accelscope.metrics.family import Family
 from accelscope.model import Device, EccCount, HealthState, Owner, OwnerKind, Process, Vendor
 

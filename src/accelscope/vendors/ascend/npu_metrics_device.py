@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from accelscope.model import Device, Vendor, pci_address
 from accelscope.vendors.ascend.draft import chip_device_id, health_of
-from accelscope.vendors.common.entry_values import number, text, whole
+from accelscope.vendors.common.agentless import number, text, whole
 
 _MIB = 1 << 20
 

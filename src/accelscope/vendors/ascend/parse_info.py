@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.rejections import Rejections
-from accelscope.vendors.ascend import cells, messages
+from accelscope.parsing import Parsed, Rejections
+from accelscope.vendors.ascend import draft as cells
+from accelscope.vendors.ascend import key_values
 from accelscope.vendors.ascend.draft import AscendDraft, chip_device_id, health_of
 from accelscope.vendors.common.values import program_name
 
@@ -137,12 +137,12 @@ def parse(text: str) -> Parsed:
         elif is_broken_line(line):
             read.rejected.add(line, "broken_line")
         elif read.upper:
-            message = messages.message_of(line)
+            message = key_values.message_of(line)
             if message is not None:
                 read.rejected.add(message.text, message.reason)
     _drop_first(read)
     if not read.chips:
-        return Parsed(error=messages.no_reading(text, TOOL), rejected=read.rejected.listed())
+        return Parsed(error=key_values.no_reading(text, TOOL), rejected=read.rejected.listed())
     devices = _devices(read)
     return Parsed(
         devices=tuple(devices.values()),

@@ -2,9 +2,8 @@
 
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import NPU_SMI
-from accelscope.vendors.common.contract import DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, ReaderOptions, Source
 from accelscope.vendors.common.files import entries
-from accelscope.vendors.common.lazy import LazyReader, Source
 from accelscope.vendors.common.tool import find_program
 
 DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI, messages
+from accelscope.parsing import Parsed, ParseError
+from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI, key_values
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Tool, ToolOutput
 
@@ -89,5 +89,5 @@ def _reason(error: ParseError, said: str, arguments: Sequence[str]) -> ParseErro
     """What stands on standard error may be the reason."""
     if error.reason not in ("empty", "unrecognized"):
         return error
-    told = messages.no_reading(said, " ".join(["npu-smi info", *arguments]))
+    told = key_values.no_reading(said, " ".join(["npu-smi info", *arguments]))
     return told if told.reason not in ("empty", "unrecognized") else error

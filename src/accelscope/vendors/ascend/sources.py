@@ -1,13 +1,14 @@
 """What `accelscope parse` can read of npu-smi."""
 
-from accelscope.parsing.source import Source
+from accelscope.parsing import Source
 from accelscope.vendors.ascend import parse_info
-from accelscope.vendors.ascend.parse_lists import parse_map, parse_proc_mem
 from accelscope.vendors.ascend.parse_values import (
     parse_board,
     parse_common,
     parse_ecc,
     parse_health,
+    parse_map,
+    parse_proc_mem,
     parse_usages,
 )
 

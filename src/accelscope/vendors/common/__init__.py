@@ -4,6 +4,6 @@ from accelscope.vendors.declaration import DialectDeclaration
 
 # Exporters of several vendors.
 DIALECTS = (
-    DialectDeclaration(name="openshift", package=__name__, part="openshift:dialect"),
-    DialectDeclaration(name="vgpu", package=__name__, part="vgpu:dialect"),
+    DialectDeclaration(name="openshift", package=__name__, part="dialects:openshift"),
+    DialectDeclaration(name="vgpu", package=__name__, part="dialects:vgpu"),
 )

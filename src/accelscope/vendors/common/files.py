@@ -1,6 +1,11 @@
 """Small files of the kernel, read whole. Paths are strings: joining others costs more than reading."""
 
 import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelscope.model import Pcie
 
 _MOST_BYTES = 65536  # more than what the kernel shows of any in one read
 _MOST_LIST_BYTES = 1 << 20
@@ -49,3 +54,84 @@ def entries(folder: str) -> list[str]:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names, and often
     except OSError:
         return []
+
+
+# --- pci ------------------------------------------------------------
+# Devices on the PCI bus, as the kernel lists them whether or not a driver is there, and what it tells of
+# the place of one.
+
+
+DISPLAY_CLASS = 0x03  # graphics and 3D controllers; not the audio and USB functions of the same card
+PROCESSING_CLASS = 0x12  # accelerators that draw nothing
+# Transfers per second of one lane, in 10^9, and the generation of PCI Express that has them.
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?) GT/s", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
+_WIDEST = 64  # 255 lanes: the device does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    address: str
+    device_code: str  # as in pci.ids, such as 0x2330
+    driver: str | None  # that holds it: nvidia, nouveau, vfio-pci ...
+
+
+def pci_devices(sys: Path, vendor_code: int, *classes: int) -> tuple[PciDevice, ...] | None:
+    """None: the folder does not show the bus."""
+    try:
+        folders = sorted((sys / "bus/pci/devices").iterdir())
+    except OSError:
+        return None
+    return tuple(
+        PciDevice(folder.name, told(f"{folder}/device") or "", _driver(folder))
+        for folder in folders
+        if _code(f"{folder}/vendor") == vendor_code and (_code(f"{folder}/class") or 0) >> 16 in classes
+    )
+
+
+def link_of(folder: str) -> Pcie | None:
+    """The link of a device, by its folder. None: nothing is told, as of one that is not behind PCIe."""
+    link = Pcie(
+        generation=_generation(f"{folder}/current_link_speed"),
+        max_generation=_generation(f"{folder}/max_link_speed"),
+        width=_width(f"{folder}/current_link_width"),
+        max_width=_width(f"{folder}/max_link_width"),
+    )
+    return link if link != Pcie() else None
+
+
+def numa_node_of(folder: str) -> int | None:
+    """-1, which is none, is what the kernel says of a machine that has but one."""
+    return _whole(f"{folder}/numa_node")
+
+
+def _generation(path: str) -> int | None:
+    """`16.0 GT/s PCIe`; a link that is down has no speed."""
+    match = _SPEED.match(told(path) or "")
+    return GENERATIONS.get(float(match[1])) if match else None
+
+
+def _width(path: str) -> int | None:
+    width = _whole(path)
+    return width if width is not None and 0 < width <= _WIDEST else None
+
+
+def _whole(path: str) -> int | None:
+    text = told(path) or ""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _driver(folder: Path) -> str | None:
+    try:
+        return (folder / "driver").readlink().name
+    except OSError:
+        return None
+
+
+def _code(path: str) -> int | None:
+    try:
+        return int(told(path) or "", 16)
+    except ValueError:
+        return None

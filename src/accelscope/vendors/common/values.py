@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Hashable, Mapping
 
-from accelscope.parsing.parsed import ParseError
+from accelscope.parsing import ParseError
 
 # Numbers as tools print them, with or without a unit. Digits are bounded: a megabyte of digits is not a
 # number.

@@ -43,7 +43,7 @@ VENDOR = VendorDeclaration(
         ),
         DialectDeclaration(name="furiosa-2025", package=__name__, part="dialect:dialect_2025"),
     ),
-    simulated="simulated.vendor:VENDOR",
+    simulated="simulated.driver:VENDOR",
     model_prefix="FuriosaAI",
     harmless_throttles=("idle",),
     fault_throttles=("thermal_slowdown", "hw_power_cap"),

@@ -1,24 +1,139 @@
 """One card as the driver shows it in /sys, with what the tools add."""
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from accelscope.model import Clock, Core, Device, ErrorCount, Reading, Throttle, Vendor, pci_address
+from accelscope.model import (
+    Absence,
+    AbsenceReason,
+    Clock,
+    Core,
+    Device,
+    ErrorCount,
+    Health,
+    HealthState,
+    ProcessType,
+    Reading,
+    Throttle,
+    Vendor,
+    pci_address,
+)
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.common.files import read_text
-from accelscope.vendors.common.pci import link_of
+from accelscope.vendors.common.files import link_of, read_text
 from accelscope.vendors.common.values import Growth
-from accelscope.vendors.furiosa import cells, rngd_cores, sysfs_text
-from accelscope.vendors.furiosa.attributes import Attributes
+from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
-from accelscope.vendors.furiosa.entries import Entry
-from accelscope.vendors.furiosa.health import health_of
-from accelscope.vendors.furiosa.hwmon import Hwmon, Sensors
-from accelscope.vendors.furiosa.join import reading
-from accelscope.vendors.furiosa.perf import WarboyCores
-from accelscope.vendors.furiosa.rngd_cores import RngdCores
-from accelscope.vendors.furiosa.sysfs_text import whole
-from accelscope.vendors.furiosa.view import Told, joined_cores
+from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
+from accelscope.vendors.furiosa.tools import JOINED, Told, joined_cores
+
+# --- health ------------------------------------------------------------
+# From what the driver tells about a card to its health.
+
+
+ERROR_IS_RECENT_SECONDS = 600.0
+
+_HARDWARE_SLOWDOWNS = frozenset({"thermal_slowdown", "hw_power_cap", "hw_bus_limit"})
+
+
+def health_of(
+    *,
+    now: float,
+    alive: bool | None,
+    told: Health,
+    errors: Iterable[ErrorCount] = (),
+    throttles: Iterable[Throttle] = (),
+) -> Health:
+    """The worst that holds. `alive` is the driver's word, `told` the tool's, which is taken where the driver
+    says nothing."""
+    if alive is False:
+        return Health(HealthState.CRITICAL, "the driver says that the card is not alive", told.vendor_word)
+    if alive is None and told.state is not HealthState.OK:
+        reason = told.reason or "neither driver nor tool says whether the card is alive"
+        return Health(told.state, reason, told.vendor_word)
+    recent = sorted(
+        error.code
+        for error in errors
+        # The file also counts doorbells, which are no errors.
+        if error.code.endswith("error")
+        and error.last_seen is not None
+        and now - error.last_seen < ERROR_IS_RECENT_SECONDS
+    )
+    if recent:
+        return Health(
+            HealthState.WARNING, f"{', '.join(recent)} in the last ten minutes", vendor_word=told.vendor_word
+        )
+    slowed = sorted(t.reason for t in throttles if t.active and t.reason in _HARDWARE_SLOWDOWNS)
+    if slowed:
+        return Health(
+            HealthState.WARNING, f"slowed down by hardware: {', '.join(slowed)}", vendor_word=told.vendor_word
+        )
+    return Health(HealthState.OK, vendor_word=told.vendor_word)
+
+
+# --- join ------------------------------------------------------------
+# The driver's values of a card, with the tools' where it has none.
+
+
+# What a card has and somebody should tell.
+_EXPECTED = (
+    "temperature_celsius",
+    "power_watts",
+    "utilization_ratio",
+    "memory_total_bytes",
+    "memory_used_bytes",
+)
+_NOTHING: tuple[object, ...] = (None, ())
+
+
+def reading(card: Device, values: Mapping[str, Any], told: Told, attributes: Attributes) -> Reading:
+    """`card` says who it is, `values` what the driver showed."""
+    whole = dict(values)
+    for name in JOINED:
+        if whole.get(name, getattr(card, name)) in _NOTHING:
+            added = getattr(told.device, name)
+            if added not in _NOTHING:
+                whole[name] = added
+    whole["cores"] = joined_cores(values.get("cores", card.cores), told.device.cores)
+    whole["utilization_ratio"] = utilization(whole["cores"])
+    absent = {absence.field: absence.reason for absence in told.device.absent} | attributes.absent
+    for field in _EXPECTED:
+        absent.setdefault(field, told.missing)
+    whole["absent"] = tuple(_absences(card, whole, absent))
+    processes = tuple(
+        replace(process, device=card.id, device_index=card.index, type=ProcessType.COMPUTE)
+        for process in told.processes
+    )
+    return Reading(replace(card, **whole), processes, tuple(attributes.rejected))
+
+
+def utilization(cores: tuple[Core, ...]) -> float | None:
+    """Of the whole card: the mean over its cores. A core that nobody holds runs nothing, so it counts as 0;
+    with one that is held and not measured there is no mean."""
+    ratios = [0.0 if core.occupied is False else core.utilization_ratio for core in cores]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return round(sum(known) / len(known), 9) if known and len(known) == len(ratios) else None
+
+
+def _absences(
+    card: Device, values: Mapping[str, Any], reasons: Mapping[str, AbsenceReason]
+) -> Iterator[Absence]:
+    """Without those that the other source made good."""
+    for field, reason in reasons.items():
+        group, _, member = field.partition(".")
+        if not member:
+            there = values.get(group, getattr(card, group)) not in _NOTHING
+        elif group == "cores":
+            there = any(getattr(core, member) is not None for core in values["cores"])
+        elif group == "clocks":
+            there = any(clock.domain == member for clock in values.get("clocks", card.clocks))
+        else:
+            there = False
+        if not there:
+            yield Absence(field, reason)
+
 
 # A card's PCI device: whether it is still there, and its NUMA node.
 
@@ -77,14 +192,14 @@ class CardReader:
         address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
         if address is not None and is_gone(self._pci_devices, address):
             raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
-        uuid = attributes.value(f"{folder}/device_uuid", "uuid", cells.identifier)
-        serial = attributes.value(f"{folder}/device_sn", "serial", cells.identifier)
+        uuid = attributes.value(f"{folder}/device_uuid", "uuid", draft.identifier)
+        serial = attributes.value(f"{folder}/device_sn", "serial", draft.identifier)
         kind = attributes.text(f"{folder}/device_type", "model")
-        architecture = (cells.architecture(kind) if kind else None) or entry.architecture
+        architecture = (draft.architecture(kind) if kind else None) or entry.architecture
         attributes.absent.pop("model", None)  # the driver's class says the family too
-        revision = attributes.value(f"{folder}/soc_rev", "revision", cells.words)
+        revision = attributes.value(f"{folder}/soc_rev", "revision", draft.words)
         attributes.absent.pop("revision", None)  # a detail of the identity that not every driver has
-        number = attributes.value(f"{folder}/dev", "device_number", cells.device_number)
+        number = attributes.value(f"{folder}/dev", "device_number", draft.device_number)
         attributes.absent.pop("device_number", None)
         return Device(
             vendor=Vendor("furiosa"),
@@ -97,8 +212,8 @@ class CardReader:
             pci_address=address,
             device_name=entry.name,
             device_number=number,
-            driver_version=attributes.value(f"{folder}/version", "driver_version", cells.words),
-            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", cells.words),
+            driver_version=attributes.value(f"{folder}/version", "driver_version", draft.words),
+            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", draft.words),
             revision=revision,
         )
 
@@ -120,14 +235,14 @@ class CardReader:
         memory = self._memories.setdefault(card.id, CardMemory())
         folder = entry.folder
         if entry.architecture == "warboy":
-            alive = attributes.value(f"{folder}/alive", "health", sysfs_text.flag)
+            alive = attributes.value(f"{folder}/alive", "health", sysfs.flag)
         else:
-            alive = attributes.value(f"{folder}/device_state", "health", sysfs_text.is_alive_state)
+            alive = attributes.value(f"{folder}/device_state", "health", sysfs.is_alive_state)
         attributes.absent.pop("health", None)  # an unknown health speaks for itself
-        governor = attributes.value(f"{folder}/npu_governor", "governor", cells.governor)
+        governor = attributes.value(f"{folder}/npu_governor", "governor", draft.governor)
         attributes.absent.pop("governor", None)  # not every driver has one
-        counts = attributes.value(f"{folder}/atr_error", "errors", sysfs_text.error_counts)
-        uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", cells.count)
+        counts = attributes.value(f"{folder}/atr_error", "errors", sysfs.error_counts)
+        uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", draft.count)
         device = self._pci_device(card)
         total, used = None, None
         if entry.architecture == "warboy":
@@ -135,7 +250,7 @@ class CardReader:
         else:
             cores, clocks = self._rngd_cores(entry, attributes, memory, now)
             free = {core.index for core in cores if core.occupied is False}
-            total, used = rngd_cores.card_memory(_core_folders(entry, cores), free, attributes)
+            total, used = sysfs.card_memory(_core_folders(entry, cores), free, attributes)
         limit, default_limit = self._limits(entry)
         if sensors.power_limit_watts is not None:
             limit = sensors.power_limit_watts
@@ -172,15 +287,15 @@ class CardReader:
         self, entry: Entry, attributes: Attributes, memory: CardMemory
     ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
         folder = entry.folder
-        clocks = attributes.value(f"{folder}/ne_clk_freq_info", "clocks", sysfs_text.clocks)
+        clocks = attributes.value(f"{folder}/ne_clk_freq_info", "clocks", sysfs.clocks)
         return memory.warboy_cores.read(folder.rpartition("/")[0], entry.name, attributes), clocks or ()
 
     def _rngd_cores(
         self, entry: Entry, attributes: Attributes, memory: CardMemory, now: float
     ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
         folder = entry.folder
-        per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs_text.core_clocks) or ()
-        held = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs_text.core_flags) or ()
+        per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs.core_clocks) or ()
+        held = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs.core_flags) or ()
         cores = tuple(
             Core(
                 index,
@@ -215,7 +330,7 @@ class CardReader:
             attributes.value(
                 f"{entry.folder}/throttle_reason",
                 "throttles",
-                lambda reasons: sysfs_text.throttles(reasons, listed),
+                lambda reasons: sysfs.throttles(reasons, listed),
             )
             or ()
         )
@@ -232,12 +347,12 @@ class CardReader:
 def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> dict[int, str]:
     """Of an RNGD, by core: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
     of_card = entry.folder.removesuffix("mgmt")
-    return {core: f"{of_card}pe{core}" for core in range(len(cores) or rngd_cores.RNGD_CORES)}
+    return {core: f"{of_card}pe{core}" for core in range(len(cores) or sysfs.RNGD_CORES)}
 
 
 def _limit(path: str) -> float | None:
     try:
-        milliwatts = sysfs_text.whole(read_text(path))
+        milliwatts = sysfs.whole(read_text(path))
     except OSError:
         return None  # not root, or debugfs is not mounted: as on most nodes
     return None if milliwatts is None or milliwatts <= 0 else milliwatts * _MILLI

@@ -2,10 +2,21 @@
 
 from collections.abc import Mapping
 
-from accelscope.metrics.dialects.amounts import fine_percent, megahertz, millionths, thousandths
-from accelscope.metrics.dialects.between import Changes
-from accelscope.metrics.dialects.dialect import Dialect, Label, Labels, Section, counters, gauge, gauges
-from accelscope.metrics.dialects.view import DeviceView
+from accelscope.metrics.dialects import (
+    Changes,
+    DeviceView,
+    Dialect,
+    Label,
+    Labels,
+    Section,
+    counters,
+    fine_percent,
+    gauge,
+    gauges,
+    megahertz,
+    millionths,
+    thousandths,
+)
 from accelscope.metrics.family import Family
 from accelscope.model import HealthState, Vendor
 

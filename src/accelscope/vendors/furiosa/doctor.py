@@ -9,22 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.doctor import pci
-from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, counted, error, note, ok, sentence, warning
-from accelscope.doctor.subject import Subject
+from accelscope.doctor import vendors
+from accelscope.doctor.check import Check, Finding, Subject, counted, error, note, ok, sentence, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import Paths, ReaderError
+from accelscope.vendors.common.files import PciDevice, pci_devices, read_text
 from accelscope.vendors.common.files import entries as names_in
-from accelscope.vendors.common.files import read_text
-from accelscope.vendors.common.pci import PciDevice, pci_devices
 from accelscope.vendors.common.tool import Tool
-from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, messages
+from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, documents
 from accelscope.vendors.furiosa.devfiles import card_files, folder_of
 from accelscope.vendors.furiosa.driver_source import PCI_CODES
-from accelscope.vendors.furiosa.entries import CLASSES, Entries, Entry
 from accelscope.vendors.furiosa.parse_tools import parse_info
+from accelscope.vendors.furiosa.sysfs import CLASSES, Entries, Entry
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'npu|rngd|furiosa'`"
 DRIVER = (
@@ -140,7 +137,7 @@ def entries(paths: Paths) -> tuple[Entry, ...] | None:
 def hardware(subject: Subject) -> Hardware:
     found = on_bus(subject.paths)
     shown = entries(subject.paths)
-    ours = [card for card in found if not pci.is_passed_on(card)]
+    ours = [card for card in found if not vendors.is_passed_on(card)]
     return Hardware(
         addresses=frozenset(card.address for card in ours if card.driver is not None),
         unheld=frozenset(card.address for card in ours if card.driver is None),
@@ -150,7 +147,7 @@ def hardware(subject: Subject) -> Hardware:
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
     found = pci_devices(subject.paths.sys, *PCI_CODES)
-    yield from pci.on_pci(subject.paths.sys, found, what="cards", none="no Furiosa card on PCI")
+    yield from vendors.on_pci(subject.paths.sys, found, what="cards", none="no Furiosa card on PCI")
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
@@ -158,7 +155,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
     classes = " nor ".join(f"class/{name}" for name, _ in CLASSES[:2])
     if shown is None:
         found = f"neither {classes} is in {subject.paths.sys}: the driver is not loaded"
-        if not all(map(pci.is_passed_on, on_bus(subject.paths))):
+        if not all(map(vendors.is_passed_on, on_bus(subject.paths))):
             yield warning("driver", f"{found}, though there are cards", DRIVER)
         else:
             yield note("driver", found)
@@ -253,7 +250,7 @@ def _asked(subject: Subject, name: str, tool: Tool, place: str) -> Finding:
     if parsed.error is None:
         return ok(name, f"{place} shows {len(parsed.devices)}", path=place)
     # Messages go to either of the two outputs.
-    said = messages.error_of(output.complaint) or parsed.error
+    said = documents.error_of(output.complaint) or parsed.error
     return warning(name, f"{place}: {said.text}", advice(said.reason, subject), reason=said.reason)
 
 

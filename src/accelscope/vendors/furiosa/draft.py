@@ -1,16 +1,146 @@
 """The draft of a Furiosa card, and the id of a card."""
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from accelscope.model import AbsenceReason, Core, Device, Health, Vendor, device_id, pci_address
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
-from accelscope.vendors.furiosa import cells
+from accelscope.vendors.common.values import between, digits_and_unit, scaled
 from accelscope.vendors.furiosa.devfiles import card_index
+
+# --- cells ------------------------------------------------------------
+# One cell of what furiosa-smi and furiosactl print: an absence marker, or a value in the model's base unit.
+#
+# The readers of values (`celsius`, `watts` ...) answer None for a text that is not such a value.
+
+
+Value = float | int | bool | str
+Read = Callable[[str], Value | None]
+
+_CELL_LIMIT = 80  # characters of a marker; none is longer
+
+_MARKERS: Mapping[str, AbsenceReason] = {
+    "": AbsenceReason.NO_SAMPLE,
+    "-": AbsenceReason.NO_SAMPLE,
+    "none": AbsenceReason.NO_SAMPLE,
+    "null": AbsenceReason.NO_SAMPLE,
+    "n/a": AbsenceReason.NOT_SUPPORTED,
+    "not supported": AbsenceReason.NOT_SUPPORTED,
+    "not available": AbsenceReason.NOT_SUPPORTED,
+    "unsupported": AbsenceReason.NOT_SUPPORTED,
+    "unknown": AbsenceReason.NOT_KNOWN,
+    "permission denied": AbsenceReason.NO_PERMISSION,
+    "timeout": AbsenceReason.TIMEOUT,
+    "error": AbsenceReason.DRIVER_ERROR,
+    "failed": AbsenceReason.DRIVER_ERROR,
+}
+
+# The degree sign in the encodings that it was seen or must be feared in; the last one lost its letter.
+_CELSIUS = dict.fromkeys(("", "c", "°c", "ºc", "℃", "â°c", "\ufffdc", "\ufffd\ufffdc"), 1.0)
+_WATTS = {"": 1.0, "w": 1.0, "mw": 1e-3, "kw": 1e3}
+_HERTZ = {"": 1e6, "mhz": 1e6, "khz": 1e3, "ghz": 1e9, "hz": 1.0}
+_PERCENT = {"": 1.0, "%": 1.0}
+# Binary multiples, also where the tool writes MB: 47.50 GiB of a card are exactly its 51002736640 bytes.
+_BYTES = {
+    "b": 1,
+    **dict.fromkeys(("k", "kb", "kib"), 2**10),
+    **dict.fromkeys(("m", "mb", "mib"), 2**20),
+    **dict.fromkeys(("g", "gb", "gib"), 2**30),
+    **dict.fromkeys(("t", "tb", "tib"), 2**40),
+}
+
+# Past these a number is a wrapped or uninitialised register, not a measurement.
+_MAX_RATIO = 10.0
+_MAX_WATTS = 1e5
+_MAX_HERTZ = 1e12
+_MIN_CELSIUS, _MAX_CELSIUS = -273.15, 1000.0
+_MAX_INTEGER = 2**63 - 1
+
+
+def absence(text: str) -> AbsenceReason | None:
+    """The reason that a marker gives, or None if the text is not a marker."""
+    return None if len(text) > _CELL_LIMIT else _MARKERS.get(text.strip().casefold())
+
+
+def words(text: str) -> str | None:
+    """Free text, such as a name or a version; not one that lost letters to a wrong encoding."""
+    return None if "\ufffd" in text else text.strip()[:256] or None
+
+
+def identifier(text: str) -> str | None:
+    """One word of printable ASCII, such as a uuid or a serial number. A damaged one must not pass for
+    another card's."""
+    match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
+    return match and match[1]
+
+
+def architecture(text: str) -> str | None:
+    """The family of a model: `FuriosaAI Warboy`, `warboy`, `RNGD`, `rngd-max`, and RNGD's first name."""
+    folded = text.casefold()[:256]
+    if "warboy" in folded:
+        return "warboy"
+    return "rngd" if "rngd" in folded or "renegade" in folded else None
+
+
+def device_number(text: str) -> str | None:
+    """`511:0`, the major and minor number of a device file."""
+    match = re.fullmatch(r"\s*([0-9]{1,10}:[0-9]{1,10})\s*", text, re.ASCII)
+    return match and match[1]
+
+
+def governor(text: str) -> str | None:
+    """As the driver writes it: `performance`, where furiosa-smi has `Performance`."""
+    found = words(text)
+    return found and found.casefold()
+
+
+def count(text: str) -> int | None:
+    parts = digits_and_unit(text)
+    if parts is None or parts[1] or "." in parts[0]:
+        return None
+    number = int(parts[0])
+    return number if 0 <= number <= _MAX_INTEGER else None
+
+
+def ratio(text: str) -> float | None:
+    """From percent, with or without the sign."""
+    percent = scaled(text, _PERCENT)
+    return None if percent is None else between(round(percent / 100, 9), 0, _MAX_RATIO)
+
+
+def watts(text: str) -> float | None:
+    return between(scaled(text, _WATTS), 0, _MAX_WATTS)
+
+
+def hertz(text: str) -> float | None:
+    """Hertz; a bare number is MHz."""
+    return between(scaled(text, _HERTZ), 0, _MAX_HERTZ)
+
+
+def celsius(text: str) -> float | None:
+    return between(scaled(text, _CELSIUS), _MIN_CELSIUS, _MAX_CELSIUS)
+
+
+def memory(text: str) -> int | None:
+    """Bytes, of a number that says its unit."""
+    parts = digits_and_unit(text)
+    if parts is None or parts[1] not in _BYTES:
+        return None
+    number = round(float(parts[0]) * _BYTES[parts[1]])
+    return number if 0 <= number <= _MAX_INTEGER else None
+
+
+def plain_number(value: object) -> float | None:
+    """A number of a JSON document, where it is one: JSON has no unit, its readers know it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= _MAX_INTEGER and math.isfinite(value) else None
+
 
 # Of a card that was never given one (zeros), or that somebody hid before passing the output on.
 _MASKED = re.compile(r"[*<>]|x{4}", re.IGNORECASE)
@@ -24,31 +154,31 @@ def card_name(text: str) -> str | None:
 
 # Columns of tables and keys of documents, by the names of `tables.column_name`. Of several for one place the
 # first that the output has is taken.
-PLACES: Mapping[str, tuple[str, cells.Read]] = {
+PLACES: Mapping[str, tuple[str, Read]] = {
     "device": ("device_name", card_name),
     "dev_name": ("device_name", card_name),
     "npu": ("device_name", card_name),
-    "index": ("index", cells.count),
-    "product_name": ("model", cells.words),
-    "name": ("model", cells.words),
-    "arch": ("model", cells.words),
-    "uuid": ("uuid", cells.identifier),
-    "device_uuid": ("uuid", cells.identifier),
-    "s_n": ("serial", cells.identifier),
-    "sn": ("serial", cells.identifier),
-    "device_sn": ("serial", cells.identifier),
-    "serial": ("serial", cells.identifier),
-    "firmware": ("firmware_version", cells.words),
-    "firmware_version": ("firmware_version", cells.words),
-    "pert": ("runtime_version", cells.words),
-    "governor": ("governor", cells.governor),
-    "pci_dev": ("device_number", cells.device_number),
-    "temp": ("temperature_celsius", cells.celsius),
-    "temperature": ("temperature_celsius", cells.celsius),
-    "power": ("power_watts", cells.watts),
-    "core_clock": ("clocks.npu", cells.hertz),
-    "clock": ("clocks.npu", cells.hertz),
-    "memory_clock": ("clocks.memory", cells.hertz),
+    "index": ("index", count),
+    "product_name": ("model", words),
+    "name": ("model", words),
+    "arch": ("model", words),
+    "uuid": ("uuid", identifier),
+    "device_uuid": ("uuid", identifier),
+    "s_n": ("serial", identifier),
+    "sn": ("serial", identifier),
+    "device_sn": ("serial", identifier),
+    "serial": ("serial", identifier),
+    "firmware": ("firmware_version", words),
+    "firmware_version": ("firmware_version", words),
+    "pert": ("runtime_version", words),
+    "governor": ("governor", governor),
+    "pci_dev": ("device_number", device_number),
+    "temp": ("temperature_celsius", celsius),
+    "temperature": ("temperature_celsius", celsius),
+    "power": ("power_watts", watts),
+    "core_clock": ("clocks.npu", hertz),
+    "clock": ("clocks.npu", hertz),
+    "memory_clock": ("clocks.memory", hertz),
     "pci_bdf": ("pci_address", pci_address),
     "bdf": ("pci_address", pci_address),
 }
@@ -101,7 +231,7 @@ class FuriosaDraft(DeviceDraft):
 
     def absence(self, place: str, text: str) -> AbsenceReason | None:
         del place
-        return cells.absence(text)
+        return absence(text)
 
     def take_all(self, told: Mapping[str, object]) -> None:
         """Every cell that has a place."""
@@ -122,7 +252,7 @@ class FuriosaDraft(DeviceDraft):
         return self.build(
             stable_id(told.get("uuid"), told.get("serial"), told.get("pci_address"), index),
             index=index,
-            architecture=cells.architecture(model) if model else None,
+            architecture=architecture(model) if model else None,
             health=self.health,
             cores=tuple(self.cores[number] for number in sorted(self.cores)),
         )
@@ -134,7 +264,7 @@ def text_of(value: object) -> str:
         return value
     if value is None:
         return ""
-    number = cells.plain_number(value)
+    number = plain_number(value)
     if number is None:
         return repr(value)[:TEXT_LIMIT]
     return str(number) if isinstance(number, int) else f"{number:.9f}"

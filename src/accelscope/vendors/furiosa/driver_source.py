@@ -8,17 +8,13 @@ from dataclasses import replace
 
 from accelscope.model import AbsenceReason, Device, HealthState, Reading, Rejection
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
+from accelscope.vendors.common.files import PROCESSING_CLASS, pci_devices
 from accelscope.vendors.common.files import entries as names_in
-from accelscope.vendors.common.pci import PROCESSING_CLASS, pci_devices
-from accelscope.vendors.furiosa.attributes import Attributes
-from accelscope.vendors.furiosa.card import CardReader
+from accelscope.vendors.furiosa.card import CardReader, health_of, reading
 from accelscope.vendors.furiosa.devfiles import card_files, folder_of
 from accelscope.vendors.furiosa.draft import is_identified, stable_id
-from accelscope.vendors.furiosa.entries import Entries, Entry
-from accelscope.vendors.furiosa.health import health_of
-from accelscope.vendors.furiosa.join import reading
-from accelscope.vendors.furiosa.tools import Heard, Tools
-from accelscope.vendors.furiosa.view import Told, joined
+from accelscope.vendors.furiosa.sysfs import Attributes, Entries, Entry
+from accelscope.vendors.furiosa.tools import Heard, Told, Tools, joined
 
 PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor number, processing accelerators
 

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from accelscope.sinks.features import Fact, Facts, version_parts
-from accelscope.sinks.machine import Machine
+from accelscope.sinks.features import Fact, Facts, Machine, version_parts
 
 _PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
 _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}

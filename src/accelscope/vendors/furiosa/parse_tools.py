@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason, Core, Health, HealthState, Process
-from accelscope.parsing.parsed import Parsed
-from accelscope.parsing.rejections import Rejections
-from accelscope.vendors.furiosa import cells, messages
+from accelscope.parsing import Parsed, Rejections
+from accelscope.vendors.furiosa import documents as messages
+from accelscope.vendors.furiosa import draft as cells
 from accelscope.vendors.furiosa.devfiles import core_file
 from accelscope.vendors.furiosa.documents import Line, filled_downwards, read_documents, read_table
 from accelscope.vendors.furiosa.draft import FuriosaDraft, text_of, with_unique_ids

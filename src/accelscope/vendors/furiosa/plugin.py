@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from accelscope.deviceplugin.vendor import Edits, Given, Mount, Node, NotAvailable, Roots, Unit, once
 from accelscope.model import Device
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.furiosa.attributes import Attributes
 from accelscope.vendors.furiosa.card import CardReader
 from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, folder_of
 from accelscope.vendors.furiosa.draft import own_uuid
-from accelscope.vendors.furiosa.entries import CLASSES, Entries
+from accelscope.vendors.furiosa.sysfs import CLASSES, Attributes, Entries
 
 LEGACY = "beta.furiosa.ai/npu"
 _PARTITION_RESOURCES = {

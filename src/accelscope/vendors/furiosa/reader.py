@@ -1,8 +1,7 @@
 """The Furiosa reader: is there anything of Furiosa's cards on this node?"""
 
 from accelscope.model import Vendor
-from accelscope.vendors.common.contract import DriverAbsent, ReaderOptions
-from accelscope.vendors.common.lazy import LazyReader, Source
+from accelscope.vendors.common.contract import DriverAbsent, LazyReader, ReaderOptions, Source
 from accelscope.vendors.common.tool import find_program
 from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL
 

@@ -1,6 +1,6 @@
 """What `accelscope parse` can read of Furiosa's tools."""
 
-from accelscope.parsing.source import Source
+from accelscope.parsing import Source
 from accelscope.vendors.furiosa.parse_tools import parse_info, parse_list, parse_ps, parse_status
 
 SOURCES = (

@@ -56,7 +56,7 @@ VENDOR = VendorDeclaration(
         ),
     ),
     exporter_labels="dcgm:exporter_labels",
-    simulated="simulated.vendor:VENDOR",
+    simulated="simulated.driver:VENDOR",
     model_prefix="NVIDIA",
     harmless_throttles=(
         "gpu_idle",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from accelscope.capture.plan import Command, Outputs, Plan, Tree
 from accelscope.model import Vendor
 from accelscope.vendors.nvidia import NVIDIA_SMI
-from accelscope.vendors.nvidia.parse_query_gpu import QUERY_GPU_FIELDS
+from accelscope.vendors.nvidia.parse_csv import QUERY_GPU_FIELDS
 
 _HELP = "nvidia-smi-help-query-gpu"
 _FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first spelling, where there are several

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accelscope.filewatch import open_regular
-from accelscope.metrics.dialects.dialect import (
+from accelscope.files import open_regular
+from accelscope.metrics.dialects import (
+    DeviceView,
     Dialect,
     DialectError,
     Label,
@@ -22,7 +23,6 @@ from accelscope.metrics.dialects.dialect import (
     Section,
     Unavailable,
 )
-from accelscope.metrics.dialects.view import DeviceView
 from accelscope.metrics.family import Family, Type
 from accelscope.model import Partition, Vendor
 from accelscope.vendors.nvidia import DCGM_COUNTERS, DCGM_HOSTNAME_LABEL

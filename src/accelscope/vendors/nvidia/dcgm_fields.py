@@ -2,10 +2,18 @@
 
 from collections.abc import Callable, Iterable
 
-from accelscope.metrics.dialects.amounts import mebibytes, megahertz, percent, rounded, thousandths
-from accelscope.metrics.dialects.between import Rates
-from accelscope.metrics.dialects.dialect import counter, gauge, gauges
-from accelscope.metrics.dialects.view import DeviceView
+from accelscope.metrics.dialects import (
+    DeviceView,
+    Rates,
+    counter,
+    gauge,
+    gauges,
+    mebibytes,
+    megahertz,
+    percent,
+    rounded,
+    thousandths,
+)
 from accelscope.metrics.family import Family
 from accelscope.model import Device, EccCount, ErrorCount
 

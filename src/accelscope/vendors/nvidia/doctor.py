@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.doctor import pci
-from accelscope.doctor.check import Check
-from accelscope.doctor.finding import Finding, error, note, ok, sentence, warning
-from accelscope.doctor.subject import Subject
+from accelscope.doctor import vendors
+from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, sentence, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import Paths, ReaderError
-from accelscope.vendors.common.pci import PciDevice, pci_devices
+from accelscope.vendors.common.files import PciDevice, pci_devices
 from accelscope.vendors.common.tool import Tool
 from accelscope.vendors.nvidia import NVIDIA_SMI, NVML_LIBRARY
 from accelscope.vendors.nvidia.nvml import PCI_CODES
@@ -215,7 +213,7 @@ def hardware(subject: Subject) -> Hardware:
 
 def on_pci(subject: Subject) -> Iterator[Finding]:
     found = pci_devices(subject.paths.sys, *PCI_CODES)
-    yield from pci.on_pci(
+    yield from vendors.on_pci(
         subject.paths.sys,
         found,
         what="GPUs",
@@ -235,7 +233,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     version = module_version(subject.paths)
     if version is not None:
         yield ok("module", f"nvidia {version} is loaded", version=version)
-    elif not all(map(pci.is_passed_on, gpus(subject.paths))):
+    elif not all(map(vendors.is_passed_on, gpus(subject.paths))):
         yield warning(
             "module",
             "the kernel module nvidia is not loaded, though there are GPUs",

@@ -12,11 +12,11 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.vendors.common.driver_tool import ToolOutput, ToolReading
-from accelscope.vendors.nvidia import parse_pmon, parse_query_gpu
+from accelscope.parsing import Parsed, ParseError
+from accelscope.vendors.common.agentless import ToolOutput, ToolReading
+from accelscope.vendors.nvidia import parse_csv, parse_text
+from accelscope.vendors.nvidia.cells import unknown_field
 from accelscope.vendors.nvidia.gpu import identified, judged
-from accelscope.vendors.nvidia.messages import unknown_field
 
 _DRIVER, _VGPU_MANAGER = "nvidia-driver-ctr", "nvidia-vgpu-manager-ctr"
 
@@ -128,7 +128,7 @@ class NvidiaSmi:
             if unknown not in self._fields:
                 break
             self._fields.remove(unknown)
-        parsed = parse_query_gpu.parse_query_gpu(output.text, self._fields)
+        parsed = parse_csv.parse_query_gpu(output.text, self._fields)
         return replace(parsed, error=_with_exit_code(parsed.error, output))
 
     def _processes(self) -> Generator[Sequence[str], ToolOutput, Parsed]:
@@ -136,7 +136,7 @@ class NvidiaSmi:
         all, the snapshot says so and the rest of it counts."""
         while True:
             output = yield ("nvidia-smi", "pmon", "-s", self._selections[0], "-c", "1")
-            parsed = parse_pmon.parse_pmon(output.text)
+            parsed = parse_text.parse_pmon(output.text)
             error = parsed.error
             if error is None or error.reason not in _NOT_UNDERSTOOD or len(self._selections) == 1:
                 return replace(parsed, error=_with_exit_code(error, output))

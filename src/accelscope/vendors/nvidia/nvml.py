@@ -8,7 +8,7 @@ from typing import Any
 
 from accelscope.model import ErrorCount, Reading
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderOptions, Survey
-from accelscope.vendors.common.pci import DISPLAY_CLASS, pci_devices
+from accelscope.vendors.common.files import DISPLAY_CLASS, pci_devices
 from accelscope.vendors.nvidia import NVML_LIBRARY
 from accelscope.vendors.nvidia.nvml_binding import (
     DRIVER_NOT_LOADED,

@@ -17,8 +17,7 @@ from accelscope.model import (
     device_id,
     pci_address,
 )
-from accelscope.vendors.nvidia.nvml_ask import PASSING, Ask
-from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_FOUND, text_of
+from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_FOUND, PASSING, Ask, text_of
 
 # GPM: the profiling counters of Hopper and later cards, as ratios between two samples.
 

@@ -7,12 +7,10 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
-from accelscope.parsing.parsed import Parsed, ParseError
-from accelscope.parsing.rejections import Rejections
-from accelscope.vendors.nvidia import cells, messages
-from accelscope.vendors.nvidia.draft import NvidiaDraft
-from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, limit_by_margin
-from accelscope.vendors.nvidia.programs import process_type, program_name
+from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.vendors.nvidia import cells
+from accelscope.vendors.nvidia.cells import process_type, program_name
+from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, limit_by_margin
 
 # The elements of `nvidia-smi -q -x`, safely: what was whole before an output ends or breaks is kept.
 #
@@ -213,9 +211,9 @@ _PATHS: tuple[tuple[str, str, cells.Read], ...] = (
 def parse(text: str) -> Parsed:
     log = log_of(text)
     if log is None:
-        lost = messages.with_unreachable((), messages.Said(messages.messages_in(text)))
-        return Parsed(devices=lost, error=messages.no_reading(text, TOOL))
-    said = messages.Said(messages.messages_in(text.replace(log, "")))  # around the log, not within it
+        lost = cells.with_unreachable((), cells.Said(cells.messages_in(text)))
+        return Parsed(devices=lost, error=cells.no_reading(text, TOOL))
+    said = cells.Said(cells.messages_in(text.replace(log, "")))  # around the log, not within it
     broken: ParseError | None = None
     try:
         root = tree_of(log)
@@ -241,7 +239,7 @@ def parse(text: str) -> Parsed:
             rejected.add(broken.text, broken.reason)
         for message in said:
             rejected.add(message.text, message.reason)
-        shown = messages.with_unreachable(devices, said)
+        shown = cells.with_unreachable(devices, said)
         return Parsed(shown, tuple(processes), rejected=rejected.listed())
     return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
 

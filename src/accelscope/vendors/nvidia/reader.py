@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from accelscope.model import Reading, Vendor
 from accelscope.vendors.common.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
-from accelscope.vendors.common.pci import pci_devices
+from accelscope.vendors.common.files import pci_devices
 from accelscope.vendors.common.tool import find_program
 from accelscope.vendors.nvidia import NVIDIA_SMI
 from accelscope.vendors.nvidia.nvml import PCI_CODES, NvmlSource

@@ -20,13 +20,13 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing.parsed import Parsed
+from accelscope.parsing import Parsed
 from accelscope.vendors.common.contract import DeviceLost, ReaderError, ReaderOptions, Survey
-from accelscope.vendors.common.pci import numa_node_of
+from accelscope.vendors.common.files import numa_node_of
 from accelscope.vendors.common.tool import Tool, ToolOutput
-from accelscope.vendors.nvidia import NVIDIA_SMI, parse_compute_apps, parse_list, parse_pmon, parse_query_gpu
+from accelscope.vendors.nvidia import NVIDIA_SMI, parse_csv, parse_text
+from accelscope.vendors.nvidia.cells import unknown_field
 from accelscope.vendors.nvidia.gpu import identified, judged
-from accelscope.vendors.nvidia.messages import unknown_field
 
 # Reasons to reject a whole line of the table of GPUs: one of them may stand in it.
 _A_ROW_IS_MISSING = frozenset({"truncated", "not_a_row", "unidentified"})
@@ -143,7 +143,7 @@ class SmiSource:
                 break
             fields.remove(unknown)  # it costs itself only
         self._fields = fields
-        parsed = parse_query_gpu.parse_query_gpu(output.text, fields)
+        parsed = parse_csv.parse_query_gpu(output.text, fields)
         if parsed.error is not None and not parsed.devices:
             self._fields = None
             if parsed.error.reason == "no_devices":
@@ -156,7 +156,7 @@ class SmiSource:
         known = set(_QUOTED_FIELD.findall(self._run(["--help-query-gpu"]).text))
         if "uuid" not in known:
             return list(_STABLE_FIELDS)
-        wanted = [field for field, _, _ in parse_query_gpu.FIELDS if field in known and field != "name"]
+        wanted = [field for field, _, _ in parse_csv.FIELDS if field in known and field != "name"]
         masks = [field for field in _THROTTLE_MASKS if field in known][:2]
         further = [field for field in ("gpu_recovery_action",) if field in known]
         return [*wanted, *masks, *further, "name"]
@@ -175,9 +175,9 @@ class SmiSource:
 
         measured = self._parsed(["-q", "-x"], parse_xml.parse, warnings)
         self._instances = {(p.device, p.pid): p for p in measured.processes}
-        listed = self._parsed(["-L"], parse_list.parse_list, warnings)
+        listed = self._parsed(["-L"], parse_text.parse_list, warnings)
         rejected += [*measured.rejected, *listed.rejected]
-        joined = {d.id: d.partitions for d in parse_list.named_partitions(measured, listed).devices}
+        joined = {d.id: d.partitions for d in parse_text.named_partitions(measured, listed).devices}
         return [replace(device, partitions=joined.get(device.id, ())) for device in devices]
 
     def _processes(
@@ -185,10 +185,10 @@ class SmiSource:
     ) -> list[Process]:
         """pmon tells who ran and of what type, compute-apps how much memory compute processes hold."""
         by_index = {device.index: device.id for device in devices}
-        monitored = self._parsed(["pmon", "-s", "um", "-c", "1"], parse_pmon.parse_pmon, warnings)
+        monitored = self._parsed(["pmon", "-s", "um", "-c", "1"], parse_text.parse_pmon, warnings)
         listed = self._parsed(
             [f"--query-compute-apps={','.join(_COMPUTE_APPS_FIELDS)}", "--format=csv"],
-            lambda text: parse_compute_apps.parse_compute_apps(text, _COMPUTE_APPS_FIELDS),
+            lambda text: parse_csv.parse_compute_apps(text, _COMPUTE_APPS_FIELDS),
             warnings,
         )
         rejected += [*monitored.rejected, *listed.rejected]

@@ -1,34 +1,26 @@
 """What `accelscope parse` can read of NVIDIA's tools."""
 
-from accelscope.parsing.source import Source
-from accelscope.vendors.nvidia import (
-    parse_compute_apps,
-    parse_list,
-    parse_pmon,
-    parse_query_gpu,
-    parse_table,
-    parse_version,
-    parse_xml,
-)
+from accelscope.parsing import Source
+from accelscope.vendors.nvidia import parse_csv, parse_text, parse_xml
 
 SOURCES = (
     Source(
         "nvidia-smi-query-gpu",
         "nvidia-smi --query-gpu=… --format=csv: one row per GPU",
-        parse_query_gpu.parse_query_gpu,
-        default_fields=parse_query_gpu.QUERY_GPU_FIELDS,
+        parse_csv.parse_query_gpu,
+        default_fields=parse_csv.QUERY_GPU_FIELDS,
     ),
     Source(
         "nvidia-smi-pmon",
         "nvidia-smi pmon: processes with their utilisation",
-        lambda text, _fields: parse_pmon.parse_pmon(text),
-        hide_command_lines=parse_pmon.without_command_lines,
+        lambda text, _fields: parse_text.parse_pmon(text),
+        hide_command_lines=parse_text.without_command_lines,
     ),
     Source(
         "nvidia-smi-compute-apps",
         "nvidia-smi --query-compute-apps=… --format=csv: compute processes with their memory",
-        parse_compute_apps.parse_compute_apps,
-        default_fields=parse_compute_apps.COMPUTE_APPS_FIELDS,
+        parse_csv.parse_compute_apps,
+        default_fields=parse_csv.COMPUTE_APPS_FIELDS,
     ),
     Source(
         "nvidia-smi-xml",
@@ -38,17 +30,17 @@ SOURCES = (
     Source(
         "nvidia-smi-list",
         "nvidia-smi -L: GPUs and MIG devices with their uuids",
-        lambda text, _fields: parse_list.parse_list(text),
+        lambda text, _fields: parse_text.parse_list(text),
     ),
     Source(
         "nvidia-smi-table",
         "nvidia-smi without options: its table of GPUs, MIG devices and processes",
-        lambda text, _fields: parse_table.parse_table(text),
+        lambda text, _fields: parse_text.parse_table(text),
     ),
     Source(
         "nvidia-smi-version",
         "nvidia-smi --version: versions of the driver, of NVML and of CUDA",
-        lambda text, _fields: parse_version.parse_version(text),
+        lambda text, _fields: parse_text.parse_version(text),
         tells="versions",
     ),
 )

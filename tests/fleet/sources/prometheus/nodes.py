@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from accelscope.fleet.cluster_view import ClusterView
-from accelscope.fleet.report import NodeReport, SourceKind
+from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.table import Table
 from accelscope.model import Device, Health, HealthState, HostUse, Snapshot

@@ -17,11 +17,11 @@ from tests.fleet.sources.prometheus.scraped import Agent, StubStore
 
 import accelscope.fleet.sources.prometheus.source as source_module
 from accelscope.fleet.clusters import PrometheusEntry
-from accelscope.fleet.report import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
-from accelscope.fleet.sources.prometheus.target import Target
+from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.round import LoopShare
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
 NOW = TAKEN_AT + 5  # by the store's clock

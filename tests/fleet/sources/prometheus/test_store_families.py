@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 import pytest
 from tests.fleet.sources.prometheus.scraped import page
 
-from accelscope.fleet.sources.prometheus import families, questions
+from accelscope.fleet.sources.prometheus import families, source
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
-from accelscope.fleet.sources.prometheus.target import Target
+from accelscope.fleet.sources.prometheus.store import Target
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.model import (
@@ -42,10 +42,10 @@ from accelscope.model import (
 )
 
 READ = {
-    *questions.IDENTITY,
-    *questions.DEVICES,
-    *questions.WORKLOADS,
-    *questions.WORKLOAD_DETAILS,
+    *source.IDENTITY,
+    *source.DEVICES,
+    *source.WORKLOADS,
+    *source.WORKLOAD_DETAILS,
     *(families.NODE_INFO, families.BUILD_INFO, families.STARTED, families.COLLECTED),
 }
 # The ratio follows from used and total memory. Sums over links do not identify single links, nor does the
@@ -84,10 +84,10 @@ def test_every_family_is_read_or_known_not_to_be() -> None:
 @pytest.mark.parametrize(
     ("names", "labels", "left_out"),
     [
-        (questions.IDENTITY, questions.IDENTITY_LABELS, set()),
-        (questions.DEVICES, questions.DEVICE_LABELS, {"vendor", "index"}),
-        (questions.WORKLOADS, questions.WORKLOAD_LABELS, {"vendor", "index"}),
-        (questions.WORKLOAD_DETAILS, questions.WORKLOAD_LABELS, {"vendor", "index"}),
+        (source.IDENTITY, source.IDENTITY_LABELS, set()),
+        (source.DEVICES, source.DEVICE_LABELS, {"vendor", "index"}),
+        (source.WORKLOADS, source.WORKLOAD_LABELS, {"vendor", "index"}),
+        (source.WORKLOAD_DETAILS, source.WORKLOAD_LABELS, {"vendor", "index"}),
     ],
     ids=["identity", "devices", "workloads", "workload details"],
 )

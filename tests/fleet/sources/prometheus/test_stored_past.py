@@ -16,10 +16,10 @@ from tests.fleet.loop import run
 import accelscope.fleet.sources.prometheus.past as past_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history import HistorySeries, Scope
-from accelscope.fleet.history.series import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
-from accelscope.fleet.sources.pace import LoopShare
+from accelscope.fleet.history.rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
 from accelscope.fleet.sources.prometheus import StoredPast
 from accelscope.fleet.sources.prometheus.past import Grid
+from accelscope.fleet.sources.round import LoopShare
 
 START = 1_800_000_000.0
 NODES = {"a:9400": "n1", "b:9400": "n2"}

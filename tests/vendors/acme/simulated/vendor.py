@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 from accelscope.config.document import Section
 from accelscope.config.values import WholeNumber
-from accelscope.simulate import identity
+from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
-from accelscope.simulate.parts import read_devices
-from accelscope.simulate.physics import DeviceLoad, PowerDraw
 from accelscope.simulate.pods import PluginDevice
+from accelscope.simulate.section import read_devices
 from accelscope.simulate.spec import MemoryPool, VendorSpec
-from accelscope.simulate.tool import Answer, Tool
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import Answer, InstalledPart, Instant, SimulatedVendor, Site, Tool
+from accelscope.simulate.workload import DeviceLoad, PowerDraw
 
 _IDLE_WATTS, _SPAN_WATTS = 20.0, 80.0
 

@@ -2,17 +2,50 @@
 
 from collections.abc import Hashable, Iterator
 
-from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.tool import Answer, Tool
-from accelscope.simulate.vendor import InstalledPart, Instant, Site
-from accelscope.vendors.amd.simulated import amd_smi, kernel_files, process_files, rocm_smi
-from accelscope.vendors.amd.simulated.dynamics import GpuDynamics
-from accelscope.vendors.amd.simulated.gpu import gpus_of
-from accelscope.vendors.amd.simulated.readings import GpuReading
-from accelscope.vendors.amd.simulated.spec import AmdSpec
-from accelscope.vendors.amd.simulated.tool_errors import AMD_SMI_ERRORS, ROCM_SMI_ERRORS
+from accelscope.simulate.vendor import Answer, InstalledPart, Instant, SimulatedVendor, Site, Tool
+from accelscope.vendors.amd.simulated import kernel_files, tools
+from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
+from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
+
+# --- tool errors ------------------------------------------------------------
+# What AMD's tools say when they cannot answer. rocm-smi ends well nevertheless.
+
+
+_TRACEBACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/opt/rocm/bin/amd-smi", line 40, in <module>\n'
+    "    from amdsmi_init import *\n"
+    "ModuleNotFoundError: No module named 'amdsmi'\n"
+)
+
+AMD_SMI_ERRORS = {
+    "driver_not_loaded": Answer(
+        error_text="ERROR: Driver not loaded (amdgpu not found in modules)\n", exit_code=250
+    ),
+    "no_devices": Answer(error_text="ERROR: Unable to detect any GPU devices\n", exit_code=253),
+    "no_permission": Answer(
+        text="WARNING: User is missing the following required groups: render, video. Please add user to "
+        "these groups.\n",
+        error_text="AMDSMI_STATUS_NO_PERM - Permission Denied\n",
+        exit_code=246,
+    ),
+    "library_missing": Answer(error_text=_TRACEBACK, exit_code=1),
+}
+ROCM_SMI_ERRORS = {
+    "driver_not_loaded": Answer(
+        error_text="ERROR:root:Driver not initialized (amdgpu not found in modules)\n"
+    ),
+    "no_devices": Answer(text="WARNING: No JSON data to report\n"),
+    "no_permission": Answer(error_text="ERROR: Permission denied\n"),
+    "library_missing": Answer(
+        error_text="librocm_smi64.so: cannot open shared object file: No such file or directory\n",
+        exit_code=1,
+    ),
+}
+
 
 _SERVERS_DISPLAY = "0x1a03"  # ASPEED: what servers draw their own screen with
 
@@ -72,9 +105,9 @@ class AmdDriver:
         yield "dev/kfd", ""
         for reading in shown:
             yield from kernel_files.device_files(reading, repeats_power=spec.rocm < (6, 0))
-        yield from process_files.topology_files(shown)
-        yield from process_files.compute_files(shown)
-        yield from process_files.open_files(shown)
+        yield from kernel_files.topology_files(shown)
+        yield from kernel_files.compute_files(shown)
+        yield from kernel_files.open_files(shown)
 
     def _answers(self, tool: str, shown: tuple[GpuReading, ...], *, loaded: bool) -> Iterator[Answer]:
         errors = AMD_SMI_ERRORS if tool == "amd-smi" else ROCM_SMI_ERRORS
@@ -85,13 +118,40 @@ class AmdDriver:
         elif any(reading.fault == FaultKind.HANG for reading in shown):
             yield Answer(hangs=True)
         if tool == "amd-smi":
-            gpus = amd_smi.logical_gpus(shown)
-            yield Answer(patterns=("version*",), text=amd_smi.version(self._spec))
-            yield Answer(patterns=("list*--json*",), text=amd_smi.listing(self._spec, gpus))
-            yield Answer(patterns=("static*--json*",), text=amd_smi.static(self._spec, gpus))
-            yield Answer(patterns=("metric*--json*",), text=amd_smi.metric(self._spec, gpus))
-            yield Answer(patterns=("process*--json*",), text=amd_smi.process(gpus))
-            yield Answer(patterns=("xgmi*--json*",), text=amd_smi.links(gpus))
-            yield Answer(patterns=("monitor*",), text=amd_smi.monitor(self._spec, gpus))
+            gpus = tools.logical_gpus(shown)
+            yield Answer(patterns=("version*",), text=tools.version(self._spec))
+            yield Answer(patterns=("list*--json*",), text=tools.listing(self._spec, gpus))
+            yield Answer(patterns=("static*--json*",), text=tools.static(self._spec, gpus))
+            yield Answer(patterns=("metric*--json*",), text=tools.metric(self._spec, gpus))
+            yield Answer(patterns=("process*--json*",), text=tools.process(gpus))
+            yield Answer(patterns=("xgmi*--json*",), text=tools.links(gpus))
+            yield Answer(patterns=("monitor*",), text=tools.monitor(self._spec, gpus))
         else:
-            yield Answer(patterns=("*--json*",), text=rocm_smi.everything(self._spec, shown))
+            yield Answer(patterns=("*--json*",), text=tools.everything(self._spec, shown))
+
+
+# --- vendor ------------------------------------------------------------
+# The simulated driver of AMD, as the vendor's declaration names it.
+
+
+VENDOR = SimulatedVendor(
+    read_section=read_section,
+    open_driver=AmdDriver,
+    faults=PossibleFaults(
+        kinds=frozenset(
+            {
+                FaultKind.LOST,
+                FaultKind.VANISHED,
+                FaultKind.HANG,
+                FaultKind.HOT,
+                FaultKind.ECC_STORM,
+                FaultKind.DRIVER_NOT_LOADED,
+                *TOOL_FAULTS,
+            }
+        ),
+        errors=tuple(AMD_SMI_ERRORS),
+        tools=TOOLS,
+    ),
+    settings={"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},
+    node_labels={"feature.node.kubernetes.io/amd-gpu": "true"},
+)

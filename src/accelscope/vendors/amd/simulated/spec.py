@@ -1,9 +1,161 @@
 """The AMD section of a node's description, once it has been read and found good."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
+from accelscope.config.document import Section
+from accelscope.config.values import BOOLEAN, LINE, Choice, Decimal, Text
+from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
-from accelscope.vendors.amd.simulated.cards import Card
+
+# --- cards ------------------------------------------------------------
+# The kinds of AMD GPU that can be simulated: what does not move about them.
+
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+# Blocks of a chip that count their own errors, as files of ras/ are named.
+INSTINCT_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl")
+
+
+class Family(StrEnum):
+    INSTINCT = "instinct"
+    RADEON = "radeon"
+    APU = "apu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    idle_watts: float
+    default_watts: float
+    min_watts: float
+    max_watts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    model: str  # its name in descriptions
+    family: Family
+    market_name: str
+    code: int  # PCI number of the chip
+    pci_class: int
+    architecture: str
+    target_version: int  # the same as the compute driver writes it: 90402
+    compute_units: int
+    xccs: int = 1  # compute dies, by which it can be cut
+    dies: int = 1  # GPUs of one module; they share its power
+    vram_bytes: int
+    vram_type: str
+    power: Power
+    average_power: bool  # whether its driver tells an average or what is drawn now
+    edge_sensor: bool = True
+    junction_sensor: bool = True
+    crit_celsius: int = 100
+    emergency_celsius: int = 105
+    sclk_mhz: tuple[int, ...] = ()
+    mclk_mhz: tuple[int, ...] = ()
+    gfx_millivolts: int | None = None
+    fan_rpm: int | None = None  # at full speed; None: it has none
+    pcie_generation: int = 4
+    vbios: str = "113-SIMULATED-001"  # its part number
+    part_number: str | None = None  # of the board; None: it has no memory for it
+    ras_blocks: tuple[str, ...] = ()
+
+    @property
+    def linked(self) -> bool:
+        """Whether it has links to others of its kind."""
+        return self.family is Family.INSTINCT and self.dies * self.xccs > 1
+
+
+CARDS = {
+    card.model: card
+    for card in (
+        Card(
+            model="mi300x",
+            family=Family.INSTINCT,
+            market_name="AMD Instinct MI300X",
+            code=0x74A1,
+            pci_class=0x1200,
+            architecture="gfx942",
+            target_version=90402,
+            compute_units=304,
+            xccs=8,
+            vram_bytes=196592 * _MIB,
+            vram_type="HBM3",
+            power=Power(idle_watts=138, default_watts=750, min_watts=0, max_watts=750),
+            average_power=False,
+            edge_sensor=False,
+            sclk_mhz=(500, 2100),
+            mclk_mhz=(900, 1100, 1300),
+            pcie_generation=5,
+            vbios="113-M3000100-102",
+            part_number="102-G30211-0C",
+            ras_blocks=INSTINCT_BLOCKS,
+        ),
+        Card(
+            model="mi250x",
+            family=Family.INSTINCT,
+            market_name="AMD Instinct MI250X",
+            code=0x7408,
+            pci_class=0x0380,
+            architecture="gfx90a",
+            target_version=90010,
+            compute_units=110,
+            dies=2,
+            vram_bytes=65520 * _MIB,
+            vram_type="HBM2",
+            power=Power(idle_watts=90, default_watts=560, min_watts=0, max_watts=560),
+            average_power=True,
+            sclk_mhz=(500, 800, 1700),
+            mclk_mhz=(400, 700, 1200, 1600),
+            gfx_millivolts=818,
+            vbios="113-D65209-073",
+            part_number="102-D65209-0C",
+            ras_blocks=INSTINCT_BLOCKS,
+        ),
+        Card(
+            model="rx-7900-xtx",
+            family=Family.RADEON,
+            market_name="AMD Radeon RX 7900 XTX",
+            code=0x744C,
+            pci_class=0x0300,
+            architecture="gfx1100",
+            target_version=110000,
+            compute_units=96,
+            vram_bytes=24 * _GIB,
+            vram_type="GDDR6",
+            power=Power(idle_watts=16, default_watts=303, min_watts=272, max_watts=348),
+            average_power=True,
+            crit_celsius=100,
+            sclk_mhz=(500, 2526, 2615),
+            mclk_mhz=(96, 456, 772, 1249),
+            gfx_millivolts=760,
+            fan_rpm=3300,
+            vbios="113-EXT86076-100",
+        ),
+        Card(
+            model="radeon-780m",
+            family=Family.APU,
+            market_name="AMD Radeon 780M Graphics",
+            code=0x15BF,
+            pci_class=0x0300,
+            architecture="gfx1103",
+            target_version=110003,
+            compute_units=12,
+            vram_bytes=4 * _GIB,
+            vram_type="DDR5",
+            power=Power(idle_watts=4, default_watts=45, min_watts=0, max_watts=54),
+            average_power=False,
+            junction_sensor=False,
+            sclk_mhz=(800, 1100, 2700),
+            mclk_mhz=(1000, 2800),
+            gfx_millivolts=1199,
+            vbios="113-PHXGENERIC-001",
+        ),
+    )
+}
+
 
 _SPARE_BYTES = 512 << 20  # for the driver itself
 
@@ -50,3 +202,50 @@ class AmdSpec(VendorSpec):
     def memory_pool(self, device: int, instance: int | None) -> MemoryPool:
         spec = self.devices[device]
         return MemoryPool((device, instance), (spec.card.vram_bytes - _SPARE_BYTES) // spec.parts)
+
+
+# --- description ------------------------------------------------------------
+# The AMD section of a description: from YAML to its spec.
+
+
+TOOLS = ("amd-smi", "rocm-smi")
+_ROCM_VERSION = Text("a version such as '7.0.2'", r"[4-7]\.\d+(\.\d+)?")
+_COMPUTE = ("SPX", "DPX", "QPX", "CPX")
+_MEMORY = ("NPS1", "NPS2", "NPS4", "NPS8")
+
+
+def read_section(section: Section) -> AmdSpec:
+    usual = AmdSpec()
+    in_kernel = section.take("in_kernel_driver", BOOLEAN, default=False)
+    version = section.take("driver_version", Text("a version such as '6.14.14'", r"\d+(\.\d+){1,2}"))
+    return AmdSpec(
+        rocm_version=section.take("rocm_version", _ROCM_VERSION, usual.rocm_version),
+        driver_version=None if in_kernel else version or usual.driver_version,
+        kernel_release=section.take("kernel_release", LINE, usual.kernel_release),
+        tools=section.take_each("tools", Choice(*TOOLS)) if section.has("tools") else TOOLS,
+        amd_smi=read_tool_cost(section, "amd_smi"),
+        rocm_smi=read_tool_cost(section, "rocm_smi"),
+        devices=read_devices(section, _device),
+    )
+
+
+def _device(section: Section) -> AmdDeviceSpec:
+    card = CARDS[section.require("model", Choice(*CARDS))]
+    card = replace(card, market_name=section.take("name", LINE, card.market_name))
+    limits = Decimal(card.power.min_watts or 1, card.power.max_watts)
+    return AmdDeviceSpec(
+        card=card,
+        power_limit_watts=section.take("power_limit_watts", limits, card.power.default_watts),
+        ambient_celsius=section.take("ambient_celsius", Decimal(0, 60), 28.0),
+        suspended=section.take("suspended", BOOLEAN, default=False),
+        compute_partition=_partition(section, "compute_partition", card, _COMPUTE),
+        memory_partition=_partition(section, "memory_partition", card, _MEMORY),
+    )
+
+
+def _partition(section: Section, key: str, card: Card, known: tuple[str, ...]) -> str | None:
+    if card.xccs > 1:
+        return section.take(key, Choice(*known), known[0])
+    if section.raw(key) is not None:
+        raise section.error(key, f"{card.model} cannot be cut")
+    return None

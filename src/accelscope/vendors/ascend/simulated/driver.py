@@ -3,16 +3,14 @@
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Link
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, Site
-from accelscope.vendors.ascend.simulated import smi_answers
-from accelscope.vendors.ascend.simulated.chip import Chip, chips_of
-from accelscope.vendors.ascend.simulated.dynamics import ChipDynamics
-from accelscope.vendors.ascend.simulated.models import Layout
-from accelscope.vendors.ascend.simulated.readings import ChipReading
-from accelscope.vendors.ascend.simulated.spec import AscendSpec
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.vendors.ascend.simulated import npu_smi
+from accelscope.vendors.ascend.simulated.chip import Chip, ChipDynamics, ChipReading, chips_of
+from accelscope.vendors.ascend.simulated.npu_smi import ERRORS
+from accelscope.vendors.ascend.simulated.spec import AscendSpec, Layout, read_section
 
 ROOT = "opt/Ascend/driver"
 
@@ -24,7 +22,7 @@ class AscendDriver:
     def __init__(self, spec: AscendSpec, site: Site) -> None:
         self._spec = spec
         self._chips = tuple(ChipDynamics(chip, site.placements) for chip in chips_of(spec, site))
-        self._tool = smi_answers.tool(spec)
+        self._tool = npu_smi.tool(spec)
 
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]:
@@ -55,9 +53,9 @@ class AscendDriver:
             yield from _kernel_files(readings)
         yield f"{ROOT}/version.info", f"Version={self._spec.driver_version}\nascendhal_version=7.35.23\n"
         if FaultKind.LIBRARY_MISSING not in kinds:
-            yield f"{ROOT}/lib64/driver/{smi_answers.LIBRARY}", ""
+            yield f"{ROOT}/lib64/driver/{npu_smi.LIBRARY}", ""
             yield f"{ROOT}/lib64/common/libc_sec.so", ""
-        answers = smi_answers.answers(self._spec, readings) if loaded else (smi_answers.NO_ACCESS,)
+        answers = npu_smi.answers(self._spec, readings) if loaded else (npu_smi.NO_ACCESS,)
         yield self._tool.state_file(answers, instant.active)
 
 
@@ -114,3 +112,32 @@ def _pci_files(readings: Sequence[ChipReading]) -> Iterator[tuple[str, Content]]
         yield f"{folder}/current_link_width", "16\n"
         yield f"{folder}/max_link_width", "16\n"
         yield f"{folder}/driver", Link("../../../../bus/pci/drivers/devdrv_device_driver")
+
+
+# --- vendor ------------------------------------------------------------
+# The simulated driver of Ascend, as the vendor's declaration names it.
+
+
+VENDOR = SimulatedVendor(
+    read_section=read_section,
+    open_driver=AscendDriver,
+    faults=PossibleFaults(
+        kinds=frozenset(
+            {
+                FaultKind.LOST,
+                FaultKind.VANISHED,
+                FaultKind.HANG,
+                FaultKind.RESET_REQUIRED,
+                FaultKind.HOT,
+                FaultKind.ECC_STORM,
+                FaultKind.LIBRARY_MISSING,
+                FaultKind.DRIVER_NOT_LOADED,
+                *TOOL_FAULTS,
+            }
+        ),
+        errors=tuple(ERRORS),
+        tools=("npu-smi",),
+    ),
+    settings={"npu_smi_path": "bin/npu-smi", "ascend_driver_root": "opt/Ascend/driver"},
+    node_labels={"accelerator/huawei-npu": "true"},
+)

@@ -2,15 +2,21 @@
 
 from collections.abc import Hashable, Iterator
 
-from accelscope.simulate.faults import FaultKind
+from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, Site
-from accelscope.vendors.furiosa.simulated import answers, ctl, kernel, smi
-from accelscope.vendors.furiosa.simulated.dynamics import CardDynamics
-from accelscope.vendors.furiosa.simulated.models import Family
-from accelscope.vendors.furiosa.simulated.readings import CardReading
-from accelscope.vendors.furiosa.simulated.spec import CtlVersion, FuriosaSpec, SmiVersion
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.vendors.furiosa.simulated import kernel, tools
+from accelscope.vendors.furiosa.simulated.card import CardDynamics, CardReading
+from accelscope.vendors.furiosa.simulated.spec import (
+    CtlVersion,
+    Family,
+    FuriosaSpec,
+    SmiVersion,
+    read_cores,
+    read_section,
+)
+from accelscope.vendors.furiosa.simulated.tools import ERRORS
 
 _RESOURCES = {Family.WARBOY: "beta.furiosa.ai/npu", Family.RNGD: "furiosa.ai/rngd"}
 _GIGABYTES_PER_CORE = 6  # of an RNGD that is cut
@@ -20,8 +26,8 @@ class FuriosaDriver:
     def __init__(self, spec: FuriosaSpec, site: Site) -> None:
         self._spec = spec
         self._cards = tuple(CardDynamics(spec, site, slot) for slot in range(len(spec.devices)))
-        self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (smi.smi_tool(spec), smi.Smi(spec))
-        self._ctl = None if spec.furiosactl is CtlVersion.NONE else (ctl.ctl_tool(spec), ctl.Ctl(spec))
+        self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (tools.smi_tool(spec), tools.Smi(spec))
+        self._ctl = None if spec.furiosactl is CtlVersion.NONE else (tools.ctl_tool(spec), tools.Ctl(spec))
 
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]:
@@ -64,9 +70,40 @@ class FuriosaDriver:
         warboys = [card for card in cards if card.model.family is Family.WARBOY and card.listed]
         if self._smi is not None:
             tool, printer = self._smi
-            said = (*answers.instead(smi.SMI_NAME, kinds, rngd), *printer.answers(rngd))
+            said = (*tools.instead(tools.SMI_NAME, kinds, rngd), *printer.answers(rngd))
             yield tool.state_file(said, instant.active)
         if self._ctl is not None:
             tool, teller = self._ctl
-            said = (*answers.instead(ctl.CTL_NAME, kinds, warboys), *teller.answers(warboys))
+            said = (*tools.instead(tools.CTL_NAME, kinds, warboys), *teller.answers(warboys))
             yield tool.state_file(said, instant.active)
+
+
+# --- vendor ------------------------------------------------------------
+# The simulated driver of Furiosa, as the vendor's declaration names it.
+
+
+VENDOR = SimulatedVendor(
+    read_section=read_section,
+    open_driver=FuriosaDriver,
+    faults=PossibleFaults(
+        kinds=frozenset(
+            {
+                FaultKind.LOST,
+                FaultKind.VANISHED,
+                FaultKind.HANG,
+                FaultKind.RESET_REQUIRED,
+                FaultKind.HOT,
+                FaultKind.ECC_STORM,
+                FaultKind.LIBRARY_MISSING,
+                FaultKind.DRIVER_NOT_LOADED,
+                FaultKind.VERSION_MISMATCH,
+                *TOOL_FAULTS,
+            }
+        ),
+        errors=tuple(ERRORS),
+        tools=(tools.SMI_NAME, tools.CTL_NAME),
+    ),
+    read_process=read_cores,
+    settings={"furiosa_smi_path": "bin/furiosa-smi", "furiosactl_path": "bin/furiosactl"},
+    node_labels={"feature.node.kubernetes.io/pci-1ed2.present": "true"},
+)

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from accelscope.simulate.folder import Blocking, Content, Folder, Link
-from accelscope.vendors.furiosa.simulated.models import Family
-from accelscope.vendors.furiosa.simulated.readings import CardReading
-from accelscope.vendors.furiosa.simulated.spec import FuriosaSpec, Versions
+from accelscope.vendors.furiosa.simulated.card import CardReading
+from accelscope.vendors.furiosa.simulated.spec import Family, FuriosaSpec, Versions
 
 CLASSES = {Family.WARBOY: "npu_mgmt", Family.RNGD: "rngd_mgmt"}
 

@@ -6,13 +6,10 @@ bytes) are the load's exact integral: they never run backwards and agree with th
 
 from collections.abc import Sequence
 
-from accelscope.simulate import identity
+from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault, FaultKind, lasted
-from accelscope.simulate.physics import DeviceLoad, PowerDraw
-from accelscope.simulate.workload import Placement
-from accelscope.vendors.nvidia.simulated.gpu import Gpu
-from accelscope.vendors.nvidia.simulated.mig import COMPUTE_SLICES, MigDevice
-from accelscope.vendors.nvidia.simulated.readings import (
+from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
+from accelscope.vendors.nvidia.simulated.gpu import (
     GPU_IDLE,
     HW_SLOWDOWN,
     HW_THERMAL,
@@ -20,6 +17,7 @@ from accelscope.vendors.nvidia.simulated.readings import (
     SW_THERMAL,
     Activity,
     EccReading,
+    Gpu,
     GpuReading,
     LinkReading,
     MigReading,
@@ -27,6 +25,7 @@ from accelscope.vendors.nvidia.simulated.readings import (
     Remapping,
     XidEvent,
 )
+from accelscope.vendors.nvidia.simulated.spec import COMPUTE_SLICES, MigDevice
 
 _MIB = 1 << 20
 _CONTEXT_BYTES = 4 * _MIB  # what the driver itself holds on a card

@@ -1,1 +1,0 @@
-"""The area of what the agent writes to the Node object."""

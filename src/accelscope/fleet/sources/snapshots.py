@@ -1,0 +1,490 @@
+"""What a number can be, by the name of its field, and how long a text can be. A number beyond its bounds says
+nothing of a device and would make the sums of a whole fleet worthless. A text without a limit would let one
+node fill the memory of the fleet.
+
+The bounds are wide, since a driver may be odd and still be right: they keep out what nothing has, not what is
+unusual.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
+from accelscope.kube.errors import Reason, one_line
+from accelscope.model import (
+    Allocation,
+    Device,
+    Health,
+    HealthState,
+    ReaderState,
+    Snapshot,
+    Vendor,
+    identity_of,
+)
+from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, of_known_vendors
+
+# Characters of one text. The longest real one is the id of a claimed device: driver, pool and device, each a
+# Kubernetes name.
+TEXT_LIMIT = 1024
+
+_MOST_WHOLE = 2**53  # beyond it neighbours are the same in a column
+_MOST_SECONDS = 1e15
+_DAY_SECONDS = 86400.0
+
+_BY_NAME: dict[str, tuple[float, float]] = {
+    "index": (0, 1_000_000),
+    "device_index": (0, 1_000_000),
+    "numa_node": (-1, 1_000_000),  # -1: of a machine that has only one
+    "cpu_ratio": (0, 1_000_000),  # 1 is one CPU, and a node has hundreds
+    "interval_seconds": (0, _DAY_SECONDS),
+    "volts": (-1e6, 1e6),
+    "amperes": (-1e6, 1e6),
+    "watts": (-1e6, 1e6),  # of a rail, which may feed back
+}
+_BY_ENDING: tuple[tuple[str, tuple[float, float]], ...] = (
+    ("_ratio", (0, 100)),  # some drivers count beyond 1 for a moment, or by core
+    ("celsius", (-100, 1000)),
+    ("_watts", (0, 1e6)),
+    ("_bytes", (0, _MOST_WHOLE)),
+    ("_seconds", (0, _MOST_SECONDS)),
+    ("_joules", (0, _MOST_SECONDS)),
+    ("cycles_total", (0, 2**63 - 1)),  # at 2 GHz, 2**53 cycles are passed after 52 days
+)
+
+
+@cache
+def bounds(name: str, kind: Any) -> tuple[float, float]:
+    """Least and most of a field of this name, of kind int or float; both are finite."""
+    if (known := _BY_NAME.get(name)) is not None:
+        return known
+    for ending, known in _BY_ENDING:
+        if name.endswith(ending):
+            return known
+    return (0, _MOST_WHOLE) if kind is int else (0, 1e18)
+
+
+def is_plausible(name: str, kind: Any, value: float) -> bool:
+    least, most = bounds(name, kind)
+    return least <= value <= most
+
+
+def cut(text: str) -> str:
+    """At most TEXT_LIMIT characters of a text; the last one shows that more followed."""
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Names of the fields that lost a value, or the end of a text."""
+
+    numbers: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+
+    def remarks(self) -> Iterator[str]:
+        """For people."""
+        if self.numbers:
+            yield f"values out of range were left out: {', '.join(sorted(self.numbers))}"
+        if self.texts:
+            names = ", ".join(sorted(self.texts))
+            yield f"texts of more than {TEXT_LIMIT} characters were cut: {names}"
+
+
+# --- light model ------------------------------------------------------------
+# The model as msgspec structures, for readings that are looked at once and let go of.
+#
+# Made from the model's own dataclasses, with the same names, types and defaults, so that whoever reads fields
+# cannot tell them apart. They are decoded in less than half the time, since a frozen dataclass is filled
+# attribute by attribute, and the garbage collector need not know of them.
+
+
+def light(kind: Any, name: str = "") -> Any:
+    """The type to decode in the place of `kind`. Numbers are bounded by the name of their field, and texts in
+    their length: a document that has others is to be looked at more closely."""
+    if kind is str:
+        return Annotated[str, msgspec.Meta(max_length=TEXT_LIMIT)]
+    if kind is int or kind is float:
+        least, most = bounds(name, kind)
+        return Annotated[kind, msgspec.Meta(ge=least, le=most)]
+    if is_dataclass(kind):
+        return _structure(cast(type, kind))
+    origin = get_origin(kind)
+    if origin is UnionType:
+        return Union[tuple(light(option, name) for option in get_args(kind))]  # noqa: UP007 - of a computed tuple
+    if origin is tuple:
+        return tuple[tuple(item if item is Ellipsis else light(item, name) for item in get_args(kind))]  # type: ignore[misc]
+    return kind
+
+
+@cache
+def _structure(kind: Any) -> type[msgspec.Struct]:
+    hints = get_type_hints(kind)
+    declared: list[tuple[str, Any, Any]] = []
+    for one in fields(kind):
+        default = msgspec.NODEFAULT if one.default is MISSING else one.default
+        declared.append((one.name, light(hints[one.name], one.name), default))
+    return msgspec.defstruct(kind.__name__, declared, kw_only=True, frozen=True, gc=False)
+
+
+# --- snapshot document ------------------------------------------------------------
+# An agent's `/snapshot` as the model, whatever version of the agent wrote it.
+#
+# The major of its schema must be ours. Within it a document of an older minor lacks fields, which take their
+# defaults, and one of a newer minor has more: unknown fields are passed over, and so are words that an
+# enumeration of ours does not have and numbers that cannot be, each at the smallest cost. Texts that are too
+# long are cut. A remark lists the devices and numbers that were left out and the texts that were cut.
+
+
+# An integer with more digits than any count has: to read it alone takes long.
+_ABSURD = b"0" * 40
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+
+# Agents write it first; elsewhere it must be looked for.
+_FIRST = re.compile(rb'\{"schema_version":"([0-9.]{1,32})"')
+_decoder = msgspec.json.Decoder(Snapshot)
+_Light = light(Snapshot)
+_light_decoder = msgspec.json.Decoder(_Light)
+# As msgspec words it; the place is a path such as $.devices[...].model.
+_TEXT_TOO_LONG = re.compile(r"Expected `str` of length <= .* - at `\$\.([^`]*)`")
+
+# What a node can have, generously; each becomes a row.
+_MOST_DEVICES = 1024
+_MOST_PROCESSES = 16_384
+_MOST_POD_USAGES = 16_384
+# To look closely takes a hundred times as long, in the event loop. Eight devices make some 100 KB.
+_MOST_BYTES_LOOKED_AT = 1 << 20
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: str = ""
+
+
+class _Members(msgspec.Struct):
+    """How many there are, without a look at them."""
+
+    devices: tuple[msgspec.Raw, ...] = ()
+    processes: tuple[msgspec.Raw, ...] = ()
+    pod_usages: tuple[msgspec.Raw, ...] = ()
+
+
+_version_decoder = msgspec.json.Decoder(_Versioned)
+_members_decoder = msgspec.json.Decoder(_Members)
+
+
+class BadDocument(ValueError):
+    """What came is no snapshot. The text says in one line why."""
+
+
+class IncompatibleSchema(ValueError):
+    """A snapshot of another major. The text names both versions."""
+
+
+class TooLarge(ValueError):
+    """A snapshot of more than a node can have. The text says of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    snapshot: Snapshot
+    whole: bool  # nothing had to be passed over: the document can be read again by the types alone
+    remark: str | None = None  # what was left out, for people
+
+
+def glance(document: bytes) -> Decoded:
+    """A snapshot to read fields of and let go: much quicker, but not equal to one of the model, and not to be
+    changed with `dataclasses.replace`. Raises BadDocument, IncompatibleSchema and TooLarge."""
+    try:
+        seen = _seen(document)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return _looked_at(document, error)  # says what is wrong, or makes the best of it
+    return Decoded(seen, whole=True)
+
+
+def decode_snapshot(document: bytes) -> Decoded:
+    """Raises BadDocument, IncompatibleSchema and TooLarge."""
+    try:
+        _seen(document)
+        return Decoded(_decoder.decode(document), whole=True)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return _looked_at(document, error)
+
+
+def checked(snapshot: Snapshot) -> Decoded:
+    """What was put together here from something else than a document. Raises BadDocument and TooLarge."""
+    _check_size(snapshot)
+    try:
+        msgspec.convert(snapshot, _Light, from_attributes=True)
+    except msgspec.ValidationError:
+        try:
+            return _made_the_best_of(msgspec.to_builtins(snapshot))
+        except msgspec.ValidationError as why:
+            raise BadDocument(one_line(str(why))) from None
+    return Decoded(snapshot, whole=True)
+
+
+def _seen(document: bytes) -> Snapshot:
+    _check_version(document)
+    if len(document) > _MOST_BYTES_LOOKED_AT:
+        _check_size(_members_decoder.decode(document))
+    seen = cast(Snapshot, _light_decoder.decode(document))
+    _check_size(seen)
+    return seen
+
+
+def _looked_at(document: bytes, error: Exception) -> Decoded:
+    """`error`: why the types alone do not do."""
+    try:
+        _check_version(document)
+        if len(document) > _MOST_BYTES_LOOKED_AT:
+            raise _too_long(error) or error
+        if _ABSURD in document.translate(_DIGITS):
+            raise BadDocument("it holds a number of 40 digits or more")
+        _check_size(_members_decoder.decode(document))
+        return _made_the_best_of(msgspec.json.decode(document))
+    except RecursionError:
+        raise BadDocument("it is nested too deeply") from None
+    except msgspec.MsgspecError as why:
+        raise BadDocument(one_line(str(why))) from None
+
+
+def _too_long(error: Exception) -> TooLarge | None:
+    """If `error` is about the length of a text."""
+    found = _TEXT_TOO_LONG.search(str(error))
+    return None if found is None else TooLarge(f"a text of more than {TEXT_LIMIT} characters in {found[1]}")
+
+
+def _made_the_best_of(document: object) -> Decoded:
+    left_out = LeftOut()
+    document, remark = of_known_vendors(document)
+    known = _known(Snapshot, document, "", left_out)
+    if isinstance(known, _Unknown):
+        raise BadDocument(f"out of range: {', '.join(sorted(left_out.numbers))}")
+    remarks = [text for text in (remark, *left_out.remarks()) if text is not None]
+    return Decoded(msgspec.convert(known, Snapshot), whole=False, remark="; ".join(remarks) or None)
+
+
+def _check_size(of: Snapshot | _Members) -> None:
+    for name, found, most in (
+        ("devices", len(of.devices), _MOST_DEVICES),
+        ("processes", len(of.processes), _MOST_PROCESSES),
+        ("uses by pods", len(of.pod_usages), _MOST_POD_USAGES),
+    ):
+        if found > most:
+            raise TooLarge(f"{found} {name}, of {most} that a node may have")
+
+
+def _check_version(document: bytes) -> None:
+    first = _FIRST.match(document)
+    version = first[1].decode() if first else _version_decoder.decode(document).schema_version
+    if not version:
+        raise BadDocument("it has no schema_version")
+    if version.split(".", 1)[0] != SCHEMA_VERSION.split(".", 1)[0]:
+        raise IncompatibleSchema(
+            f"its snapshots have schema {version[:32]}, this version of accelscope reads {SCHEMA_VERSION}"
+        )
+
+
+class _Unknown(Enum):
+    WORD = "a word of a newer version"
+    NUMBER = "a number that cannot be"
+
+
+def _known(kind: Any, value: object, name: str, left_out: LeftOut) -> Any:
+    """`value` without what this version's types have no word for, without numbers that cannot be, and with
+    texts cut to their limit; `left_out` takes the names of those fields. What is wrong otherwise stays, and
+    is found by who converts it. `name`: of the field."""
+    if get_origin(kind) is UnionType:
+        kind = next(option for option in get_args(kind) if option is not NoneType)
+        if value is None:
+            return None
+    if get_origin(kind) is tuple:
+        return _known_items(kind, value, name, left_out)
+    if is_dataclass(kind):
+        return _known_fields(kind, value, left_out)
+    if isinstance(kind, type) and issubclass(kind, Enum) and isinstance(value, str):
+        return _known_word(kind, value)
+    return _bounded(kind, value, name, left_out)
+
+
+def _bounded(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
+    if kind in (int, float) and isinstance(value, int | float) and not is_plausible(name, kind, value):
+        left_out.numbers.add(name)
+        return _Unknown.NUMBER
+    if kind is str and isinstance(value, str) and len(value) > TEXT_LIMIT:
+        left_out.texts.add(name)
+        return cut(value)
+    return value
+
+
+def _known_word(kind: type[Enum], value: str) -> object:
+    if value in (member.value for member in kind):
+        return value
+    stand_in = STAND_INS.get(kind)
+    return _Unknown.WORD if stand_in is None else stand_in.value
+
+
+def _known_items(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
+    if not isinstance(value, list | tuple):
+        return value
+    kinds = get_args(kind)
+    if kinds[-1] is not Ellipsis:  # pairs of texts
+        return [_bounded(str, item, name, left_out) for item in value]
+    items = (_known(kinds[0], item, name, left_out) for item in value)
+    return [item for item in items if not isinstance(item, _Unknown)]
+
+
+def _known_fields(kind: Any, value: object, left_out: LeftOut) -> object:
+    if not isinstance(value, dict):
+        return value
+    known = {}
+    for name, hint, required in _fields(kind):
+        if name not in value:
+            continue
+        item = _known(hint, value[name], name, left_out)
+        if not isinstance(item, _Unknown):
+            known[name] = item
+        elif required:
+            return item
+    return known
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        (field.name, hints[field.name], field.default is MISSING and field.default_factory is MISSING)
+        for field in fields(kind)
+    )
+
+
+# --- reported ------------------------------------------------------------
+# The door for readings that were put together here: from what a tool printed, from annotations, from series
+# of a store, or from several agents.
+
+
+def reported(
+    node: str, source: SourceKind, taken_at: float, snapshot: Snapshot, *, remark: str | None = None
+) -> NodeReport | NodeFailure:
+    """Without numbers that cannot be; a failure, where there is more of it than a node can have. `remark`:
+    what was left out before."""
+    try:
+        found = checked(snapshot)
+    except TooLarge as error:
+        return NodeFailure(node=node, source=source, reason=Reason.TOO_LARGE, text=str(error))
+    except BadDocument as error:
+        return NodeFailure(node=node, source=source, reason=Reason.BAD_ANSWER, text=str(error))
+    return NodeReport(
+        node=node,
+        source=source,
+        taken_at=taken_at,
+        snapshot=found.snapshot,
+        remark="; ".join(filter(None, (remark, found.remark))) or None,
+    )
+
+
+# --- several agents ------------------------------------------------------------
+# One reading of a node on which several agents run: one for each vendor, or an old and a new one while they
+# are rolled out.
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The last that one agent said."""
+
+    snapshot: Snapshot
+    taken_at: float  # by this process's clock
+    trouble: str | None = None  # why it did not answer this time
+    remark: str | None = None  # what of it had to be left out
+
+
+def together(heard: Sequence[Heard]) -> Heard:
+    """Each device as the agent tells that answered last; those of an agent that did not answer are named,
+    without values, as an agent itself does with devices that do not answer."""
+    in_order = sorted(heard, key=lambda agent: (agent.trouble is not None, -agent.taken_at))
+    parts = [_unanswered(agent) if agent.trouble else agent.snapshot for agent in in_order]
+    teller: dict[str, int] = {}
+    for place, part in enumerate(parts):
+        for device in part.devices:
+            teller.setdefault(device.id, place)
+
+    def told(members: Callable[[Snapshot], Iterable[T]], device: Callable[[T], str | None]) -> tuple[T, ...]:
+        return tuple(
+            member
+            for place, part in enumerate(parts)
+            for member in members(part)
+            if teller.get(device(member) or "", place) == place
+        )
+
+    first = parts[0]
+    snapshot = replace(
+        first,
+        readers=_readers(parts),
+        devices=told(lambda part: part.devices, lambda device: device.id),
+        processes=told(lambda part: part.processes, lambda process: process.device),
+        pods=tuple({(pod.namespace, pod.name): pod for part in parts for pod in part.pods}.values()),
+        allocations=_allocations(parts),
+        pod_usages=told(lambda part: part.pod_usages, lambda usage: usage.device),
+        unattributed=told(lambda part: part.unattributed, lambda use: use.device),
+        balances=told(lambda part: part.balances, lambda balance: balance.device),
+        sinks=tuple(sink for part in parts for sink in part.sinks),
+    )
+    answered = [agent.taken_at for agent in in_order if agent.trouble is None]
+    return Heard(
+        snapshot=snapshot,
+        taken_at=min(answered, default=in_order[0].taken_at),
+        remark="; ".join(dict.fromkeys(agent.remark for agent in in_order if agent.remark)) or None,
+    )
+
+
+def _unanswered(agent: Heard) -> Snapshot:
+    """What is known of its devices without its word: who they are."""
+    trouble = f"its agent does not answer: {agent.trouble}"
+    readers = (replace(reader, up=False, reason=trouble) for reader in agent.snapshot.readers)
+    devices = (_named(device, trouble, agent.snapshot.taken_at) for device in agent.snapshot.devices)
+    return Snapshot(
+        node=agent.snapshot.node,
+        taken_at=agent.snapshot.taken_at,
+        agent=agent.snapshot.agent,
+        interval_seconds=agent.snapshot.interval_seconds,
+        readers=tuple(readers),
+        devices=tuple(devices),
+    )
+
+
+def _named(device: Device, trouble: str, read_at: float) -> Device:
+    return replace(
+        identity_of(device),
+        health=Health(HealthState.UNKNOWN, trouble),
+        stale=True,
+        read_at=device.read_at if device.stale or device.read_at is not None else read_at,
+    )
+
+
+def _readers(parts: Sequence[Snapshot]) -> tuple[ReaderState, ...]:
+    """One for each vendor: who found the driver knows more than who did not."""
+    chosen: dict[Vendor, ReaderState] = {}
+    for part in parts:
+        for reader in part.readers:
+            if reader.vendor not in chosen or (reader.found and not chosen[reader.vendor].found):
+                chosen[reader.vendor] = reader
+    return tuple(chosen.values())
+
+
+def _allocations(parts: Sequence[Snapshot]) -> tuple[Allocation, ...]:
+    """An agent that does not read a vendor sees what was allocated of it and does not know the device."""
+    chosen: dict[tuple[str, ...], Allocation] = {}
+    for part in parts:
+        for given in part.allocations:
+            key = (given.namespace, given.pod, given.container, given.source, given.device_id)
+            if key not in chosen or (chosen[key].device is None and given.device is not None):
+                chosen[key] = given
+    return tuple(chosen.values())

@@ -1,0 +1,452 @@
+"""What amd-smi prints without --json: names and values, nested by indentation, one block for each GPU.
+
+It becomes the tree that --json would have been, so that one mapping serves both: names in small letters,
+values as the words that are there.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from accelscope.model import Device
+from accelscope.parsing import Parsed, ParseError, Rejections, without_halves
+from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.drm import slot_of
+from accelscope.vendors.common.values import strange_output
+
+_LINE = re.compile(r"( *)([A-Za-z][A-Za-z0-9_ %/.-]{0,60}):(?: +(.+))?", re.ASCII)
+_GPU = re.compile(r"GPU: +[0-9]{1,6}", re.ASCII)
+_LONGEST = 4000
+_MOST_LINES = 200_000
+_DEEPEST = 12
+
+IndentedTree = dict[str, object]
+
+
+def indented_gpus(text: str) -> list[IndentedTree]:
+    """One tree for each `GPU: n`; empty where the text is something else."""
+    found: list[IndentedTree] = []
+    open_groups: list[tuple[int, IndentedTree]] = []  # the groups around the line, with their indentation
+    for line in _whole_lines(text):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        indent, name, value = len(match[1]), match[2].strip().lower().replace(" ", "_"), match[3]
+        if indent == 0:
+            if not _GPU.fullmatch(line):
+                open_groups = []
+                continue
+            found.append({"gpu": value})
+            open_groups = [(0, found[-1])]
+            continue
+        while len(open_groups) > 1 and open_groups[-1][0] >= indent:
+            open_groups.pop()
+        if not open_groups or len(open_groups) > _DEEPEST:
+            continue
+        member: object = {} if value is None else _value(value)
+        _add(open_groups[-1][1], name, member)
+        if isinstance(member, dict):
+            open_groups.append((indent, member))
+    return found
+
+
+def _add(group: IndentedTree, name: str, member: object) -> None:
+    """A name that comes again, as PROCESS_INFO does, makes a list."""
+    if name not in group:
+        group[name] = member
+        return
+    before = group[name]
+    if isinstance(before, list):
+        before.append(member)
+    else:
+        group[name] = [before, member]
+
+
+def _value(text: str) -> object:
+    if text.startswith("[") and text.endswith("]"):
+        return [item.strip() for item in text[1:-1].split(",")]
+    return text
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """A list is wrapped over several lines, up to its closing bracket."""
+    begun = ""
+    for number, raw in enumerate(text.lstrip("\ufeff").split("\n")):
+        if number >= _MOST_LINES:
+            return
+        line = raw.rstrip("\r \t")
+        if begun:
+            line = f"{begun} {line.strip()}"
+        if len(line) > _LONGEST:
+            begun = ""
+            continue
+        value = line.partition(": ")[2].strip()
+        if value.startswith("[") and not value.endswith("]"):
+            begun = line
+            continue
+        begun = ""
+        yield line
+
+
+# --- json text ------------------------------------------------------------
+# JSON as AMD's tools print it: warnings before it, one document after another in watch mode, cut off.
+
+
+_OPENING = re.compile(r"^[ \t\ufeff]*([\[{])", re.MULTILINE)
+_BLANKS = re.compile(r"\s*")
+_MOST_ATTEMPTS = 50  # warnings begin with brackets too
+_MOST_DOCUMENTS = 1000
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    value: object
+    whole: bool = True  # False: the output ends within it, and `value` is what was whole of it
+
+
+def documents(text: str) -> Iterator[Document]:
+    """All documents of an output, in their order."""
+    text = without_halves(text)
+    position = attempts = found = 0
+    while attempts < _MOST_ATTEMPTS and found < _MOST_DOCUMENTS:
+        opening = _OPENING.search(text, position)
+        if opening is None:
+            return
+        start = opening.start(1)
+        decoded = _decoded(text, start)
+        if decoded is None:
+            partial = _members(text, start)
+            if partial is not None:
+                yield Document(partial, whole=False)
+                return
+            attempts += 1
+            position = opening.end()
+            continue
+        found += 1
+        value, position = decoded
+        yield Document(value)
+
+
+def _decoded(text: str, start: int) -> tuple[object, int] | None:
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):  # cut off, not JSON, a number of thousands of digits, too deep
+        return None
+    return value, end
+
+
+def _members(text: str, start: int, depth: int = 2) -> object | None:
+    """What is whole of a document that is cut off: a GPU whose object was closed is worth having. None: not
+    the beginning of a document either."""
+    named = text[start] == "{"
+    members: dict[str | int, object] = {}
+    position = start + 1
+    while True:
+        key: str | int = len(members)
+        if named:
+            found = _decoded_key(text, position)
+            if found is None:
+                break
+            key, position = found
+        position = _after_blanks(text, position)
+        decoded = _decoded(text, position)
+        if decoded is None:
+            if depth and text[position : position + 1] in ("{", "["):
+                within = _members(text, position, depth - 1)
+                members.update({} if within is None else {key: within})
+            break
+        value, end = decoded
+        end = _after_blanks(text, end)
+        followed = text[end : end + 1] == ","
+        if followed or isinstance(value, dict | list):  # of a number at the very end digits may be missing
+            members[key] = value
+        if not followed:
+            break
+        position = end + 1
+    if not members:
+        return None
+    return members if named else list(members.values())
+
+
+def _decoded_key(text: str, position: int) -> tuple[str, int] | None:
+    position = _after_blanks(text, position)
+    decoded = _decoded(text, position)
+    if decoded is None or not isinstance(decoded[0], str):
+        return None
+    colon = _after_blanks(text, decoded[1])
+    return (decoded[0], colon + 1) if text[colon : colon + 1] == ":" else None
+
+
+def _after_blanks(text: str, position: int) -> int:
+    match = _BLANKS.match(text, position)
+    return match.end() if match else position
+
+
+# --- messages ------------------------------------------------------------
+# What amd-smi and rocm-smi say instead of values.
+#
+# Each has a reason that can be counted and that names a different thing to do. Warnings before good values
+# are not among them: they are skipped.
+
+
+_LINE_LIMIT = 500
+_MESSAGES_MOST_LINES = 5000  # no message comes after that many lines
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"driver not (?:initialized|loaded)|amdgpu not found in modules", "driver_not_loaded"),
+        (r"data is inaccessible|in a low-power state", "suspended"),
+        (r"no json data to report|no csv data to report", "nothing_to_report"),
+        (r"cannot print json/csv|NOT_SUPPORTED|not supported", "not_supported"),
+        (
+            r"unrecogni[sz]ed arguments?|invalid (?:command|parameter|argument)|is not recogni[sz]ed",
+            "unknown_option",
+        ),
+        (r"permission denied|requires? (?:sudo|root)|no_perm|elevated permission", "no_permission"),
+        (
+            r"cannot open shared object|lib(?:amd_smi|rocm_smi64|drm)\S* (?:not found|cannot|could not)"
+            r"|unable to (?:find|load|import).{0,80}(?:lib|amdsmi)|no module named",
+            "library_missing",
+        ),
+        (
+            r"(?:amd-smi|rocm-smi).{0,40}(?:command )?not found|no such file or directory",
+            "tool_missing",
+        ),
+        (
+            r"no (?:amd )?(?:gpus?|devices?)(?: devices?)? (?:were |was )?"
+            r"(?:found|detected|available|specified)|unable to detect any gpu|not_found",
+            "no_devices",
+        ),
+        (r"traceback \(most recent call last\)|exception", "tool_failed"),
+        (
+            r"^(?:error|expected integer value from monitor)|unable to|failed to|amdsmi_status_",
+            "driver_error",
+        ),
+        # A warning that mostly stands before good values: it explains only where there is nothing else.
+        (r"missing the following required groups", "no_permission"),
+    )
+)
+# Lines without one of these are not tried against the patterns: there may be a million of them.
+_SIGN = re.compile(
+    r"not|no |error|missing|unable|fail|invalid|permission|require|cannot|low-power|inaccessible|unrecogni"
+    r"|traceback|exception|amdsmi_status_",
+    re.IGNORECASE,
+)
+
+# A row of a table, or a key and its value below others: data, mostly of another tool.
+_CELLS = re.compile(r"[|+]|[A-Za-z][\w ()/-]{0,60} {2,}: ")
+
+_WARNING = re.compile(
+    r"data is inaccessible|in a low-power state|missing the following required groups", re.IGNORECASE
+)
+_BANNER = re.compile(r"[\s\ufeff]*(?:=+[^=]*=*)?\s*")  # an empty line, or a title between rulers
+
+
+def error_of(text: str) -> ParseError | None:
+    """The message in the output that says why there are no values: of several the one that tells most."""
+    best: tuple[int, ParseError] | None = None
+    for number, line in enumerate(text.lstrip("\ufeff").split("\n")):
+        if number >= _MESSAGES_MOST_LINES:
+            break
+        bare = line.strip()[:_LINE_LIMIT]
+        if not _SIGN.search(bare) or _CELLS.match(bare):
+            continue
+        for rank, (pattern, reason) in enumerate(_PATTERNS):
+            if best is not None and rank >= best[0]:
+                break
+            if pattern.search(bare):
+                best = rank, ParseError(reason, bare)
+                break
+    return best[1] if best else None
+
+
+def no_reading(text: str, tool: str) -> ParseError:
+    """Why an output without a single device is not a reading. A warning is the reason only where the tool
+    printed nothing else: before a table or a CSV, the reason is that this is not what was expected."""
+    error = error_of(text)
+    if error is None:
+        return strange_output(text, tool)
+    if _WARNING.search(error.text):
+        printed = next((line for line in text.split("\n")[:_MESSAGES_MOST_LINES] if _is_payload(line)), None)
+        if printed is not None:
+            strange = strange_output(printed, tool)
+            return replace(strange, text=f"{strange.text}; before it: {error.text}")
+    return error
+
+
+def _is_payload(line: str) -> bool:
+    return _BANNER.fullmatch(line) is None and error_of(line) is None
+
+
+def error_in_document(document: object) -> ParseError | None:
+    """With --json amd-smi writes its complaints as JSON too: `{"error": "...", "code": -3}`."""
+    if not isinstance(document, dict):
+        return None
+    text = document.get("error") or document.get("message")
+    if not isinstance(text, str):
+        return None
+    known = error_of(text[:_LINE_LIMIT])
+    return known or ParseError("driver_error", text.strip()[:_LINE_LIMIT])
+
+
+# --- trees ------------------------------------------------------------
+# The documents of amd-smi: one tree for each GPU, whichever version wrote it and in whichever form.
+
+
+Tree = Mapping[str, object]
+
+_MISSING = object()
+_MOST_LEAVES = 4096
+
+
+def gpus(
+    text: str, rejected: Rejections, *, leave_out: str | None = None
+) -> tuple[list[Tree], ParseError | None]:
+    """The trees, in the order of the output, without those in the table `leave_out`. A tool that watches
+    prints a GPU again and again."""
+    found: list[Tree] = []
+    error = None
+    read_any = False
+    for document in documents(text):
+        read_any = True
+        error = error or error_in_document(document.value)
+        found.extend(_entries(document.value, leave_out))
+        if not document.whole:
+            rejected.add("the document is cut off", "truncated")
+    if not read_any:
+        found.extend(indented_gpus(text))
+    if found:
+        return found, None
+    if error is None and read_any:
+        cut = bool(rejected.listed())
+        reason = "truncated" if cut else "no_devices"
+        error = ParseError(reason, "the document is cut off" if cut else "the document names no GPU")
+    return found, error
+
+
+def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
+    """ROCm 6 prints a list, ROCm 7 an object that holds it; a tool asked for one GPU may print that alone."""
+    if isinstance(document, list):
+        for entry in document:
+            if isinstance(entry, dict) and "gpu" in entry:
+                yield entry
+            elif isinstance(entry, dict | list):
+                yield from _entries(entry, leave_out)
+    elif isinstance(document, dict):
+        if "gpu" in document:
+            yield document
+            return
+        for name, member in document.items():
+            if isinstance(member, list) and name != leave_out:
+                yield from _entries(member, leave_out)
+
+
+def parsed(text: str, tool: str, draft_of: Callable[[Tree], AmdDraft]) -> Parsed:
+    """The devices of an output: the last that is said of each."""
+    rejected = Rejections()
+    trees, error = gpus(text, rejected)
+    drafts: dict[int, AmdDraft] = {}
+    for tree in trees:
+        index = quantities.count(quantities.text_of(tree["gpu"]) or "")
+        if index is None:
+            rejected.add(f"gpu: {str(tree['gpu'])[:100]}", "no_identity")
+            continue
+        draft = draft_of(tree)
+        if not draft.values and not draft.absences:
+            rejected.add(f"GPU {index}", "nothing_told")  # of another command of the tool
+            continue
+        draft.put("index", index)
+        drafts[index] = draft
+        rejected.extend(draft.rejected)
+    if not drafts and error is None:
+        error = no_reading(text, tool)
+        rejected.clear()
+    return Parsed(devices=devices_of(list(drafts.values())), error=error, rejected=rejected.listed())
+
+
+def devices_of(drafts: list[AmdDraft]) -> tuple[Device, ...]:
+    """A partition shows the ids of its GPU, or only the GPU's address. All but the first get a number under
+    the GPU's id: the one that the tool prints, else the next that is free."""
+    gpus: dict[str, AmdDraft] = {}  # by slot, the partition with the lowest number
+    for draft in sorted(drafts, key=lambda draft: draft.partition or 0):
+        if (address := draft.values.get("pci_address")) is not None:
+            gpus.setdefault(slot_of(address), draft)
+    used: set[tuple[str, int]] = set()
+    free: dict[str, int] = {}  # the lowest number that may be free
+    devices = []
+    for draft in drafts:
+        address = draft.values.get("pci_address")
+        whole = draft if address is None else gpus[slot_of(address)]
+        same = draft.values.get("uuid", whole.values.get("uuid")) == whole.values.get("uuid")
+        of_gpu = _id_of_gpu(whole if same else draft)
+        number = (draft.partition or 0) if draft.is_identified else 0
+        if (of_gpu, number) in used:
+            number = free.get(of_gpu, 0)
+            while (of_gpu, number) in used:
+                number += 1
+            free[of_gpu] = number + 1
+        used.add((of_gpu, number))
+        devices.append(draft.device(f"{of_gpu}/{number}" if number else of_gpu))
+    return tuple(devices)
+
+
+def _id_of_gpu(draft: AmdDraft) -> str:
+    """Some tools print the number of a partition as the function of its address. The GPU itself has function
+    0, also where its first partition is not listed."""
+    address = draft.values.get("pci_address")
+    if address is None or not draft.partition or not address.endswith(f".{draft.partition}"):
+        return draft.id
+    return replace(draft, values={**draft.values, "pci_address": f"{slot_of(address)}.0"}).id
+
+
+def at(tree: Tree, path: str) -> object:
+    """What stands at a path. A group may be a word as a whole (`"usage": "N/A"`): that is said of all that
+    would be in it."""
+    here: object = tree
+    for name in path.split("."):
+        if not isinstance(here, dict):
+            return here if isinstance(here, str) else _MISSING
+        if name not in here:
+            return _MISSING
+        here = here[name]
+    return here
+
+
+def take(
+    draft: AmdDraft, tree: Tree, path: str, place: str, read: quantities.Read, *, source: str | None = None
+) -> None:
+    """Read a leaf into its place, if the document has it."""
+    leaf = at(tree, path)
+    text = None if leaf is _MISSING else quantities.text_of(leaf)
+    if text is not None:
+        draft.take(place, text, read, source or path)
+
+
+def group(tree: Tree, name: str) -> Tree:
+    """A group, empty where the document has it not or has a word in its place."""
+    found = tree.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def is_zero(leaf: object) -> bool:
+    text = quantities.text_of(leaf)
+    return text is not None and quantities.hertz(text) == 0
+
+
+def leaves(node: object) -> Iterator[str]:
+    """The texts of all leaves below, however they are grouped."""
+    waiting, given = [node], 0
+    while waiting and given < _MOST_LEAVES:
+        here = waiting.pop()
+        text = quantities.text_of(here)
+        if text is not None:
+            given += 1
+            yield text
+        elif isinstance(here, dict):
+            waiting.extend(reversed([member for name, member in here.items() if name != "unit"]))
+        elif isinstance(here, list):
+            waiting.extend(reversed(here))

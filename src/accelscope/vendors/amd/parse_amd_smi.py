@@ -1,0 +1,490 @@
+"""`amd-smi metric --json` (and its text form): what every GPU is doing."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from accelscope.model import AbsenceReason, Health, HealthState, Link, Process, pci_address
+from accelscope.parsing import Parsed, Rejections
+from accelscope.vendors.amd import documents, draft
+from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd.documents import Tree
+from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.common.values import program_name
+
+METRIC = "amd-smi metric"
+
+# Path in the document, place in the model, how to read it. Of several paths for one place the first with a
+# value is taken. Visible VRAM is the part that the processor can address, so it does not stand in for the
+# memory of the card.
+_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
+    ("usage.gfx_activity", "utilization_ratio", quantities.ratio),
+    ("usage.gfx_usage", "utilization_ratio", quantities.ratio),
+    ("usage.umc_activity", "memory_utilization_ratio", quantities.ratio),
+    ("power.socket_power", "power_watts", quantities.watts),
+    ("power.current_socket_power", "power_watts", quantities.watts),
+    ("power.average_socket_power", "power_watts", quantities.watts),
+    ("power.current_power", "power_watts", quantities.watts),
+    ("power.power_limit", "power_limit_watts", quantities.watts),
+    ("power.gfx_voltage", "rails.gfx", quantities.volts),
+    ("power.soc_voltage", "rails.soc", quantities.volts),
+    ("power.mem_voltage", "rails.mem", quantities.volts),
+    ("voltage.vddboard", "rails.board", quantities.volts),
+    ("power.throttle_status", "throttles.any", quantities.flag),
+    ("temperature.edge", "sensors.edge", quantities.celsius),
+    ("temperature.hotspot", "sensors.junction", quantities.celsius),
+    ("temperature.junction", "sensors.junction", quantities.celsius),
+    ("temperature.mem", "sensors.memory", quantities.celsius),
+    ("mem_usage.total_vram", "memory_total_bytes", quantities.mebibytes),
+    ("mem_usage.used_vram", "memory_used_bytes", quantities.mebibytes),
+    ("mem_usage.free_vram", "memory_free_bytes", quantities.mebibytes),
+    ("energy.total_energy_consumption", "energy_joules", quantities.joules),
+    ("pcie.speed", "pcie.generation", quantities.generation),
+    ("pcie.current_speed", "pcie.generation", quantities.generation),
+    ("pcie.width", "pcie.width", quantities.lanes),
+    ("pcie.current_width", "pcie.width", quantities.lanes),
+    ("pcie.current_lanes", "pcie.width", quantities.lanes),
+    ("pcie.replay_count", "pcie.replays_total", quantities.count),
+    ("pcie.bandwidth", "pcie.bytes_per_second", quantities.bits_per_second),
+    ("pcie.current_bandwidth_sent", "pcie.transmit_bytes_per_second", quantities.bits_per_second),
+    ("pcie.current_bandwidth_received", "pcie.receive_bytes_per_second", quantities.bits_per_second),
+    ("pcie.l0_to_recovery_count", "errors.pcie.recovery", quantities.count),
+    ("pcie.replay_roll_over_count", "errors.pcie.replay_rollover", quantities.count),
+    ("pcie.nak_sent_count", "errors.pcie.nak_sent", quantities.count),
+    ("pcie.nak_received_count", "errors.pcie.nak_received", quantities.count),
+    ("ecc.total_correctable_count", "ecc.corrected", quantities.count),
+    ("ecc.total_correctable", "ecc.corrected", quantities.count),
+    ("ecc.total_uncorrectable_count", "ecc.uncorrected", quantities.count),
+    ("ecc.total_uncorrectable", "ecc.uncorrected", quantities.count),
+    ("ecc.total_deferred_count", "ecc.deferred", quantities.count),
+    ("fan.usage", "fans.0.ratio", quantities.ratio),
+    ("fan.rpm", "fans.0.rpm", quantities.rpm),
+)
+_SEVERITIES = {
+    "correctable_count": "corrected",
+    "uncorrectable_count": "uncorrected",
+    "deferred_count": "deferred",
+}
+# Name of a clock in the document, without its number, and its domain.
+CLOCKS = {
+    "gfx": "graphics",
+    "sys": "graphics",
+    "mem": "memory",
+    "vclk": "video",
+    "dclk": "data",
+    "fclk": "fabric",
+    "df": "fabric",
+    "socclk": "soc",
+    "soc": "soc",
+    "dcef": "display",
+    "dcefclk": "display",
+}
+_VIOLATION = "_violation_status"
+_XGMI_IS_WELL = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
+
+
+def parse_metric(text: str) -> Parsed:
+    return documents.parsed(text, METRIC, _draft)
+
+
+def _draft(gpu: Tree) -> AmdDraft:
+    draft = AmdDraft()
+    for path, place, read in _FIELDS:
+        documents.take(draft, gpu, path, place, read)
+    _take_engines(draft, gpu)
+    _take_clocks(draft, documents.group(gpu, "clock"))
+    _take_throttles(draft, documents.group(gpu, "throttle"))
+    _take_blocks(draft, documents.group(gpu, "ecc_blocks"))
+    _drop_ecc_of_no_block(draft, gpu)
+    _take_raw_fan(draft, documents.group(gpu, "fan"))
+    _judge_links(draft, gpu)
+    return draft
+
+
+def _take_engines(draft: AmdDraft, gpu: Tree) -> None:
+    """A chip has several video and JPEG engines; missing ones are `N/A`. Older chips list them by engine,
+    newer ones (`gpu_metrics` from 1.7 on) by partition. The tool's own monitor shows the mean of the video
+    engines as decoder utilization."""
+    usage = documents.group(gpu, "usage")
+    for engine, place in (("vcn", "decoder_utilization_ratio"), ("jpeg", "jpeg_utilization_ratio")):
+        listed = usage.get(f"{engine}_activity")
+        ratios = _given(listed) if isinstance(listed, list) else []
+        if not ratios:
+            by_partition = _by_partition(usage, f"{engine}_busy")
+            ratios = [ratio for engines in by_partition.values() for ratio in _given(engines)]
+        if ratios:
+            draft.put(place, round(sum(ratios) / len(ratios), 9))
+    for number, use in _compute_dies(usage):
+        draft.put(f"cores.{number}.use", use)
+
+
+def _compute_dies(usage: Tree) -> Iterator[tuple[int, float]]:
+    """Use of the compute dies (XCC) by number, where the chip reports each. They are grouped by partition,
+    as many in each; the list of a partition has `N/A` for the dies of the others at its end."""
+    partitions = {
+        number: [_ratio(leaf) for leaf in listed]
+        for number, listed in _by_partition(usage, "gfx_busy_inst").items()
+    }
+    sizes = [place + 1 for dies in partitions.values() for place, use in enumerate(dies) if use is not None]
+    for partition, dies in sorted(partitions.items()):
+        for place, use in enumerate(dies):
+            if use is not None:
+                yield partition * max(sizes) + place, use
+
+
+def _by_partition(usage: Tree, name: str) -> dict[int, list[object]]:
+    found = {}
+    for key, listed in documents.group(usage, name).items():
+        number = key.lower().removeprefix("xcp_")
+        if isinstance(listed, list) and number.isascii() and number.isdecimal() and len(number) < 4:
+            found[int(number)] = listed
+    return found
+
+
+def _given(listed: list[object]) -> list[float]:
+    return [ratio for ratio in map(_ratio, listed) if ratio is not None]
+
+
+def _ratio(leaf: object) -> float | None:
+    text = quantities.text_of(leaf)
+    return None if text is None else quantities.ratio(text)
+
+
+def _take_clocks(draft: AmdDraft, clocks: Mapping[str, object]) -> None:
+    """`gfx_0` to `gfx_7` are the clocks of the compute dies; the first of them that runs is the GPU's."""
+    running = []
+    for name, clock in clocks.items():
+        kind, _, number = name.partition("_")
+        domain = CLOCKS.get(kind)
+        if domain is None or not isinstance(clock, dict):
+            continue
+        for key, suffix, read in (
+            ("clk", "", quantities.hertz),
+            ("cur_clk", "", quantities.hertz),
+            ("max_clk", ".max", quantities.highest_hertz),
+        ):
+            if key == "max_clk" and documents.is_zero(clock.get(key)):
+                continue  # some drivers print 0 for a bound that they do not know
+            documents.take(draft, clock, key, f"clocks.{domain}{suffix}", read, source=f"clock.{name}.{key}")
+        hertz = quantities.hertz(quantities.text_of(clock.get("clk")) or "")
+        if kind == "gfx" and number.isdecimal() and len(number) < 4 and hertz is not None:
+            running.append((int(number), hertz))
+    if len(running) > 1:
+        for die, hertz in running:
+            draft.put(f"cores.{die}.clock", hertz)
+
+
+def _take_throttles(draft: AmdDraft, violations: Mapping[str, object]) -> None:
+    """Newer chips tell some of them for each compute die: one that is held back is enough."""
+    for name, leaf in violations.items():
+        if not name.endswith(_VIOLATION):
+            continue
+        place = f"throttles.{name.removesuffix(_VIOLATION)}"
+        flags = [quantities.flag(text) for text in documents.leaves(leaf)]
+        told = [flag for flag in flags if flag is not None]
+        if told:
+            draft.put(place, any(told))
+        else:
+            for text in list(documents.leaves(leaf))[:1]:
+                draft.take(place, text, quantities.flag, name)
+
+
+def _take_blocks(draft: AmdDraft, blocks: Mapping[str, object]) -> None:
+    for name, counts in blocks.items():
+        if isinstance(counts, dict) and name.replace("_", "").isalnum() and len(name) <= 32:
+            for key, severity in _SEVERITIES.items():
+                documents.take(
+                    draft,
+                    counts,
+                    key,
+                    f"ecc.{severity}.{name.lower()}",
+                    quantities.count,
+                    source=f"ecc_blocks.{name}.{key}",
+                )
+
+
+def _drop_ecc_of_no_block(draft: AmdDraft, gpu: Tree) -> None:
+    """For a card without ECC the tool prints totals of 0 and no block that could count an error."""
+    totals = [place for place in draft.values if place.partition(".")[0] == "ecc"]
+    if totals and gpu.get("ecc_blocks") in ("N/A", {}) and not any(draft.values[place] for place in totals):
+        for place in totals:
+            del draft.values[place]
+            draft.miss(place, AbsenceReason.NOT_SUPPORTED)
+
+
+def _take_raw_fan(draft: AmdDraft, fan: Mapping[str, object]) -> None:
+    """Where the share is not told: the step that is set, of those that there are."""
+    if "fans.0.ratio" in draft.values:
+        return
+    speed, top = (quantities.count(quantities.text_of(fan.get(key)) or "") for key in ("speed", "max"))
+    if speed is not None and top and speed <= top:
+        draft.put("fans.0.ratio", round(speed / top, 9))
+
+
+def _judge_links(draft: AmdDraft, gpu: Tree) -> None:
+    told = quantities.text_of(documents.at(gpu, "xgmi_err")) or ""
+    if quantities.absence(told) is None and told.casefold() not in _XGMI_IS_WELL:
+        word = told[:100]
+        draft.health = Health(HealthState.WARNING, f"the links to other GPUs have errors: {word}", word)
+
+
+# --- parse static ------------------------------------------------------------
+# `amd-smi static --json` (and its text form): who every GPU is, and what bounds it.
+
+
+STATIC = "amd-smi static"
+
+# The firmware is the VBIOS' part number, as in the driver's files and in rocm-smi; the tool calls the VBIOS
+# IFWI from ROCm 7.1 on.
+_PARSE_STATIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
+    ("asic.market_name", "model", quantities.name),
+    ("board.product_name", "model", quantities.name),
+    ("board.model_number", "part_number", quantities.identifier),
+    ("board.product_number", "part_number", quantities.identifier),
+    ("asic.device_id", "pci_device_id", quantities.pci_device_id),
+    ("asic.asic_serial", "uuid", quantities.unique_id),
+    ("asic.target_graphics_version", "architecture", quantities.architecture),
+    ("board.product_serial", "serial", quantities.identifier),
+    ("board.product_serial_number", "serial", quantities.identifier),
+    ("bus.bdf", "pci_address", pci_address),
+    ("bus.max_pcie_width", "pcie.max_width", quantities.lanes),
+    ("bus.max_pcie_lanes", "pcie.max_width", quantities.lanes),
+    ("bus.max_pcie_speed", "pcie.max_generation", quantities.generation),
+    ("bus.pcie_interface_version", "pcie.max_generation", quantities.named_generation),
+    ("vbios.part_number", "firmware_version", quantities.words),
+    ("vbios.version", "firmware_version", quantities.words),
+    ("vbios.vbios_part_number", "firmware_version", quantities.words),
+    ("vbios.vbios_version", "firmware_version", quantities.words),
+    ("ifwi.part_number", "firmware_version", quantities.words),
+    ("ifwi.version", "firmware_version", quantities.words),
+    ("vbios.version", "vbios_version", quantities.words),
+    ("vbios.vbios_version", "vbios_version", quantities.words),
+    ("ifwi.version", "vbios_version", quantities.words),
+    ("driver.version", "driver_version", quantities.driver_version),
+    ("driver.driver_version", "driver_version", quantities.driver_version),
+    ("driver_version", "driver_version", quantities.driver_version),
+    ("limit.socket_power", "power_limit_watts", quantities.watts),
+    ("limit.current_power", "power_limit_watts", quantities.watts),
+    ("limit.ppt0.socket_power_limit", "power_limit_watts", quantities.watts),
+    ("limit.max_power", "power_limit_max_watts", quantities.watts),
+    ("limit.ppt0.max_power_limit", "power_limit_max_watts", quantities.watts),
+    ("limit.min_power", "power_limit_min_watts", quantities.watts),
+    ("limit.ppt0.min_power_limit", "power_limit_min_watts", quantities.watts),
+    ("limit.slowdown_edge_temperature", "temperature_slowdown_celsius", quantities.celsius),
+    ("limit.slowdown_hotspot_temperature", "temperature_slowdown_celsius", quantities.celsius),
+    ("limit.shutdown_edge_temperature", "temperature_shutdown_celsius", quantities.celsius),
+    ("limit.shutdown_hotspot_temperature", "temperature_shutdown_celsius", quantities.celsius),
+    ("vram.size", "memory_total_bytes", quantities.mebibytes),
+    ("vram.vram_size", "memory_total_bytes", quantities.mebibytes),
+    ("vram.vram_size_mb", "memory_total_bytes", quantities.mebibytes),
+    ("partition.compute_partition", "compute_partition", quantities.partition),
+    ("partition.accelerator_partition", "compute_partition", quantities.partition),
+    ("partition.memory_partition", "memory_partition", quantities.partition),
+    ("numa.node", "numa_node", quantities.numa_node),
+)
+_LEVEL = re.compile(r"level[ _]([0-9]{1,3})", re.IGNORECASE | re.ASCII)
+
+
+def parse_static(text: str) -> Parsed:
+    return documents.parsed(text, STATIC, _draft_parse_static)
+
+
+def _draft_parse_static(gpu: Tree) -> AmdDraft:
+    draft = AmdDraft()
+    for path, place, read in _PARSE_STATIC_FIELDS:
+        if place == "numa_node" and quantities.is_no_numa_node(
+            quantities.text_of(documents.at(gpu, path)) or ""
+        ):
+            continue
+        documents.take(draft, gpu, path, place, read)
+    draft.partition = quantities.count(quantities.text_of(documents.at(gpu, "partition.partition_id")) or "")
+    _take_ecc_mode(draft, gpu)
+    for name, clock in documents.group(gpu, "clock").items():
+        if isinstance(clock, dict):
+            _take_clock(draft, name, clock)
+    return draft
+
+
+def _take_ecc_mode(draft: AmdDraft, gpu: Tree) -> None:
+    """On if it is on in any block of the chip."""
+    states = list(documents.leaves(documents.at(gpu, "ras.ecc_block_state")))
+    flags = [flag for flag in map(quantities.flag, states) if flag is not None]
+    if flags:
+        draft.put("ecc_enabled", any(flags))
+    elif any(quantities.absence(state) is not None for state in states):
+        draft.miss("ecc_enabled", AbsenceReason.NOT_SUPPORTED)
+
+
+def _take_clock(draft: AmdDraft, name: str, clock: Tree) -> None:
+    """A clock steps through levels: the one it is at now, and the highest there is."""
+    domain = CLOCKS.get(name.rstrip("0123456789_"))
+    levels = documents.group(clock, "frequency_levels")
+    if domain is None or not levels:
+        return
+    hertz = {}
+    for title, leaf in levels.items():
+        match = _LEVEL.fullmatch(title)
+        value = quantities.hertz(quantities.text_of(leaf) or "")
+        if match is not None and value is not None:
+            hertz[int(match[1])] = value
+    current = clock.get("current level", clock.get("current_level"))
+    now = quantities.count(quantities.text_of(current) or "")
+    if now in hertz and f"clocks.{domain}" not in draft.values:
+        draft.put(f"clocks.{domain}", hertz[now])
+    highest = max(hertz.values(), default=0)
+    if highest and f"clocks.{domain}.max" not in draft.values:
+        draft.put(f"clocks.{domain}.max", highest)
+
+
+# --- parse links ------------------------------------------------------------
+# `amd-smi xgmi --json`: the links of every GPU to the others, with their state and traffic.
+
+
+_STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU itself
+# A table of states in the order of a GPU's ports: nothing in the output says where a port leads.
+_BY_PORT = "link_port_status"
+
+
+def parse_links(text: str) -> Mapping[int, tuple[Link, ...]]:
+    """By the index of the GPU. The tool prints a table of traffic and one of states: they are joined by the
+    place of a link in them, which is that of the other GPU."""
+    found: dict[int, list[Link]] = {}
+    entries, _ = documents.gpus(text, Rejections(), leave_out=_BY_PORT)
+    for entry in entries:
+        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        if index is None:
+            continue
+        if "link_metrics" in entry:
+            own = pci_address(draft.text_of(entry.get("bdf")) or "")
+            found[index] = _measured(documents.group(entry, "link_metrics"), own)
+    for entry in entries:
+        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        states = entry.get("link_status")
+        if index is not None and isinstance(states, list):
+            found[index] = _with_states(found.get(index, []), states)
+    known = {index: tuple(filter(_is_known, links)) for index, links in found.items()}
+    return {index: links for index, links in known.items() if links}
+
+
+def _measured(metrics: Tree, own: str | None) -> list[Link]:
+    """A GPU is listed among its own neighbours, with its own address."""
+    listed = metrics.get("links")
+    rate = draft.bits_per_second(draft.text_of(metrics.get("max_bandwidth")) or "")
+    links = []
+    for number, link in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(link, dict):
+            continue
+        read, written = (draft.memory(draft.text_of(link.get(key)) or "") for key in ("read", "write"))
+        links.append(
+            Link(
+                "xgmi",
+                number,
+                remote=pci_address(draft.text_of(link.get("bdf")) or ""),
+                bytes_per_second=rate,
+                transmit_bytes_total=written,
+                receive_bytes_total=read,
+            )
+        )
+    return [link for link in links if link.remote is None or link.remote != own]
+
+
+def _is_known(link: Link) -> bool:
+    """A neighbour without traffic and state may have no link at all."""
+    traffic = (link.transmit_bytes_total, link.receive_bytes_total)
+    return link.active is not None or any(amount is not None for amount in traffic)
+
+
+def _with_states(links: list[Link], states: list[object]) -> list[Link]:
+    active = {
+        number: _STATES[state]
+        for number, state in enumerate(states)
+        if isinstance(state, str) and state in _STATES
+    }
+    if not links:
+        return [Link("xgmi", number, active=up) for number, up in active.items()]
+    return [replace(link, active=active.get(link.index)) for link in links]
+
+
+# --- parse process ------------------------------------------------------------
+# `amd-smi process --json` (and its text form): the processes of every GPU.
+
+
+PROCESS = "amd-smi process"
+
+_NOBODY = "no running processes"
+_LISTS = ("process_list", "process_info", "processes")
+
+
+def parse_process(text: str) -> Parsed:
+    rejected = Rejections()
+    entries, error = documents.gpus(text, rejected)
+    entries = [entry for entry in entries if any(key in entry for key in _LISTS)]
+    if not entries and error is None:
+        error = documents.no_reading(text, PROCESS)
+    found: dict[tuple[int, int], ListedProcess] = {}
+    for entry in entries:
+        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        if index is None:
+            rejected.add(f"gpu: {str(entry['gpu'])[:100]}", "no_identity")
+            continue
+        for info in _infos(entry, rejected):
+            listed = _listed(info, index)
+            if listed is None:
+                rejected.add(f"pid: {str(info.get('pid'))[:100]}", "not_a_process")
+            else:
+                found[index, listed.process.pid] = listed
+    return Parsed(processes=with_memory(list(found.values())), error=error, rejected=rejected.listed())
+
+
+class ListedProcess:
+    """A process under one GPU. `on_device` is the memory that the compute driver counts on that GPU.
+    `in_all` is what the process holds through the graphics driver: the same sum under each of its GPUs."""
+
+    __slots__ = ("in_all", "on_device", "process")
+
+    def __init__(self, process: Process, on_device: int | None, in_all: int | None) -> None:
+        self.process = process
+        self.on_device = on_device
+        self.in_all = in_all
+
+
+def with_memory(listed: list[ListedProcess]) -> tuple[Process, ...]:
+    """The memory of each process on each GPU. Where the tool gives only the sum over all GPUs, that is the
+    memory on the GPU of a process that has one; for several GPUs nothing says how it is divided."""
+    gpus = Counter(entry.process.pid for entry in listed)
+    processes = []
+    for entry in listed:
+        memory = entry.on_device
+        if memory is None and gpus[entry.process.pid] == 1:
+            memory = entry.in_all
+        processes.append(replace(entry.process, memory_bytes=memory))
+    return tuple(processes)
+
+
+def _infos(entry: Tree, rejected: Rejections) -> Iterator[Tree]:
+    """Newer tools wrap each process in `process_info`, older ones do not; one that finds nobody says so in
+    words where a process would stand."""
+    listed = next(entry[key] for key in _LISTS if key in entry)
+    for item in listed if isinstance(listed, list) else [listed]:
+        info = item.get("process_info", item) if isinstance(item, dict) else item
+        if isinstance(info, dict):
+            yield info
+        elif isinstance(info, str) and draft.absence(info) is None and _NOBODY not in info.casefold():
+            rejected.add(info, "not_a_process")
+
+
+def _listed(info: Tree, index: int) -> ListedProcess | None:
+    pid = draft.count(draft.text_of(info.get("pid")) or "")
+    if not pid:
+        return None
+    process = Process(
+        pid=pid,
+        device_index=index,
+        name=program_name(draft.text_of(info.get("name")) or "", draft.absence),
+    )
+    on_device = draft.text_of(info.get("mem_usage", info.get("mem")))
+    in_all = draft.text_of(documents.at(info, "memory_usage.vram_mem"))
+    return ListedProcess(
+        process, draft.memory(on_device or ""), None if in_all is None else draft.memory(in_all)
+    )

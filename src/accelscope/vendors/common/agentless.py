@@ -1,0 +1,64 @@
+"""What a vendor's tool is asked for in a driver pod, without I/O: the fleet runs the commands."""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from accelscope.model import Snapshot
+from accelscope.parsing import Parsed
+
+
+class ToolOutput(NamedTuple):
+    text: str
+    exit_code: int
+
+
+class ToolReading(NamedTuple):
+    devices: Parsed
+    processes: Parsed
+
+
+class DriverTool(Protocol):
+    """The tool of one pod; it may remember which questions the tool does not understand."""
+
+    name: str
+
+    def questions(self) -> Generator[Sequence[str], ToolOutput, ToolReading]:
+        """Yields commands and is sent their outputs."""
+        ...
+
+    def snapshot(
+        self,
+        node: str,
+        reading: ToolReading,
+        *,
+        taken_at: float,
+        interval_seconds: float,
+        ids_by_address: dict[str, str],
+    ) -> Snapshot:
+        """`ids_by_address` is kept from one reading of the node to the next."""
+        ...
+
+
+# --- entry values ------------------------------------------------------------
+# Values of a JSON object that others wrote. A member of another type, or out of range, is absent.
+
+
+_LARGEST = 2**63
+
+
+def number(entry: Mapping[str, object], name: str, *, least: float = 0) -> float | None:
+    value = entry.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if least <= value < _LARGEST and math.isfinite(value) else None
+
+
+def whole(entry: Mapping[str, object], name: str) -> int | None:
+    value = number(entry, name)
+    return int(value) if value is not None and value == int(value) else None
+
+
+def text(entry: Mapping[str, object], name: str) -> str | None:
+    value = entry.get(name)
+    return value if isinstance(value, str) and value else None

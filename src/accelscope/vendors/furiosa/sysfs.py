@@ -1,0 +1,603 @@
+"""What the files of a card in /sys gave, and why one of them gave nothing."""
+
+import errno
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from accelscope.model import AbsenceReason, Clock, Core, Rail, Rejection, Sensor, Throttle
+from accelscope.vendors.common.files import read_text, told
+from accelscope.vendors.furiosa.reader import CLASS_FOLDERS
+
+T = TypeVar("T")
+
+_TEXT_LIMIT = 200  # characters of a rejected text that are kept
+_REASONS = {
+    errno.ENOENT: AbsenceReason.NOT_KNOWN,
+    errno.ENOTDIR: AbsenceReason.NOT_KNOWN,
+    errno.EACCES: AbsenceReason.NO_PERMISSION,
+    errno.EPERM: AbsenceReason.NO_PERMISSION,
+    errno.ETIMEDOUT: AbsenceReason.TIMEOUT,
+    errno.EAGAIN: AbsenceReason.NO_SAMPLE,
+    errno.ENODATA: AbsenceReason.NO_SAMPLE,
+    errno.EOPNOTSUPP: AbsenceReason.NOT_SUPPORTED,
+    errno.ENODEV: AbsenceReason.LOST,
+    errno.ENXIO: AbsenceReason.LOST,
+}
+
+
+class Attributes:
+    """What the files of one card gave in one pass."""
+
+    def __init__(self) -> None:
+        self.absent: dict[str, AbsenceReason] = {}
+        self.rejected: list[Rejection] = []
+
+    def text(self, path: str, field: str) -> str | None:
+        """The file's text without the blanks around it; `field` is absent where there is none."""
+        try:
+            text = read_text(path).strip()
+        except OSError as error:
+            self.absent[field] = _REASONS.get(error.errno or 0, AbsenceReason.DRIVER_ERROR)
+            return None
+        if not text:
+            self.absent[field] = AbsenceReason.NO_SAMPLE
+        return text or None
+
+    def value(self, path: str, field: str, read: Callable[[str], T | None]) -> T | None:
+        text = self.text(path, field)
+        if text is None:
+            return None
+        value = read(text)
+        if value is None:
+            self.absent[field] = AbsenceReason.UNREADABLE
+            name = path.rpartition("/")[2]
+            self.rejected.append(Rejection(f"{name}: {text[:_TEXT_LIMIT]}", "unreadable"))
+        return value
+
+
+# --- sysfs text ------------------------------------------------------------
+# What single files of the driver in /sys say, as values of the model. Pure: text in, values out.
+#
+# Each answers None for a text that is not of its form.
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_CLOCK = re.compile(r"([\w ]{1,40}?)\s*\(\s*([^()]{1,10}?)\s*\)\s*:\s*([0-9]{1,15})", re.ASCII)
+_CLOCK_UNITS = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
+_MASK = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
+_NAMED_BIT = re.compile(r"(0x[0-9a-f]{1,16}).{0,20}?\b(?:THROTTLE_)?([A-Z][A-Z0-9_]{2,40})", re.ASCII)
+_COUNT = re.compile(r"([^:]{1,60}):\s*([0-9]{1,18})", re.ASCII)
+_HEXADECIMAL = re.compile(r"(\w{1,60}):\s*(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
+_MOST_LINES = 1024
+_MAX_CORE_HERTZ = 1e11
+
+# Bits of throttle_reason, by the names of the vendor's library of 2026.4; throttle_reason_list has them with
+# a prefix. Until 2026.1 the bit 0x80 was the last one and meant other_reason: drivers with a list name it so.
+THROTTLE_BITS = {
+    0x1: "idle",
+    0x2: "thermal_slowdown",
+    0x4: "app_power_cap",
+    0x8: "app_clock_cap",
+    0x10: "hw_clock_cap",
+    0x20: "hw_bus_limit",
+    0x40: "hw_power_cap",
+    0x80: "gov_clock_cap",
+    0x100: "other_reason",
+}
+UNKNOWN_THROTTLE = "unknown"  # as the vendor's library calls a bit that has no name
+
+
+def whole(text: str) -> int | None:
+    bare = text.strip()
+    return int(bare) if _WHOLE.fullmatch(bare) else None
+
+
+def flag(text: str) -> bool | None:
+    """`1` or `0`; anything else is not known to mean anything."""
+    return {"1": True, "0": False}.get(text.strip())
+
+
+def is_alive_state(text: str) -> bool:
+    """`device_state` of an RNGD: 0 is alive, and anything else is not."""
+    return text.strip() == "0"
+
+
+def hexadecimal_values(text: str) -> dict[str, int]:
+    """`dram_usage: 0x130000000` by name; lines of another form are left out."""
+    found = (_HEXADECIMAL.fullmatch(line) for line in _lines(text))
+    return {match[1]: int(match[2], 16) for match in found if match is not None}
+
+
+def core_memory(text: str) -> tuple[int, int] | None:
+    """`alloc_status` of a core: bytes in all and in use, those that it shares with other cores included."""
+    values = hexadecimal_values(text)
+    try:
+        total = values["dram_capacity"] + values["shared_capacity"]
+        return total, values["dram_usage"] + values["shared_usage"]
+    except KeyError:
+        return None
+
+
+def error_counts(text: str) -> dict[str, int] | None:
+    """`atr_error`: `AXI Post Error: 0` as `axi_post_error`."""
+    found: dict[str, int] = {}
+    for line in _lines(text):
+        match = _COUNT.fullmatch(line)
+        if match is not None:
+            found["_".join(match[1].casefold().split())] = int(match[2])
+    return found or None
+
+
+def clocks(text: str) -> tuple[Clock, ...] | None:
+    """`ne_clk_freq_info`: `ne tensor (MHz): 2000`. Transfers per second (MT/s) are not a frequency."""
+    found = []
+    for line in _lines(text):
+        match = _CLOCK.fullmatch(line)
+        factor = _CLOCK_UNITS.get(match[2].casefold()) if match else None
+        if match is not None and factor is not None:
+            found.append(Clock("_".join(match[1].casefold().split()), hertz=int(match[3]) * factor))
+    return tuple(found) or None
+
+
+def core_clocks(text: str) -> tuple[float, ...] | None:
+    """`npu_clocks`: one number per core, in order, in hertz."""
+    found = []
+    for word in text.split()[:_MOST_LINES]:
+        number = whole(word)
+        if number is None or not 0 <= number <= _MAX_CORE_HERTZ:
+            return None  # the place of a number is its core: with one missing the others would shift
+        found.append(float(number))
+    return tuple(found) or None
+
+
+def core_flags(text: str) -> tuple[bool, ...] | None:
+    """`pe_occupancy`: one 0 or 1 per line and core."""
+    found = []
+    for word in text.replace(",", " ").split()[:_MOST_LINES]:
+        held = flag(word)
+        if held is None:
+            return None
+        found.append(held)
+    return tuple(found) or None
+
+
+def throttles(reasons: str, listed: str) -> tuple[Throttle, ...] | None:
+    """`throttle_reason` is a set of bits; `throttle_reason_list` names those that this driver knows."""
+    match = _MASK.fullmatch(reasons.strip())
+    if match is None:
+        return None
+    active = int(match[1], 16)
+    names = {int(bit, 16): name.casefold() for bit, name in _NAMED_BIT.findall(listed[:10_000])}
+    names = {bit: name for bit, name in names.items() if bit and bit & (bit - 1) == 0}  # single bits
+    named = sorted((names or THROTTLE_BITS).items())
+    found = [Throttle(name, active=bool(active & bit)) for bit, name in named]
+    if active & ~sum(bit for bit, _ in named):
+        found.append(Throttle(UNKNOWN_THROTTLE, active=True))
+    return tuple(found)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()[:_MOST_LINES] if line.strip()]
+
+
+# --- hwmon ------------------------------------------------------------
+# Sensors of a card: `hwmon` of its PCI device, by label, since numbers differ between boards and drivers.
+#
+# Temperatures are in m°C, powers in µW, voltages in mV, currents in mA.
+
+
+_FILE = re.compile(r"(temp|power|in|curr)([0-9]{1,3})_(input|average)", re.ASCII)
+_UNITS = {"temp": 1e-3, "power": 1e-6, "in": 1e-3, "curr": 1e-3}
+_FIELDS = {"temp": "sensors", "power": "rails", "in": "rails", "curr": "rails"}
+_CARD_POWER = frozenset({"pci total rms pwr", "rms total"})
+_NOT_ON_CHIP = "ambient"
+_NO_LABEL = (AbsenceReason.NOT_KNOWN, AbsenceReason.NO_SAMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    kind: str
+    path: str
+    label: str
+    field: str  # of the model, where it is missed
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    sensors: tuple[Sensor, ...] = ()
+    rails: tuple[Rail, ...] = ()
+    power_limit_watts: float | None = None
+
+
+class Hwmon:
+    """Labels are read once per folder: a driver that is loaded anew makes a new one."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, tuple[_Place, ...]]] = {}
+
+    def read(self, device: str, attributes: Attributes) -> Sensors:
+        """Of one PCI device's folder."""
+        found: list[tuple[_Place, float]] = []
+        limit: float | None = None
+        for folder in _folders(f"{device}/hwmon"):
+            try:
+                places = self._places(folder, attributes)
+            except OSError:
+                attributes.absent["sensors"] = AbsenceReason.LOST  # it went away while it was looked at
+                continue
+            limit = _limit(folder, attributes) if limit is None else limit
+            for place in places:
+                number = attributes.value(place.path, place.field, whole)
+                if number is not None:
+                    found.append((place, round(number * _UNITS[place.kind], 9)))
+        return replace(_sensors(found), power_limit_watts=limit)
+
+    def _places(self, folder: str, attributes: Attributes) -> tuple[_Place, ...]:
+        inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
+        known = self._known.get(folder)
+        if known is not None and known[0] == inode:
+            return known[1]
+        unsure = len(attributes.absent)
+        places = tuple(_look(folder, attributes))
+        if len(attributes.absent) == unsure:
+            self._known[folder] = (inode, places)
+        return places
+
+
+def _folders(hwmon: str) -> list[str]:
+    try:
+        return sorted(f"{hwmon}/{name}" for name in os.listdir(hwmon) if name.startswith("hwmon"))  # noqa: PTH208
+    except OSError:
+        return []  # said by the values that are then absent
+
+
+def _look(folder: str, attributes: Attributes) -> list[_Place]:
+    places: dict[tuple[str, int], _Place] = {}
+    for file in sorted(os.listdir(folder)):  # noqa: PTH208 - a string
+        match = _FILE.fullmatch(file)
+        if match is None or (match[3] == "average" and match[1] != "power"):
+            continue
+        name = match[1] + match[2]
+        missed = f"labels.{name}"
+        label = attributes.text(f"{folder}/{name}_label", missed) or name
+        if attributes.absent.get(missed) in _NO_LABEL:
+            del attributes.absent[missed]  # it goes by its file's name
+        place = _Place(match[1], f"{folder}/{file}", label, f"{_FIELDS[match[1]]}.{label}")
+        # Of a power's average and its last value, the average, which comes first by name.
+        places.setdefault((match[1], int(match[2])), place)
+    return [places[key] for key in sorted(places)]
+
+
+def _limit(folder: str, attributes: Attributes) -> float | None:
+    """`power1_max`, as RNGD's driver has it since 2026.4; 0 is no limit that a card could run with."""
+    microwatts = attributes.value(f"{folder}/power1_max", "power_limit_watts", whole)
+    attributes.absent.pop("power_limit_watts", None)  # not every driver has one
+    return round(microwatts * _UNITS["power"], 9) if microwatts is not None and microwatts > 0 else None
+
+
+def _sensors(found: Iterable[tuple[_Place, float]]) -> Sensors:
+    temperatures: list[Sensor] = []
+    rails: list[Rail] = []
+    card: float | None = None
+    for place, number in found:
+        match place.kind:
+            case "temp":
+                temperatures.append(Sensor(place.label, number))
+            case "power" if _bare(place.label) in _CARD_POWER:
+                card = number
+            case "power":
+                rails.append(Rail(place.label, watts=number))
+            case "in":
+                rails.append(Rail(place.label, volts=number))
+            case "curr":
+                rails.append(Rail(place.label, amperes=number))
+    return Sensors(_main(temperatures), card, tuple(temperatures), tuple(rails))
+
+
+def _main(temperatures: list[Sensor]) -> float | None:
+    """The driver's own peak over the chip's sensors; where it has none, the hottest of them."""
+    peak = next((s.celsius for s in temperatures if _bare(s.name) == "peak"), None)
+    if peak is not None:
+        return peak
+    return max((s.celsius for s in temperatures if _bare(s.name) != _NOT_ON_CHIP), default=None)
+
+
+def _bare(label: str) -> str:
+    return " ".join(label.casefold().replace("_", " ").split())
+
+
+# --- perf ------------------------------------------------------------
+# Utilisation of Warboy's cores, from two readings of their performance counters.
+#
+# `perf_regs` of a device file can be read only while somebody has that file open: EPERM says that nobody has.
+# Counters are hexadecimal; the time that tasks ran has 32 bits and wraps, the cycles have two such halves. So
+# a difference tells something only while fewer than 2^32 cycles lie in between, which at the clock of a core
+# is a few seconds: where passes are further apart, a core is read twice within one.
+
+
+WARBOY_CORES = 2
+FUSION = f"pe0-{WARBOY_CORES - 1}"
+FILES = (*(f"pe{index}" for index in range(WARBOY_CORES)), FUSION)  # after the card's name
+
+_LINE = re.compile(r"(\w{1,60}):\s*0x([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
+_32_BITS = 1 << 32
+SAMPLE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    cycles: int
+    task_cycles: int
+
+
+def warboy_counters(text: str) -> Counters | None:
+    told = {match[1]: int(match[2], 16) for match in _LINE.finditer(text[:20_000])}
+    if "CycleCount" not in told or "TaskExecutionTime" not in told:
+        return None
+    cycles = told.get("CycleCountHigh", 0) << 32 | told["CycleCount"]
+    return Counters(cycles, told["TaskExecutionTime"] % _32_BITS)
+
+
+def warboy_utilization(before: Counters, now: Counters) -> float | None:
+    """Share of the cycles in between in which a task ran; None: the counters were reset or stood still, or so
+    much time passed that it is not known how often they wrapped. The counters are not read at one instant,
+    so more task cycles than cycles are possible: at most 1, as the vendor's library has it."""
+    cycles = now.cycles - before.cycles
+    tasks = (now.task_cycles - before.task_cycles) % _32_BITS
+    return min(1.0, tasks / cycles) if 0 < cycles < _32_BITS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Of one device file."""
+
+    open: bool | None  # None: nobody can tell
+    counters: Counters | None = None
+    ratio: float | None = None
+
+
+class WarboyCores:
+    """The cores of one card. `sleep` is waited between two readings."""
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+        self._before: dict[str, Counters] = {}
+
+    def read(self, class_folder: str, card: str, attributes: Attributes) -> tuple[Core, ...]:
+        uses = {file: _use(f"{class_folder}/{card}{file}", attributes) for file in FILES}
+        ratios = {file: self._since_last_pass(file, use) for file, use in uses.items()}
+        again = [file for file, use in uses.items() if use.counters and ratios[file] is None]
+        if again:
+            self._sleep(SAMPLE_SECONDS)
+        for file in again:
+            first, second = uses[file].counters, _use(f"{class_folder}/{card}{file}", attributes).counters
+            if first is not None and second is not None:
+                ratios[file] = warboy_utilization(first, second)
+        self._before = {file: use.counters for file, use in uses.items() if use.counters}
+        if all(use.open is None for use in uses.values()):
+            return ()
+        return tuple(
+            _core(index, [(uses[file].open, ratios[file]) for file in (f"pe{index}", FUSION)])
+            for index in range(WARBOY_CORES)
+        )
+
+    def _since_last_pass(self, file: str, use: Use) -> float | None:
+        before = self._before.get(file)
+        return warboy_utilization(before, use.counters) if before and use.counters else None
+
+
+def _use(folder: str, attributes: Attributes) -> Use:
+    try:
+        text = read_text(f"{folder}/perf_regs")
+    except OSError as error:
+        if error.errno == errno.EACCES:
+            attributes.absent["cores.utilization_ratio"] = AbsenceReason.NO_PERMISSION
+        return Use(open=False if error.errno == errno.EPERM else None)
+    found = warboy_counters(text)
+    return Use(open=True if found else None, counters=found)
+
+
+def _core(index: int, uses: Sequence[tuple[bool | None, float | None]]) -> Core:
+    """By the file of the core itself and that of the fusion, whose counters are those of all its cores."""
+    opened = [use[0] for use in uses]
+    ratios = [ratio for _, ratio in uses if ratio is not None]
+    occupied = True if True in opened else None if None in opened else False
+    return Core(index, utilization_ratio=max(ratios, default=None), occupied=occupied)
+
+
+# --- rngd cores ------------------------------------------------------------
+# Memory and utilisation of an RNGD's cores: `alloc_status` and `metrics` in the folder of each core.
+#
+# Counters are hexadecimal and have 64 bits: the cycles of the core, and those in which a task ran.
+
+
+RNGD_CORES = 8
+# Of a core that is not occupied the vendor's library reads no file: it takes this size, and nothing in use.
+CORE_BYTES = 6_375_342_080
+
+_UTILIZATION = "cores.utilization_ratio"
+_MEMORY = ("memory_total_bytes", "memory_used_bytes")
+# Counters that did not move for so long do not move within a sample either.
+_STANDS_STILL_SECONDS = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    counters: Counters
+    ratio: float | None = None
+
+
+def rngd_counters(text: str) -> Counters | None:
+    values = hexadecimal_values(text)
+    if "CycleCount" not in values or "TaskCycleCount" not in values:
+        return None
+    return Counters(values["CycleCount"], values["TaskCycleCount"])
+
+
+def rngd_utilization(before: Counters, now: Counters) -> float | None:
+    """Share of the cycles in between in which a task ran; None: the counters were reset or stood still. The
+    two are not read at one instant, so the share may come out above 1: at most 1."""
+    cycles, tasks = now.cycles - before.cycles, now.task_cycles - before.task_cycles
+    return min(1.0, tasks / cycles) if cycles > 0 and tasks >= 0 else None
+
+
+def card_memory(
+    folders: Mapping[int, str], free: Collection[int], attributes: Attributes
+) -> tuple[int | None, int | None]:
+    """Bytes in all and in use: the sums over all cores, or None while one of them cannot be read. `folders`
+    are by core, `free` the cores that are not occupied."""
+    total = used = 0
+    for core, folder in folders.items():
+        if core in free:
+            total += CORE_BYTES
+            continue
+        memory = _core_memory(f"{folder}/alloc_status", attributes)
+        if memory is None:
+            return None, None
+        total, used = total + memory[0], used + memory[1]
+    return (total, used) if folders else (None, None)
+
+
+def _core_memory(path: str, attributes: Attributes) -> tuple[int, int] | None:
+    first, *others = _MEMORY
+    text = attributes.text(path, first)
+    # Older drivers have a number there that is no size.
+    unreadable = text is None or whole(text) is not None
+    memory = None if unreadable else attributes.value(path, first, core_memory)
+    reason = attributes.absent.get(first, AbsenceReason.NOT_KNOWN)
+    if reason is AbsenceReason.NOT_KNOWN:
+        attributes.absent.pop(
+            first, None
+        )  # the driver does not show it, so it is the tool that is expected to
+    elif memory is None:
+        attributes.absent.update(dict.fromkeys(others, reason))
+    return memory
+
+
+class RngdCores:
+    """The counters of one card's cores, from one reading to the next. `sleep` is waited between two readings
+    of one pass, where there is no earlier one to compare with."""
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+        self._before: dict[int, Counters] = {}
+        self._read_at = 0.0
+
+    def read(self, folders: Mapping[int, str], now: float, attributes: Attributes) -> Mapping[int, CoreUse]:
+        """By core; without those whose counters cannot be read."""
+        found = self._counters(folders, attributes)
+        passed = now - self._read_at
+        ratios = {core: self._since_last_pass(core, told) for core, told in found.items()}
+        stood = passed >= _STANDS_STILL_SECONDS
+        again = [
+            core
+            for core, ratio in ratios.items()
+            if ratio is None and not (stood and self._before.get(core) == found[core])
+        ]
+        if again:
+            self._sleep(SAMPLE_SECONDS)
+            later = self._counters({core: folders[core] for core in again}, attributes)
+            ratios |= {core: rngd_utilization(found[core], told) for core, told in later.items()}
+        if attributes.absent.get(_UTILIZATION) is AbsenceReason.NOT_KNOWN:
+            del attributes.absent[_UTILIZATION]  # an older driver: the tool is expected to show it
+        if found and all(ratio is None for ratio in ratios.values()):
+            attributes.absent[_UTILIZATION] = attributes.absent["utilization_ratio"] = AbsenceReason.NO_SAMPLE
+        self._before, self._read_at = found, now
+        return {core: CoreUse(told, ratios[core]) for core, told in found.items()}
+
+    def _counters(self, folders: Mapping[int, str], attributes: Attributes) -> dict[int, Counters]:
+        read = {
+            core: attributes.value(f"{folder}/metrics", _UTILIZATION, rngd_counters)
+            for core, folder in folders.items()
+        }
+        return {core: told for core, told in read.items() if told is not None}
+
+    def _since_last_pass(self, core: int, told: Counters) -> float | None:
+        """None also where the cycles stand still: an idle core counts cycles too, so nothing was measured."""
+        before = self._before.get(core)
+        return None if before is None else rngd_utilization(before, told)
+
+
+# --- entries ------------------------------------------------------------
+# Which cards the driver shows: the folders of its classes in /sys. Looking asks no card anything.
+
+
+# The family of each class; RNGD's drivers had another name at first.
+CLASSES = tuple(zip(CLASS_FOLDERS, ("warboy", "rngd", "rngd"), strict=True))
+
+_ENTRY = re.compile(r"(?:[a-z]+!)?npu([0-9]{1,4})_?mgmt", re.ASCII)
+_PLATFORM = "FuriosaAI"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    architecture: str
+    index: int
+    folder: str  # of the card's attributes; paths as strings, since joining them costs more than reading
+
+    @property
+    def name(self) -> str:
+        return f"npu{self.index}"
+
+    @property
+    def key(self) -> str:
+        """Unlike the name, not shared by cards of two families."""
+        return f"{self.architecture}-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Static:
+    """What cannot change while the driver stays loaded."""
+
+    ours: bool
+    driver_version: str | None
+
+
+class Entries:
+    def __init__(self, sys: Path) -> None:
+        self._sys = sys
+        self._static: dict[str, tuple[int, _Static]] = {}
+
+    def listed(self) -> tuple[Entry, ...] | None:
+        """None: the driver is not loaded, or its classes are not shown here."""
+        found: list[Entry] = []
+        shown = False
+        for name, architecture in CLASSES:
+            folder = self._sys / "class" / name
+            try:
+                entries = [(_ENTRY.fullmatch(entry.name), entry) for entry in folder.iterdir()]
+            except OSError:
+                continue
+            shown = True
+            own = [Entry(architecture, int(match[1]), str(path)) for match, path in entries if match]
+            found += sorted((e for e in own if self._of(e).ours), key=lambda entry: entry.index)
+        return tuple(found) if shown else None
+
+    def driver_version(self, entries: tuple[Entry, ...]) -> str | None:
+        return next((version for version in (self._of(e).driver_version for e in entries) if version), None)
+
+    def shared_uuids(self, entries: tuple[Entry, ...]) -> set[str]:
+        """Those that several cards were given."""
+        counts = Counter(told(f"{entry.folder}/device_uuid") for entry in entries)
+        return {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
+
+    def _of(self, entry: Entry) -> _Static:
+        """Read once: these two files are the driver's own words, but even so not asked at every pass."""
+        try:
+            inode = os.stat(entry.folder).st_ino  # noqa: PTH116 - a string
+        except OSError:
+            return _Static(ours=True, driver_version=None)  # a dangling link: reading it will say more
+        known = self._static.get(entry.folder)
+        if known is None or known[0] != inode:
+            platform = told(f"{entry.folder}/platform_type")
+            static = _Static(platform in (_PLATFORM, None), told(f"{entry.folder}/version"))
+            known = self._static[entry.folder] = (inode, static)
+        return known[1]
