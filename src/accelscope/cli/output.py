@@ -148,7 +148,7 @@ def refuse(command: str, reason: object) -> int:
 EXTRAS = {
     "device-plugin": ("grpc", "google.protobuf"),
     "fleet": ("aiohttp", "msgspec", "numpy"),
-    "top": ("textual",),
+    "top": ("shtab", "textual"),
 }
 
 
