@@ -41,6 +41,7 @@ class Setting:
     reloadable: bool
     metavar: str
     effective: Callable[[Any], object] | None = None
+    deprecated: str = ""  # why it is not needed, or what to use instead
     mapping: str = ""
 
     def value(self, settings: object) -> Any:
@@ -73,10 +74,12 @@ def setting(
     reloadable: bool = True,
     metavar: str | None = None,
     effective: Callable[[Any], object] | None = None,
+    deprecated: str = "",
 ) -> T:
     """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
     `effective` returns what the value amounts to in its settings: where the default depends on others, two
-    values may mean the same."""
+    values may mean the same. A `deprecated` setting still works; it is not in --help, comes last in the
+    reference, and is reported when it is set."""
     declared = Setting(
         name="",  # the field's
         default=default,
@@ -87,6 +90,7 @@ def setting(
         reloadable=reloadable,
         metavar=metavar or kind.metavar,
         effective=effective,
+        deprecated=deprecated,
     )
     # A factory, because dataclasses refuse defaults without a hash, such as a read-only mapping.
     return field(default_factory=lambda: default, metadata={"setting": declared})
@@ -141,6 +145,16 @@ class Loaded(Generic[S]):
     file: str | None
     origins: Mapping[str, str]  # field name -> the spelling that set it: a flag, a variable, a file's key
 
+    def log_deprecated(self, log: logging.Logger) -> None:
+        """Report the deprecated settings that are set."""
+        for declared in settings_of(type(self.settings)):
+            if declared.deprecated and declared.name in self.origins:
+                log.warning(
+                    "%s is deprecated and will be removed: %s",
+                    self.origins[declared.name],
+                    declared.deprecated,
+                )
+
 
 def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
     """Add a flag per setting, in the settings' groups. argparse checks no value: errors are `load`'s."""
@@ -178,6 +192,8 @@ def _add_flag(group: argparse._ArgumentGroup, declared: Setting) -> None:
 
 
 def _flag_help(declared: Setting) -> str:
+    if declared.deprecated:
+        return argparse.SUPPRESS
     facts = [declared.help]
     if isinstance(declared.kind, Boolean):
         facts.append(f"--no-{flag_name(declared.name)[2:]} turns it off.")
@@ -360,11 +376,18 @@ class Reloader(Generic[S]):
 
 
 def reference(cls: type) -> str:
-    """Markdown: a table per group, in the order of declaration."""
+    """Markdown: a table per group, in the order of declaration; deprecated settings come last."""
     groups: dict[str, list[Setting]] = {}
+    deprecated = []
     for declared in settings_of(cls):
-        groups.setdefault(declared.group, []).append(declared)
-    return "\n".join(_table(group, members) for group, members in groups.items())
+        if declared.deprecated:
+            deprecated.append(declared)
+        else:
+            groups.setdefault(declared.group, []).append(declared)
+    tables = [_table(group, members) for group, members in groups.items()]
+    if deprecated:
+        tables.append(_table("Deprecated", deprecated))
+    return "\n".join(tables)
 
 
 def _table(group: str, members: list[Setting]) -> str:
@@ -393,6 +416,8 @@ def _cells(declared: Setting) -> tuple[str, ...]:
         variables = [environment_name(declared.name), *declared.env_aliases]
     keys = [key_name(declared.name)] if declared.in_file else []
     text = declared.help if declared.reloadable or not keys else f"{declared.help} A change needs a restart."
+    if declared.deprecated:
+        text = f"{text} Deprecated: {declared.deprecated}"
     default = [declared.default_text] if declared.default_text else []
     return (_code(flags), _code(variables), _code(keys), _code(default), declared.kind.allowed, text)
 
