@@ -37,8 +37,8 @@ def colours(page: Page, title: str) -> int:
 
 
 def test_readings_are_added_as_they_come(device_page: Page) -> None:
-    device_page.get_by_text("Numbers of Use").click()
-    numbers = device_page.get_by_role("region", name="Numbers of Use").get_by_role("row")
+    device_page.get_by_text("Values of Use").click()
+    numbers = device_page.get_by_role("region", name="Values of Use").get_by_role("row")
     expect(numbers.nth(1)).to_be_visible()
     before = numbers.count()
     wait_until(lambda: numbers.count() >= before + 2, "two more readings are there")

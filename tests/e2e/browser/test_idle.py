@@ -24,7 +24,7 @@ def test_the_list_has_what_is_wasted(page: Page, lab: Lab) -> None:
     expect(rows(page)).to_have_count(4)
     expect(rows(page).first).to_contain_text(NOTEBOOK)
     expect(rows(page).first).to_contain_text("A100")
-    wasted = main(page).get_by_role("region", name="What is wasted")
+    wasted = main(page).get_by_role("region", name="Idle totals")
     expect(wasted).to_contain_text(re.compile(r"Idle pods\s*4"))
     rows(page).first.get_by_role("link", name=re.compile(NOTEBOOK)).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Pod {NOTEBOOK}")
@@ -44,10 +44,10 @@ def test_the_file_has_a_line_for_each(page: Page, lab: Lab) -> None:
 
 def test_since_when_is_chosen_and_in_the_address(page: Page) -> None:
     page.goto("/idle")
-    expect(main(page).get_by_text("Nothing has been seen idle for 1 h")).to_be_visible()
+    expect(main(page).get_by_text("No pods idle for 1 h")).to_be_visible()
     page.get_by_role("combobox", name="Idle for at least").select_option("2 h")
     expect(page).to_have_url(re.compile(r"/idle\?min_seconds=7200$"))
-    expect(main(page).get_by_text("Nothing has been seen idle for 2 h")).to_be_visible()
+    expect(main(page).get_by_text("No pods idle for 2 h")).to_be_visible()
 
 
 def test_a_fleet_that_was_just_started_leads_to_what_is_idle_for_less(page: Page, lab: Lab) -> None:

@@ -68,7 +68,7 @@ def top(demo: Demo, *options: str) -> str:
 
 def tile(page: Page, title: str) -> str:
     """The figure that it shows."""
-    region = page.get_by_role("region", name="What is wasted")
+    region = page.get_by_role("region", name="Idle totals")
     found = region.locator(".tile", has=page.get_by_text(title, exact=True)).locator(".tile-value")
     return found.inner_text()
 
@@ -110,8 +110,8 @@ def test_idle_devices_and_device_hours_agree(
     page = browser.new_page(**WIDE)
     page.goto(f"{running.page_url}/idle")
     wait_until(lambda: tile(page, "Idle devices") == f"{devices:.1f}", "the page shows the same")
-    assert float(tile(page, "Device-hours lost")) == pytest.approx(idle["device_hours"], abs=0.1)
-    figures["page"] = (tile(page, "Idle devices"), tile(page, "Device-hours lost"))
+    assert float(tile(page, "Idle device-hours")) == pytest.approx(idle["device_hours"], abs=0.1)
+    figures["page"] = (tile(page, "Idle devices"), tile(page, "Idle device-hours"))
     page.screenshot(path=running.folder / "idle.png")
     page.close()
     for place, (count, sum_) in figures.items():

@@ -31,7 +31,7 @@ def test_g_and_a_letter_lead_to_every_list(page: Page, views: dict[str, View]) -
 def test_the_first_stop_leads_past_what_every_page_has(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="Skip to the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
@@ -81,7 +81,7 @@ def test_help_opens_tells_the_keys_and_gives_the_focus_back(page: Page, views: d
     box.focus()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Help and settings")
-    expect(dialog.get_by_text("pause, and go on")).to_be_visible()
+    expect(dialog.get_by_text("pause or resume updates")).to_be_visible()
     page.keyboard.press("Tab")
     assert dialog.evaluate("dialog => dialog.contains(document.activeElement)")
     page.keyboard.press("Escape")
@@ -92,11 +92,11 @@ def test_help_opens_tells_the_keys_and_gives_the_focus_back(page: Page, views: d
 def test_single_keys_can_be_turned_off(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     page.keyboard.press("?")
-    page.get_by_role("checkbox", name="Single keys do something").uncheck()
+    page.get_by_role("checkbox", name="Enable keyboard shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("p")
     page.wait_for_timeout(300)
-    expect(page.get_by_text("Paused: nothing on the page moves.")).to_have_count(0)
+    expect(page.get_by_text("Updates are paused.")).to_have_count(0)
 
 
 def test_letters_typed_into_a_field_are_letters(page: Page, views: dict[str, View]) -> None:

@@ -45,7 +45,7 @@ def test_an_event_appears_in_the_log_as_it_happens(page: Page, lab: Lab, same: C
     same()
     with lab.fault("lost", *WATCHED.words):
         expect(log(page).get_by_text("Device lost")).to_be_visible()
-    expect(log(page).get_by_text("Device back")).to_be_visible()
+    expect(log(page).get_by_text("Device recovered")).to_be_visible()
     same()
 
 
@@ -67,12 +67,12 @@ def test_nothing_moves_while_it_is_paused(page: Page, lab: Lab) -> None:
     device = row(page, f"{BUSY.node} device {BUSY.device}")
     expect(device).to_contain_text("ok")
     page.keyboard.press("p")
-    expect(page.get_by_text("Paused: nothing on the page moves.")).to_be_visible()
+    expect(page.get_by_text("Updates are paused.")).to_be_visible()
     with lab.fault("hot", *BUSY.words):
         knows(lab, BUSY, "warning")
         page.wait_for_timeout(3000)  # longer than the page waits between two questions
         expect(device).to_contain_text("ok")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         expect(device).to_contain_text("warning")
     knows(lab, BUSY, "ok")
 
@@ -83,5 +83,5 @@ def test_the_page_of_a_device_follows_it(page: Page, lab: Lab) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Device {WATCHED.device}")
     events = main(page).get_by_role("region", name="Events")
     with lab.fault("hot", *WATCHED.words):
-        expect(events.get_by_text("Health worse")).to_be_visible()
-    expect(events.get_by_text("Health better").first).to_be_visible()
+        expect(events.get_by_text("Health degraded")).to_be_visible()
+    expect(events.get_by_text("Health improved").first).to_be_visible()

@@ -98,7 +98,7 @@ def test_keys_go_from_device_to_device_and_say_which_it_is(map_page: Page) -> No
 def test_the_pointer_is_told_what_it_is_on_and_a_click_opens_it(map_page: Page) -> None:
     spot = look(map_page)
     map_page.mouse.move(spot.x, spot.y)
-    expect(main(map_page).get_by_text("Click: device")).to_be_visible()
+    expect(main(map_page).get_by_text("Click: open device")).to_be_visible()
     expect(main(map_page).get_by_text(re.compile(r"^h100-0001 / 0$"))).to_be_visible()
     expect(main(map_page).get_by_text(re.compile(r"GiB of 80 GiB$"))).to_be_visible()
     map_page.mouse.click(spot.x, spot.y)

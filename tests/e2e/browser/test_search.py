@@ -19,7 +19,7 @@ def searching(page: Page, views: dict[str, View]) -> Page:
 
 def test_slash_arrows_and_enter_lead_to_what_was_meant(searching: Page, views: dict[str, View]) -> None:
     searching.keyboard.type(HOT.node)
-    found = searching.get_by_role("listbox", name="Found")
+    found = searching.get_by_role("listbox", name="Results")
     expect(found.get_by_role("option", name=re.compile(f"^{HOT.node} "))).to_be_visible()
     searching.keyboard.press("ArrowDown")
     expect(found.get_by_role("option", selected=True)).to_have_count(1)
@@ -60,7 +60,7 @@ def test_enter_without_a_choice_lists_the_devices_that_match(searching: Page) ->
 
 def test_what_is_nowhere_is_said_to_be_so_and_escape_leaves(searching: Page) -> None:
     searching.keyboard.type("nothing-of-that-name")
-    said = searching.get_by_text("Nothing has “nothing-of-that-name” in its name or ids.")
+    said = searching.get_by_text("No results for “nothing-of-that-name”.")
     expect(said).to_be_visible()
     searching.keyboard.press("Escape")
     expect(said).to_have_count(0)

@@ -191,11 +191,11 @@ def look_at_nodes(page: Page, meter: Meter) -> None:
 def look_at_overview(page: Page, meter: Meter) -> None:
     page.goto("/")
     press = page.keyboard.press
-    expect(main(page).get_by_role("region", name="Sums")).to_contain_text(re.compile(ALL))
+    expect(main(page).get_by_role("region", name="Totals")).to_contain_text(re.compile(ALL))
     meter.note_since_start("from load to first sums")
     meter.do("going elsewhere", *(partial(press, key) for key in "gn"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Nodes")
     meter.do("and back", *(partial(press, key) for key in "go"))
-    expect(main(page).get_by_role("region", name="Sums")).to_be_visible()
+    expect(main(page).get_by_role("region", name="Totals")).to_be_visible()
     meter.do("another theme", lambda: press("t"))
     meter.note_memory()

@@ -98,7 +98,7 @@ def test_columns_can_be_chosen_and_are_remembered(page: Page, views: dict[str, V
     agent = main(page).get_by_role("columnheader", name="Agent", exact=True)
     expect(agent).to_have_count(0)
     page.get_by_role("button", name="Columns").click()
-    page.get_by_role("checkbox", name="As many as fit").uncheck()
+    page.get_by_role("checkbox", name="Fit to width").uncheck()
     expect(agent).to_be_visible()
     page.get_by_role("checkbox", name="Models").uncheck()
     models = main(page).get_by_role("columnheader", name="Models", exact=True)

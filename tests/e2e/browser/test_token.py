@@ -37,14 +37,14 @@ def asked(new_page: NewPage, watches: list[Watch], guarded: Guarded) -> Page:
     page = new_page(guarded.url)
     watches[0].forgive(r"status of 401")
     page.goto("/nodes?cluster=berlin")
-    expect(page.get_by_role("dialog", name="A token is needed")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Token required")).to_be_visible()
     return page
 
 
 def give(page: Page, token: str) -> None:
-    dialog = page.get_by_role("dialog", name="A token is needed")
+    dialog = page.get_by_role("dialog", name="Token required")
     dialog.get_by_label("Token", exact=True).fill(token)
-    dialog.get_by_role("button", name="Show the fleet").click()
+    dialog.get_by_role("button", name="Continue").click()
 
 
 def test_a_token_opens_the_page_where_it_was(asked: Page, guarded: Guarded) -> None:
@@ -70,9 +70,9 @@ def test_who_has_none_can_close_the_question_and_come_back_to_it(asked: Page, gu
     asked.keyboard.press("Escape")
     expect(asked.get_by_role("dialog")).to_have_count(0)
     expect(
-        main(asked).get_by_text("This fleet shows its data only to those who have a token")
+        main(asked).get_by_text("This fleet requires an access token")
     ).to_be_visible()
-    main(asked).get_by_role("button", name="Enter a token").click()
+    main(asked).get_by_role("button", name="Enter token").click()
     give(asked, guarded.token)
     expect(rows(asked)).to_have_count(8)
 
@@ -81,13 +81,13 @@ def test_a_token_can_be_forgotten(asked: Page, guarded: Guarded) -> None:
     give(asked, guarded.token)
     expect(rows(asked)).to_have_count(8)
     asked.get_by_role("button", name="Help and settings").click()
-    asked.get_by_role("button", name="Forget the token").click()
-    expect(asked.get_by_role("dialog", name="A token is needed")).to_be_visible()
+    asked.get_by_role("button", name="Forget token").click()
+    expect(asked.get_by_role("dialog", name="Token required")).to_be_visible()
 
 
 def test_what_a_token_may_not_do_is_said(asked: Page, watches: list[Watch], guarded: Guarded) -> None:
     watches[0].forgive(r"status of 403 .*/refresh")
     give(asked, guarded.token)
     asked.get_by_role("link", name="berlin", exact=True).first.click()
-    asked.get_by_role("button", name="Read now").click()
-    expect(main(asked).get_by_text("Only tokens with the scope admin may do this")).to_be_visible()
+    asked.get_by_role("button", name="Refresh").click()
+    expect(main(asked).get_by_text("Requires a token with the admin scope")).to_be_visible()

@@ -38,7 +38,7 @@ def test_the_navigation_leads_to_every_view_without_loading_the_page_anew(
 
 def test_views_of_one_thing_lead_to_what_it_belongs_to(page: Page, views: dict[str, View]) -> None:
     views["device"].open(page)
-    way_up = page.get_by_role("navigation", name="Way up")
+    way_up = page.get_by_role("navigation", name="Breadcrumb")
     way_up.get_by_role("link").last.click()
     views["node"].shown(page)
     way_up.get_by_role("link").last.click()
@@ -49,7 +49,7 @@ def test_views_of_one_thing_lead_to_what_it_belongs_to(page: Page, views: dict[s
 
 def test_an_address_that_leads_nowhere_says_so(page: Page, views: dict[str, View]) -> None:
     page.goto("/nowhere")
-    expect(page.get_by_text("There is no page at this address")).to_be_visible()
+    expect(page.get_by_text("No page at this address")).to_be_visible()
     page.get_by_role("link", name="Go to the overview").click()
     views["overview"].shown(page)
 
@@ -57,10 +57,10 @@ def test_an_address_that_leads_nowhere_says_so(page: Page, views: dict[str, View
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/nodes/berlin/nobody", "No such node is known"),
-        ("/devices/berlin/h100-0001/nvidia%3Anone", "No such device is known"),
-        ("/pods/berlin/research/nobody", "This pod holds and uses no device"),
-        ("/clusters/nowhere", "There is no such thing"),
+        ("/nodes/berlin/nobody", "Node not found"),
+        ("/devices/berlin/h100-0001/nvidia%3Anone", "Device not found"),
+        ("/pods/berlin/research/nobody", "This pod uses no device"),
+        ("/clusters/nowhere", "Not found"),
     ],
 )
 def test_what_is_not_known_is_said_to_be_so(page: Page, watch: Watch, path: str, said: str) -> None:
@@ -93,6 +93,6 @@ def test_memory_errors_tell_when_they_were_last_seen(page: Page, views: dict[str
 
     page.route("**/api/v1/devices/berlin/**", struck)
     views["device"].open(page)
-    counted = rows(page, "Errors that were counted").filter(has_text="ECC")
-    expect(counted).to_have_text([re.compile(r"\d min ago"), re.compile("in its whole life")])
+    counted = rows(page, "Error counters").filter(has_text="ECC")
+    expect(counted).to_have_text([re.compile(r"\d min ago"), re.compile("device lifetime")])
     page.unroute_all(behavior="ignoreErrors")  # the page asks on

@@ -75,7 +75,7 @@ def views_of(lab: Lab) -> dict[str, View]:
         "device": View(
             link("device", **there, device=device["id"]),
             re.compile(rf"Device {HOT.device} .*H100"),
-            region("The device"),
+            region("Device details"),
         ),
         "pods": View(link("pods"), "Pods", linked(pod["pod"])),
         "pod": View(
@@ -85,6 +85,6 @@ def views_of(lab: Lab) -> dict[str, View]:
         ),
         "namespaces": View(link("namespaces"), "Namespaces", linked("inference")),
         "processes": View(link("processes"), "Processes", linked(re.compile("^torchrun"))),
-        "idle": View(link("idle"), "Idle", region("What is wasted")),
+        "idle": View(link("idle"), "Idle", region("Idle totals")),
         "events": View(link("events"), "Events", lambda page: log(page).get_by_text("Device lost").first),
     }

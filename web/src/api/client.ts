@@ -18,7 +18,7 @@ export class Problem extends Error {
 }
 
 // Whatever went wrong, as a Problem.
-export function problemOf(error: unknown, title = "The answer cannot be read"): Problem {
+export function problemOf(error: unknown, title = "Unreadable response"): Problem {
   return error instanceof Problem ? error : new Problem(0, title, String(error));
 }
 
@@ -86,13 +86,13 @@ async function ask<T>(method: string, url: string, patience: number, abort?: Abo
     throw late.aborted
       ? new Problem(
           0,
-          "The fleet does not answer in time",
-          `Nothing came within ${patience / 1000} s: it is busy, or a proxy in between holds its answers back.`,
+          "The fleet did not respond in time",
+          `No response within ${patience / 1000} s. The fleet is overloaded, or a proxy delays its responses.`,
         )
       : new Problem(
           0,
-          "The fleet does not answer",
-          "Is `accelscope fleet` still running, and the network up?",
+          "The fleet does not respond",
+          "Check that `accelscope fleet` is running and that the network is up.",
         );
   }
 }

@@ -32,19 +32,17 @@ export function Broken({ error, retry }: { error: Error; retry: () => void }) {
     <div class="note note-critical" role="alert">
       <HealthIcon tone="critical" />
       <div class="note-text">
-        <strong>This view cannot be shown</strong>
+        <strong>This view failed to load</strong>
         <div>
           <code>{error.message}</code>
         </div>
-        <div>
-          The fleet may have been updated since this page was opened: then loading the page anew helps.
-        </div>
+        <div>If the fleet was updated after this page was opened, reload the page.</div>
       </div>
       <button type="button" onClick={retry}>
         Try again
       </button>
       <button type="button" onClick={() => location.reload()}>
-        Load anew
+        Reload
       </button>
     </div>
   );

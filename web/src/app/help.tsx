@@ -6,14 +6,14 @@ import { type Choice, choice, choose } from "./theme";
 
 const KEYS: readonly [keys: readonly string[], does: string][] = [
   [["/"], "search"],
-  [["?"], "this help"],
-  [["t"], "light or dark"],
-  [["p"], "pause, and go on"],
-  [["Esc"], "close, clear"],
+  [["?"], "help"],
+  [["t"], "switch between light and dark"],
+  [["p"], "pause or resume updates"],
+  [["Esc"], "close or clear"],
 ];
 
 const THEMES: readonly [Choice, string][] = [
-  ["system", "As the system"],
+  ["system", "System default"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];
@@ -21,7 +21,7 @@ const THEMES: readonly [Choice, string][] = [
 export function Help() {
   return (
     <Dialog title="Help and settings" close={() => (helpOpen.value = false)}>
-      <h3>Keys</h3>
+      <h3>Keyboard shortcuts</h3>
       <dl class="help-keys">
         {KEYS.map(([keys, does]) => (
           <Key key={does} keys={keys} does={does} />
@@ -38,11 +38,11 @@ export function Help() {
             checked={keysOn.value}
             onChange={(event) => turnKeys(event.currentTarget.checked)}
           />
-          Single keys do something
+          Enable keyboard shortcuts
         </label>
       </div>
       <fieldset class="help-choices">
-        <legend class="unseen">Colours</legend>
+        <legend class="unseen">Theme</legend>
         {THEMES.map(([value, text]) => (
           <label key={value}>
             <input
@@ -57,7 +57,7 @@ export function Help() {
       </fieldset>
       <h3>More</h3>
       <div class="help-choices">
-        <a href="/docs">The API that this page reads</a>
+        <a href="/docs">API reference</a>
         {token.value === null ? null : (
           <button
             type="button"
@@ -66,7 +66,7 @@ export function Help() {
               useToken(null);
             }}
           >
-            Forget the token
+            Forget token
           </button>
         )}
       </div>

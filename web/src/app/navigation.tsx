@@ -43,7 +43,7 @@ function Count({ view }: { view: View }) {
     return idle > 0 ? (
       <span
         class="navigation-count navigation-some"
-        title="Idle devices: shares that are held and were not used for an hour or more, added up"
+        title="Idle devices: sum of the allocated shares that were not used for an hour or more"
       >
         {fraction(idle)}
       </span>

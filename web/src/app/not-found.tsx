@@ -4,8 +4,8 @@ import { View } from "../parts/view";
 export function NotFound() {
   return (
     <View title="Not found">
-      <Empty title="There is no page at this address">
-        The link may be mistyped, or from another version. <a href="/">Go to the overview</a>, or press{" "}
+      <Empty title="No page at this address">
+        The link may be wrong or belong to another version. <a href="/">Go to the overview</a>, or press{" "}
         <kbd>/</kbd> to search.
       </Empty>
     </View>

@@ -29,7 +29,7 @@ export function Shell({ needsToken, children }: Props) {
   return (
     <div class="shell">
       <a class="shell-skip" href={`#${MAIN}`} onClick={skip}>
-        Skip to the content
+        Skip to content
       </a>
       <header class="shell-header">
         <button
@@ -51,7 +51,7 @@ export function Shell({ needsToken, children }: Props) {
           <SimulatedFleet />
           {needsToken ? (
             <button type="button" onClick={needsToken}>
-              Enter a token
+              Enter token
             </button>
           ) : (
             <Live />
@@ -60,17 +60,17 @@ export function Shell({ needsToken, children }: Props) {
             type="button"
             class="plain shell-icon"
             aria-pressed={paused.value}
-            aria-label="Pause"
+            aria-label="Pause updates"
             onClick={togglePause}
-            title="Pause: nothing on the page moves (p)"
+            title="Pause updates (p)"
           >
             <Icon name={paused.value ? "play" : "pause"} />
           </button>
           <button
             type="button"
             class="plain shell-icon"
-            aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"}
-            title={`${theme.value === "dark" ? "Light colours" : "Dark colours"} (t)`}
+            aria-label={theme.value === "dark" ? "Light theme" : "Dark theme"}
+            title={`${theme.value === "dark" ? "Light theme" : "Dark theme"} (t)`}
             onClick={flip}
           >
             <Icon name={theme.value === "dark" ? "light" : "dark"} />
@@ -104,9 +104,9 @@ function skip(event: MouseEvent): void {
 
 const SAID = {
   live: "Live",
-  behind: "Behind",
+  behind: "Delayed",
   connecting: "Connecting",
-  lost: "No stream",
+  lost: "Disconnected",
   paused: "Paused",
 } as const;
 type State = keyof typeof SAID;
@@ -120,7 +120,7 @@ function liveState(): State {
 function Live() {
   const state = liveState();
   return (
-    <span class={`shell-live shell-live-${state}`} title="Whether what is shown follows what happens">
+    <span class={`shell-live shell-live-${state}`} title="Whether the page receives live updates">
       {SAID[state]}
     </span>
   );
@@ -131,9 +131,7 @@ function SimulatedFleet() {
   if (!sums || sums.devices_simulated === 0) return null;
   const all = sums.devices_simulated === sums.devices;
   return (
-    <Badge
-      title={`${count(sums.devices_simulated)} of ${howMany(sums.devices, "device")} are of simulated clusters: they do not exist`}
-    >
+    <Badge title={`${count(sums.devices_simulated)} of ${howMany(sums.devices, "device")} are simulated`}>
       {all ? "simulated" : "partly simulated"}
     </Badge>
   );

@@ -13,25 +13,25 @@ export function StreamBanner() {
   if (tokenWanted.value) return null;
   if (silence(connection.value, heardAt.value, now.value) === "quiet")
     return (
-      <Warning said="No word from the fleet; what you see may be old.">
+      <Warning said="Connection lost; data may be stale.">
         {heardAt.value === null
-          ? "The fleet does not answer yet; it is asked again and again."
-          : `No word from the fleet for ${since(heardAt.value)}; what you see is from ${clock(byFleet(heardAt.value) / 1000)}.`}
+          ? "Cannot connect to the fleet; retrying."
+          : `Connection lost ${since(heardAt.value)} ago; data is from ${clock(byFleet(heardAt.value) / 1000)}.`}
       </Warning>
     );
   if (paused.value)
     return (
       <div class="stream-banner">
-        <span role="status">Paused: nothing on the page moves.</span>
+        <span role="status">Updates are paused.</span>
         <button type="button" onClick={resume}>
-          Go on
+          Resume
         </button>
       </div>
     );
   if (isBehind(behindSince.value, now.value))
     return (
-      <Warning said="The fleet does not answer in time; some of what you see is old.">
-        The fleet does not answer in time: what changed {since(behindSince.value)} ago is not shown yet.
+      <Warning said="The fleet responds slowly; some data is stale.">
+        The fleet responds slowly: changes from {since(behindSince.value)} ago are not shown yet.
       </Warning>
     );
   return null;

@@ -16,17 +16,17 @@ export function TokenDialog({ close }: { close: () => void }) {
     if (given) useToken(given);
   };
   return (
-    <Dialog title="A token is needed" close={close}>
+    <Dialog title="Token required" close={close}>
       {refused ? (
         <p role="alert" class="health-critical">
-          The token was not accepted: it is wrong, expired, or was taken back.
+          The token was not accepted: it is wrong, expired or revoked.
         </p>
       ) : null}
       <p>
-        This fleet shows its data only to those who have a token. Whoever runs it makes one with{" "}
+        This fleet requires an access token. Its administrator creates one with{" "}
         <code>accelscope fleet token create NAME</code>.
       </p>
-      <p class="soft small">It is kept until this tab is closed, and sent to this fleet only.</p>
+      <p class="soft small">The token is kept until this tab is closed and sent only to this fleet.</p>
       <form class="token-form" onSubmit={submit}>
         <label class="unseen" for="token-field">
           Token
@@ -42,7 +42,7 @@ export function TokenDialog({ close }: { close: () => void }) {
           onInput={(event) => setText(event.currentTarget.value)}
         />
         <button type="submit" class="primary" disabled={text.trim() === ""}>
-          Show the fleet
+          Continue
         </button>
       </form>
     </Dialog>
@@ -52,11 +52,8 @@ export function TokenDialog({ close }: { close: () => void }) {
 // In the place of views that have nothing to show.
 export function NeedsToken({ ask }: { ask: () => void }) {
   return (
-    <View title="A token is needed">
-      <Empty
-        title="This fleet shows its data only to those who have a token"
-        action={{ text: "Enter a token", run: ask }}
-      />
+    <View title="Token required">
+      <Empty title="This fleet requires an access token" action={{ text: "Enter token", run: ask }} />
     </View>
   );
 }

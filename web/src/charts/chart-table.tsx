@@ -19,11 +19,11 @@ export function ChartTable({ title, times, series }: Props) {
       onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}
     >
       <summary>
-        Numbers<span class="unseen"> of {title}</span>
+        Values<span class="unseen"> of {title}</span>
       </summary>
       {open ? (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-        <section class="chart-table" tabIndex={0} aria-label={`Numbers of ${title}`}>
+        <section class="chart-table" tabIndex={0} aria-label={`Values of ${title}`}>
           <table class="plain">
             <thead>
               <tr>

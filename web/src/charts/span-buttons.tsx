@@ -4,7 +4,7 @@ import { isSpan, needsStore, type Scope, SPANS, type Span } from "./history";
 import "./span-buttons.css";
 
 const USUAL: Span = "1 h";
-const NEEDS_STORE = "More than an hour needs a Prometheus store";
+const NEEDS_STORE = "Ranges over one hour need a Prometheus store";
 
 export function chosenSpan(): Span {
   const asked = search.value.get("span");
@@ -16,7 +16,7 @@ export function SpanButtons({ scope, kept }: { scope: Scope; kept: boolean }) {
   const chosen = chosenSpan();
   return (
     <fieldset class="spans">
-      <legend class="unseen">Time that is shown</legend>
+      <legend class="unseen">Time range</legend>
       {kept && needsStore(scope, chosen) ? <span class="spans-hint">{NEEDS_STORE}</span> : null}
       {(Object.keys(SPANS) as Span[]).map((one) => (
         <button

@@ -125,7 +125,7 @@ export function TimeChart(props: Props) {
         aria-label={said(title, times, series, limits)}
       >
         <div class="chart-canvas" ref={box} aria-hidden="true" />
-        {known ? null : <p class="chart-empty">{props.empty ?? "Nothing read yet"}</p>}
+        {known ? null : <p class="chart-empty">{props.empty ?? "No data yet"}</p>}
       </div>
       {younger === null ? null : <span class="chart-since">since {timeMark(younger, 60)}</span>}
       {known ? <ChartTable title={title} times={times} series={series} /> : null}

@@ -16,7 +16,7 @@ const GROUPS: Record<Grouping, string> = {
   cluster: "cluster",
   vendor: "vendor",
   model: "model",
-  none: "nothing",
+  none: "none",
 };
 
 export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
@@ -29,7 +29,7 @@ export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
   return (
     <div class="map-controls">
       <fieldset class="map-modes">
-        <legend class="unseen">Coloured by</legend>
+        <legend class="unseen">Colour by</legend>
         {MODES.map((one) => (
           <label key={one}>
             <input
@@ -68,7 +68,7 @@ export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
         <button
           type="button"
           aria-pressed={pitch === null}
-          title="All in sight (0)"
+          title="Fit all (0)"
           onClick={(event) => {
             act(event);
             set("size", null);

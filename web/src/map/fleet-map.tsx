@@ -196,8 +196,8 @@ export function FleetMap({
         />
       ) : null}
       <p id={hint} class="unseen">
-        Arrow keys go from device to device, Page Up and Page Down from group to group; Enter opens the
-        device, Shift and Enter its node; plus, minus and 0 change the size.
+        Arrow keys move between devices, Page Up and Page Down between groups. Enter opens the device,
+        Shift+Enter its node. Plus, minus and 0 change the size.
       </p>
       <p class="unseen" role="status">
         {trouble || (tip && pointed?.by === "keys" ? spoken(tip, mode) : "")}

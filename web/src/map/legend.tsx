@@ -46,7 +46,7 @@ export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth
               type="button"
               class="plain map-key"
               aria-pressed={chosen.includes(health)}
-              title={`Show only what is ${health}`}
+              title={`Show only ${health} devices`}
               onClick={() => onHealth(health)}
             >
               <Swatch mode={mode} health={place} palette={palette} />
@@ -65,7 +65,7 @@ export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth
             faded: stale <span class="soft">{count(stale)}</span>
           </li>
         ) : null}
-        <li class="map-key soft">point at a square: its node and values</li>
+        <li class="map-key soft">hover over a square for details</li>
       </ul>
     </section>
   );

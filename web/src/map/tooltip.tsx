@@ -65,7 +65,7 @@ export function Tooltip({ told, x, y, size, frame, links }: Props) {
           <a href={nodeLink(named)}>Open node</a>
         </div>
       ) : (
-        <div class="soft small">Click: device · Shift and click: node</div>
+        <div class="soft small">Click: open device · Shift+click: open node</div>
       )}
     </div>
   );
@@ -77,8 +77,8 @@ function Numbers({ device }: { device: DeviceRow | null }) {
     ["Memory", part(device?.memory_used_bytes, device?.memory_total_bytes, bytes)],
     ["Power", part(device?.power_watts, device?.power_limit_watts, watts)],
     ["Temperature", celsius(device?.temperature_celsius)],
-    ["Held by", device ? (device.namespaces?.replaceAll(",", ", ") ?? "nobody") : ABSENT],
-    ["Read", ago(device?.age_seconds)],
+    ["Allocated to", device ? (device.namespaces?.replaceAll(",", ", ") ?? "none") : ABSENT],
+    ["Last read", ago(device?.age_seconds)],
   ];
   return (
     <dl class="map-tip-numbers">

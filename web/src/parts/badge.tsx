@@ -19,7 +19,7 @@ export function Badge({ tone = "plain", title, children }: Props) {
 
 // Data of a simulated cluster always says so.
 export function Simulated() {
-  return <Badge title="From a simulated cluster: no such device exists">simulated</Badge>;
+  return <Badge title="From a simulated cluster">simulated</Badge>;
 }
 
 // `state` of the API's rows: stale rows show the last that was read, and how old it is.
@@ -34,7 +34,7 @@ export function Stale({
   return (
     <Badge
       tone="warning"
-      title={`Nothing newer came${reason ? `: ${words(reason)}` : ""}; these are the last values`}
+      title={`No new data${reason ? `: ${words(reason)}` : ""}. Showing the last known values`}
     >
       stale{age}
     </Badge>

@@ -7,20 +7,20 @@ import type { Tone } from "./health";
 
 export const KINDS: Record<EventKind, string> = {
   device_lost: "Device lost",
-  device_back: "Device back",
-  device_worse: "Health worse",
-  device_better: "Health better",
-  device_gone: "Device gone",
-  device_new: "New device",
+  device_back: "Device recovered",
+  device_worse: "Health degraded",
+  device_better: "Health improved",
+  device_gone: "Device removed",
+  device_new: "Device added",
   node_stale: "Node stale",
-  node_back: "Node back",
-  node_forgotten: "Node forgotten",
+  node_back: "Node recovered",
+  node_forgotten: "Node removed",
   node_incompatible: "Node incompatible",
-  cluster_unreachable: "Cluster out of reach",
-  cluster_back: "Cluster back",
-  cluster_left: "Cluster left",
-  unusual_began: "Unusual",
-  unusual_ended: "Usual again",
+  cluster_unreachable: "Cluster unreachable",
+  cluster_back: "Cluster recovered",
+  cluster_left: "Cluster removed",
+  unusual_began: "Anomaly",
+  unusual_ended: "Anomaly ended",
 };
 
 export const SEVERITIES: readonly Severity[] = ["critical", "warning", "info"];

@@ -2,10 +2,10 @@ import { Empty } from "./states";
 
 export function NoClusters() {
   return (
-    <Empty title="No cluster is configured">
-      Name them in a file, and start the fleet with it:{" "}
-      <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is read anew when it changes. To
-      try it without any: <code>accelscope simulate fleet DIR</code>.
+    <Empty title="No clusters configured">
+      List your clusters in a file and start the fleet with it:{" "}
+      <code>accelscope fleet --clusters-file clusters.yaml</code>. The file is reloaded when it changes. To
+      try it without a cluster: <code>accelscope simulate fleet DIR</code>.
     </Empty>
   );
 }

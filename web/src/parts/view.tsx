@@ -26,7 +26,7 @@ export function View({ title, kind, crumbs, badges, actions, children }: Props) 
       <div class="view-head">
         <div class="view-names">
           {crumbs && crumbs.length > 0 ? (
-            <nav class="view-crumbs" aria-label="Way up">
+            <nav class="view-crumbs" aria-label="Breadcrumb">
               <ol>
                 {crumbs.map((crumb) => (
                   <li key={crumb.href}>

@@ -25,14 +25,14 @@ describe("search results", () => {
     const items = ["1", "2", "3", "4", "5"].map((name) => node(name));
     const results = groupsOf(" h 1 ", { ...nothing, nodes: { items, total: 81 } })[0]?.results ?? [];
     expect(results).toHaveLength(6);
-    expect(results[5]).toMatchObject({ title: "All 81 nodes found", href: "/nodes?q=h+1" });
+    expect(results[5]).toMatchObject({ title: "All 81 matching nodes", href: "/nodes?q=h+1" });
   });
   it("have each pod once, whatever it has rows", () => {
     const items = [pod("train"), pod("train"), pod("serve")];
     const results = groupsOf("r", { ...nothing, pods: { items, total: 3 } })[0]?.results ?? [];
     expect(results.map(({ title }) => title)).toEqual(["train", "serve"]);
     const more = groupsOf("r", { ...nothing, pods: { items, total: 99 } })[0]?.results ?? [];
-    expect(more.at(-1)?.title).toBe("All pods found"); // of rows, not of pods: no number
+    expect(more.at(-1)?.title).toBe("All matching pods"); // of rows, not of pods: no number
   });
   it("say what is not well, and encode ids", () => {
     const found = groupsOf("x", {

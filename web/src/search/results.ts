@@ -72,7 +72,9 @@ function group(
     shown.push({
       key: `all:${view}`,
       title:
-        total === null ? `All ${title.toLowerCase()} found` : `All ${total} ${title.toLowerCase()} found`,
+        total === null
+          ? `All matching ${title.toLowerCase()}`
+          : `All ${total} matching ${title.toLowerCase()}`,
       detail: "",
       href: linkTo(view, {}, { q: text.trim() }),
       health: null,

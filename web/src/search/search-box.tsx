@@ -81,13 +81,11 @@ export function SearchBox() {
         </span>
       ) : null}
       <div class={`search-list${shown ? "" : " search-closed"}`}>
-        <div id={list} role="listbox" aria-label="Found">
+        <div id={list} role="listbox" aria-label="Results">
           {shown ? <Groups groups={groups} chosen={chosen} id={list} choose={leave} /> : null}
         </div>
         {shown && problem ? <p class="search-word health-critical">{problem.title}</p> : null}
-        {shown && !problem && results.length === 0 ? (
-          <p class="search-word">Nothing has “{of}” in its name or ids.</p>
-        ) : null}
+        {shown && !problem && results.length === 0 ? <p class="search-word">No results for “{of}”.</p> : null}
       </div>
       <span class="unseen" role="status">
         {shown ? howMany(results.length, "result") : ""}

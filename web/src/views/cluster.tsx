@@ -93,7 +93,7 @@ function Reach({ data }: { data: Cluster }) {
     <StaleNote>
       {data.succeeded_at === null
         ? "This cluster was never reached"
-        : `This cluster is out of reach; what you see is from ${clock(data.succeeded_at)}`}
+        : `This cluster is unreachable; data is from ${clock(data.succeeded_at)}`}
       {why ? `: ${why}` : "."}
     </StaleNote>
   );
@@ -112,7 +112,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
     <>
       {bad && bad.total > 0 ? (
         <Panel
-          title="Nodes that are not read as they should be"
+          title="Nodes with read problems"
           flush
           aside={
             <a href={`${linkTo("nodes", {}, { cluster })}&state=incompatible&state=stale&state=unread`}>
@@ -122,8 +122,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
         >
           {of.reachable === false ? (
             <p class="clusters-all-stale">
-              {howMany(bad.total, "node")} {bad.total === 1 ? "is" : "are"} stale: the cluster is out of
-              reach.
+              {howMany(bad.total, "node")} {bad.total === 1 ? "is" : "are"} stale: the cluster is unreachable.
             </p>
           ) : (
             <NodeTable caption="Nodes that are stale, incompatible or unread" nodes={bad.items} withReason />
@@ -144,9 +143,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
             items.length > 0 ? (
               <NodeTable caption="Nodes, unhealthy and busy ones first" nodes={items} />
             ) : (
-              <Empty title="No node with accelerators is known">
-                The sources above say whether they were asked, and why they did not answer.
-              </Empty>
+              <Empty title="No nodes with accelerators">See the state of the sources above.</Empty>
             )
           }
         </Answer>

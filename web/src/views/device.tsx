@@ -44,9 +44,9 @@ export function DeviceView({ cluster, node, device }: { cluster: string; node: s
       badges={row ? <Badges row={row} /> : null}
     >
       {resource.problem?.status === 404 && !resource.data ? (
-        <Empty title="No such device is known">
-          It was never read, or it is gone for so long that it was forgotten.{" "}
-          <a href={linkTo("node", { cluster, node })}>See its node</a>
+        <Empty title="Device not found">
+          It was never read, or it was removed after being absent for too long.{" "}
+          <a href={linkTo("node", { cluster, node })}>Show its node</a>
         </Empty>
       ) : (
         <Answer of={resource} loading={<Loading rows={16} />}>
@@ -67,13 +67,13 @@ function Badges({ row }: { row: DeviceRow }) {
       <Health state={row.health} reason={row.health_reason} />
       {row.state === "stale" ? <Stale ageSeconds={row.age_seconds} /> : null}
       {row.throttled ? (
-        <Badge tone="warning" title={`Its clocks are held down: ${words(row.throttled)}`}>
+        <Badge tone="warning" title={`Clocks are reduced: ${words(row.throttled)}`}>
           throttled
         </Badge>
       ) : null}
       {row.unusual ? (
-        <Badge tone="warning" title={`Out of its own habit: ${words(row.unusual)}`}>
-          unusual
+        <Badge tone="warning" title={`Anomaly: ${words(row.unusual)}`}>
+          anomaly
         </Badge>
       ) : null}
       {row.simulated ? <Simulated /> : null}
@@ -88,13 +88,13 @@ function Whole({ detail }: { detail: DeviceDetail }) {
       {device.state === "stale" ? (
         <StaleNote>
           {device.age_seconds === null
-            ? "Nothing is known of when this device was last read: never, perhaps, since its agent started."
-            : `Nothing new of this device for ${duration(device.age_seconds)}. These are the last values.`}
+            ? "No reading of this device is available."
+            : `No new data from this device for ${duration(device.age_seconds)}. Showing the last known values.`}
         </StaleNote>
       ) : null}
       <LiveCharts detail={detail} />
       <div class="columns">
-        <Panel title="The device">
+        <Panel title="Device details">
           <Facts facts={identityOf(detail)} />
         </Panel>
         {reading ? (
@@ -106,9 +106,7 @@ function Whole({ detail }: { detail: DeviceDetail }) {
           </div>
         ) : (
           <Panel title="State">
-            <Empty title="Only a summary is known">
-              {`This device is read from ${device.source}, which gives no more than this.`}
-            </Empty>
+            <Empty title="Summary only">{`The source ${device.source} provides no further details.`}</Empty>
           </Panel>
         )}
       </div>

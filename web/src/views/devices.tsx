@@ -103,7 +103,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
   {
     key: "idle",
     title: "Idle",
-    note: "How long nothing was done by those that hold it",
+    note: "Time since the pods it is allocated to last used it",
     width: 92,
     priority: 3,
     align: "end",
@@ -115,7 +115,7 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
     key: "age",
     ages: true,
     title: "Age",
-    note: "Since it was read",
+    note: "Time since the last reading",
     width: 110,
     priority: 4,
     align: "end",
@@ -161,10 +161,10 @@ const COLUMNS: readonly Column<DeviceRow>[] = [
 const CONDITIONS: Facet = {
   title: "Condition",
   choices: [
-    choice("idle_seconds_min", String(LONG_IDLE), "Wholly idle for an hour"),
-    choice("allocated_max", "0", "Held by nobody"),
+    choice("idle_seconds_min", String(LONG_IDLE), "Fully idle for an hour"),
+    choice("allocated_max", "0", "Not allocated"),
     choice("present", "throttled", "Throttled"),
-    choice("present", "unusual", "Out of its habit"),
+    choice("present", "unusual", "Anomaly"),
     choice("errors_min", "1", "Has errors"),
     choice("state", "stale", "Stale"),
   ],

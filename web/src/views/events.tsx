@@ -34,7 +34,7 @@ export function EventsView() {
         aside={
           held > 0 ? (
             <button type="button" onClick={resume}>
-              {count(held)} new: go on
+              {count(held)} new: resume
             </button>
           ) : (
             "newest first"
@@ -59,12 +59,12 @@ export function EventsView() {
             return narrowed ? (
               <Empty
                 title="No event matches these filters"
-                action={{ text: "Clear the filters", run: () => go("/events") }}
+                action={{ text: "Clear filters", run: () => go("/events") }}
               />
             ) : (
-              <Empty title="Nothing has happened since the fleet was started">
-                Devices that get worse or are lost, nodes that fall silent and clusters out of reach are told
-                here as it happens.
+              <Empty title="No events since the fleet was started">
+                Events appear here when a device degrades or is lost, a node stops responding, or a cluster
+                becomes unreachable.
               </Empty>
             );
           }}

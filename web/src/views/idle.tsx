@@ -61,7 +61,7 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   {
     key: "devices",
     title: "Devices",
-    note: "Shares of devices that it holds and does not use, added up",
+    note: "Sum of its allocated device shares that are idle",
     width: 80,
     priority: 2,
     align: "end",
@@ -77,7 +77,7 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   {
     key: "idle",
     title: "Idle",
-    note: "All of them are idle for at least so long",
+    note: "Shortest idle time of these devices",
     width: 96,
     align: "end",
     cell: ({ idle_seconds }) => duration(idle_seconds),
@@ -85,14 +85,14 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   {
     key: "hours",
     title: "Device-hours",
-    note: "Idle time of each device times its share of it, added up",
+    note: "Sum of idle time × device share",
     width: 104,
     align: "end",
     cell: ({ device_hours }) => fraction(device_hours),
   },
   {
     key: "memory",
-    title: "Memory held",
+    title: "Memory used",
     note: "On those devices",
     width: 106,
     priority: 2,
@@ -110,7 +110,7 @@ const COLUMNS: readonly Column<IdlePod>[] = [
     key: "age",
     ages: true,
     title: "Age",
-    note: "Since it was read",
+    note: "Time since the last reading",
     width: 110,
     priority: 3,
     align: "end",
@@ -156,9 +156,9 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
   });
   const sums = data?.total;
   return (
-    <Tiles label="What is wasted">
+    <Tiles label="Idle totals">
       <Tile
-        title="Device-hours lost"
+        title="Idle device-hours"
         value={answer && fraction(answer.device_hours)}
         detail="by these pods so far"
       />
@@ -170,13 +170,13 @@ function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
       <Tile
         title="Idle devices"
         value={answer && fraction(answer.devices_idle)}
-        detail={sums ? `shares added up; ${count(sums.devices)} wholly idle` : "shares added up"}
+        detail={sums ? `sum of shares; ${count(sums.devices)} devices fully idle` : "sum of shares"}
         href={linkTo("devices") + query(wholly)}
       />
       <Tile
         title="Power"
         value={sums && watts(sums.power_watts)}
-        detail="of wholly idle devices, where it is known"
+        detail="of fully idle devices, where known"
       />
     </Tiles>
   );
@@ -190,7 +190,7 @@ function Export() {
       download(fileName(new Date(fleetNow())), idleCsv(await allIdle(questionOf(search.value, OF_PODS))));
       setState("ready");
     } catch (error) {
-      setState(problemOf(error, "The file cannot be made"));
+      setState(problemOf(error, "Export failed"));
     }
   };
   return (

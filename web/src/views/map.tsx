@@ -98,7 +98,7 @@ export function MapView() {
     <View
       title="Map"
       badges={(summary.value?.devices_simulated ?? 0) > 0 ? <Simulated /> : null}
-      actions={<a href={asTable(address)}>The same as a table</a>}
+      actions={<a href={asTable(address)}>Show as table</a>}
     >
       <div
         class="map"
@@ -145,7 +145,7 @@ export function MapView() {
             {isFiltered(OWN, isDeviceFilter) ? (
               <Empty
                 title="No device matches these filters"
-                action={{ text: "Clear the filters", run: () => clearFilters(OWN) }}
+                action={{ text: "Clear filters", run: () => clearFilters(OWN) }}
               />
             ) : (
               <NoDevices what="device" />

@@ -34,7 +34,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "devices",
     title: "Devices",
-    note: "That its pods hold or use",
+    note: "Allocated to or used by its pods",
     width: 84,
     least: 76,
     align: "end",
@@ -43,8 +43,8 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "held",
-    title: "Held",
-    note: "Devices that its pods were given",
+    title: "Allocated",
+    note: "Devices allocated to its pods",
     width: 84,
     priority: 2,
     align: "end",
@@ -54,7 +54,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "use",
     title: "Use",
-    note: "Mean of its devices, by what its own pods do",
+    note: "Mean over its devices, use by its own pods only",
     width: 124,
     least: 80,
     align: "end",
@@ -64,7 +64,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "idle",
     title: "Idle devices",
-    note: "Shares of devices that its pods have not used for an hour or more, added up",
+    note: "Sum of the allocated device shares that its pods have not used for an hour or more",
     width: 110,
     priority: 2,
     align: "end",
@@ -81,7 +81,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "memory",
     title: "Memory",
-    note: "That its processes hold on devices",
+    note: "Device memory used by its processes",
     width: 96,
     priority: 2,
     align: "end",
@@ -91,7 +91,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   {
     key: "energy",
     title: "Energy",
-    note: "Of devices, by its pods' share of their use, since they are watched",
+    note: "Device energy in proportion to its pods' use, since monitoring began",
     width: 100,
     priority: 2,
     align: "end",
@@ -157,7 +157,7 @@ export function NamespacesView() {
       facets={[FACETS.cluster, FACETS.vendor, FACETS.model]}
       empty={
         <Empty title="No namespace has a pod with a device">
-          Pods come from agents with access to the kubelet or the API server.
+          Pods are reported by agents with access to the kubelet or the API server.
         </Empty>
       }
     />

@@ -52,11 +52,11 @@ export function NodeView({ cluster, node }: { cluster: string; node: string }) {
           </>
         ) : null
       }
-      actions={<a href={linkTo("map", {}, { cluster, q: node })}>On the map</a>}
+      actions={<a href={linkTo("map", {}, { cluster, q: node })}>Show on map</a>}
     >
       {resource.problem?.status === 404 && !resource.data ? (
-        <Empty title="No such node is known">
-          It was never read, or nothing has been heard of it for so long that it was forgotten.{" "}
+        <Empty title="Node not found">
+          It was never read, or it was removed after not responding for too long.{" "}
           <a href={linkTo("nodes", {}, { q: node })}>Search for it</a>
         </Empty>
       ) : (
@@ -92,15 +92,13 @@ function Whole({ detail }: { detail: NodeDetail }) {
             ))}
           </ul>
         ) : (
-          <Empty title="No device is known here">
-            {node.reason ? words(node.reason) : "Its readers, below, say what they found."}
-          </Empty>
+          <Empty title="No devices">{node.reason ? words(node.reason) : "See the readers below."}</Empty>
         )}
       </Panel>
       <Pods rows={byDevice(detail.pods, inOrder)} names={names} />
       <Processes rows={byDevice(detail.processes, inOrder)} names={names} />
       <InNoPod rows={detail.unattributed} names={names} />
-      <Panel title="The node">
+      <Panel title="Node details">
         <Facts facts={factsOf(detail)} />
       </Panel>
       <Agent detail={detail} />
@@ -121,8 +119,8 @@ function byDevice<R extends { device: string }>(rows: readonly R[], devices: rea
 }
 
 function devicesSaid({ node }: NodeDetail): string {
-  const sick = node.devices_unhealthy > 0 ? `, ${node.devices_unhealthy} not well` : "";
-  return `${count(node.devices)}${sick}`;
+  const unhealthy = node.devices_unhealthy > 0 ? `, ${node.devices_unhealthy} unhealthy` : "";
+  return `${count(node.devices)}${unhealthy}`;
 }
 
 function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
@@ -135,14 +133,14 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
   const drawn = limited.reduce((sum, device) => sum + (device.power_watts ?? 0), 0);
   const power = limit > 0 ? drawn / limit : null;
   return (
-    <Tiles label="Node in numbers">
+    <Tiles label="Node totals">
       <Tile title="Use" value={percent(node.utilization_ratio)} detail={meanOf(told, devices.length)}>
         <Bar ratio={node.utilization_ratio} label="use" text="" wide />
       </Tile>
       <Tile
         title="Memory"
         value={bytes(node.memory_used_bytes)}
-        detail={`${percent(node.memory_used_ratio)} used, ${bytes(node.memory_total_bytes)} in all`}
+        detail={`${percent(node.memory_used_ratio)} used, ${bytes(node.memory_total_bytes)} total`}
       >
         <Bar ratio={node.memory_used_ratio} label="memory" text="" wide />
       </Tile>
@@ -155,7 +153,7 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
       </Tile>
       <Tile title="Hottest" value={celsius(node.temperature_max_celsius)} detail="of its devices" />
       <Tile
-        title="Not well"
+        title="Unhealthy"
         value={count(node.devices_unhealthy)}
         of={`of ${count(node.devices)}`}
         tone={node.devices_lost > 0 ? "lost" : node.devices_unhealthy > 0 ? "warning" : "plain"}
@@ -182,9 +180,9 @@ function factsOf({ node, interval_seconds }: NodeDetail): Fact[] {
     ["Vendors", node.vendors ? <Vendor key="vendor" vendor={node.vendors} /> : null],
     ["Models", node.models?.replaceAll(",", ", ") ?? null],
     ["State", <Health key="state" state={node.state} reason={node.reason} showReason />],
-    ["Read from", node.source?.replaceAll(",", ", ") ?? null],
+    ["Source", node.source?.replaceAll(",", ", ") ?? null],
     ["Age", duration(node.age_seconds)],
-    ["Read there every", duration(interval_seconds)],
+    ["Collection interval", duration(interval_seconds)],
     ["Agent", node.agent_version],
   ];
 }

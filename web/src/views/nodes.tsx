@@ -120,7 +120,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "age",
     ages: true,
     title: "Age",
-    note: "Since it was read",
+    note: "Time since the last reading",
     width: 110,
     priority: 4,
     align: "end",
@@ -148,12 +148,12 @@ const COLUMNS: readonly Column<NodeRow>[] = [
 ];
 
 function Devices({ row }: { row: NodeRow }) {
-  const ill = row.devices_unhealthy;
+  const unhealthy = row.devices_unhealthy;
   return (
     <>
-      {ill > 0 && (
+      {unhealthy > 0 && (
         <Badge tone={row.devices_lost > 0 ? "lost" : "critical"} title={`${row.devices_lost} of them lost`}>
-          {ill} unwell
+          {unhealthy} unhealthy
         </Badge>
       )}{" "}
       {count(row.devices)}
@@ -168,7 +168,7 @@ const STATES: Facet = {
     choice("state", "stale"),
     choice("state", "incompatible"),
     choice("state", "unread"),
-    choice("devices_unhealthy_min", "1", "with unwell devices"),
+    choice("devices_unhealthy_min", "1", "with unhealthy devices"),
   ],
 };
 

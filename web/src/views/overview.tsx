@@ -91,13 +91,13 @@ export function OverviewView() {
 function NothingYet({ clusters }: { clusters: Clusters }) {
   const untried = clusters.items.some(({ reachable }) => reachable === null);
   return (
-    <Empty title={untried ? "The clusters are being read for the first time" : "No accelerator was found"}>
+    <Empty title={untried ? "Reading the clusters for the first time" : "No accelerators found"}>
       {untried ? (
         "This takes a few seconds."
       ) : (
         <>
-          <a href={linkTo("clusters")}>The clusters</a> say which of their sources answered, and why others
-          did not.
+          The <a href={linkTo("clusters")}>clusters page</a> shows which sources respond, and why others do
+          not.
         </>
       )}
     </Empty>

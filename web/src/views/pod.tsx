@@ -47,8 +47,8 @@ export function PodView(place: Place) {
       badges={group && <Badges pod={group} />}
     >
       {resource.problem?.status === 404 && detail === null ? (
-        <Empty title="This pod holds and uses no device">
-          It has ended, or it never had one. <a href={linkTo("pods", {}, { q: place.pod })}>Search for it</a>
+        <Empty title="This pod uses no device">
+          It has ended, or it never used one. <a href={linkTo("pods", {}, { q: place.pod })}>Search for it</a>
         </Empty>
       ) : (
         <Answer of={resource}>{(data) => <Whole place={place} detail={data} pod={group} />}</Answer>
@@ -63,7 +63,7 @@ function Badges({ pod }: { pod: PodGroup }) {
       {pod.stale && <Stale ageSeconds={pod.ageSeconds} />}
       {pod.unusual && (
         <Badge tone="warning" title={words(pod.unusual)}>
-          unusual: {words(pod.unusual)}
+          anomaly: {words(pod.unusual)}
         </Badge>
       )}
       {pod.simulated && <Simulated />}
@@ -75,7 +75,7 @@ function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: P
   return (
     <>
       {pod && <Numbers pod={pod} />}
-      <Panel title="The pod">
+      <Panel title="Pod details">
         <Facts facts={factsOf(detail, pod)} />
       </Panel>
       <Past place={place} />
@@ -85,7 +85,7 @@ function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: P
         </Panel>
       )}
       {detail.devices.length > 0 && (
-        <Panel title="Devices as a whole" aside="with what others do on them" flush>
+        <Panel title="Whole devices" aside="including use by other pods" flush>
           <Devices rows={detail.devices} />
         </Panel>
       )}
@@ -93,13 +93,11 @@ function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: P
         {detail.processes.length > 0 ? (
           <Processes rows={detail.processes} />
         ) : (
-          <Empty title="No process of this pod is on a device">
-            Either none runs there, or this driver does not tell processes apart.
-          </Empty>
+          <Empty title="No processes">Either none is running, or the driver does not report processes.</Empty>
         )}
       </Panel>
       {detail.allocations.length > 0 && (
-        <Panel title="Allocations" aside="what it was given" flush>
+        <Panel title="Allocations" flush>
           <Allocations rows={detail.allocations} />
         </Panel>
       )}
@@ -110,11 +108,11 @@ function Whole({ place, detail, pod }: { place: Place; detail: PodDetail; pod: P
 function Numbers({ pod }: { pod: PodGroup }) {
   const idle = pod.idleSeconds;
   return (
-    <Tiles label="Pod in numbers">
+    <Tiles label="Pod totals">
       <Tile
         title="Devices"
         value={count(pod.devices)}
-        detail={pod.allocated ? pod.models.join(", ") : "used without being held"}
+        detail={pod.allocated ? pod.models.join(", ") : "used but not allocated"}
       />
       <Tile title="Use" value={percent(pod.use)} detail="mean over its devices" />
       <Tile title="Memory" value={bytes(pod.memoryBytes)} detail="on its devices" />
@@ -131,10 +129,10 @@ function Numbers({ pod }: { pod: PodGroup }) {
 }
 
 function idleDetail({ allocated, idleSeconds }: PodGroup): string {
-  if (!allocated) return "it holds none";
+  if (!allocated) return "none allocated";
   return idleSeconds !== null && idleSeconds < IDLE_FROM
-    ? "used within a minute"
-    : "since it used any of them";
+    ? "used within the last minute"
+    : "since it last used one";
 }
 
 function factsOf({ object, cluster, namespace, containers }: PodDetail, pod: PodGroup | null): Fact[] {

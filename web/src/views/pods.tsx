@@ -20,8 +20,8 @@ const CONDITIONS: Facet = {
   title: "Condition",
   choices: [
     choice("idle_seconds_min", String(LONG_IDLE), "Idle for an hour"),
-    choice("allocated_max", "0", "Uses devices it does not hold"),
-    choice("present", "unusual", "Out of its habit"),
+    choice("allocated_max", "0", "Uses devices not allocated to it"),
+    choice("present", "unusual", "Anomaly"),
     choice("state", "stale", "Stale"),
   ],
 };
@@ -59,9 +59,9 @@ export function PodsView() {
       facets={[FACETS.cluster, FACETS.namespace, FACETS.vendor, FACETS.model, CONDITIONS]}
       lead={together ? null : <OneByOne field={table.orders[0]?.field ?? ""} />}
       empty={
-        <Empty title="No pod holds or uses a device">
-          Pods come from agents with access to the kubelet or the API server.{" "}
-          <a href={linkTo("nodes")}>See what each node's agent can do</a>
+        <Empty title="No pod uses a device">
+          Pods are reported by agents with access to the kubelet or the API server.{" "}
+          <a href={linkTo("nodes")}>Show nodes and their agents</a>
         </Empty>
       }
     />
@@ -75,7 +75,7 @@ function details(pod: PodGroup) {
 function OneByOne({ field }: { field: string }) {
   return (
     <p class="pods-lead">
-      Ordered by {fieldTitle(field).split(",")[0]?.toLowerCase()}: one row for each container and device.
+      Sorted by {fieldTitle(field).split(",")[0]?.toLowerCase()}: one row for each container and device.
       <button type="button" onClick={() => go(withParameter("sort", []), { replace: true })}>
         Show by pod
       </button>

@@ -17,7 +17,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
   {
     key: "program",
     title: "Program",
-    note: "Its name, never its arguments; and its pid",
+    note: "Name and pid; arguments are never shown",
     width: 190,
     least: 150,
     grow: true,
@@ -68,7 +68,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
   {
     key: "use",
     title: "Use",
-    note: "Of the device, by this process",
+    note: "Share of the device used by this process",
     width: 124,
     least: 80,
     align: "end",
@@ -107,8 +107,8 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
   },
   {
     key: "time",
-    title: "Runs for",
-    note: "Since it was started; sorted by that moment",
+    title: "Running for",
+    note: "Time since it was started",
     width: 118,
     priority: 2,
     align: "end",
@@ -143,7 +143,7 @@ const COLUMNS: readonly Column<ProcessRow>[] = [
     key: "age",
     ages: true,
     title: "Age",
-    note: "Since it was read",
+    note: "Time since the last reading",
     width: 100,
     priority: 3,
     align: "end",
@@ -186,7 +186,8 @@ export function ProcessesView() {
       facets={[FACETS.cluster, FACETS.vendor, FACETS.namespace, KINDS]}
       empty={
         <Empty title="No process uses a device">
-          Where drivers do not tell processes apart, or the agent may not look, a device's page says so.
+          If a driver does not report processes or the agent lacks permission, the device page shows the
+          reason.
         </Empty>
       }
     />

@@ -16,7 +16,7 @@ describe("filters of an address", () => {
   it.each([
     ["temperature_celsius_min=85", "Temperature, °C", "≥ 85"],
     ["allocated_max=0", "Allocated", "≤ 0"],
-    ["present=unusual", "Unusual", "known"],
+    ["present=unusual", "Anomaly", "known"],
     ["absent=power_watts", "Power, W", "not known"],
     ["simulated=false", "Simulated", "no"],
   ])("reads %s", (text, title, shown) => {

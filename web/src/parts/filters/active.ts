@@ -27,7 +27,7 @@ const TITLES: Record<string, string> = {
   device: "Device",
   source: "Source",
   throttled: "Throttled by",
-  unusual: "Unusual",
+  unusual: "Anomaly",
   owner_kind: "Owner",
   owner_name: "Owner",
   user: "User",

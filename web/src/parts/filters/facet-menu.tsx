@@ -39,7 +39,7 @@ function CountedChoices({ facet, group }: { facet: Facet; group: NonNullable<Fac
   if (data === null && loading) return <p class="facet-note facet-late">Loading</p>;
   if (data === null && problem) return <p class="facet-note">{problem.title}</p>;
   const choices = choicesOf(group, data, wordsOf(address, group));
-  if (choices.length === 0) return <p class="facet-note">There is none</p>;
+  if (choices.length === 0) return <p class="facet-note">None</p>;
   return <Choices facet={facet} of={choices} />;
 }
 
@@ -54,7 +54,7 @@ function Choices({ facet, of }: { facet: Facet; of: readonly Choice[] }) {
         <input
           type="search"
           class="facet-search"
-          aria-label={`Find among ${facet.title.toLowerCase()}`}
+          aria-label={`Find in ${facet.title.toLowerCase()}`}
           placeholder="Find"
           value={sought}
           onInput={(event) => setSought(event.currentTarget.value)}
@@ -79,7 +79,7 @@ function Choices({ facet, of }: { facet: Facet; of: readonly Choice[] }) {
             )}
           </label>
         ))}
-        {shown.length === 0 && <p class="facet-note">None of that name</p>}
+        {shown.length === 0 && <p class="facet-note">No match</p>}
       </div>
     </fieldset>
   );

@@ -28,7 +28,7 @@ export function FilterBar({ what, placeholder, facets, own = [], isFilter, child
         {children}
       </div>
       {chips.length > 0 && (
-        <ul class="filters-chips" aria-label="Filters that are on">
+        <ul class="filters-chips" aria-label="Active filters">
           {chips.map(({ name, value, title, text }) => (
             <li key={`${name}=${value}`}>
               <button

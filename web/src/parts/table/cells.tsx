@@ -115,7 +115,7 @@ export function ratioOf(part: Maybe, whole: Maybe): number | null {
 
 export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
   if (at === null || at === undefined) return <Absent />;
-  const limit = slowdown ? `slows down at ${celsius(slowdown)}` : "hot; where it slows down is not told";
+  const limit = slowdown ? `slows down at ${celsius(slowdown)}` : "hot; slowdown temperature not reported";
   const tone = heatOf(at, slowdown);
   if (tone !== "plain")
     return (
@@ -128,7 +128,7 @@ export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }
 }
 
 export function PowerCell({ drawn, limit }: { drawn: Maybe; limit?: Maybe }) {
-  const title = limit ? `${percent(ratioOf(drawn, limit))} of a limit of ${watts(limit)}` : undefined;
+  const title = limit ? `${percent(ratioOf(drawn, limit))} of the limit of ${watts(limit)}` : undefined;
   return (
     <span title={title}>
       <Value text={watts(drawn)} />
@@ -180,7 +180,7 @@ export function DeviceNotes({
       )}
       {row.unusual && (
         <Badge tone="warning" title={words(row.unusual)}>
-          unusual
+          anomaly
         </Badge>
       )}
       {row.errors ? <Badge tone="critical">{howMany(row.errors, "error")}</Badge> : null}

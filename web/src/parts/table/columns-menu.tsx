@@ -40,7 +40,7 @@ export function ColumnsMenu<R>({ columns, hidden, onHide }: Props<R>) {
               checked={hidden === null}
               onChange={() => onHide(hidden === null ? [] : null)}
             />
-            <span class="facet-text">As many as fit</span>
+            <span class="facet-text">Fit to width</span>
           </label>
           <div class="facet-scroll menu-rule">
             {columns.slice(1).map(({ key, title }) => (

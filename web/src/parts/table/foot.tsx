@@ -20,7 +20,7 @@ export function TableFoot({ shown, total, what, more, asking }: Props) {
           Show more
         </button>
       )}
-      {!more && <span>No more are shown at once: sort or filter to bring others to the top.</span>}
+      {!more && <span>Row limit reached: sort or filter to see other rows.</span>}
     </div>
   );
 }

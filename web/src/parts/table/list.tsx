@@ -78,7 +78,7 @@ export function ListView<R>(props: ListProps<R>) {
           {isFiltered(own, table.isFilter) ? (
             <Empty
               title={`No ${one} matches these filters`}
-              action={{ text: "Clear the filters", run: () => clearFilters(own) }}
+              action={{ text: "Clear filters", run: () => clearFilters(own) }}
             />
           ) : (
             props.empty

@@ -20,9 +20,9 @@ function Nothing({ what, clusters }: { what: string; clusters: Clusters["items"]
   return (
     <Empty title={`No ${what} yet`}>
       {silent.length > 0
-        ? `${silent.length} of ${howMany(clusters.length, "cluster")} did not answer so far.`
-        : "All clusters answer, and none has reported an accelerator."}{" "}
-      <a href={linkTo("clusters")}>See the clusters and their sources</a>
+        ? `${silent.length} of ${howMany(clusters.length, "cluster")} have not responded yet.`
+        : "All clusters respond, and none reports an accelerator."}{" "}
+      <a href={linkTo("clusters")}>Show clusters and their sources</a>
     </Empty>
   );
 }

@@ -20,7 +20,7 @@ export function NodeTable({ caption, nodes, withReason = false }: Props) {
         <tr>
           <th scope="col">Node</th>
           <th scope="col">State</th>
-          <th scope="col">{withReason ? "Why" : "Models"}</th>
+          <th scope="col">{withReason ? "Reason" : "Models"}</th>
           <th scope="col" class="number">
             Devices
           </th>

@@ -21,15 +21,15 @@ export function RefreshButton({ cluster, done }: { cluster: string; done: () => 
   return (
     <>
       <span role="status" class="soft small">
-        {state.is === "done" ? "Read just now" : null}
+        {state.is === "done" ? "Refreshed" : null}
         {state.is === "refused"
           ? forbidden
-            ? "Only tokens with the scope admin may do this"
+            ? "Requires a token with the admin scope"
             : state.problem.title
           : null}
       </span>
       <button type="button" onClick={refresh} disabled={state.is === "asking" || forbidden}>
-        {state.is === "asking" ? "Reading…" : "Read now"}
+        {state.is === "asking" ? "Refreshing…" : "Refresh"}
       </button>
     </>
   );

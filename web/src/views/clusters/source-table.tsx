@@ -8,9 +8,7 @@ import { stateOfSource } from "./state";
 
 export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
   if (sources.length === 0)
-    return (
-      <Empty title="No source is open">It is tried again by itself once the cluster can be reached.</Empty>
-    );
+    return <Empty title="No active sources">Sources are retried when the cluster is reachable.</Empty>;
   return (
     <table class="plain">
       <caption class="unseen">Sources of this cluster</caption>
@@ -19,18 +17,18 @@ export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
           <th scope="col">Source</th>
           <th scope="col">State</th>
           <th scope="col" class="number">
-            Nodes answered
+            Nodes read
           </th>
           <th scope="col" class="number">
             Errors
           </th>
           <th scope="col" class="number">
-            Took
+            Duration
           </th>
           <th scope="col" class="number">
             Last success
           </th>
-          <th scope="col">Why</th>
+          <th scope="col">Reason</th>
         </tr>
       </thead>
       <tbody>

@@ -10,11 +10,11 @@ export interface Said {
 
 export function stateOfCluster({ reachable, succeeded_at, text, reason, sources, gpu }: ClusterView): Said {
   const why = text ?? (reason ? words(reason) : null);
-  if (reachable === null) return { tone: "unknown", word: "not tried yet", why };
+  if (reachable === null) return { tone: "unknown", word: "not contacted yet", why };
   if (!reachable)
     return {
       tone: succeeded_at === null ? "lost" : "critical",
-      word: succeeded_at === null ? "never reached" : "out of reach",
+      word: succeeded_at === null ? "never reached" : "unreachable",
       why,
     };
   const down = sources.filter((source) => source.up === false);
@@ -22,7 +22,7 @@ export function stateOfCluster({ reachable, succeeded_at, text, reason, sources,
     const all = down.length === sources.length;
     return {
       tone: all ? "critical" : "warning",
-      word: all ? "no source answers" : "source down",
+      word: all ? "no source responds" : "source down",
       why: down.map(whyDown).join("; "),
     };
   }
@@ -36,6 +36,6 @@ function whyDown(source: SourceView): string {
 
 export function stateOfSource({ up, text, reason }: SourceView): Said {
   const why = text ?? (reason ? words(reason) : null);
-  if (up === null) return { tone: "unknown", word: "not asked yet", why };
+  if (up === null) return { tone: "unknown", word: "not queried yet", why };
   return up ? { tone: "ok", word: "up", why } : { tone: "critical", word: "down", why };
 }

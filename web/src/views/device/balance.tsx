@@ -8,13 +8,13 @@ import { oneShare } from "./units";
 export function Balance({ balance }: { balance: DeviceBalance | null }) {
   if (balance === null) return null;
   const facts: Fact[] = [
-    ["Energy that is nobody's", energy(balance.idle_energy_joules)],
-    ["Memory counted twice", bytes(balance.surplus_memory_bytes)],
-    ["One share is", oneShare(balance.share_ratio)],
+    ["Unattributed energy", energy(balance.idle_energy_joules)],
+    ["Memory counted more than once", bytes(balance.surplus_memory_bytes)],
+    ["One share", oneShare(balance.share_ratio)],
     ...(balance.jobs.length > 0 ? ([["Batch jobs", balance.jobs.join(", ")]] as const) : []),
   ];
   return (
-    <Panel title="Balance" aside="of pods and device">
+    <Panel title="Attribution balance" aside="pods against device">
       <Facts facts={facts} />
     </Panel>
   );

@@ -16,14 +16,14 @@ export function EventsOf({ cluster, node, device }: { cluster: string; node: str
   const filters = { cluster: [cluster], node: [node], ...(device === undefined ? {} : { device: [device] }) };
   const since = shownEvents.value.filter((event) => meant(event, filters));
   return (
-    <Panel title="Events" flush aside={<a href={linkTo("events", {}, of)}>In the log</a>}>
+    <Panel title="Events" flush aside={<a href={linkTo("events", {}, of)}>Show in log</a>}>
       <Answer of={asked}>
         {({ items }) => {
           const events = joined(items, since, SHOWN);
           return events.length > 0 ? (
             <EventList events={events} withPlace={device === undefined} />
           ) : (
-            <Empty title="Nothing has happened here since the fleet was started" />
+            <Empty title="No events since the fleet was started" />
           );
         }}
       </Answer>

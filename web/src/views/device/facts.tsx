@@ -12,8 +12,8 @@ export function identityOf({ device, reading }: DeviceDetail): Fact[] {
   const why = new Map(reading?.absent.map(({ field, reason }) => [field, reason]));
   const always: Fact[] = [
     ["Health", <Health key="health" state={device.health} />],
-    ...(device.health_reason === null ? [] : ([["Because", device.health_reason]] as const)),
-    ...(device.unusual === null ? [] : ([["Unusual", words(device.unusual)]] as const)),
+    ...(device.health_reason === null ? [] : ([["Reason", device.health_reason]] as const)),
+    ...(device.unusual === null ? [] : ([["Anomaly", words(device.unusual)]] as const)),
     ["Vendor", vendorName(device.vendor)],
     ["Model", device.model, why.get("model") ?? null],
     ["Index", device.index === null ? null : String(device.index), why.get("index") ?? null],
@@ -30,7 +30,7 @@ export function identityOf({ device, reading }: DeviceDetail): Fact[] {
     ["Driver", device.driver_version, why.get("driver_version") ?? null],
     ["Firmware", device.firmware_version, why.get("firmware_version") ?? null],
     ["Energy", energy(device.energy_joules), why.get("energy_joules") ?? null],
-    ["Read from", device.source],
+    ["Source", device.source],
   ];
   return [...always, ...known(optionsOf(reading))];
 }
@@ -39,7 +39,7 @@ function optionsOf(reading: DeviceDetail["reading"]): Fact[] {
   if (!reading) return [];
   const whole = (value: number | null) => (value === null ? null : String(value));
   return [
-    ["In the vendor's word", reading.health.vendor_word],
+    ["Vendor health status", reading.health.vendor_word],
     ["Architecture", reading.architecture],
     ["Device file", reading.device_name],
     ["NUMA node", whole(reading.numa_node)],
@@ -53,7 +53,7 @@ function optionsOf(reading: DeviceDetail["reading"]): Fact[] {
     ["Performance state", reading.performance_state === null ? null : `P${reading.performance_state}`],
     ["Compute partition", reading.compute_partition],
     ["Memory partition", reading.memory_partition],
-    ["Up for", reading.uptime_seconds === null ? null : duration(reading.uptime_seconds)],
+    ["Uptime", reading.uptime_seconds === null ? null : duration(reading.uptime_seconds)],
     ["Remapped rows", remapped(reading.remapped_rows)],
   ];
 }
@@ -61,7 +61,7 @@ function optionsOf(reading: DeviceDetail["reading"]): Fact[] {
 function remapped(rows: NonNullable<DeviceDetail["reading"]>["remapped_rows"]): string | null {
   if (rows === null) return null;
   const parts = [`${count(rows.correctable)} correctable`, `${count(rows.uncorrectable)} uncorrectable`];
-  if (rows.pending) parts.push("one pending: reset it");
+  if (rows.pending) parts.push("one pending (reset required)");
   if (rows.failed) parts.push("failed");
   return parts.join(", ");
 }

@@ -13,7 +13,7 @@ export function Partitions({ reading, pods }: { reading: Device; pods: readonly 
     <Panel title="Partitions" aside={count(reading.partitions.length)} flush>
       <SmallTable
         caption="Partitions of the device"
-        columns={["Partition", "Profile", "#Use", "#Memory", "#Multiprocessors", "Held by"]}
+        columns={["Partition", "Profile", "#Use", "#Memory", "#Multiprocessors", "Allocated to"]}
         rows={reading.partitions.map((part) => ({
           key: part.id,
           cells: [
@@ -33,7 +33,7 @@ export function Partitions({ reading, pods }: { reading: Device; pods: readonly 
 }
 
 function Holders({ pods }: { pods: readonly PodRow[] }) {
-  if (pods.length === 0) return <span class="soft">nobody</span>;
+  if (pods.length === 0) return <span class="soft">none</span>;
   return (
     <>
       {pods.map((pod, place) => (

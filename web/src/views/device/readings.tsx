@@ -56,7 +56,7 @@ export function Activity({ reading }: { reading: Device }) {
   });
   if (rows.length === 0) return null;
   return (
-    <Panel title="Activity" aside="of its parts">
+    <Panel title="Activity" aside="by engine">
       <Bars rows={rows} />
     </Panel>
   );
@@ -137,7 +137,7 @@ export function State({ reading }: { reading: Device }) {
 
 function throttled(reading: Device, active: readonly { reason: string }[]) {
   if (reading.throttles.length === 0) return null;
-  if (active.length === 0) return "nothing";
+  if (active.length === 0) return "none";
   return (
     <>
       {active.map(({ reason }) => (
@@ -155,9 +155,9 @@ function limits({
   power_limit_max_watts: most,
 }: Device) {
   const parts = [
-    least === null ? null : `from ${watts(least)}`,
-    most === null ? null : `to ${watts(most)}`,
-    usual === null ? null : `usually ${watts(usual)}`,
+    least === null ? null : `min ${watts(least)}`,
+    most === null ? null : `max ${watts(most)}`,
+    usual === null ? null : `default ${watts(usual)}`,
   ].filter(Boolean);
   return parts.length > 0 ? parts.join(", ") : null;
 }
@@ -174,7 +174,7 @@ function link(pcie: NonNullable<Device["pcie"]>) {
     <>
       {text}{" "}
       <Badge tone="warning">
-        could be {max_generation ?? ABSENT}, ×{max_width ?? ABSENT}
+        supports {max_generation ?? ABSENT}, ×{max_width ?? ABSENT}
       </Badge>
     </>
   ) : (

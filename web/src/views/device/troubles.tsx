@@ -1,4 +1,4 @@
-// Errors that were counted, links, and what the driver does not tell.
+// Error counters, links, and what the driver does not tell.
 import type { Device, EccCount } from "../../api/types";
 import { bytes, count, howMany } from "../../app/units";
 import { Value } from "../../parts/absent";
@@ -28,13 +28,9 @@ export function Errors({ reading }: { reading: Device }) {
   return (
     <Panel title="Errors" aside={looked > 0 ? howMany(looked, "counter") : undefined} flush>
       {rows.length > 0 ? (
-        <SmallTable
-          caption="Errors that were counted"
-          columns={["What", "#Count", "Last seen"]}
-          rows={rows}
-        />
+        <SmallTable caption="Error counters" columns={["Error", "#Count", "Last seen"]} rows={rows} />
       ) : (
-        <Empty title={looked > 0 ? "All of its error counters are at 0" : "Its driver counts no errors"} />
+        <Empty title={looked > 0 ? "All error counters are 0" : "The driver reports no error counters"} />
       )}
     </Panel>
   );
@@ -55,7 +51,7 @@ function counted(what: string, counts: readonly EccCount[]): Row[] {
 
 // Of errors that were there before the agent, all that is known.
 function since({ lifetime }: EccCount): string {
-  return lifetime ? "in its whole life" : "since the driver was loaded";
+  return lifetime ? "device lifetime" : "since the driver was loaded";
 }
 
 // Many and mostly alike: in a sentence, and one by one for whoever wants to know.
@@ -107,29 +103,29 @@ function linkCells(link: Device["links"][number]): Row["cells"] {
 
 // Why each is absent, in words of whoever has to do something about it.
 const WHY: Record<string, string> = {
-  not_supported: "this card or driver does not have it",
-  no_permission: "the agent may not read it",
-  no_sample: "the driver had no sample at that moment",
-  not_known: "the driver says that it does not know",
-  deprecated: "the driver does not give it any more",
-  driver_error: "the driver answered with an error",
+  not_supported: "not supported by this device or driver",
+  no_permission: "the agent lacks permission",
+  no_sample: "the driver had no sample",
+  not_known: "the driver reports it as unknown",
+  deprecated: "no longer provided by the driver",
+  driver_error: "the driver returned an error",
   lost: "the device is lost",
   reset_required: "the device must be reset first",
-  shared: "it is of a whole that several devices share",
-  suspended: "the device sleeps",
-  timeout: "the driver did not answer in time",
-  unreadable: "what the driver answered could not be read",
+  shared: "reported only for several devices together",
+  suspended: "the device is suspended",
+  timeout: "the driver did not respond in time",
+  unreadable: "the driver's response could not be parsed",
 };
 
 export function Absences({ reading }: { reading: Device }) {
   if (reading.absent.length === 0) return null;
   return (
-    <Panel title="Not known" aside={count(reading.absent.length)} flush>
+    <Panel title="Unavailable values" aside={count(reading.absent.length)} flush>
       <details class="device-more">
-        <summary>{howMany(reading.absent.length, "value")} that could be there, and why they are not</summary>
+        <summary>{howMany(reading.absent.length, "value")} not available</summary>
         <SmallTable
-          caption="Values that are absent, and why"
-          columns={["Value", "Why"]}
+          caption="Unavailable values with the reason"
+          columns={["Value", "Reason"]}
           rows={reading.absent.map(({ field, reason }) => ({
             key: field,
             cells: [

@@ -28,7 +28,7 @@ export function EventTable({ events, more }: { events: readonly Event[]; more: b
       </table>
       {more ? (
         <p class="event-table-more soft">
-          Only the newest {events.length} are shown; filters find older ones.
+          Showing the newest {events.length}; use filters to find older events.
         </p>
       ) : null}
     </>

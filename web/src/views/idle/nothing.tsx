@@ -16,7 +16,7 @@ export function NothingIdle({ since }: { since: number }) {
   );
   const some = shorter.data?.total ?? 0;
   return (
-    <Empty title={`Nothing has been seen idle for ${duration(since)}`}>
+    <Empty title={`No pods idle for ${duration(since)}`}>
       {some > 0 ? (
         <a href={withParameter("min_seconds", [String(SHORTEST_SECONDS)])}>
           {howMany(some, "pod")} {some === 1 ? "is" : "are"} idle for at least {duration(SHORTEST_SECONDS)}

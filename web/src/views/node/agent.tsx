@@ -17,8 +17,8 @@ export function Agent({ detail }: { detail: NodeDetail }) {
       {agent ? (
         <Facts facts={factsOf(agent, detail.interval_seconds)} />
       ) : (
-        <Empty title="No agent was heard on this node">
-          What is shown comes from {detail.node.source?.replaceAll(",", ", ") ?? "nowhere yet"}.
+        <Empty title="No agent on this node">
+          Data source: {detail.node.source?.replaceAll(",", ", ") ?? "none yet"}.
         </Empty>
       )}
     </Panel>
@@ -29,16 +29,16 @@ function factsOf(agent: AgentState, interval: number | null): Fact[] {
   return [
     ["Version", agent.version],
     ["Started", <Age key="started" at={agent.started_at} />],
-    ["Reads every", duration(interval)],
-    ["Last reading took", took(agent.collection_seconds)],
-    ["Readings", count(agent.collections)],
-    ["Took too long", count(agent.overruns)],
-    ["Own memory", bytes(agent.memory_bytes)],
-    ["Own CPU", took(agent.cpu_seconds)],
+    ["Collection interval", duration(interval)],
+    ["Last collection took", took(agent.collection_seconds)],
+    ["Collections", count(agent.collections)],
+    ["Overruns", count(agent.overruns)],
+    ["Agent memory", bytes(agent.memory_bytes)],
+    ["Agent CPU time", took(agent.cpu_seconds)],
     ["Threads", count(agent.threads)],
     ["Open files", count(agent.open_files)],
     ...(agent.config_reloads.length > 0
-      ? ([["Settings read again", counted(agent.config_reloads)]] as const)
+      ? ([["Configuration reloads", counted(agent.config_reloads)]] as const)
       : []),
     ...(agent.token_reviews.length > 0 ? ([["Token reviews", counted(agent.token_reviews)]] as const) : []),
   ];
@@ -50,15 +50,15 @@ export function Readers({ readers }: { readers: NodeDetail["readers"] }) {
   );
   if (found.length === 0) return null;
   return (
-    <Panel title="Readers" aside="of drivers" flush>
+    <Panel title="Readers" aside="one per vendor driver" flush>
       <SmallTable
-        caption="Readers of drivers on this node"
+        caption="Driver readers on this node"
         columns={[
           "Vendor",
           "State",
-          "Through",
+          "Source",
           "#Devices",
-          "#Took",
+          "#Duration",
           "Last success",
           "Errors",
           "Rejected values",
@@ -84,10 +84,10 @@ export function Readers({ readers }: { readers: NodeDetail["readers"] }) {
 export function Attribution({ sources }: { sources: NodeDetail["attribution"] }) {
   if (sources.length === 0) return null;
   return (
-    <Panel title="Attribution" aside="how pods are found" flush>
+    <Panel title="Attribution" aside="how devices are matched to pods" flush>
       <SmallTable
         caption="Sources of attribution on this node"
-        columns={["Source", "State", "Through", "Last success", "Errors"]}
+        columns={["Source", "State", "Details", "Last success", "Errors"]}
         rows={sources.map((source) => ({
           key: source.source,
           cells: [
@@ -106,7 +106,7 @@ export function Attribution({ sources }: { sources: NodeDetail["attribution"] })
 export function Sinks({ sinks }: { sinks: NodeDetail["sinks"] }) {
   if (sinks.length === 0) return null;
   return (
-    <Panel title="Sinks" aside="what it writes" flush>
+    <Panel title="Sinks" aside="outputs of the agent" flush>
       <SmallTable
         caption="Sinks of the agent"
         columns={["Sink", "State", "#Writes", "#Skipped", "Last success", "Errors"]}
@@ -127,11 +127,7 @@ export function Sinks({ sinks }: { sinks: NodeDetail["sinks"] }) {
 }
 
 function Up({ up, reason }: { up: boolean; reason: string | null }) {
-  return up ? (
-    <Health state="ok" />
-  ) : (
-    <Health state="critical" reason={reason ?? "it does not answer"} showReason />
-  );
+  return up ? <Health state="ok" /> : <Health state="critical" reason={reason ?? "no response"} showReason />;
 }
 
 function counted(of: readonly Counted[]): string {
@@ -139,6 +135,6 @@ function counted(of: readonly Counted[]): string {
 }
 
 function withAbandoned(errors: readonly Counted[], abandoned: number): string {
-  const calls = abandoned > 0 ? [{ reason: "calls that hang", count: abandoned }] : [];
+  const calls = abandoned > 0 ? [{ reason: "hung calls", count: abandoned }] : [];
   return counted([...errors, ...calls]);
 }

@@ -77,7 +77,9 @@ export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: 
       </div>
       <div class="device-card-foot small">
         <span class="soft device-card-whose">
-          {device.allocated === 0 ? "held by nobody" : (device.namespaces?.replaceAll(",", ", ") ?? "held")}
+          {device.allocated === 0
+            ? "not allocated"
+            : (device.namespaces?.replaceAll(",", ", ") ?? "allocated")}
         </span>
         <DeviceNotes row={device} />
       </div>

@@ -1,4 +1,4 @@
-// What is in use and belongs to no pod, so that the parts add up to the whole.
+// Use that is not attributed to a pod, so that the parts add up to the whole.
 import type { Unattributed } from "../../api/types";
 import { bytes, count } from "../../app/units";
 import { Value } from "../../parts/absent";
@@ -9,28 +9,29 @@ import type { DeviceNames } from "./workloads";
 
 // What each reason means to whoever reads it.
 const WHY: Record<string, string> = {
-  not_in_a_pod: "it runs beside Kubernetes",
-  process_gone: "its process has ended, or is hidden by a pid namespace",
+  not_in_a_pod: "runs outside Kubernetes",
+  process_gone: "the process has ended or is hidden by a PID namespace",
   no_permission: "the agent may not read its cgroup",
-  cgroup_hidden: "it is in another cgroup namespace",
-  pod_unknown: "its pod is not known (yet, or any more)",
-  no_pod_source: "nobody can be asked for the name of its pod",
-  no_process: "memory in use that no process is shown with",
+  cgroup_hidden: "the process is in another cgroup namespace",
+  pod_unknown: "the pod is not known yet, or no longer known",
+  no_pod_source: "no source for pod names is available",
+  no_process: "memory in use without a visible process",
 };
 
 export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names: DeviceNames | null }) {
   if (rows.length === 0) return null;
   const device = names === null ? [] : ["#Device"];
   return (
-    <Panel title="In use, and no pod's" flush>
+    <Panel title="Unattributed use" flush>
       <SmallTable
-        caption="What is in use and belongs to no pod"
-        columns={["Owner", ...device, "#Memory", "#Processes", "Why"]}
+        caption="Use that is not attributed to a pod"
+        columns={["Owner", ...device, "#Memory", "#Processes", "Reason"]}
         rows={rows.map((row) => ({
           key: `${row.device}/${row.kind}/${row.name}/${row.reason}`,
           cells: [
             <span key="owner" title={row.name ?? undefined}>
-              {row.kind === "none" ? "nobody" : words(row.kind)} {row.name ? <Short text={row.name} /> : null}
+              {row.kind === "none" ? "unknown" : words(row.kind)}{" "}
+              {row.name ? <Short text={row.name} /> : null}
             </span>,
             ...(names === null ? [] : [<Value key="device" text={names.get(row.device)} />]),
             <Value key="memory" text={bytes(row.memory_used_bytes)} />,

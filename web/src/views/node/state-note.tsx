@@ -9,8 +9,8 @@ export function StateNote({ node }: { node: NodeRow }) {
   if (node.state === "stale")
     return (
       <StaleNote>
-        Nothing new from this node for {duration(node.age_seconds)}
-        {why ? `: ${why}` : ""}. These are the last values.
+        No new data from this node for {duration(node.age_seconds)}
+        {why ? `: ${why}` : ""}. Showing the last known values.
       </StaleNote>
     );
   if (node.state === "incompatible")
@@ -18,10 +18,8 @@ export function StateNote({ node }: { node: NodeRow }) {
       <div class="note note-critical" role="alert">
         <HealthIcon tone="critical" />
         <div class="note-text">
-          <strong>This node cannot be understood</strong>
-          <div>
-            {why || "Its agent speaks another version."} Bring agent and fleet to versions that agree.
-          </div>
+          <strong>Unsupported agent version</strong>
+          <div>{why || "The agent's data format is not supported."} Upgrade the agent or the fleet.</div>
         </div>
       </div>
     );
@@ -30,8 +28,8 @@ export function StateNote({ node }: { node: NodeRow }) {
       <div class="note note-warning" role="status">
         <HealthIcon tone="unknown" />
         <div class="note-text">
-          This node has accelerators, or should, and was not read so far{why ? `: ${why}` : ""}. Is an agent
-          running there?
+          This node should have accelerators and has not been read yet{why ? `: ${why}` : ""}. Check that an
+          agent is running on it.
         </div>
       </div>
     );

@@ -84,7 +84,7 @@ const POD: readonly Column<PodRow>[] = [
     priority: 2,
     align: "end",
     cell: ({ allocated, idle_seconds }) =>
-      allocated > 0 ? <IdleCell seconds={idle_seconds} /> : <span class="soft">not held</span>,
+      allocated > 0 ? <IdleCell seconds={idle_seconds} /> : <span class="soft">not allocated</span>,
   },
 ];
 
@@ -92,7 +92,7 @@ const PROCESS: readonly Column<ProcessRow>[] = [
   {
     key: "program",
     title: "Program",
-    note: "Its name, never its arguments",
+    note: "Name only; arguments are never shown",
     width: 140,
     least: 110,
     grow: true,
@@ -141,7 +141,7 @@ const PROCESS: readonly Column<ProcessRow>[] = [
   },
   {
     key: "time",
-    title: "Runs for",
+    title: "Running for",
     width: 124,
     priority: 3,
     align: "end",
@@ -172,7 +172,7 @@ export function Pods({ rows, names }: { rows: readonly PodRow[]; names: DeviceNa
           rowStale={staleness}
         />
       ) : (
-        <Empty title="No pod holds or uses it" />
+        <Empty title="No pods" />
       )}
     </Panel>
   );
@@ -190,9 +190,7 @@ export function Processes({ rows, names }: { rows: readonly ProcessRow[]; names:
           rowStale={staleness}
         />
       ) : (
-        <Empty title="No process is seen there">
-          Either none runs, or this driver does not tell processes apart.
-        </Empty>
+        <Empty title="No processes">Either none is running, or the driver does not report processes.</Empty>
       )}
     </Panel>
   );

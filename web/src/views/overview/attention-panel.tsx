@@ -21,7 +21,7 @@ export function AttentionPanel({ known, problem, retry }: Props) {
     <Panel title="Needs attention" flush>
       {problem ? <ProblemNote problem={problem} retry={retry} /> : null}
       {counted.length > 0 ? (
-        <ul class="attention-tallies" aria-label="How many of each">
+        <ul class="attention-tallies" aria-label="Problem counts">
           {counted.map((tally) => (
             <li key={tally.word}>
               <a class={`attention-tally health-${tally.tone}`} href={tally.href}>
@@ -33,9 +33,8 @@ export function AttentionPanel({ known, problem, retry }: Props) {
       ) : null}
       {known.health === null && problem === null ? <Loading rows={8} /> : null}
       {known.health !== null && items.length === 0 ? (
-        <Empty title="Nothing needs attention">
-          No device is lost, unhealthy, hot or throttled, no node is stale, and no pod holds devices for
-          nothing.
+        <Empty title="No problems">
+          No device is lost, unhealthy, hot or throttled, no node is stale, and no pod has idle devices.
         </Empty>
       ) : null}
       <ul class="attention">

@@ -63,8 +63,8 @@ export function tallies({ health, throttled, hot, hotUntold, unusual, idle }: Kn
   add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
   add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
   add("unread", "unknown", nodes.unread, linkTo("nodes", {}, { state: "unread" }), "node");
-  add("unusual", "warning", unusual?.devices_total, linkTo("devices", {}, { present: "unusual" }), "device");
-  add("unusual", "warning", unusual?.pods_total, linkTo("pods", {}, { present: "unusual" }), "pod");
+  add("anomalous", "warning", unusual?.devices_total, linkTo("devices", {}, { present: "unusual" }), "device");
+  add("anomalous", "warning", unusual?.pods_total, linkTo("pods", {}, { present: "unusual" }), "pod");
   add("idle", "unknown", idle?.total, linkTo("idle"), "pod");
   return found;
 }
@@ -95,8 +95,8 @@ export function attention({ health, throttled, hot, hotUntold, unusual, idle }: 
   const gone = (row: NodeRow) => row.state === "stale" && away.some(({ id }) => id === row.cluster);
   add(away.flatMap((cluster) => ofNodesOf(cluster, nodes.filter(gone))));
   add(nodes.filter((row) => row.state !== "incompatible" && !gone(row)).map(ofNode));
-  add((unusual?.devices ?? []).map((row) => ofDevice(row, "unusual", row.unusual ?? "")));
-  add((unusual?.pods ?? []).map((row) => ofPod(row, "unusual", "warning", row.unusual ?? "")));
+  add((unusual?.devices ?? []).map((row) => ofDevice(row, "anomaly", row.unusual ?? "")));
+  add((unusual?.pods ?? []).map((row) => ofPod(row, "anomaly", "warning", row.unusual ?? "")));
   add(
     (idle?.items ?? []).map((row) =>
       ofPod(row, "idle", "unknown", idleText(row.devices_idle, row.idle_seconds)),
@@ -110,7 +110,7 @@ function hotText({ temperature_celsius: at, temperature_slowdown_celsius: slowdo
 }
 
 function idleText(devices: number, seconds: number): string {
-  return `holds ${devices === 1 ? "a device" : `${fraction(devices)} devices`}, did nothing for ${duration(seconds)}`;
+  return `${devices === 1 ? "1 device" : `${fraction(devices)} devices`} allocated, idle for ${duration(seconds)}`;
 }
 
 // Without a word: what its health says.
@@ -151,7 +151,7 @@ function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]):
       word: "stale",
       title: `${howMany(all, "node")} of ${name ?? id}`,
       href: linkTo("nodes", {}, { cluster: id, state: "stale" }),
-      where: `${all === 1 ? "is" : "are"} stale: the cluster is out of reach`,
+      where: `${all === 1 ? "is" : "are"} stale: the cluster is unreachable`,
       text: "",
     },
   ];

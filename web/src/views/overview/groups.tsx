@@ -14,7 +14,7 @@ function largest(groups: readonly SummaryRow[]): SummaryRow[] {
   return groups.toSorted((a, b) => b.devices - a.devices).slice(0, SHOWN);
 }
 
-const NONE = <Empty title="No device is known">Clusters say which of their sources answered.</Empty>;
+const NONE = <Empty title="No devices">The clusters page shows which sources respond.</Empty>;
 
 export function ByCluster({ of }: { of: Resource<Summary> }) {
   return (
@@ -25,7 +25,7 @@ export function ByCluster({ of }: { of: Resource<Summary> }) {
             NONE
           ) : (
             <GroupTable
-              caption="Sums by cluster"
+              caption="Totals by cluster"
               heading="Cluster"
               rows={largest(groups).map((group) => ({
                 key: group.cluster ?? "",
@@ -50,7 +50,7 @@ export function ByVendor({ of }: { of: Resource<Summary> }) {
             NONE
           ) : (
             <GroupTable
-              caption="Sums by vendor"
+              caption="Totals by vendor"
               heading="Vendor"
               rows={largest(groups).map((group) => ({
                 key: group.vendor ?? "",
@@ -76,7 +76,7 @@ export function ByModel({ of, within = {} }: { of: Resource<Summary>; within?: R
             NONE
           ) : (
             <GroupTable
-              caption="Sums by vendor and model"
+              caption="Totals by vendor and model"
               heading="Model"
               rows={largest(groups).map((group) => ({
                 key: `${group.vendor} ${group.model}`,

@@ -20,7 +20,7 @@ export function HottestPanel({
 }) {
   const all = linkTo("devices", {}, { ...within, sort: "-temperature_celsius" });
   return (
-    <Panel title="Hot spots" flush aside={<a href={all}>All devices by temperature</a>}>
+    <Panel title="Hottest devices" flush aside={<a href={all}>All devices by temperature</a>}>
       {devices === null ? <Loading rows={SHOWN} /> : <Devices rows={devices.slice(0, SHOWN)} />}
     </Panel>
   );

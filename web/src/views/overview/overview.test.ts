@@ -84,7 +84,7 @@ describe("attention", () => {
       "stale",
       "idle",
     ]);
-    expect(items.at(-1)?.text).toBe("holds 1.5 devices, did nothing for 2 h");
+    expect(items.at(-1)?.text).toBe("1.5 devices allocated, idle for 2 h");
   });
   it("names a device once, with all that is wrong with it", () => {
     const hot = device(5, { temperature_celsius: 91, throttled: "hw_thermal_slowdown" });
@@ -132,11 +132,11 @@ describe("attention", () => {
       health: report({ clusters: [away], nodes: [node("n1", "stale"), node("n2", "stale"), elsewhere] }),
     };
     expect(attention(known).map(({ word, title }) => `${word} ${title}`)).toEqual([
-      "out of reach berlin",
+      "unreachable berlin",
       "stale 12 nodes of berlin",
       "stale n3",
     ]);
-    expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster out of reach"]);
+    expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster unreachable"]);
   });
   it("counts all that is hot, more than it is shown, and leads to just those", () => {
     const near = device(3, { temperature_celsius: 86 });
@@ -196,10 +196,10 @@ describe("the state of a cluster", () => {
     }) as ClusterView;
   it.each([
     [cluster({}), "reachable", "ok"],
-    [cluster({ reachable: null, succeeded_at: null }), "not tried yet", "unknown"],
+    [cluster({ reachable: null, succeeded_at: null }), "not contacted yet", "unknown"],
     [cluster({ reachable: false, succeeded_at: null }), "never reached", "lost"],
-    [cluster({ reachable: false }), "out of reach", "critical"],
-    [cluster({ sources: [source({ up: false })] }), "no source answers", "critical"],
+    [cluster({ reachable: false }), "unreachable", "critical"],
+    [cluster({ sources: [source({ up: false })] }), "no source responds", "critical"],
     [cluster({ sources: [source({ up: false }), source({})] }), "source down", "warning"],
     [cluster({ gpu: false }), "no accelerators", "unknown"],
   ])("%#: %s", (given, word, tone) => {
@@ -212,6 +212,6 @@ describe("the state of a cluster", () => {
     expect(stateOfCluster(cluster({ sources: [source({ up: false, text: "no pods" })] })).why).toBe(
       "agents: no pods",
     );
-    expect(stateOfSource(source({ up: null })).word).toBe("not asked yet");
+    expect(stateOfSource(source({ up: null })).word).toBe("not queried yet");
   });
 });

@@ -26,9 +26,9 @@ export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
           return events.length > 0 ? (
             <EventList events={events} />
           ) : (
-            <Empty title="Nothing has happened yet">
-              Devices that get worse or are lost, nodes that fall silent and clusters out of reach are told
-              here as it happens.
+            <Empty title="No events yet">
+              Events appear here when a device degrades or is lost, a node stops responding, or a cluster
+              becomes unreachable.
             </Empty>
           );
         }}

@@ -14,7 +14,7 @@ interface Props {
 export function SumTiles({ sums, health, within = {} }: Props) {
   const unhealthy = sums.devices_unhealthy;
   return (
-    <Tiles label="Sums">
+    <Tiles label="Totals">
       <Tile
         title="Devices"
         value={count(sums.devices)}
@@ -51,7 +51,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         detail={
           sums.memory_total_bytes === null
             ? "not known"
-            : `${bytes(sums.memory_used_bytes)} used, ${bytes(sums.memory_total_bytes)} in all`
+            : `${bytes(sums.memory_used_bytes)} used, ${bytes(sums.memory_total_bytes)} total`
         }
       >
         <Level ratio={sums.memory_used_ratio} label="Memory" />

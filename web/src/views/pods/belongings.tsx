@@ -12,8 +12,8 @@ import { MemoryCell, PowerCell, TemperatureCell, UseCell } from "../../parts/tab
 export function Devices({ rows }: { rows: readonly DeviceRow[] }) {
   return (
     <SmallTable
-      caption="Devices of the pod, with what everybody does on them"
-      columns={["Device", "Node", "Health", "#Use", "#Memory", "#Temperature", "#Power", "#Held by"]}
+      caption="Devices of the pod, including use by other pods"
+      columns={["Device", "Node", "Health", "#Use", "#Memory", "#Temperature", "#Power", "#Allocated to"]}
       rows={inOrder(rows).map((row) => ({
         key: `${row.node}/${row.id}`,
         cells: [
@@ -59,7 +59,7 @@ export function Processes({ rows }: { rows: readonly ProcessRow[] }) {
         "#Memory",
         "#Host CPU",
         "#Host memory",
-        "#Runs for",
+        "#Running for",
       ]}
       rows={rows.map((row) => ({
         key: `${row.node}/${row.pid}/${row.device}/${row.partition}`,
@@ -93,15 +93,15 @@ export function RunTime({ since }: { since: number | null }) {
 export function Allocations({ rows }: { rows: readonly Allocation[] }) {
   return (
     <SmallTable
-      caption="What the pod was given, and who says so"
+      caption="Allocations of the pod and their source"
       columns={[
         "Container",
         "Resource",
         "Device id",
         "Claim",
         "#Share of memory",
-        "#Share of use",
-        "Told by",
+        "#Share of compute",
+        "Source",
       ]}
       rows={rows.map((row) => ({
         key: `${row.container}/${row.resource}/${row.device_id}`,

@@ -85,7 +85,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
   {
     key: "devices",
     title: "Devices",
-    note: "Devices, or partitions of them, that it holds or uses",
+    note: "Devices or partitions allocated to it or used by it",
     width: 84,
     least: 68,
     align: "end",
@@ -109,7 +109,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
   {
     key: "memory",
     title: "Memory",
-    note: "That its processes hold on its devices",
+    note: "Device memory used by its processes",
     width: 92,
     priority: 2,
     align: "end",
@@ -119,7 +119,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
   {
     key: "energy",
     title: "Energy",
-    note: "Of its devices, by its share of their use, since it is watched",
+    note: "Device energy in proportion to its use, since monitoring began",
     width: 92,
     priority: 2,
     align: "end",
@@ -129,7 +129,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
   {
     key: "idle",
     title: "Idle",
-    note: "How long it has done nothing with any of the devices that it holds",
+    note: "Time since it last used one of its allocated devices",
     width: 96,
     priority: 2,
     align: "end",
@@ -160,7 +160,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
     key: "age",
     ages: true,
     title: "Age",
-    note: "Since it was read",
+    note: "Time since the last reading",
     width: 100,
     priority: 3,
     align: "end",
@@ -184,7 +184,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
     cell: ({ unusual }) =>
       unusual && (
         <Badge tone="warning" title={words(unusual)}>
-          unusual
+          anomaly
         </Badge>
       ),
   },

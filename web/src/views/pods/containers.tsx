@@ -64,7 +64,7 @@ export function Containers({ rows, caption, bare = false }: Props) {
                 {row.allocated > 0 ? (
                   <IdleCell seconds={row.idle_seconds} />
                 ) : (
-                  <span class="soft">not held</span>
+                  <span class="soft">not allocated</span>
                 )}
               </td>
               <td class="number">{count(row.processes)}</td>

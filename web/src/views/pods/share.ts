@@ -12,5 +12,5 @@ export function shareOf(row: Given): string {
     row.memory_share_bytes === null ? null : bytes(row.memory_share_bytes),
   ].filter((part) => part !== null);
   if (parts.length > 0) return parts.join(", ");
-  return row.allocated > 1 ? `held, ${row.allocated} ids` : "held";
+  return row.allocated > 1 ? `allocated, ${row.allocated} ids` : "allocated";
 }
