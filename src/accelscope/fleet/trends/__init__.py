@@ -1,4 +1,4 @@
-"""What is out of a device's or a pod's own habit."""
+"""Anomalies: devices and pods that differ from their own last hour."""
 
 from accelscope.fleet.trends.trends import Trends
 

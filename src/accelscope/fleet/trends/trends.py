@@ -1,4 +1,4 @@
-"""Out of habit: each minute, every device and pod is held against its own last hour."""
+"""Anomaly detection: once a minute, compares every device and pod with its own last hour."""
 
 import asyncio
 import logging
@@ -19,83 +19,84 @@ from accelscope.fleet.store.summary import Groups, Values, grouped, runs
 from accelscope.fleet.store.table import Table
 from accelscope.fleet.trends.detectors import (
     ERROR_MINUTES,
-    JUDGED_MINUTES,
-    LEAST_MINUTES,
-    Creep,
+    MIN_BASELINE_MINUTES,
+    RECENT_MINUTES,
+    AnomalyTracker,
+    Detector,
+    DeviceJobDetector,
     DeviceWindow,
-    Errors,
-    Hot,
-    HotterThanNeighbours,
+    ErrorCodeDetector,
     JobWindow,
+    LeakDetector,
+    LowPowerDetector,
     Mask,
-    MemoryErrors,
+    MemoryErrorDetector,
+    NeighbourTemperatureDetector,
     Numbers,
-    Oddity,
-    OfUnknownPods,
-    Stuck,
-    Throttled,
-    Watch,
-    Weak,
+    OverheatingDetector,
+    StuckJobDetector,
+    ThrottlingDetector,
     Window,
-    like_power,
-    longer,
-    usual,
+    baseline,
+    extend,
+    similar_power,
 )
 from accelscope.model import FAULT_THROTTLES
 
-# --- marks ------------------------------------------------------------
-# Who is out of habit now, and why.
+log = logging.getLogger(__name__)
 
+MARK_LIMIT = 500  # if more are anomalous at once, the fleet itself has changed
 
-NAMED_LIMIT = 500  # if more are odd at once, it is the fleet that changed
+_SLOTS_AT_ONCE = 1024
+_MARKS_AT_ONCE = 100
 
 W = TypeVar("W")
 
 
-class Marks(Generic[W]):
-    """Of the slots of `rings`. Reasons stay as they were said when each began, so that those who follow are
-    not told of every degree."""
+class AnomalyMarks(Generic[W]):
+    """The active anomalies of the slots of `rings`, with their reasons. A reason keeps the values of the
+    minute when the anomaly began, so that clients do not get an update for every degree."""
 
-    def __init__(self, rings: Rings, oddities: Sequence[Oddity[W]], limit: int = NAMED_LIMIT) -> None:
+    def __init__(self, rings: Rings, detectors: Sequence[Detector[W]], limit: int = MARK_LIMIT) -> None:
         self._rings = rings
-        self._watches = [(oddity, Watch(oddity.patience)) for oddity in oddities]
+        self._trackers = [(detector, AnomalyTracker(detector.hysteresis)) for detector in detectors]
         self._limit = limit
-        self._lives = np.zeros(0, np.int64)  # by slot, when it was last looked at
-        self._reasons: dict[int, dict[int, str]] = {}  # by slot and place of the oddity
-        self._marked: dict[int, Key | None] = {}  # by slot: whose the reasons are, also when it has lost it
+        self._lives = np.zeros(0, np.int64)  # by slot, as of the last minute
+        self._reasons: dict[int, dict[int, str]] = {}  # by slot and index of the detector
+        self._marked: dict[int, Key | None] = {}  # by slot: the key that the reasons belong to
         self._ended: set[Key] = set()
-        self.unnamed = 0
+        self.unmarked = 0
 
     @property
-    def named(self) -> int:
+    def marked(self) -> int:
         return min(len(self._reasons), self._limit)
 
-    def begin(self) -> Slots:
-        """Of a minute. Slots that were given to others since the last one: what was known of them is
-        forgotten. So is what was said of those whose slot was taken back."""
+    def begin_minute(self) -> Slots:
+        """Drops the state of slots that were freed or reused since the last minute, and returns the reused
+        ones."""
         before, self._lives = self._lives, self._rings.lives.copy()
-        others = np.flatnonzero(before != self._lives[: len(before)])
+        reused = np.flatnonzero(before != self._lives[: len(before)])
         free = [slot for slot in self._reasons if self._rings.keys[slot] is None]
-        for _, watch in self._watches:
-            watch.reach(len(self._lives))
-            watch.reset(others)
-            watch.reset(np.array(free, np.intp))
-        for slot in self._reasons.keys() & {*others.tolist(), *free}:
+        for _, tracker in self._trackers:
+            tracker.grow_to(len(self._lives))
+            tracker.reset(reused)
+            tracker.reset(np.array(free, np.intp))
+        for slot in self._reasons.keys() & {*reused.tolist(), *free}:
             self._forget(slot)
-        return others
+        return reused
 
-    def judge(self, here: slice, window: W) -> None:
-        for place, (oddity, watch) in enumerate(self._watches):
-            began, ended = watch.step(here, oddity.find(window, watch.held(here)))
+    def detect(self, here: slice, window: W) -> None:
+        for index, (detector, tracker) in enumerate(self._trackers):
+            began, ended = tracker.step(here, detector.find(window, tracker.active_in(here)))
             for slot in began.tolist():
-                self._reasons.setdefault(slot, {})[place] = oddity.text(watch, slot)
+                self._reasons.setdefault(slot, {})[index] = detector.describe(tracker, slot)
                 self._marked[slot] = self._rings.keys[slot]
             for slot in ended.tolist():
-                self._end(slot, place)
+                self._end(slot, index)
 
-    def _end(self, slot: int, place: int) -> None:
+    def _end(self, slot: int, index: int) -> None:
         reasons = self._reasons[slot]
-        del reasons[place]
+        del reasons[index]
         if not reasons:
             self._forget(slot)
 
@@ -106,55 +107,51 @@ class Marks(Generic[W]):
             self._ended.add(key)
 
     def texts(self) -> Mapping[Key, str | None]:
-        """All that are odd, and those that were until now, with None."""
+        """The text of every active anomaly by key, and None for those that ended since the last call."""
         found: dict[Key, str | None] = dict.fromkeys(self._ended)
         self._ended = set()
-        named = 0
+        count = 0
         for slot, reasons in self._reasons.items():
             key = self._rings.keys[slot]
             if key is None:
                 continue
-            named += 1
-            if named <= self._limit:
+            count += 1
+            if count <= self._limit:
                 found[key] = "; ".join(text for _, text in sorted(reasons.items()))
-        self.unnamed = max(0, named - self._limit)
+        self.unmarked = max(0, count - self._limit)
         return found
 
 
-# --- neighbours ------------------------------------------------------------
-# How warm the devices beside a device are: of the same model, on the same node, under a like load.
-
-
-_MOST_BESIDE = 16  # of one model on one node: more are left out
-_LEAST_BESIDE = 3
+_MAX_NEIGHBOURS = 16  # of one model on one node: more are left out
+_MIN_NEIGHBOURS = 3
 _GROUPS_AT_ONCE = 1000
 
 
-async def neighbours_heat(
-    groups: npt.NDArray[np.int64], heat: Numbers, load: Numbers, like: Numbers
+async def neighbour_temperatures(
+    groups: npt.NDArray[np.int64], temperature: Numbers, load: Numbers, tolerance: Numbers
 ) -> Numbers:
-    """By row, the median of the others of its group whose `load` is within `like` of its own; NaN where they
+    """By row, the median of the others in its group whose `load` differs by at most `tolerance`; NaN if there
     are too few."""
     found = np.full(len(groups), np.nan, np.float32)
-    beside = _beside(groups)
-    for start in range(0, len(beside), _GROUPS_AT_ONCE):
+    matrix = _rows_by_group(groups)
+    for start in range(0, len(matrix), _GROUPS_AT_ONCE):
         await asyncio.sleep(0)
-        rows = beside[start : start + _GROUPS_AT_ONCE]
-        there = rows >= 0
-        heats = np.where(there, heat[rows], np.nan).astype(np.float32)
-        loads = np.where(there, load[rows], np.nan)
-        alike = np.abs(loads[:, :, None] - loads[:, None, :]) <= like[rows][:, :, None]
-        alike &= ~np.eye(rows.shape[1], dtype=np.bool_)
-        others = np.broadcast_to(heats[:, None, :], alike.shape)
+        rows = matrix[start : start + _GROUPS_AT_ONCE]
+        present = rows >= 0
+        temperatures = np.where(present, temperature[rows], np.nan).astype(np.float32)
+        loads = np.where(present, load[rows], np.nan)
+        similar = np.abs(loads[:, :, None] - loads[:, None, :]) <= tolerance[rows][:, :, None]
+        similar &= ~np.eye(rows.shape[1], dtype=np.bool_)
+        others = np.broadcast_to(temperatures[:, None, :], similar.shape)
         width = rows.shape[1]
-        seen = usual(others.reshape(-1, width), alike.reshape(-1, width))
-        middle = np.where(seen.minutes >= _LEAST_BESIDE, seen.middle, np.nan)
-        found[rows[there]] = middle.reshape(rows.shape)[there]
+        found_baseline = baseline(others.reshape(-1, width), similar.reshape(-1, width))
+        median = np.where(found_baseline.minutes >= _MIN_NEIGHBOURS, found_baseline.median, np.nan)
+        found[rows[present]] = median.reshape(rows.shape)[present]
     return found
 
 
-def _beside(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """A line for each group with its rows; -1 fills it up."""
+def _rows_by_group(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """A line for each group with its rows, padded with -1."""
     if not len(groups):
         return np.empty((0, 1), np.intp)
     order = np.argsort(groups, kind="stable")
@@ -163,28 +160,21 @@ def _beside(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     sizes = np.diff(np.r_[first, len(order)])
     line = np.repeat(np.arange(len(first)), sizes)
     place = np.arange(len(order)) - np.repeat(first, sizes)
-    width = int(min(sizes.max(), _MOST_BESIDE))
-    beside = np.full((len(first), width), -1, np.intp)
+    width = int(min(sizes.max(), _MAX_NEIGHBOURS))
+    matrix = np.full((len(first), width), -1, np.intp)
     fits = place < width
-    beside[line[fits], place[fits]] = order[fits]
-    return beside
-
-
-# --- present ------------------------------------------------------------
-# What detectors need to know of this minute beside what history keeps: read from the store at once, and then
-# at leisure put in terms of slots.
-
-
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio
+    matrix[line[fits], place[fits]] = order[fits]
+    return matrix
 
 
 @dataclass(frozen=True, slots=True)
-class PresentDevices:
-    """By row."""
+class DeviceReadings:
+    """What detectors need of this minute that history does not contain, by row. Copied from the store in one
+    step, because the store changes while slots are looked up."""
 
     rows: Rows
-    alike: npt.NDArray[np.int64]  # the same number: the same model on the same node
-    heat: Values
+    group: npt.NDArray[np.int64]  # equal for devices of the same model on the same node
+    temperature: Values
     power: Values
     power_limit: Values
     energy: Values  # joules, a counter
@@ -196,33 +186,24 @@ class PresentDevices:
     pods: Rows
     pod_device: npt.NDArray[np.intp]  # by row of `pods`, the row of its device here
 
-    def pod_sets(self, pod_slots: Slots) -> npt.NDArray[np.uint64]:
-        """Which pods are on each device, as a number that is 0 for none; `pod_slots` are of `pods`. It is a
-        hash: once in 2**64 cases a change of the pods is not noticed."""
-        mixed = (pod_slots + 2).astype(np.uint64) * _SPREAD
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * _SPREAD
-        together = np.zeros(len(self.rows), np.uint64)
-        np.add.at(together, self.pod_device, mixed)
-        return together
-
-    def with_pods(self, such: Mask) -> Mask:
-        """Devices that have one of `such` pods; by row of `pods`."""
+    def with_pods(self, selected: Mask) -> Mask:
+        """Devices that have one of the selected pods; `selected` is by row of `pods`."""
         found = np.zeros(len(self.rows), np.bool_)
-        found[self.pod_device[such]] = True
+        found[self.pod_device[selected]] = True
         return found
 
 
-def present_devices(store: FleetStore) -> PresentDevices:
+def read_devices(store: FleetStore) -> DeviceReadings:
     table = store.devices
     here = fresh(table)
     models = table.texts("model").texts
     pods, device = _pods_on(store, here)
     first = _firsts(store.pods, pods, device)  # a pod with two containers counts once
     pods, device = pods[first], device[first]
-    return PresentDevices(
+    return DeviceReadings(
         rows=rows_at(table, here, DEVICE_KEY),
-        alike=table.nodes(here).astype(np.int64) * len(models) + table.column("model", here),
-        heat=table.column("temperature_celsius", here),
+        group=table.nodes(here).astype(np.int64) * len(models) + table.column("model", here),
+        temperature=table.column("temperature_celsius", here),
         power=table.column("power_watts", here),
         power_limit=table.column("power_limit_watts", here),
         energy=table.column("energy_joules", here),
@@ -230,14 +211,15 @@ def present_devices(store: FleetStore) -> PresentDevices:
         capacity=table.column("memory_total_bytes", here),
         ecc_uncorrected=table.column("ecc_uncorrected", here),
         errors=table.column("errors", here),
-        throttled=_by_force(table)[table.column("throttled", here)],
+        throttled=_throttled_by_fault(table)[table.column("throttled", here)],
         pods=rows_at(store.pods, pods, POD_KEY),
         pod_device=device,
     )
 
 
 def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDArray[np.intp]]:
-    """Positions of fresh pods' rows on these devices, and the place of each one's device among them."""
+    """Positions of the rows of fresh pods on these devices, and the index of each one's device in
+    `devices`."""
     pods = fresh(store.pods)
     linked = store.pods.linked(pods, store.devices)
     places = np.full(len(store.devices.whole_column("id")) + 1, -1, np.intp)  # the last one is NOWHERE's
@@ -247,7 +229,7 @@ def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDAr
 
 
 def _firsts(table: Table[Any], pods: Positions, device: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Of the rows of one pod on one device, the place of the first."""
+    """The index of the first row of each pod on each device."""
     pod = _pod_runs(table, pods)
     sizes = int(pod.max(initial=0)) + 1, int(device.max(initial=0)) + 1
     pairs, _ = grouped((pod, device), sizes, len(pods))
@@ -257,12 +239,12 @@ def _firsts(table: Table[Any], pods: Positions, device: npt.NDArray[np.intp]) ->
 
 
 def _pod_runs(table: Table[Any], pods: Positions) -> npt.NDArray[np.int64]:
-    """A node's rows of a pod are beside each other."""
+    """Numbers the pods: the rows of a pod on one node are adjacent."""
     return runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
 
 
-def _by_force(table: Table[Any]) -> Mask:
-    """By code of the column."""
+def _throttled_by_fault(table: Table[Any]) -> Mask:
+    """By code of the column `throttled`."""
     return np.array(
         [
             text is not None and not FAULT_THROTTLES.isdisjoint(text.split(","))
@@ -272,15 +254,15 @@ def _by_force(table: Table[Any]) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class PresentPods:
+class PodReadings:
     """By row, one for each pod."""
 
     rows: Rows
-    capacity: Values  # bytes: its shares of devices, or those of whole devices
-    idle_minutes: Values  # of what it did last; NaN: not known
+    capacity: Values  # bytes: its shares of devices, or the memory of whole devices
+    idle_minutes: Values  # NaN: unknown
 
 
-def present_pods(store: FleetStore) -> PresentPods:
+def read_pods(store: FleetStore) -> PodReadings:
     table = store.pods
     everywhere = fresh(store.devices)
     here, device = _pods_on(store, everywhere)
@@ -293,75 +275,69 @@ def present_pods(store: FleetStore) -> PresentPods:
     capacity = Groups(pod_of, count).sums(items.maxima(room))
     idle = -Groups(pods, count).maxima(-table.column("idle_seconds", here)) / 60
     first = np.flatnonzero(np.diff(pods, prepend=-1))
-    return PresentPods(rows_at(table, here[first], POD_KEY), capacity, idle)
-
-
-# --- device past ------------------------------------------------------------
-# What of a device's past is not in the rings: errors, minutes under throttle, when its pods changed.
-#
-# All of it by slot, and begun anew when a slot is given to another device.
+    return PodReadings(rows_at(table, here[first], POD_KEY), capacity, idle)
 
 
 _HOUR = 60  # minutes
-_LEAST_SECONDS = 10.0  # between two readings of a counter, for a rate that means something
+_MIN_RATE_SECONDS = 10.0  # between two readings of a counter
 
 
-class Rises:
-    """By how much a counter rose in the last minutes. One that fell was set back, and begins anew."""
+class CounterIncreases:
+    """The increase of a counter over the last ERROR_MINUTES, by slot. A decrease is a reset of the
+    counter."""
 
     def __init__(self) -> None:
         self._last = np.zeros(0)
-        self._rises = np.zeros((ERROR_MINUTES, 0), np.float32)
+        self._increases = np.zeros((ERROR_MINUTES, 0), np.float32)
         self._minute = 0
 
-    def reach(self, slots: int) -> None:
+    def grow_to(self, slots: int) -> None:
         missing = slots - len(self._last)
         if missing > 0:
             self._last = np.concatenate([self._last, np.full(missing, np.nan)])
-            self._rises = np.concatenate(
-                [self._rises, np.zeros((ERROR_MINUTES, missing), np.float32)], axis=1
+            self._increases = np.concatenate(
+                [self._increases, np.zeros((ERROR_MINUTES, missing), np.float32)], axis=1
             )
 
     def reset(self, slots: Slots) -> None:
         self._last[slots] = np.nan
-        self._rises[:, slots] = 0
+        self._increases[:, slots] = 0
 
     def begin(self, minute: int) -> None:
         for passed in range(max(self._minute + 1, minute - ERROR_MINUTES + 1), minute + 1):
-            self._rises[passed % ERROR_MINUTES] = 0
+            self._increases[passed % ERROR_MINUTES] = 0
         self._minute = minute
 
     def take(self, slots: Slots, counts: npt.NDArray[np.float64]) -> None:
-        rise = counts - self._last[slots]
-        self._rises[self._minute % ERROR_MINUTES, slots] = np.where(rise > 0, rise, 0)
+        increase = counts - self._last[slots]
+        self._increases[self._minute % ERROR_MINUTES, slots] = np.where(increase > 0, increase, 0)
         self._last[slots] = np.where(np.isnan(counts), self._last[slots], counts)
 
-    def of(self, here: slice) -> Numbers:
-        """NaN where the counter was never seen."""
-        total = self._rises[:, here].sum(axis=0)
+    def total(self, here: slice) -> Numbers:
+        """NaN where the counter was never read."""
+        total = self._increases[:, here].sum(axis=0)
         return np.where(np.isnan(self._last[here]), np.nan, total).astype(np.float32)
 
 
-class Drawn:
-    """Mean power of each minute of the last hour, by the device's energy counter: what it drew at the moment
-    that it was asked says little where the load comes in bursts. Where there is no counter, that is all there
-    is."""
+class MeanPower:
+    """Mean power of each minute of the last hour, from the device's energy counter: a single sample per
+    minute is misleading where the load comes in bursts."""
 
     def __init__(self) -> None:
         self._joules = np.zeros(0)
         self._taken_at = np.zeros(0)
         self._minute = 0
-        # 0 is absence: memory that is not touched costs nothing.
+        # 0 means absent: pages of zeros that are never written take no memory.
         self._watts = np.zeros((_HOUR, 0), np.float32)
 
-    def reach(self, slots: int) -> None:
+    def grow_to(self, slots: int) -> None:
         missing = slots - len(self._joules)
         if missing > 0:
             self._joules = np.concatenate([self._joules, np.full(missing, np.nan)])
             self._taken_at = np.concatenate([self._taken_at, np.full(missing, np.nan)])
-            longer = np.zeros((_HOUR, slots), np.float32)
-            longer[:, : self._watts.shape[1]] = self._watts
-            self._watts = longer
+            watts = np.zeros((_HOUR, slots), np.float32)
+            watts[:, : self._watts.shape[1]] = self._watts
+            self._watts = watts
 
     def reset(self, slots: Slots) -> None:
         self._joules[slots] = np.nan
@@ -374,56 +350,63 @@ class Drawn:
 
     def take(self, slots: Slots, joules: npt.NDArray[np.float64], taken_at: npt.NDArray[np.float64]) -> None:
         seconds = taken_at - self._taken_at[slots]
-        drawn = joules - self._joules[slots]
-        told = (seconds >= _LEAST_SECONDS) & (drawn > 0)  # a counter that fell was set back
-        watts = np.where(told, drawn / np.where(told, seconds, 1), 0)
+        increase = joules - self._joules[slots]
+        valid = (seconds >= _MIN_RATE_SECONDS) & (increase > 0)  # a decrease is a reset of the counter
+        watts = np.where(valid, increase / np.where(valid, seconds, 1), 0)
         self._watts[self._minute % _HOUR, slots] = watts
         self._joules[slots] = joules
         self._taken_at[slots] = taken_at
 
-    def of(self, here: slice, power: Window) -> Window:
-        """`power`: as it was at the moments of asking."""
+    def window(self, here: slice, power: Window) -> Window:
+        """`power` holds the samples, which are used where there is no energy counter."""
         places = np.arange(self._minute - _HOUR + 1, self._minute + 1) % _HOUR
         watts = self._watts[places, here].T
         return np.where(watts > 0, watts, power)
 
 
 class DevicePast:
+    """The past of devices that is not in the rings, by slot: errors, throttled minutes, and when the pods
+    changed. It is reset when a slot is reused for another device."""
+
     def __init__(self) -> None:
-        self.drawn = Drawn()
-        self.memory_errors = Rises()
-        self.errors = Rises()
-        self._throttled = np.zeros(0, np.uint64)  # a bit for each minute, the newest lowest
-        self._minutes = np.zeros(0, np.int32)  # that were seen of it
-        self._pods = np.zeros(0, np.uint64)
+        self.mean_power = MeanPower()
+        self.memory_errors = CounterIncreases()
+        self.errors = CounterIncreases()
+        self._throttled = np.zeros(0, np.uint64)  # a bit per minute, newest lowest
+        self._minutes = np.zeros(0, np.int32)  # minutes with a reading
+        # The pods on each device: (device slot << 32) + pod slot, sorted. Comparing 80,000 pairs with those
+        # of the minute before takes 6 ms.
+        self._pods = np.zeros(0, np.int64)
+        self._has_pods = np.zeros(0, np.bool_)
         self._pods_since = np.zeros(0, np.int64)  # minute
 
-    def reach(self, slots: int) -> None:
-        self.drawn.reach(slots)
-        self.memory_errors.reach(slots)
-        self.errors.reach(slots)
+    def grow_to(self, slots: int) -> None:
+        self.mean_power.grow_to(slots)
+        self.memory_errors.grow_to(slots)
+        self.errors.grow_to(slots)
         missing = slots - len(self._minutes)
         if missing > 0:
-            for name in ("_throttled", "_minutes", "_pods", "_pods_since"):
-                setattr(self, name, longer(getattr(self, name), missing))
+            for name in ("_throttled", "_minutes", "_has_pods", "_pods_since"):
+                setattr(self, name, extend(getattr(self, name), missing))
 
     def reset(self, slots: Slots) -> None:
-        self.drawn.reset(slots)
+        self.mean_power.reset(slots)
         self.memory_errors.reset(slots)
         self.errors.reset(slots)
         self._throttled[slots] = 0
         self._minutes[slots] = 0
-        self._pods[slots] = 0
+        self._has_pods[slots] = False
+        self._pods = self._pods[~self._paired_with(slots)]
 
     def begin(self, minute: int) -> None:
-        self.drawn.begin(minute)
+        self.mean_power.begin(minute)
         self.memory_errors.begin(minute)
         self.errors.begin(minute)
 
     def take_errors(
         self, slots: Slots, memory: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
     ) -> None:
-        """Of errors with a code, there are none where none is told: drivers list those that occurred."""
+        """Drivers list only errors that occurred, so a missing number of errors with a code is 0."""
         self.memory_errors.take(slots, memory)
         self.errors.take(slots, np.nan_to_num(others))
 
@@ -432,80 +415,88 @@ class DevicePast:
         self._throttled[slots] = shifted | throttled.astype(np.uint64)
         self._minutes[slots] = np.minimum(self._minutes[slots] + 1, _HOUR)
 
-    def take_pods(self, slots: Slots, pods: npt.NDArray[np.uint64], minute: int) -> None:
-        changed = slots[self._pods[slots] != pods]
-        self._pods[slots] = pods
+    def take_pods(self, slots: Slots, devices: Slots, pods: Slots, minute: int) -> None:
+        """`slots` are the devices that were read; pod `pods[i]` is on device `devices[i]`. Pods without a
+        slot, for which history has no room, count as one pod."""
+        now = np.sort((devices << 32) + pods - NOWHERE)
+        now = now[np.diff(now, prepend=-1) > 0]  # np.unique takes ten times as long
+        read = self._paired_with(slots)
+        changed = np.setxor1d(self._pods[read], now, assume_unique=True) >> 32
+        self._pods = np.concatenate([self._pods[~read], now])
         self._pods_since[changed] = minute
+        self._has_pods[slots] = False
+        self._has_pods[devices] = True
+
+    def _paired_with(self, slots: Slots) -> Mask:
+        """Pairs of `_pods` that belong to one of these devices."""
+        chosen = np.zeros(len(self._minutes), np.bool_)
+        chosen[slots] = True
+        return np.asarray(chosen[self._pods >> 32])
 
     def throttled_now(self, here: slice) -> Mask:
         return (self._throttled[here] & np.uint64(1)).astype(np.bool_)
 
     def throttled_before(self, here: slice) -> Numbers:
-        """Share of the minutes before those that are judged; NaN where they are too few."""
-        before = np.bitwise_count(self._throttled[here] >> np.uint64(JUDGED_MINUTES))
-        minutes = self._minutes[here] - JUDGED_MINUTES
+        """Share of throttled minutes before the recent ones; NaN if there are too few."""
+        before = np.bitwise_count(self._throttled[here] >> np.uint64(RECENT_MINUTES))
+        minutes = self._minutes[here] - RECENT_MINUTES
         share = before / np.maximum(minutes, 1)
-        return np.where(minutes >= LEAST_MINUTES, share, np.nan).astype(np.float32)
+        return np.where(minutes >= MIN_BASELINE_MINUTES, share, np.nan).astype(np.float32)
 
     def same_pods(self, here: slice, minute: int) -> Numbers:
         since = minute - self._pods_since[here]
-        return np.where(self._pods[here] == 0, np.nan, since).astype(np.float32)
+        return np.where(self._has_pods[here], since, np.nan).astype(np.float32)
 
 
-log = logging.getLogger(__name__)
-
-_SLOTS_AT_ONCE = 1024
-_NAMED_AT_ONCE = 100
-
-_OF_PODS: tuple[Oddity[JobWindow], ...] = (Stuck(), Creep())
-# In the order in which they are said.
-_OF_DEVICES: tuple[Oddity[DeviceWindow], ...] = (
-    MemoryErrors(),
-    Errors(),
-    Hot(),
-    HotterThanNeighbours(),
-    Throttled(),
-    Weak(),
-    *(OfUnknownPods(job) for job in _OF_PODS),
+_POD_DETECTORS: tuple[Detector[JobWindow], ...] = (StuckJobDetector(), LeakDetector())
+# In the order of their texts.
+_DEVICE_DETECTORS: tuple[Detector[DeviceWindow], ...] = (
+    MemoryErrorDetector(),
+    ErrorCodeDetector(),
+    OverheatingDetector(),
+    NeighbourTemperatureDetector(),
+    ThrottlingDetector(),
+    LowPowerDetector(),
+    *(DeviceJobDetector(job) for job in _POD_DETECTORS),
 )
 
 
 class Trends:
-    """`update` after each minute that was recorded. It runs in the event loop, and gives way to others every
-    few milliseconds."""
+    """Call `update` after each recorded minute. It runs in the event loop, and yields every few
+    milliseconds."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._devices = Marks(history.devices, _OF_DEVICES)
-        self._pods = Marks(history.pods, _OF_PODS)
+        self._devices = AnomalyMarks(history.devices, _DEVICE_DETECTORS)
+        self._pods = AnomalyMarks(history.pods, _POD_DETECTORS)
         self._past = DevicePast()
-        self._crowded = False
+        self._over_limit = False
 
     @property
     def unusual(self) -> dict[str, int]:
-        """How many are marked now."""
-        return {"device": self._devices.named, "pod": self._pods.named}
+        """Number of marked devices and pods."""
+        return {"device": self._devices.marked, "pod": self._pods.marked}
 
     async def update(self, store: FleetStore) -> None:
-        """Marks in the store what is unusual now, and takes back what no longer is."""
+        """Sets the field `unusual` in the store, and clears it where an anomaly has ended."""
         if self._history.devices.last is None:
             return
-        await self._judge_devices(store, await self._judge_pods(store))
+        await self._check_devices(store, await self._check_pods(store))
         await _mark(store, "device", self._devices.texts())
         await _mark(store, "pod", self._pods.texts())
-        self._say_crowded()
+        self._log_unmarked()
 
-    async def _judge_pods(self, store: FleetStore) -> Mask:
-        """Also tells, by slot, of which pods the utilisation was told in the last hour."""
+    async def _check_pods(self, store: FleetStore) -> Mask:
+        """Returns, by slot, which pods reported utilisation in the last hour."""
         rings = self._history.pods
-        present = present_pods(store)
-        slots = await present.rows.slots(rings.find)
-        self._pods.begin()
+        readings = read_pods(store)
+        slots = await readings.rows.slots(rings.find)
+        self._pods.begin_minute()
         here = slots != NOWHERE
-        by_slot = _Scattered(len(rings.lives), slots[here])
-        capacity, idle = by_slot.put(present.capacity[here]), by_slot.put(present.idle_minutes[here])
-        told = np.zeros(len(rings.lives), np.bool_)
-        for part, hour in _hours(rings):
+        by_slot = _BySlot(len(rings.lives), slots[here])
+        capacity, idle = by_slot.put(readings.capacity[here]), by_slot.put(readings.idle_minutes[here])
+        measured = np.zeros(len(rings.lives), np.bool_)
+        for part, hour in _windows_by_slot(rings):
             await asyncio.sleep(0)
             values = dict(zip(POD_FIELDS, hour, strict=True))
             window = JobWindow(
@@ -514,38 +505,40 @@ class Trends:
                 capacity=capacity[part],
                 idle_minutes=idle[part],
             )
-            told[part] = ~np.isnan(window.utilization).all(axis=1)
-            self._pods.judge(part, window)
-        return told
+            measured[part] = ~np.isnan(window.utilization).all(axis=1)
+            self._pods.detect(part, window)
+        return measured
 
-    async def _judge_devices(self, store: FleetStore, told: Mask) -> None:
+    async def _check_devices(self, store: FleetStore, measured_pods: Mask) -> None:
         rings, past = self._history.devices, self._past
         minute = rings.last
         assert minute is not None
-        present = present_devices(store)
-        slots = await present.rows.slots(rings.find)
-        pod_slots = await present.pods.slots(self._history.pods.find)
-        beside = await _beside_trends(present)
-        measured = present.with_pods((pod_slots != NOWHERE) & _at(told, pod_slots))
-        others = self._devices.begin()
+        readings = read_devices(store)
+        slots = await readings.rows.slots(rings.find)
+        pod_slots = await readings.pods.slots(self._history.pods.find)
+        neighbours = await _neighbour_temperatures(readings)
+        measured = readings.with_pods((pod_slots != NOWHERE) & _at(measured_pods, pod_slots))
+        reused = self._devices.begin_minute()
         await asyncio.sleep(0)
-        past.reach(len(rings.lives))
-        past.reset(others)
+        past.grow_to(len(rings.lives))
+        past.reset(reused)
         await asyncio.sleep(0)
+        pod_device_slots = slots[readings.pod_device]
+        placed = pod_device_slots != NOWHERE
         here = slots != NOWHERE
         slots = slots[here]
         past.begin(minute)
-        past.drawn.take(slots, present.energy[here], present.taken_at[here])
-        past.take_errors(slots, present.ecc_uncorrected[here], present.errors[here])
-        past.take_throttled(slots, present.throttled[here])
-        past.take_pods(slots, present.pod_sets(pod_slots)[here], minute)
-        by_slot = _Scattered(len(rings.lives), slots)
-        limit, capacity = by_slot.put(present.power_limit[here]), by_slot.put(present.capacity[here])
-        neighbours, own = by_slot.put(beside[here]), by_slot.put(measured[here])
+        past.mean_power.take(slots, readings.energy[here], readings.taken_at[here])
+        past.take_errors(slots, readings.ecc_uncorrected[here], readings.errors[here])
+        past.take_throttled(slots, readings.throttled[here])
+        past.take_pods(slots, pod_device_slots[placed], pod_slots[placed], minute)
+        by_slot = _BySlot(len(rings.lives), slots)
+        limit, capacity = by_slot.put(readings.power_limit[here]), by_slot.put(readings.capacity[here])
+        neighbour_temperature, measured_by_pods = by_slot.put(neighbours[here]), by_slot.put(measured[here])
         unknown = np.full(len(rings.lives), np.nan, np.float32)
         seen = np.zeros(len(rings.lives), np.bool_)
         seen[slots] = True
-        for part, hour in _hours(rings):
+        for part, hour in _windows_by_slot(rings):
             await asyncio.sleep(0)
             values = dict(zip(DEVICE_FIELDS, hour, strict=True))
             window = DeviceWindow(
@@ -553,46 +546,46 @@ class Trends:
                 utilization=values["utilization_ratio"],
                 memory=values["memory_used_bytes"],
                 power=values["power_watts"],
-                drawn=past.drawn.of(part, values["power_watts"]),
-                heat=values["temperature_celsius"],
+                mean_power=past.mean_power.window(part, values["power_watts"]),
+                temperature=values["temperature_celsius"],
                 capacity=capacity[part],
                 idle_minutes=unknown[part],
                 power_limit=limit[part],
                 throttled=past.throttled_now(part),
                 throttled_before=past.throttled_before(part),
                 same_pods=past.same_pods(part, minute),
-                measured_by_pods=own[part] == 1,
-                memory_errors=past.memory_errors.of(part),
-                errors=past.errors.of(part),
-                neighbours_heat=neighbours[part],
+                measured_by_pods=measured_by_pods[part] == 1,
+                memory_errors=past.memory_errors.total(part),
+                errors=past.errors.total(part),
+                neighbour_temperature=neighbour_temperature[part],
             )
-            self._devices.judge(part, window)
+            self._devices.detect(part, window)
 
-    def _say_crowded(self) -> None:
-        unnamed = self._devices.unnamed + self._pods.unnamed
-        if unnamed and not self._crowded:
-            log.warning("so many are out of habit that not all are marked", extra=fields(unmarked=unnamed))
-        self._crowded = bool(unnamed)
+    def _log_unmarked(self) -> None:
+        unmarked = self._devices.unmarked + self._pods.unmarked
+        if unmarked and not self._over_limit:
+            log.warning("too many anomalies at once; some are not marked", extra=fields(unmarked=unmarked))
+        self._over_limit = bool(unmarked)
 
 
 def _at(by_slot: Mask, slots: Slots) -> Mask:
     return by_slot[slots] if len(by_slot) else np.zeros(len(slots), np.bool_)
 
 
-async def _beside_trends(present: PresentDevices) -> Numbers:
-    heat, power = present.heat.astype(np.float32), present.power.astype(np.float32)
-    like = like_power(present.power_limit, present.power).astype(np.float32)
-    return await neighbours_heat(present.alike, heat, power, like)
+async def _neighbour_temperatures(readings: DeviceReadings) -> Numbers:
+    temperature, power = readings.temperature.astype(np.float32), readings.power.astype(np.float32)
+    tolerance = similar_power(readings.power_limit, readings.power).astype(np.float32)
+    return await neighbour_temperatures(readings.group, temperature, power, tolerance)
 
 
 async def _mark(store: FleetStore, kind: Literal["device", "pod"], texts: Mapping[Key, str | None]) -> None:
     items = [((str(key[0]), str(key[1]), str(key[2])), text) for key, text in texts.items()]
-    for start in range(0, len(items), _NAMED_AT_ONCE):
+    for start in range(0, len(items), _MARKS_AT_ONCE):
         await asyncio.sleep(0)
-        store.set_unusual(kind, dict(items[start : start + _NAMED_AT_ONCE]))
+        store.set_unusual(kind, dict(items[start : start + _MARKS_AT_ONCE]))
 
 
-class _Scattered:
+class _BySlot:
     """Values of rows by their slots; NaN elsewhere."""
 
     def __init__(self, length: int, slots: Slots) -> None:
@@ -605,8 +598,8 @@ class _Scattered:
         return by_slot
 
 
-def _hours(rings: Rings) -> Iterator[tuple[slice, list[Window]]]:
-    """Slots in use, some at a time: their last hour by field."""
+def _windows_by_slot(rings: Rings) -> Iterator[tuple[slice, list[Window]]]:
+    """Some of the slots in use at a time, with a window of the last hour for each field."""
     assert rings.last is not None
     places = rings.places(rings.last - rings.length + 1, rings.last + 1)
     for number, page in enumerate(rings.pages):
