@@ -104,22 +104,6 @@ def test_code_is_where_the_architecture_says() -> None:
         assert any(any(root.glob(pattern)) for root in (REPOSITORY / "src/accelscope", REPOSITORY)), path
 
 
-def imported(package: Path) -> set[str]:
-    """Other packages of ours that it takes something from. The vendors' declarations are for everyone."""
-    text = "\n".join(path.read_text() for path in package.rglob("*.py"))
-    named = set(re.findall(r"^\s*from accelscope\.(?!vendors import)(\w+)", text, re.MULTILINE))
-    return {other for other in named - {package.name} if (package.parent / other).is_dir()}
-
-
-def test_packages_know_whom_the_architecture_says() -> None:
-    _, _, table = (DOCS / "architecture.md").read_text().partition("## Packages")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table.partition("\n## ")[0], re.MULTILINE))
-    assert len(rows) > 10
-    for package, known in rows.items():
-        for other in sorted(imported(REPOSITORY / "src/accelscope" / package)):
-            assert known == "all" or re.search(rf"\b{other}\b", known), f"{package} imports {other}"
-
-
 def test_an_extra_is_added_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accelscope.cli.output._is_installed", lambda _module: False)
     [command] = re.findall(r"with pipx: (.+)\)$", missing("fleet") or "")
