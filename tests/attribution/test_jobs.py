@@ -1,4 +1,4 @@
-"""Which device or part of it a file of the job-mapping folder means."""
+"""The device or partition of each file in the job-mapping folder."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -6,7 +6,7 @@ from typing import BinaryIO
 import pytest
 
 from accelscope.attribution import jobs as job_mapping
-from accelscope.attribution.jobs import Jobs
+from accelscope.attribution.jobs import JobMapping
 from accelscope.files import open_regular
 from accelscope.model import Device, Partition, Vendor
 
@@ -14,7 +14,8 @@ GPU_UUID = "GPU-11111111-2222-3333-4444-555555555555"
 MIG_UUID = "MIG-11111111-2222-3333-4444-555555555555"
 INSTANCE = Partition(id="inst", uuid=MIG_UUID, gpu_instance_id=7, compute_instance_id=0)
 GPU = Device(vendor=Vendor("nvidia"), id="nvidia:a", index=0, uuid=GPU_UUID, partitions=(INSTANCE,))
-AMD = Device(vendor=Vendor("amd"), id="amd:b", index=0)
+AMD_UUID = "1eff74a1-0000-1000-8039-5ab8dd8b4327"
+AMD = Device(vendor=Vendor("amd"), id="amd:b", index=0, uuid=AMD_UUID)
 AMD_PARTS = Device(vendor=Vendor("amd"), id="amd:d", index=0, partitions=(INSTANCE,))
 NPU = Device(vendor=Vendor("ascend"), id="ascend:c", index=0)
 
@@ -30,18 +31,19 @@ NPU = Device(vendor=Vendor("ascend"), id="ascend:c", index=0)
         (GPU_UUID, [AMD, GPU], ("nvidia:a", None)),
         ("0.7", [GPU], ("nvidia:a", "inst")),
         ("0.8", [GPU], None),
-        ("0.7", [AMD_PARTS, NPU], None),  # of which of two?
+        ("0.7", [AMD_PARTS, NPU], None),  # either vendor could be meant
         (MIG_UUID, [GPU], ("nvidia:a", "inst")),
+        (AMD_UUID, [AMD, GPU], ("amd:b", None)),
     ],
 )
-def test_what_a_file_means(
+def test_the_file_name_selects_the_device(
     tmp_path: Path, name: str, devices: list[Device], part: tuple[str, str | None] | None
 ) -> None:
     (tmp_path / name).write_text("17\n")
-    assert Jobs(tmp_path, lambda: 0.0).by_part(devices) == ({} if part is None else {part: ("17",)})
+    assert JobMapping(tmp_path, lambda: 0.0).by_part(devices) == ({} if part is None else {part: ("17",)})
 
 
-def test_a_file_that_cannot_be_read_costs_itself_only(
+def test_an_unreadable_file_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, job in (("0", "17"), ("1", "denied"), ("2", "18")):
@@ -53,16 +55,16 @@ def test_a_file_that_cannot_be_read_costs_itself_only(
         return open_regular(path)
 
     monkeypatch.setattr(job_mapping, "open_regular", denied)
-    second = Device(vendor=Vendor("nvidia"), id="nvidia:b", index=2)
-    jobs = Jobs(tmp_path, lambda: 0.0)
-    assert jobs.by_part([GPU, second]) == {("nvidia:a", None): ("17",), ("nvidia:b", None): ("18",)}
+    more = [Device(vendor=Vendor("nvidia"), id=f"nvidia:{index}", index=index) for index in (1, 2)]
+    jobs = JobMapping(tmp_path, lambda: 0.0)
+    assert jobs.by_part([GPU, *more]) == {("nvidia:a", None): ("17",), ("nvidia:2", None): ("18",)}
     state = jobs.state()
     assert state is not None
     assert (state.up, state.reason) == (False, "unreadable")
     assert state.error == f"{tmp_path / '1'} cannot be read: Permission denied"
 
 
-def test_a_file_that_is_gone_when_it_is_its_turn_costs_itself_only(
+def test_a_file_that_disappears_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("0", "1", "2"):
@@ -74,16 +76,16 @@ def test_a_file_that_is_gone_when_it_is_its_turn_costs_itself_only(
         return open_regular(path)
 
     monkeypatch.setattr(job_mapping, "open_regular", gone)
-    assert job_mapping.read_job_mapping(tmp_path) == ({"0": ("17",), "2": ("17",)}, [])
+    assert job_mapping.read_job_mapping(tmp_path, {"0", "1", "2"}) == ({"0": ("17",), "2": ("17",)}, [])
 
 
-def test_how_the_folder_is(tmp_path: Path) -> None:
-    jobs = Jobs(tmp_path, lambda: 5.0)
+def test_the_state_of_the_source(tmp_path: Path) -> None:
+    jobs = JobMapping(tmp_path, lambda: 5.0)
     jobs.by_part([GPU])
     state = jobs.state()
     assert state is not None
     assert (state.source, state.detail, state.up) == ("job-mapping", str(tmp_path), True)
-    missing = Jobs(tmp_path / "none", lambda: 5.0)
+    missing = JobMapping(tmp_path / "none", lambda: 5.0)
     assert missing.by_part([GPU]) == {}
     state = missing.state()
     assert state is not None
@@ -91,7 +93,7 @@ def test_how_the_folder_is(tmp_path: Path) -> None:
     assert state.error == f"{tmp_path / 'none'} cannot be listed: No such file or directory"
 
 
-def test_without_a_folder_there_is_nothing_to_tell() -> None:
-    jobs = Jobs(None, lambda: 0.0)
+def test_without_a_folder_there_is_no_source() -> None:
+    jobs = JobMapping(None, lambda: 0.0)
     assert jobs.by_part([GPU]) == {}
     assert jobs.state() is None

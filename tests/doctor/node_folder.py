@@ -1,4 +1,4 @@
-"""Nodes to examine, as folders that a test fills."""
+"""A node as a folder that a test fills."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from accelscope.doctor.check import User
 
 
 class NodeFolder:
-    """`/proc`, `/sys` and `/dev` of a node, and the root of the process that looks at it."""
+    """`/proc`, `/sys` and `/dev` of a node, and the root folder of the doctor's process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class NodeFolder:
         at: float | None = None,
         uid: int = 1000,
     ) -> Subject:
-        given = {
+        values = {
             "proc_root": str(self.folder / "proc"),
             "sys_root": str(self.folder / "sys"),
             "dev_root": str(self.folder / "dev"),
@@ -58,7 +58,7 @@ class NodeFolder:
             "nvidia_smi_path": str(self.folder / "no-tool"),
             **(settings or {}),
         }
-        loaded = load(AgentSettings, given, environ or {})
+        loaded = load(AgentSettings, values, environ or {})
         made = Subject(
             loaded=loaded,
             environ=environ or {},

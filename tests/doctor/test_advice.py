@@ -1,4 +1,4 @@
-"""Every vendor has advice for each reason that its reader can give, and for what it says of health."""
+"""Every vendor has advice for each reason of its reader and for each health reason."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
-# Of every reader, or asked for by doctor itself.
+# Reasons of every reader, and those that doctor itself uses.
 COMMON = [
     *("driver_absent", "library_absent", "library_missing", "no_permission", "driver_error", "timeout"),
     *("deadline", "lost", "not_shown", "missing", "unheld", "no_devices", "internal"),
@@ -35,7 +35,7 @@ REASONS = {
     ],
     Vendor("furiosa"): ["driver_not_loaded", "version_mismatch"],
 }
-# What readers say of a device's health, and a word of the advice.
+# Health reasons, and a word of the advice.
 HEALTH = {
     Vendor("nvidia"): {
         "a memory row could not be remapped: the board needs replacing": "board replaced",
@@ -74,19 +74,19 @@ HEALTH = {
 
 @pytest.mark.parametrize("environ", [{}, POD], ids=["node", "pod"])
 @pytest.mark.parametrize("vendor", list(Vendor))
-def test_every_reason_has_advice_of_its_own_that_fits_the_page(
+def test_every_reason_has_advice_that_fits_80_columns(
     node: "NodeFolder", vendor: Vendor, environ: dict[str, str]
 ) -> None:
     subject = node.subject(environ=environ)
     advice = examination_of(vendor).advice
     for reason in (*COMMON, *REASONS[vendor], *HEALTH[vendor]):
-        todo = advice(reason, subject)
-        assert todo != advice("a reason that nobody knows", subject), reason
-        page = text(Report(version="1", node="n", findings=((vendor.value, error("a", "b", todo)),)))
+        found = advice(reason, subject)
+        assert found != advice("unknown", subject), reason
+        page = text(Report(version="1", node="n", findings=((vendor.value, error("a", "b", found)),)))
         assert max(map(len, page.splitlines())) <= 80, reason
 
 
 @pytest.mark.parametrize("vendor", list(Vendor))
-def test_what_the_reader_says_of_health_has_advice(node: "NodeFolder", vendor: Vendor) -> None:
+def test_every_health_reason_has_its_advice(node: "NodeFolder", vendor: Vendor) -> None:
     advice, subject = examination_of(vendor).advice, node.subject()
     assert [health for health, word in HEALTH[vendor].items() if word not in advice(health, subject)] == []

@@ -1,4 +1,4 @@
-"""Whose the devices are: what each source says, and what could not be put down to a pod."""
+"""The state of each attribution source, and processes and allocations that could not be resolved."""
 
 import re
 import socket
@@ -18,15 +18,15 @@ from accelscope.config import load
 from accelscope.config.settings import flag_name, settings_of
 from accelscope.doctor import Report, Subject, areas_for, examine, text
 from accelscope.doctor.attribution import (
-    OF_REASON,
     SOURCES,
-    Look,
+    UNATTRIBUTED_ADVICE,
+    AttributionResult,
+    attribute,
     attribution_area,
-    look,
-    of_allocations,
-    of_processes,
-    of_source,
-    of_sources,
+    check_allocations,
+    check_processes,
+    check_sources,
+    source_advice,
 )
 from accelscope.doctor.check import Finding, warning
 from accelscope.kube.errors import Reason
@@ -58,7 +58,7 @@ DEVICES = tuple(
 )
 
 
-# The whole way, on a simulated node and cluster
+# On a simulated node and cluster
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +95,16 @@ def _report(settings: Mapping[str, str], root: Path) -> Report:
     return examine(Subject(loaded=loaded, environ={}, root=root), areas_for(loaded.settings))
 
 
-def test_a_node_in_a_cluster_is_fine_and_says_who_is_in_no_pod(examined: Examine) -> None:
+def test_a_node_in_a_cluster_is_ok_and_processes_outside_pods_are_noted(examined: Examine) -> None:
     found = examined(node_labels="kubernetes.io/arch")
     assert {f.severity for f in found.values()} == {"ok", "note"}
     assert found.keys() == {*SOURCES, "attributed", "not_in_a_pod", "allocations"}
-    assert found["pods"].found == "the API server answers; 6 pods hold or use a device"
-    assert found["pod-resources"].found == "the kubelet answers, version v1"
+    assert found["pods"].found == "the API server responds; 6 pods have or use a device"
+    assert found["pod-resources"].found == "the kubelet responds, API version v1"
     assert found["annotations"].found == "2 shares by HAMi"
     assert found["node"].details["labels"].keys() == {"kubernetes.io/arch"}
-    assert found["attributed"].found == "6 of 9 processes put down to 5 pods"
-    assert found["allocations"].found == "6 device ids are held by 5 containers"
+    assert found["attributed"].found == "6 of 9 processes attributed to 5 pods"
+    assert found["allocations"].found == "6 device ids are allocated to 5 containers"
     beside = found["not_in_a_pod"]
     assert beside.severity == "note"
     assert re.search(r"gromacs \(pid \d+ on nvidia 1, slurm job 40977\)", beside.found)
@@ -115,7 +115,7 @@ def test_a_node_in_a_cluster_is_fine_and_says_who_is_in_no_pod(examined: Examine
     }
 
 
-def test_the_area_fits_the_page(
+def test_the_text_of_the_area_fits_80_columns(
     shared_node: SimulatedNode, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
     cluster.api_down()
@@ -125,7 +125,7 @@ def test_the_area_fits_the_page(
     assert max(len(line) for line in area.splitlines() if "/" not in line) <= 80
 
 
-def test_sources_that_do_not_answer_are_warnings_with_what_to_do(
+def test_sources_that_do_not_respond_are_warnings_with_advice(
     examined: Examine, cluster: SimulatedCluster
 ) -> None:
     cluster.api_down()
@@ -140,10 +140,10 @@ def test_sources_that_do_not_answer_are_warnings_with_what_to_do(
         assert (finding.severity, finding.details["reason"]) == ("warning", reason)
         assert advice in (finding.advice or "")
     assert found["pod_unknown"].severity == "warning"
-    assert "said of pods, above" in (found["pod_unknown"].advice or "")
+    assert "Fix pods above" in (found["pod_unknown"].advice or "")
 
 
-def test_a_token_that_is_not_taken(examined: Examine, tmp_path: Path) -> None:
+def test_a_rejected_token_is_a_warning(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("of-another-cluster")
     finding = examined(kube_token_file=str(tmp_path / "other"))["pods"]
     assert (finding.severity, finding.details["reason"]) == ("warning", "unauthorized")
@@ -151,14 +151,14 @@ def test_a_token_that_is_not_taken(examined: Examine, tmp_path: Path) -> None:
     assert "of-another-cluster" not in finding.found
 
 
-def test_the_name_of_another_node_is_suspected_when_no_pod_is_known(examined: Examine) -> None:
+def test_advice_names_node_name_when_no_pod_is_known(examined: Examine) -> None:
     found = examined(node_name="another")
     assert found["pods"].severity == "ok"
     assert found["pod_unknown"].severity == "warning"
     assert "NODE_NAME" in (found["pod_unknown"].advice or "")
 
 
-def test_another_pid_namespace(examined: Examine, tmp_path: Path) -> None:
+def test_another_pid_namespace_is_a_warning(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     found = examined(proc_root=str(tmp_path / "proc"))
     assert (found["processes"].severity, found["processes"].details["reason"]) == ("warning", "hidden")
@@ -167,23 +167,23 @@ def test_another_pid_namespace(examined: Examine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pod_source", "severity"), [("auto", "warning"), ("off", "note")])
-def test_pods_that_nobody_can_name(examined: Examine, pod_source: str, severity: str) -> None:
+def test_pods_without_a_source_of_names(examined: Examine, pod_source: str, severity: str) -> None:
     found = examined(pod_source=pod_source, kube_api_url="", pod_resources_socket="")
     assert found["pods"].severity == found["pod-resources"].severity == "ok"
     assert found["no_pod_source"].severity == severity
     assert found["not_in_a_pod"].severity == "ok"
 
 
-def test_shares_and_jobs_are_told(examined: Examine, tmp_path: Path) -> None:
+def test_shares_and_jobs_are_reported(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "ratio").write_text("2.5\n")
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "1").write_text("40977\n")
     found = examined(gpu_allocation_file=str(tmp_path / "ratio"), job_mapping_folder=str(tmp_path / "jobs"))
-    assert found["shares"].found == "of 2 devices 2 into 2.5"
+    assert found["shares"].found == "of 2 devices 2 divided into 2.5"
     assert found["job-mapping"].found.endswith("names jobs for 1 of 2 devices")
 
 
-def test_shares_and_jobs_that_cannot_be_read(examined: Examine, tmp_path: Path) -> None:
+def test_unreadable_shares_and_jobs_are_warnings(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "ratio").write_text("half\n")
     missing = str(tmp_path / "none")
     found = examined(gpu_allocation_file=str(tmp_path / "ratio"), job_mapping_folder=missing)
@@ -192,39 +192,39 @@ def test_shares_and_jobs_that_cannot_be_read(examined: Examine, tmp_path: Path) 
         "warning",
         "unreadable",
     )
-    assert "is not there" in examined(gpu_allocation_file=missing)["shares"].found
+    assert "does not exist" in examined(gpu_allocation_file=missing)["shares"].found
 
 
-def test_ratios_that_fit_no_device(examined: Examine, tmp_path: Path) -> None:
+def test_ratios_that_match_no_device_are_a_warning(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("shares: {models: {'NVIDIA B200*': 2}}\n")
     finding = examined(config_file=str(tmp_path / "agent.yaml"))["shares"]
-    assert (finding.severity, finding.found) == ("warning", "the ratios that are set fit none of the devices")
+    assert (finding.severity, finding.found) == ("warning", "no device matches the configured ratios")
 
 
-# On a node without anything
+# On an empty node
 
 
-def test_settings_that_the_agent_does_not_start_with_are_an_error(node: "NodeFolder") -> None:
+def test_settings_that_prevent_the_agent_from_starting_are_an_error(node: "NodeFolder") -> None:
     report = examine(node.subject({"pod_source": "api-server"}), [attribution_area({})])
     [(_, finding)] = report.findings
     assert (finding.severity, report.exit_code) == ("error", 2)
     assert "--kube-api-url" in finding.found
 
 
-def test_a_machine_without_kubernetes_has_nothing_to_mend(node: "NodeFolder") -> None:
+def test_a_machine_without_kubernetes_is_ok(node: "NodeFolder") -> None:
     subject = node.subject({"pod_resources_socket": str(node.folder / "none.sock")})
     report = examine(subject, [attribution_area({})])
     assert {finding.severity for _, finding in report.findings} == {"ok"}
     assert [f.name for _, f in report.findings] == [*SOURCES, "attributed", "allocations"]
 
 
-def test_node_labels_without_anybody_to_ask_are_a_warning(node: "NodeFolder") -> None:
+def test_node_labels_without_an_api_server_are_a_warning(node: "NodeFolder") -> None:
     subject = node.subject({"node_labels": "zone", "pod_resources_socket": ""})
-    [finding] = [f for f in of_sources(look(subject, ()), subject) if f.name == "node"]
+    [finding] = [f for f in check_sources(attribute(subject, ()), subject) if f.name == "node"]
     assert finding.severity == "warning"
 
 
-def test_a_server_that_says_nothing_does_not_keep_the_doctor(node: "NodeFolder") -> None:
+def test_a_silent_server_does_not_delay_the_doctor(node: "NodeFolder") -> None:
     (node.folder / "token").write_text("t")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         subject = node.subject(
@@ -234,15 +234,15 @@ def test_a_server_that_says_nothing_does_not_keep_the_doctor(node: "NodeFolder")
                 "pod_resources_socket": "",
             }
         )
-        seen = look(subject, (), seconds=0.3)
-    [finding] = [f for f in of_sources(seen, subject) if f.name == "pods"]
-    assert (finding.severity, finding.found) == ("warning", "no answer yet (starting)")
+        result = attribute(subject, (), seconds=0.3)
+    [finding] = [f for f in check_sources(result, subject) if f.name == "pods"]
+    assert (finding.severity, finding.found) == ("warning", "no response yet (starting)")
 
 
 # Single findings
 
 
-def _seen(
+def _result(
     *,
     processes: tuple[Process, ...] = (),
     allocations: tuple[Allocation, ...] = (),
@@ -250,7 +250,7 @@ def _seen(
     states: tuple[AttributionSourceState, ...] = (),
     balances: tuple[DeviceBalance, ...] = (),
     devices: tuple[Device, ...] = DEVICES,
-) -> Look:
+) -> AttributionResult:
     attributed = Attributed(
         processes=processes,
         allocations=allocations,
@@ -258,7 +258,7 @@ def _seen(
         attribution=states,
         balances=balances,
     )
-    return Look(AttributionOptions(node="n", pods=PodSource.API_SERVER), devices, attributed)
+    return AttributionResult(AttributionOptions(node="n", pods=PodSource.API_SERVER), devices, attributed)
 
 
 def _process(pid: int, reason: UnattributedReason | None, device: int = 0) -> Process:
@@ -277,21 +277,25 @@ def _process(pid: int, reason: UnattributedReason | None, device: int = 0) -> Pr
         (UnattributedReason.NO_POD_SOURCE, "warning"),
     ],
 )
-def test_each_reason_is_as_bad_as_it_is(
+def test_the_severity_depends_on_the_reason(
     node: "NodeFolder", reason: UnattributedReason, severity: str
 ) -> None:
     up = tuple(AttributionSourceState(source=name, up=True) for name in ("processes", "pods"))
-    seen = _seen(processes=(_process(1, None), _process(2, reason)), states=up)
-    attributed, finding = of_processes(seen, node.subject())
-    assert attributed.found == "1 of 2 processes put down to 1 pod"
-    assert (finding.name, finding.severity, finding.advice) == (reason.value, severity, OF_REASON[reason])
+    result = _result(processes=(_process(1, None), _process(2, reason)), states=up)
+    attributed, finding = check_processes(result, node.subject())
+    assert attributed.found == "1 of 2 processes attributed to 1 pod"
+    assert (finding.name, finding.severity, finding.advice) == (
+        reason.value,
+        severity,
+        UNATTRIBUTED_ADVICE[reason],
+    )
     assert finding.found == "1 process: train (pid 2 on nvidia 0)"
 
 
-def test_a_process_on_several_devices_is_one_and_a_long_list_is_cut(node: "NodeFolder") -> None:
+def test_a_process_on_several_devices_is_listed_once_and_a_long_list_is_shortened(node: "NodeFolder") -> None:
     reason = UnattributedReason.NO_PERMISSION
     processes = [_process(pid, reason, device) for pid in range(8) for device in (0, 1)]
-    _, finding = of_processes(_seen(processes=tuple(processes)), node.subject())
+    _, finding = check_processes(_result(processes=tuple(processes)), node.subject())
     assert finding.found.startswith("8 processes: train (pid 0 on nvidia 0, nvidia 1), train (pid 1 ")
     assert finding.found.endswith(" and 3 more")
     assert len(finding.details["processes"]) == 8
@@ -299,19 +303,19 @@ def test_a_process_on_several_devices_is_one_and_a_long_list_is_cut(node: "NodeF
 
 def test_devices_with_the_same_index_are_named_by_their_ids() -> None:
     devices = (DEVICES[0], replace(DEVICES[1], index=0))
-    seen = _seen(devices=devices)
-    assert seen.device("nvidia:GPU-0") == "nvidia:GPU-0"
-    assert _seen().device("nvidia:GPU-1") == "nvidia 1"
-    assert _seen().device(None) == "an unknown device"
+    result = _result(devices=devices)
+    assert result.device_name("nvidia:GPU-0") == "nvidia:GPU-0"
+    assert _result().device_name("nvidia:GPU-1") == "nvidia 1"
+    assert _result().device_name(None) == "an unknown device"
 
 
 @pytest.mark.parametrize(
-    ("gib", "memory", "told"),
+    ("gib", "memory", "reported"),
     [(60, 1, True), (2, 1, False), (60, None, False)],
-    ids=["much", "the driver's own", "the driver does not tell by process"],
+    ids=["most of the device", "the driver's own", "the driver reports no memory per process"],
 )
-def test_memory_that_no_process_is_shown_with(
-    node: "NodeFolder", gib: int, memory: int | None, told: bool
+def test_memory_in_use_without_a_process_is_noted(
+    node: "NodeFolder", gib: int, memory: int | None, reported: bool
 ) -> None:
     rest = Unattributed(
         device="nvidia:GPU-1",
@@ -321,13 +325,13 @@ def test_memory_that_no_process_is_shown_with(
         memory_used_bytes=gib << 30,
     )
     process = replace(_process(1, None, device=1), memory_bytes=memory)
-    _, *findings = of_processes(_seen(processes=(process,), unattributed=(rest,)), node.subject())
-    assert [f.severity for f in findings] == (["note"] if told else [])
-    if told:
+    _, *findings = check_processes(_result(processes=(process,), unattributed=(rest,)), node.subject())
+    assert [f.severity for f in findings] == (["note"] if reported else [])
+    if reported:
         assert "60.0 GiB of nvidia 1" in findings[0].found
 
 
-def _held(
+def _allocation(
     device_id: str,
     source: AllocationSource = AllocationSource.KUBELET,
     *,
@@ -346,29 +350,27 @@ def _held(
 
 
 @pytest.mark.parametrize(
-    ("held", "name"),
+    ("allocation", "name"),
     [
-        (_held("GPU-strange", resource="nvidia.com/gpu"), "unknown ids"),
-        (_held("GPU-strange", AllocationSource.ANNOTATION), "unknown ids"),
-        (_held("gpu.nvidia.com/n/gpu-0", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
-        (_held("", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
-        (_held("mlx5_0", resource="rdma/hca"), None),
-        (_held("dra.net/n/eth1", AllocationSource.CLAIM, claim="ns/c"), None),
+        (_allocation("GPU-strange", resource="nvidia.com/gpu"), "unknown ids"),
+        (_allocation("GPU-strange", AllocationSource.ANNOTATION), "unknown ids"),
+        (_allocation("gpu.nvidia.com/n/gpu-0", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
+        (_allocation("", AllocationSource.CLAIM, claim="ns/c"), "unknown claims"),
+        (_allocation("mlx5_0", resource="rdma/hca"), None),
+        (_allocation("dra.net/n/eth1", AllocationSource.CLAIM, claim="ns/c"), None),
     ],
 )
-def test_ids_of_accelerators_that_nobody_knows_are_a_warning(
-    node: "NodeFolder", held: Allocation, name: str | None
-) -> None:
-    first, *unknown = of_allocations(_seen(allocations=(held,)), node.subject())
+def test_unknown_ids_of_accelerators_are_a_warning(allocation: Allocation, name: str | None) -> None:
+    first, *unknown = check_allocations(_result(allocations=(allocation,)))
     assert first.severity == "ok"
     assert [(f.name, f.severity) for f in unknown] == ([(name, "warning")] if name else [])
     if name is None:
-        assert first.found.endswith(f"no accelerators: {held.resource or 'dra.net'}")
+        assert first.found.endswith(f"not accelerators: {allocation.resource or 'dra.net'}")
     else:
-        assert held.device_id in unknown[0].found
+        assert allocation.device_id in unknown[0].found
 
 
-# What is written is whole
+# Advice and documentation are complete
 
 REASONS = [
     *[(source, reason) for source in ("pods", "node", "resource-slices") for reason in Reason],
@@ -382,19 +384,19 @@ REASONS = [
 
 @pytest.mark.parametrize("pod_source", ["api-server", "kubelet"])
 @pytest.mark.parametrize(("source", "reason"), REASONS)
-def test_every_reason_of_a_source_has_advice_that_fits_the_page(
+def test_every_reason_of_a_source_has_advice_that_fits_80_columns(
     node: "NodeFolder", source: str, reason: str, pod_source: str
 ) -> None:
     subject = node.subject({"pod_source": pod_source})
-    todo = of_source(source, reason, subject)
+    advice = source_advice(source, reason, subject)
     transient = reason in (Reason.CONFLICT, Reason.GONE)
-    assert (todo == of_source(source, "a word that nobody knows", subject)) == transient
-    page = text(Report(version="1", node="n", findings=(("attribution", warning("a", "b", todo)),)))
+    assert (advice == source_advice(source, "unknown", subject)) == transient
+    page = text(Report(version="1", node="n", findings=(("attribution", warning("a", "b", advice)),)))
     assert max(len(line) for line in page.splitlines()) <= 80
 
 
 def test_every_reason_of_a_process_has_advice() -> None:
-    assert OF_REASON.keys() == set(UnattributedReason)
+    assert UNATTRIBUTED_ADVICE.keys() == set(UnattributedReason)
 
 
 def test_the_documentation_names_every_reason_source_and_kind_of_owner() -> None:
@@ -405,7 +407,7 @@ def test_the_documentation_names_every_reason_source_and_kind_of_owner() -> None
     assert rows >= {kind.value for kind in OwnerKind}
 
 
-def test_the_documentation_names_every_family_and_only_settings_that_there_are() -> None:
+def test_the_documentation_names_every_family_and_only_existing_settings() -> None:
     page = (REPOSITORY / "docs/attribution.md").read_text()
     families = (*workloads.PODS, *workloads.POD_INFO, *workloads.UNATTRIBUTED, *workloads.BALANCES)
     for family in (*families, *workloads.UNKNOWN_ALLOCATIONS):
@@ -414,8 +416,7 @@ def test_the_documentation_names_every_family_and_only_settings_that_there_are()
     assert set(re.findall(r"`(--[a-z][a-z-]+)", page)) <= flags | {"--no-resource-slices"}
 
 
-def test_the_states_of_the_readers_are_not_asked_twice(node: "NodeFolder") -> None:
-    """What the vendors' checks brought is looked at, and nothing else."""
+def test_results_of_the_vendors_checks_are_used(node: "NodeFolder") -> None:
     state = ReaderState(vendor=Vendor("nvidia"), found=True, up=True)
     results = {Vendor("nvidia"): Result(state, DEVICES, (_process(7, None),))}
     report = examine(node.subject({"pod_resources_socket": ""}), [attribution_area(results)])

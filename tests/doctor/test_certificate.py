@@ -1,4 +1,4 @@
-"""Dates of certificates that openssl made, and of what is none."""
+"""Dates of certificates made with openssl, and of invalid files."""
 
 import subprocess
 from contextlib import suppress
@@ -29,14 +29,14 @@ def certificate(folder: Path, name: str, *, days: int, key: str = "ec") -> str:
     ("key", "days"),
     [("ec", 1), ("rsa", 30), ("ec", 36500)],  # the last ends after 2049: another form of time
 )
-def test_the_dates_are_those_that_openssl_wrote(tmp_path: Path, key: str, days: int) -> None:
+def test_the_dates_match_those_of_openssl(tmp_path: Path, key: str, days: int) -> None:
     [found] = validities(certificate(tmp_path, "server", days=days, key=key))
     now = datetime.now(UTC)
     assert abs(found.not_before - now) < timedelta(hours=1)
     assert abs(found.not_after - now - timedelta(days=days)) < timedelta(hours=1)
 
 
-def test_every_certificate_of_a_chain_counts(tmp_path: Path) -> None:
+def test_every_certificate_of_a_chain_is_read(tmp_path: Path) -> None:
     chain = (
         certificate(tmp_path, "server", days=3) + "a line of comment\n" + certificate(tmp_path, "ca", days=9)
     )
@@ -49,13 +49,13 @@ def test_a_file_without_certificates_has_no_dates() -> None:
 
 
 @given(st.text(alphabet="ABCDwxyz019+/=\n", max_size=200))
-def test_no_garbage_raises_anything_else(body: str) -> None:
+def test_garbage_raises_only_not_a_certificate(body: str) -> None:
     with suppress(NotACertificate):
         validities(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
 
 
-def test_a_certificate_that_was_cut_off_is_none(tmp_path: Path) -> None:
+def test_a_truncated_certificate_is_rejected(tmp_path: Path) -> None:
     lines = certificate(tmp_path, "server", days=1).splitlines()
-    cut = "\n".join([*lines[:3], lines[-1]]) + "\n"
+    truncated = "\n".join([*lines[:3], lines[-1]]) + "\n"
     with pytest.raises(NotACertificate):
-        validities(cut)
+        validities(truncated)

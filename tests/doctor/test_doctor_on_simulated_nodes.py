@@ -1,4 +1,4 @@
-"""The whole examination on ready-made nodes, healthy and broken."""
+"""`accelscope doctor` on simulated nodes, healthy and broken."""
 
 import json
 import os
@@ -19,8 +19,7 @@ from accelscope.doctor.check import Finding
 from accelscope.model import Vendor
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 
-# The port is any: an agent may run on the machine that runs the tests. Nobody is asked for the names of the
-# node's pods.
+# Port 0, because an agent may run on the machine that runs the tests.
 PATIENT = {
     "reader_timeout": "30s",
     "device_timeout": "10s",
@@ -43,7 +42,7 @@ def settings_of(node: SimulatedNode) -> dict[str, str]:
 
 
 def examined(node: SimulatedNode, root: Path) -> Report:
-    """As on a host: `root` has no mark of a container."""
+    """As on a host: `root` has no files of a container runtime."""
     loaded = load(AgentSettings, settings_of(node), {})
     return examine(Subject(loaded=loaded, environ={}, root=root), areas_for(loaded.settings))
 
@@ -53,7 +52,7 @@ def of_vendor(report: Report) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("name", ["nvidia-h100x8", "nvidia-mig", "nvidia-mixed"])
-def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -> None:
+def test_a_healthy_node_has_no_problems(tmp_path: Path, native_cache: Path, name: str) -> None:
     node = SimulatedNode(costless(name), tmp_path / "node", cache=native_cache)
     node.build()
     node.write(100.0)
@@ -69,7 +68,7 @@ def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -
     assert "not-to-be-published" not in json.dumps(document(report))
 
 
-def test_a_sick_node_names_each_trouble(tmp_path: Path, native_cache: Path) -> None:
+def test_each_problem_of_an_unhealthy_node_has_advice(tmp_path: Path, native_cache: Path) -> None:
     node = SimulatedNode(costless("nvidia-sick"), tmp_path / "node", cache=native_cache)
     node.build()
     node.write(100.0)
@@ -115,7 +114,7 @@ def doctor(*arguments: str, settings: dict[str, str] | None = None) -> subproces
     ],
     ids=lambda value: "+".join(value) if isinstance(value, list) else None,
 )
-def test_each_fault_is_told_with_what_to_do(
+def test_each_fault_is_reported_with_advice(
     mixed: SimulatedNode,
     faults: list[str],
     worst: str,
@@ -123,7 +122,7 @@ def test_each_fault_is_told_with_what_to_do(
     found: str,
     advice: str | None,
 ) -> None:
-    """In a process of its own: the loader would not notice that a library which it has is gone."""
+    """In a separate process: a loaded library stays loaded when its file is removed."""
     mixed.set_faults(_faults(faults))
     try:
         done = doctor("--json", settings=settings_of(mixed))
@@ -147,10 +146,8 @@ def test_each_fault_is_told_with_what_to_do(
     ],
     ids=lambda value: "+".join(value) if isinstance(value, list) else None,
 )
-def test_the_command_ends_although_a_driver_hangs(
-    mixed: SimulatedNode, faults: list[str], check: str
-) -> None:
-    # Where one device hangs, the others have the time that they need on a busy machine.
+def test_the_command_ends_when_a_driver_hangs(mixed: SimulatedNode, faults: list[str], check: str) -> None:
+    # The other devices may be slow on a busy machine.
     impatient = {**PATIENT, "reader_timeout": "3s" if faults == ["hang"] else "1s", "device_timeout": "1s"}
     mixed.set_faults(_faults(faults))
     try:
@@ -175,7 +172,7 @@ def _runs(process: Path, program: str) -> bool:
         return False
 
 
-def test_the_command_prints_the_document(mixed: SimulatedNode) -> None:
+def test_the_command_prints_json(mixed: SimulatedNode) -> None:
     done = doctor("--json", settings={**settings_of(mixed), "node_name": "gpu-17"})
     assert done.returncode == 0, done.stdout
     printed = json.loads(done.stdout)
@@ -192,10 +189,8 @@ def test_the_command_prints_the_document(mixed: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("left_behind", [False, True])
-def test_the_command_prints_text_and_a_node_without_a_driver_is_no_error(
-    open_folder: Path, left_behind: bool
-) -> None:
-    """Also where NVIDIA's library has once made its device file, which is what it does as root."""
+def test_a_node_without_a_driver_is_no_error(open_folder: Path, left_behind: bool) -> None:
+    """Also where NVIDIA's library has created its device file, as it does when run as root."""
     for folder in ("dev", "sys/bus/pci/devices"):
         (open_folder / folder).mkdir(parents=True)
     (open_folder / "dev/null").touch()
@@ -238,6 +233,6 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(settings: dict[str, str], wor
 
 
 def _checks(printed: str) -> dict[str, Any]:
-    """By name; of the vendors' areas, which all have a check of that name, only NVIDIA's."""
+    """By name. Of the vendors' areas only NVIDIA's, because check names repeat."""
     others = {vendor.value for vendor in Vendor} - {"nvidia"}
     return {check["name"]: check for check in json.loads(printed)["checks"] if check["area"] not in others}

@@ -1,4 +1,4 @@
-"""Checks that fail or hang cost themselves, not the examination."""
+"""A check that fails or hangs does not stop the others."""
 
 import logging
 import threading
@@ -27,7 +27,7 @@ def fine(_: Subject) -> Iterator[Finding]:
     yield ok("fine", "yes")
 
 
-def test_a_check_that_raises_becomes_an_error_line(subject: Subject) -> None:
+def test_a_check_that_raises_is_an_error(subject: Subject) -> None:
     def broken(_: Subject) -> Iterator[Finding]:
         yield ok("first", "was found before")
         raise ZeroDivisionError("oh")
@@ -40,7 +40,7 @@ def test_a_check_that_raises_becomes_an_error_line(subject: Subject) -> None:
     assert not report.hung
 
 
-def test_a_check_that_hangs_is_left_behind_with_what_it_had_found(subject: Subject) -> None:
+def test_a_check_that_hangs_keeps_its_earlier_findings(subject: Subject) -> None:
     gate = threading.Event()
 
     def stuck(_: Subject) -> Iterator[Finding]:
@@ -61,7 +61,21 @@ def test_a_check_that_hangs_is_left_behind_with_what_it_had_found(subject: Subje
     assert report.exit_code == 2
 
 
-def test_what_would_hang_too_is_not_tried(subject: Subject) -> None:
+def test_a_check_without_a_thread_is_an_error(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    report = examine(subject, [Area("a", (Check("first", fine), Check("second", fine)))])
+    found = {finding.name: finding for _, finding in report.findings}
+    assert found.keys() == {"first", "second"}
+    assert found["first"].severity == "error"
+    assert found["first"].found == "the check did not run: can't start new thread"
+    assert report.exit_code == 2
+    assert not report.hung
+
+
+def test_a_check_that_depends_on_a_hung_one_is_skipped(subject: Subject) -> None:
     gate = threading.Event()
 
     def stuck(_: Subject) -> Iterator[Finding]:
@@ -69,25 +83,27 @@ def test_what_would_hang_too_is_not_tried(subject: Subject) -> None:
         yield from ()
 
     def forbidden(_: Subject) -> Iterator[Finding]:
-        raise AssertionError("was tried")
+        raise AssertionError("was run")
         yield
 
-    area = Area("a", (Check("stuck", stuck, at_once), Check("next", forbidden, unless_hung="stuck")))
+    area = Area("a", (Check("stuck", stuck, at_once), Check("next", forbidden, skip_if_hung="stuck")))
     try:
-        report = examine(subject, [area, Area("b", (Check("fine", fine, unless_hung="stuck"),))])
+        report = examine(subject, [area, Area("b", (Check("fine", fine, skip_if_hung="stuck"),))])
     finally:
         gate.set()
     assert [(area, finding.name) for area, finding in report.findings] == [("a", "stuck"), ("b", "fine")]
 
 
-def test_the_log_stays_silent(subject: Subject, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_is_suppressed_during_the_examination(
+    subject: Subject, caplog: pytest.LogCaptureFixture
+) -> None:
     log = logging.getLogger("accelscope.agent.runner")
 
-    def talkative(_: Subject) -> Iterator[Finding]:
-        log.error("driver says no")
+    def logs(_: Subject) -> Iterator[Finding]:
+        log.error("driver error")
         yield ok("a", "b")
 
-    examine(subject, [Area("a", (Check("talkative", talkative),))])
+    examine(subject, [Area("a", (Check("logs", logs),))])
     assert [record for record in caplog.records if record.name == log.name] == []
-    log.error("and afterwards it is heard")
+    log.error("after the examination")
     assert len([record for record in caplog.records if record.name == log.name]) == 1

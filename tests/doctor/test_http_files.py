@@ -1,4 +1,4 @@
-"""Certificate, key, client CA and token file, as the agent would use them."""
+"""Certificate, key, client CA and token file."""
 
 import shutil
 from collections.abc import Callable
@@ -44,12 +44,12 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return new_pair(tmp_path_factory.mktemp("tls"), "other")
 
 
-def look(subject: Subject) -> list[Finding]:
+def check_files(subject: Subject) -> list[Finding]:
     return [finding for check in FILE_CHECKS for finding in check.look(subject)]
 
 
 def by_name(subject: Subject, name: str) -> Finding:
-    return next(finding for finding in look(subject) if finding.name == name)
+    return next(finding for finding in check_files(subject) if finding.name == name)
 
 
 def tls(pair: Pair, **more: str) -> dict[str, str]:
@@ -57,7 +57,10 @@ def tls(pair: Pair, **more: str) -> dict[str, str]:
 
 
 def test_without_tls_and_token_there_is_only_a_note(node: "NodeFolder") -> None:
-    assert [(f.name, f.severity.value) for f in look(node.subject())] == [("tls", "ok"), ("guard", "note")]
+    assert [(f.name, f.severity.value) for f in check_files(node.subject())] == [
+        ("tls", "ok"),
+        ("guard", "note"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_without_tls_and_token_there_is_only_a_note(node: "NodeFolder") -> None:
         (-1.0, "error", "not valid before"),
     ],
 )
-def test_a_certificate_is_judged_by_its_dates(
+def test_the_severity_depends_on_the_dates_of_the_certificate(
     node: "NodeFolder", pair: Pair, after_days: float, severity: str, word: str
 ) -> None:
     finding = by_name(node.subject(tls(pair), at=time() + after_days * DAY), "certificate")
@@ -80,10 +83,10 @@ def test_a_certificate_is_judged_by_its_dates(
     assert (finding.advice is None) == (severity == "ok")
 
 
-def test_the_client_ca_has_dates_too(node: "NodeFolder", pair: Pair, other: Pair) -> None:
+def test_the_dates_of_the_client_ca_are_checked(node: "NodeFolder", pair: Pair, other: Pair) -> None:
     subject = node.subject(tls(pair, tls_client_ca=str(other.certificate)), at=time() + 20 * DAY)
     assert by_name(subject, "client-ca").severity == "warning"
-    assert not any(finding.name == "guard" for finding in look(subject))
+    assert not any(finding.name == "guard" for finding in check_files(subject))
 
 
 def test_a_key_of_another_certificate_is_an_error(node: "NodeFolder", pair: Pair, other: Pair) -> None:
@@ -99,7 +102,7 @@ def test_a_missing_certificate_is_an_error_that_names_it(node: "NodeFolder", pai
 
 
 @pytest.mark.parametrize(("environ", "severity"), [({}, "warning"), (POD, "note")])
-def test_secrets_that_everybody_can_read_are_told(
+def test_world_readable_secrets_are_reported(
     node: "NodeFolder", pair: Pair, environ: dict[str, str], severity: str
 ) -> None:
     key, token = node.folder / "open.key", node.folder / "open.token"
@@ -108,15 +111,15 @@ def test_secrets_that_everybody_can_read_are_told(
     token.write_text("s3cret\n")
     token.chmod(0o604)
     subject = node.subject(tls(Pair(pair.certificate, key), token_file=str(token)), environ=environ)
-    told = [f for f in look(subject) if "every user" in f.found]
-    assert [(f.name, f.severity.value) for f in told] == [("tls-key", severity), ("token-file", severity)]
+    readable = [f for f in check_files(subject) if "every user" in f.found]
+    assert [(f.name, f.severity.value) for f in readable] == [("tls-key", severity), ("token-file", severity)]
 
 
-def test_a_good_token_file_is_fine_and_never_shown(node: "NodeFolder", pair: Pair) -> None:
+def test_a_good_token_file_is_ok_and_its_content_is_not_shown(node: "NodeFolder", pair: Pair) -> None:
     token = node.folder / "token"
     token.write_text("s3cret\n")
     token.chmod(0o640)
-    found = look(node.subject(tls(pair, token_file=str(token))))
+    found = check_files(node.subject(tls(pair, token_file=str(token))))
     assert all(finding.severity == "ok" for finding in found)
     assert "s3cret" not in str(found)
 
@@ -125,8 +128,8 @@ def test_a_token_without_tls_gets_a_note(node: "NodeFolder") -> None:
     token = node.folder / "token"
     token.write_text("s3cret\n")
     token.chmod(0o600)
-    notes = [f.found for f in look(node.subject({"token_file": str(token)})) if f.severity == "note"]
-    assert notes == ["tokens travel unencrypted, because TLS is off"]
+    notes = [f.found for f in check_files(node.subject({"token_file": str(token)})) if f.severity == "note"]
+    assert notes == ["tokens are sent unencrypted because TLS is off"]
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
@@ -138,7 +141,7 @@ def test_an_empty_token_file_is_an_error(node: "NodeFolder", content: str) -> No
     assert "holds no token" in finding.found
 
 
-def test_a_token_file_that_this_user_may_not_read_is_an_error(
+def test_an_unreadable_token_file_is_an_error(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     token = node.folder / "token"

@@ -1,4 +1,4 @@
-"""Name, container, user, folders; and whether the node's processes and users can be seen."""
+"""The node's name, container, user and folders, and whether its processes and users are visible."""
 
 import os
 from collections.abc import Callable
@@ -7,32 +7,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accelscope.doctor import node as node_area
-from accelscope.doctor import node as visibility
 from accelscope.doctor.check import Finding, Subject
-from accelscope.doctor.node import Shown, hidepid, shown_processes
+from accelscope.doctor.node import NODE_CHECKS, ProcScope, hidepid, proc_scope
 
 if TYPE_CHECKING:
     from tests.doctor.node_folder import NodeFolder
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-OF_THE_MACHINE = "pid:[4026531836]"
+INITIAL_NAMESPACE = "pid:[4026531836]"
 
 
 def by_name(subject: Subject, name: str) -> Finding:
-    checks = (*node_area.NODE_CHECKS, *visibility.VISIBILITY_CHECKS)
-    return next(f for check in checks for f in check.look(subject) if f.name == name)
+    return next(f for check in NODE_CHECKS for f in check.look(subject) if f.name == name)
 
 
 @pytest.mark.parametrize(
     ("settings", "environ", "severity", "word"),
     [
-        ({}, {}, "ok", "the host's name"),
-        ({"node_name": "gpu-17"}, POD, "ok", "gpu-17, by setting"),
+        ({}, {}, "ok", "the host name"),
+        ({"node_name": "gpu-17"}, POD, "ok", "gpu-17, from --node-name"),
         ({}, POD, "warning", "this pod's host name"),
     ],
 )
-def test_a_pod_needs_to_be_told_the_nodes_name(
+def test_a_pod_needs_the_node_name_as_a_setting(
     node: "NodeFolder", settings: dict[str, str], environ: dict[str, str], severity: str, word: str
 ) -> None:
     finding = by_name(node.subject(settings, environ=environ), "name")
@@ -52,7 +49,7 @@ def test_a_pod_needs_to_be_told_the_nodes_name(
         ({}, POD, "in a pod"),
     ],
 )
-def test_a_container_is_known_by_its_marks(
+def test_a_container_is_recognised(
     node: "NodeFolder", files: dict[str, str], environ: dict[str, str], kind: str
 ) -> None:
     node.write(files)
@@ -60,17 +57,17 @@ def test_a_container_is_known_by_its_marks(
 
 
 @pytest.mark.parametrize(("uid", "environ", "severity"), [(1000, {}, "ok"), (0, POD, "ok"), (0, {}, "note")])
-def test_root_on_a_host_sees_more_than_the_agent(
+def test_root_on_a_host_is_noted(
     node: "NodeFolder", uid: int, environ: dict[str, str], severity: str
 ) -> None:
     assert by_name(node.subject(uid=uid, environ=environ), "user").severity == severity
 
 
-def test_the_kernel_is_told(node: "NodeFolder") -> None:
+def test_the_kernel_is_reported(node: "NodeFolder") -> None:
     assert os.uname().release in by_name(node.subject(), "system").found
 
 
-def test_folders_that_are_missing_or_empty_are_errors_with_the_option(node: "NodeFolder") -> None:
+def test_missing_or_empty_folders_are_errors_that_name_the_option(node: "NodeFolder") -> None:
     node.write({"sys/class": "", "dev/null": ""})
     subject = node.subject({"sys_root": "/nowhere"})
     assert by_name(subject, "proc").severity == "error"
@@ -81,30 +78,30 @@ def test_folders_that_are_missing_or_empty_are_errors_with_the_option(node: "Nod
 
 
 @pytest.mark.parametrize(
-    ("namespace", "programs", "shown"),
+    ("namespace", "programs", "scope"),
     [
-        (OF_THE_MACHINE, {}, Shown.NODE),
-        (OF_THE_MACHINE, {1: "strange-init"}, Shown.NODE),
-        ("pid:[4026532281]", {1: "accelscope"}, Shown.CONTAINER),
-        ("pid:[4026532281]", {1: "pause", 7: "accelscope"}, Shown.CONTAINER),
-        ("pid:[4026532281]", {1: "systemd"}, Shown.NODE),  # a node that is a container itself
-        (None, {1: "busybox", 2: "kthreadd"}, Shown.NODE),
-        (None, {1200: "python"}, Shown.UNKNOWN),
+        (INITIAL_NAMESPACE, {}, ProcScope.NODE),
+        (INITIAL_NAMESPACE, {1: "strange-init"}, ProcScope.NODE),
+        ("pid:[4026532281]", {1: "accelscope"}, ProcScope.CONTAINER),
+        ("pid:[4026532281]", {1: "pause", 7: "accelscope"}, ProcScope.CONTAINER),
+        ("pid:[4026532281]", {1: "systemd"}, ProcScope.NODE),  # a node that is a container itself
+        (None, {1: "busybox", 2: "kthreadd"}, ProcScope.NODE),
+        (None, {1200: "python"}, ProcScope.UNKNOWN),
     ],
 )
-def test_whose_processes_are_shown(
-    node: "NodeFolder", namespace: str | None, programs: dict[int, str], shown: Shown
+def test_the_scope_of_proc(
+    node: "NodeFolder", namespace: str | None, programs: dict[int, str], scope: ProcScope
 ) -> None:
     node.write({f"proc/{pid}/comm": f"{program}\n" for pid, program in programs.items()})
     if namespace is not None:
         node.link("proc/self/ns/pid", namespace)
-    assert shown_processes(node.folder / "proc") is shown
+    assert proc_scope(node.folder / "proc") is scope
 
 
 @pytest.mark.parametrize(
-    ("namespace", "severity"), [(OF_THE_MACHINE, "ok"), ("pid:[4026532281]", "warning"), (None, "note")]
+    ("namespace", "severity"), [(INITIAL_NAMESPACE, "ok"), ("pid:[4026532281]", "warning"), (None, "note")]
 )
-def test_a_pod_without_the_nodes_processes_is_told_to_use_host_pid(
+def test_a_pod_without_the_nodes_processes_needs_host_pid(
     node: "NodeFolder", namespace: str | None, severity: str
 ) -> None:
     node.write({"proc/31/comm": "accelscope\n", "proc/31/status": "", "proc/32/status": ""})
@@ -134,7 +131,7 @@ def test_hidepid_is_read_from_the_mount(node: "NodeFolder", options: str, hidden
     assert hidepid(proc) == hidden
 
 
-def test_a_mount_point_with_a_blank_is_found(node: "NodeFolder") -> None:
+def test_a_mount_point_with_a_space_is_found(node: "NodeFolder") -> None:
     proc = node.folder / "the proc"
     (proc / "self").mkdir(parents=True)
     written = str(proc).replace(" ", "\\040")
@@ -142,19 +139,19 @@ def test_a_mount_point_with_a_blank_is_found(node: "NodeFolder") -> None:
     assert hidepid(proc) == "2"
 
 
-def test_hidden_processes_of_others_are_a_warning(node: "NodeFolder") -> None:
+def test_hidden_processes_are_a_warning(node: "NodeFolder") -> None:
     proc = node.folder / "proc"
-    node.link("proc/self/ns/pid", OF_THE_MACHINE)
+    node.link("proc/self/ns/pid", INITIAL_NAMESPACE)
     node.write({"proc/self/mounts": f"proc {proc} proc rw,hidepid=2 0 0\n", "proc/4711/status": ""})
     finding = by_name(node.subject(), "hidepid")
     assert finding.severity == "warning"
     assert "hidepid=2" in finding.found
 
 
-def test_processes_that_may_not_be_looked_at_are_counted(
+def test_unreadable_processes_are_counted(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    node.link("proc/self/ns/pid", OF_THE_MACHINE)
+    node.link("proc/self/ns/pid", INITIAL_NAMESPACE)
     node.write({"proc/1/status": "", "proc/2/status": "", "proc/3/status": ""})
     for pid in (1, 2):
         (node.folder / f"proc/{pid}").chmod(0)
@@ -167,7 +164,7 @@ def test_processes_that_may_not_be_looked_at_are_counted(
 
 
 @pytest.mark.parametrize(
-    ("content", "environ", "given", "severity"),
+    ("content", "environ", "is_set", "severity"),
     [
         ("root:x:0:0:root:/root:/bin/sh\nann:x:7:7::/:\n", {}, True, "ok"),
         ("root:x:0:0:root:/root:/bin/sh\nann:x:7:7::/:\n", POD, True, "ok"),
@@ -175,13 +172,13 @@ def test_processes_that_may_not_be_looked_at_are_counted(
         (None, POD, False, "note"),  # the image's own /etc/passwd
     ],
 )
-def test_the_list_of_users(
-    node: "NodeFolder", content: str | None, environ: dict[str, str], given: bool, severity: str
+def test_the_passwd_file_is_checked(
+    node: "NodeFolder", content: str | None, environ: dict[str, str], is_set: bool, severity: str
 ) -> None:
     path = node.folder / "passwd"
     if content is not None:
         path.write_text(content)
-    subject = node.subject({"passwd_file": str(path)} if given else {}, environ=environ)
+    subject = node.subject({"passwd_file": str(path)} if is_set else {}, environ=environ)
     finding = by_name(subject, "users")
     assert finding.severity == severity
     if content is not None:

@@ -1,4 +1,4 @@
-"""Who has the port: nobody, an AccelScope agent, dcgm-exporter, somebody else."""
+"""The agent's port: free, or in use by an agent, another exporter or another program."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from tests.certificates import make_certificates
 from tests.ports import free_port
 
 from accelscope.agent.pages import Pages
-from accelscope.doctor import http as port_area
+from accelscope.doctor import http
 from accelscope.doctor.check import Finding
 from accelscope.doctor.http import port
 from accelscope.metrics.exposition import Exposition
@@ -27,18 +27,18 @@ Answer = Callable[[bytes], bytes]
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever listens answers, if the machine is busy, later."""
-    monkeypatch.setattr(port_area, "_ANSWER_SECONDS", 60.0)
+    """A busy machine responds late."""
+    monkeypatch.setattr(http, "_TIMEOUT_SECONDS", 60.0)
 
 
-def look(node: "NodeFolder", number: int, host: str = "127.0.0.1") -> Finding:
+def check_port(node: "NodeFolder", number: int, host: str = "127.0.0.1") -> Finding:
     [finding] = port(node.subject({"exporter_port": str(number), "exporter_host": host}))
     return finding
 
 
 @contextmanager
 def listening(answer: Answer) -> Iterator[int]:
-    """A program of somebody else's that answers each connection once."""
+    """Another program, which answers each connection once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -65,19 +65,19 @@ def page(body: str) -> Answer:
     return lambda _: f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def test_a_free_port_is_fine_and_stays_free(node: "NodeFolder") -> None:
+def test_a_free_port_is_ok_and_stays_free(node: "NodeFolder") -> None:
     number = free_port()
     for _ in range(2):
-        finding = look(node, number)
+        finding = check_port(node, number)
         assert (finding.severity, finding.found) == ("ok", f"{number} is free")
 
 
-def test_any_free_port_needs_no_look(node: "NodeFolder") -> None:
-    assert look(node, 0).severity == "ok"
+def test_any_free_port_needs_no_check_port(node: "NodeFolder") -> None:
+    assert check_port(node, 0).severity == "ok"
 
 
 @pytest.mark.parametrize(
-    ("answer", "tenant"),
+    ("answer", "listener"),
     [
         (page("# HELP DCGM_FI_DEV_GPU_TEMP x\nDCGM_FI_DEV_GPU_TEMP 40\n"), "dcgm-exporter"),
         (page("<h1>Welcome to nginx</h1>"), "another HTTP server"),
@@ -86,16 +86,18 @@ def test_any_free_port_needs_no_look(node: "NodeFolder") -> None:
     ],
     ids=["dcgm-exporter", "nginx", "ssh", "silent"],
 )
-def test_a_port_that_others_have_is_an_error(node: "NodeFolder", answer: Answer, tenant: str) -> None:
+def test_a_port_in_use_by_another_program_is_an_error(
+    node: "NodeFolder", answer: Answer, listener: str
+) -> None:
     with listening(answer) as number:
-        finding = look(node, number)
-    assert (finding.severity, finding.found) == ("error", f"{number} is taken by {tenant}")
-    expected = "remove dcgm-exporter" if tenant == "dcgm-exporter" else f"ss -ltnp 'sport = :{number}'"
+        finding = check_port(node, number)
+    assert (finding.severity, finding.found) == ("error", f"{number} is in use by {listener}")
+    expected = "remove dcgm-exporter" if listener == "dcgm-exporter" else f"ss -ltnp 'sport = :{number}'"
     assert expected in (finding.advice or "")
 
 
 @pytest.mark.parametrize("guarded", ["open", "token", "tls", "tls and token", "client certificate"])
-def test_an_agent_of_ours_is_known_however_it_is_guarded(
+def test_an_agent_is_recognised_with_any_authentication(
     node: "NodeFolder", tmp_path: Path, guarded: str
 ) -> None:
     pages = Pages(Exposition(), metrics_path="/metrics", moved_at=lambda: 0.0)
@@ -112,7 +114,7 @@ def test_an_agent_of_ours_is_known_however_it_is_guarded(
     )
     server.start()
     try:
-        finding = look(node, server.address[1])
+        finding = check_port(node, server.address[1])
     finally:
         server.stop()
     assert finding.severity == "ok", finding
@@ -120,7 +122,7 @@ def test_an_agent_of_ours_is_known_however_it_is_guarded(
     assert ("9.9" in finding.found) == (guarded in ("open", "tls"))
 
 
-def test_an_address_that_is_not_this_machines_is_an_error(node: "NodeFolder") -> None:
-    finding = look(node, free_port(), "192.0.2.1")
+def test_an_address_of_another_machine_is_an_error(node: "NodeFolder") -> None:
+    finding = check_port(node, free_port(), "192.0.2.1")
     assert finding.severity == "error"
     assert "--exporter-host" in (finding.advice or "")

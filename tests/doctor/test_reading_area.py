@@ -1,4 +1,4 @@
-"""Passes through a reader, held against what else is known of the node."""
+"""Reading a vendor's devices, and comparing their number with PCI and device files."""
 
 import threading
 from collections.abc import Callable
@@ -79,7 +79,7 @@ Examine = Callable[..., list[Finding]]
 
 @pytest.fixture
 def examine(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> Examine:
-    """Findings of the check; advice is the reason itself."""
+    """Findings of the check. The advice is the reason."""
 
     def examined(reader: FakeReader, hardware: Hardware | None = None, **settings: str) -> list[Finding]:
         def opened(vendor: Vendor, options: ReaderOptions) -> FakeReader:
@@ -102,10 +102,10 @@ def named(findings: list[Finding], name: str) -> Finding:
     return finding
 
 
-HELD = Hardware(addresses=frozenset(ADDRESSES), device_files=2, driver_loaded=True)
+PRESENT = Hardware(addresses=frozenset(ADDRESSES), device_files=2, driver_loaded=True)
 
 
-def test_a_healthy_pass_has_counts_devices_and_processes(examine: Examine, node: "NodeFolder") -> None:
+def test_healthy_devices_are_counted_and_listed_with_processes(examine: Examine, node: "NodeFolder") -> None:
     node.write(
         {"proc/7/stat": "7 (train) S " + "0 " * 50, "proc/7/status": "Name:\ttrain\nUid:\t0\t0\t0\t0\n"}
     )
@@ -117,9 +117,11 @@ def test_a_healthy_pass_has_counts_devices_and_processes(examine: Examine, node:
     reader = FakeReader(
         Reading(device(0, OK, *absent), (Process(pid=7, device="nvidia:GPU-0"),)), Reading(device(1))
     )
-    found = examine(reader, HELD)
+    found = examine(reader, PRESENT)
     assert all(finding.severity == "ok" for finding in found), found
-    assert named(found, "reading").found.startswith("2 of 2 devices answer through fake, driver 550.54.15")
+    assert named(found, "reading").found.startswith(
+        "2 of 2 devices read through fake, driver version 550.54.15"
+    )
     assert named(found, "count").found == "reader 2, PCI 2, device files 2"
     first = named(found, "device 0")
     assert first.found == "H100, nvidia:GPU-0, ok, 3 values absent (not_supported 2, no_sample 1)"
@@ -136,11 +138,11 @@ def test_a_healthy_pass_has_counts_devices_and_processes(examine: Examine, node:
     [
         (Hardware(), "note", None),
         (Hardware(unheld=frozenset(ADDRESSES)), "warning", "for driver_absent"),
-        (HELD, "error", "for library_absent"),
+        (PRESENT, "error", "for library_absent"),
         (Hardware(driver_loaded=True), "error", "for library_absent"),
     ],
 )
-def test_an_absent_driver_is_as_bad_as_the_hardware_says(
+def test_the_severity_of_an_absent_driver_depends_on_the_hardware(
     examine: Examine, hardware: Hardware, severity: str, advice: str | None
 ) -> None:
     [finding] = examine(FakeReader(survey=DriverAbsent("the library is not on this node")), hardware)
@@ -150,27 +152,25 @@ def test_an_absent_driver_is_as_bad_as_the_hardware_says(
         assert finding.advice == advice
 
 
-def test_a_driver_that_cannot_be_read_is_an_error_with_its_reasons_advice(examine: Examine) -> None:
-    [finding] = examine(FakeReader(survey=ReaderError("version_mismatch", "NVML: mismatch")), HELD)
+def test_an_unreadable_driver_is_an_error_with_advice(examine: Examine) -> None:
+    [finding] = examine(FakeReader(survey=ReaderError("version_mismatch", "NVML: mismatch")), PRESENT)
     assert (finding.severity, finding.advice) == ("error", "for version_mismatch")
     assert "NVML: mismatch" in finding.found
     assert not finding.hung
 
 
-def test_a_driver_that_hangs_is_an_error_in_time(examine: Examine) -> None:
+def test_a_hanging_driver_is_an_error(examine: Examine) -> None:
     reader = FakeReader()
     reader.gate = threading.Event()
     try:
-        [finding] = examine(reader, HELD, reader_timeout="0.2s")
+        [finding] = examine(reader, PRESENT, reader_timeout="0.2s")
     finally:
         reader.gate.set()
     assert (finding.severity, finding.advice, finding.hung) == ("error", "for timeout", True)
 
 
-def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
-    node: "NodeFolder", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is given up before the survey that runs it is, so that nothing is left behind."""
+def test_a_hanging_tool_is_named(node: "NodeFolder", monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended before the deadline of its survey, so no thread is abandoned."""
     usual = AgentSettings()
     assert usual.reader_options.tool_timeout_seconds < usual.deadlines.survey_seconds
     patient = Deadlines(PATIENCE_SECONDS, PATIENCE_SECONDS, PATIENCE_SECONDS)
@@ -186,42 +186,42 @@ def test_a_tool_that_hangs_is_named_as_the_agent_names_it(
 @pytest.mark.parametrize(
     ("answer", "severity", "advice"),
     [
-        (Reading(device(1, Health(HealthState.WARNING, "it is hot"))), "warning", "for it is hot"),
-        (Reading(device(1, Health(HealthState.CRITICAL, "it smokes"))), "error", "for it smokes"),
+        (Reading(device(1, Health(HealthState.WARNING, "overheated"))), "warning", "for overheated"),
+        (Reading(device(1, Health(HealthState.CRITICAL, "failed"))), "error", "for failed"),
         (DeviceLost("GPU is lost"), "error", "for lost"),
         (DeviceLost("GPU requires reset", reason="reset_required"), "error", "for reset_required"),
         (ReaderError("no_permission", "closed"), "error", "for no_permission"),
     ],
 )
-def test_a_sick_device_has_its_own_line(
+def test_an_unhealthy_device_has_its_own_finding(
     examine: Examine, answer: Reading | ReaderError, severity: str, advice: str
 ) -> None:
-    found = examine(FakeReader(Reading(device(0)), answer), HELD)
+    found = examine(FakeReader(Reading(device(0)), answer), PRESENT)
     assert named(found, "reading").severity == "ok"
     assert named(found, "device 0").severity == "ok"
     assert (named(found, "device 1").severity, named(found, "device 1").advice) == (severity, advice)
 
 
-def test_a_device_that_does_not_tell_its_address_is_found_by_the_others(examine: Examine) -> None:
-    found = examine(FakeReader(Reading(device(0)), DeviceLost("GPU is lost")), HELD)
+def test_the_address_of_a_lost_device_is_inferred_from_the_others(examine: Examine) -> None:
+    found = examine(FakeReader(Reading(device(0)), DeviceLost("GPU is lost")), PRESENT)
     assert named(found, "count").found.endswith("; device 1 is 0000:43:00.0")
 
 
 @pytest.mark.parametrize(
     ("hardware", "settings", "severity", "word"),
     [
-        (HELD, {}, "error", "the driver does not show 0000:43:00.0"),
+        (PRESENT, {}, "error", "the driver does not list 0000:43:00.0"),
         (
             Hardware(frozenset(ADDRESSES[:1]), frozenset(ADDRESSES[1:]), driver_loaded=True),
             {},
             "warning",
-            "no driver holds 0000:43:00.0",
+            "no driver is bound to 0000:43:00.0",
         ),
         (Hardware(), {"expected_devices": "2"}, "error", "--expected-devices 2"),
         (Hardware(), {}, "ok", "reader 1"),
     ],
 )
-def test_devices_that_others_see_and_the_driver_does_not(
+def test_devices_that_the_driver_does_not_list(
     examine: Examine, hardware: Hardware, settings: dict[str, str], severity: str, word: str
 ) -> None:
     finding = named(examine(FakeReader(Reading(device(0))), hardware, **settings), "count")
@@ -234,29 +234,29 @@ def test_a_driver_without_devices_is_a_warning(examine: Examine) -> None:
     assert (finding.severity, finding.advice) == ("warning", "for no_devices")
 
 
-def test_when_no_device_answers_the_reading_itself_is_an_error(examine: Examine) -> None:
+def test_reading_is_an_error_if_no_device_responds(examine: Examine) -> None:
     lost = DeviceLost("GPU is lost")
-    found = examine(FakeReader(lost, lost), HELD)
+    found = examine(FakeReader(lost, lost), PRESENT)
     assert named(found, "reading").severity == "error"
     assert len([finding for finding in found if finding.name.startswith("device ")]) == 2
 
 
-def test_values_that_need_rights_are_a_warning(examine: Examine) -> None:
+def test_values_that_need_permission_are_a_warning(examine: Examine) -> None:
     absent = Absence("processes", AbsenceReason.NO_PERMISSION)
-    found = examine(FakeReader(Reading(device(0, OK, absent)), Reading(device(1, OK, absent))), HELD)
+    found = examine(FakeReader(Reading(device(0, OK, absent)), Reading(device(1, OK, absent))), PRESENT)
     finding = named(found, "absent")
     assert (finding.severity, finding.advice) == ("warning", "for no_permission")
     assert finding.found == "no_permission: processes"
 
 
-def test_what_was_rejected_is_counted(examine: Examine) -> None:
+def test_rejected_values_are_counted(examine: Examine) -> None:
     rejected = (Rejection("line", "bad_number"), Rejection("other", "bad_number"))
     found = examine(FakeReader(Reading(device(0), (), rejected)))
     assert named(found, "rejected").severity == "warning"
     assert "bad_number 2" in named(found, "rejected").found
 
 
-def test_processes_that_proc_does_not_show_are_a_warning(examine: Examine) -> None:
+def test_processes_missing_from_proc_are_a_warning(examine: Examine) -> None:
     processes = (Process(pid=7, device="nvidia:GPU-0"), Process(pid=8, device="nvidia:GPU-0", name="x"))
     finding = named(examine(FakeReader(Reading(device(0), processes))), "on devices")
     assert finding.severity == "warning"
@@ -264,7 +264,7 @@ def test_processes_that_proc_does_not_show_are_a_warning(examine: Examine) -> No
     assert "hostPID" in (finding.advice or "")
 
 
-def test_a_fault_of_the_reader_is_a_line(examine: Examine) -> None:
+def test_a_bug_in_the_reader_is_a_finding(examine: Examine) -> None:
     class Broken(FakeReader):
         def survey(self) -> Survey:
             raise KeyError("oh")
@@ -275,7 +275,7 @@ def test_a_fault_of_the_reader_is_a_line(examine: Examine) -> None:
 
 
 class LearningReader(FakeReader):
-    """Gets to know one more device at each pass, as one does whose tool is slow."""
+    """Finds one more device at each pass, as a reader with a slow tool does."""
 
     known = 0
 
@@ -284,13 +284,13 @@ class LearningReader(FakeReader):
         return Survey("fake", tuple(map(str, range(self.known))), expected=len(self.answers))
 
 
-def test_a_reader_that_needs_several_passes_to_know_its_devices_gets_them(examine: Examine) -> None:
-    found = examine(LearningReader(Reading(device(0)), Reading(device(1))), HELD)
+def test_a_reader_that_needs_several_passes_gets_them(examine: Examine) -> None:
+    found = examine(LearningReader(Reading(device(0)), Reading(device(1))), PRESENT)
     assert named(found, "count").found == "reader 2, PCI 2, device files 2"
     assert all(finding.severity == "ok" for finding in found), found
 
 
-def test_no_pass_follows_one_that_brought_nothing_new(examine: Examine) -> None:
+def test_reading_stops_after_a_pass_without_new_values(examine: Examine) -> None:
     class Counting(FakeReader):
         surveys = 0
 
@@ -299,11 +299,11 @@ def test_no_pass_follows_one_that_brought_nothing_new(examine: Examine) -> None:
             return Survey("fake", ("0",), expected=2)
 
     reader = Counting(Reading(device(0)))
-    assert named(examine(reader, HELD), "count").severity == "error"
+    assert named(examine(reader, PRESENT), "count").severity == "error"
     assert reader.surveys == 2
 
 
-def test_a_lost_device_is_not_asked_twice(examine: Examine) -> None:
+def test_a_lost_device_is_read_once(examine: Examine) -> None:
     class Counting(FakeReader):
         surveys = 0
 
@@ -312,10 +312,10 @@ def test_a_lost_device_is_not_asked_twice(examine: Examine) -> None:
             return super().survey()
 
     reader = Counting(Reading(device(0)), DeviceLost("GPU is lost"))
-    assert named(examine(reader, HELD), "device 1").severity == "error"
+    assert named(examine(reader, PRESENT), "device 1").severity == "error"
     assert reader.surveys == 1
 
 
-def test_the_time_of_the_check_is_longer_than_its_passes_can_last(node: "NodeFolder") -> None:
+def test_the_deadline_is_longer_than_the_passes(node: "NodeFolder") -> None:
     subject: Subject = node.subject({"reader_timeout": "10s", "device_timeout": "2s"})
     assert vendors.seconds(subject.settings) > MOST_PASSES * 22

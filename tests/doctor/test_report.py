@@ -1,10 +1,10 @@
-"""What people and programs get to read."""
+"""The report as text and as JSON."""
 
 import json
 
 import pytest
 
-from accelscope.doctor.check import Finding, Severity, error, note, ok, sentence, warning
+from accelscope.doctor.check import Finding, error, join_words, note, ok, warning
 from accelscope.doctor.examination import Report, document, text
 
 
@@ -22,13 +22,15 @@ def report(*findings: Finding, area: str = "nvidia") -> Report:
         ((warning("a", "x", "do it"), error("b", "y", "do that"), ok("c", "z")), "error", 2),
     ],
 )
-def test_the_worst_finding_makes_the_exit_code(findings: tuple[Finding, ...], worst: str, code: int) -> None:
+def test_the_worst_finding_determines_the_exit_code(
+    findings: tuple[Finding, ...], worst: str, code: int
+) -> None:
     made = report(*findings)
     assert made.worst == worst
     assert made.exit_code == code
 
 
-def test_the_text_has_a_line_per_finding_and_what_to_do_under_it() -> None:
+def test_the_text_has_a_line_per_finding_and_its_advice_below() -> None:
     made = report(ok("module", "nvidia 550 is loaded"), error("nvml", "does not start", "Reboot the node."))
     assert text(made) == (
         "accelscope 1.2.3 doctor on node gpu-17\n"
@@ -42,7 +44,7 @@ def test_the_text_has_a_line_per_finding_and_what_to_do_under_it() -> None:
     )
 
 
-def test_the_text_fits_eighty_columns_and_keeps_commands_whole() -> None:
+def test_the_text_fits_80_columns_and_does_not_break_commands() -> None:
     command = "`nvidia-smi -q -i 1 -d PERFORMANCE,TEMPERATURE`"
     made = report(
         warning("device 0", "word " * 60, f"{'Look well, ' * 3} then run {command} {'again ' * 30}")
@@ -52,27 +54,27 @@ def test_the_text_fits_eighty_columns_and_keeps_commands_whole() -> None:
     assert any(command in line for line in lines)
 
 
-def test_advice_that_was_given_already_is_not_repeated() -> None:
+def test_repeated_advice_refers_to_the_first() -> None:
     made = report(error("nvml", "x", "Reboot."), error("reading", "y", "Reboot."), error("z", "z", "Sit."))
     written = text(made)
     assert written.count("Reboot.") == 1
-    assert "do: as for nvml, above" in written
+    assert "do: see nvml above" in written
     assert [check["advice"] for check in document(made)["checks"]] == ["Reboot.", "Reboot.", "Sit."]
 
 
-def test_what_a_driver_says_cannot_move_the_cursor() -> None:
+def test_control_characters_are_replaced() -> None:
     written = text(report(note("device 0", "\x1b[2Jmodel\nok \x00name")))
     assert written.isprintable() or all(line.isprintable() for line in written.split("\n"))
     assert "?[2Jmodel?ok ?name" in written
 
 
-def test_the_summary_counts_what_is_not_fine() -> None:
+def test_the_summary_counts_notes_warnings_and_errors() -> None:
     made = report(note("a", ""), note("b", ""), warning("c", "", "d"), error("e", "", "f"), ok("g", ""))
     assert text(made).splitlines()[-1] == "1 error, 1 warning and 2 notes (exit code 2)"
-    assert text(report(ok("a", "b"))).splitlines()[-1] == "all fine (exit code 0)"
+    assert text(report(ok("a", "b"))).splitlines()[-1] == "no problems (exit code 0)"
 
 
-def test_the_document_has_the_promised_shape() -> None:
+def test_the_json_document() -> None:
     made = report(ok("module", "loaded", version="550"), error("nvml", "no", "Reboot."))
     assert json.loads(json.dumps(document(made))) == {
         "version": "1.2.3",
@@ -98,12 +100,8 @@ def test_the_document_has_the_promised_shape() -> None:
     }
 
 
-def test_severities_rise() -> None:
-    assert [severity.rank for severity in Severity] == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("parts", "joined"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
 )
-def test_lists_read_as_a_sentence(parts: list[str], joined: str) -> None:
-    assert sentence(parts) == joined
+def test_join_words(parts: list[str], joined: str) -> None:
+    assert join_words(parts) == joined

@@ -1,4 +1,4 @@
-"""Where the settings came from."""
+"""Settings that are not at their defaults, with their origins."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ def findings(subject: Subject) -> dict[str, tuple[str, str]]:
     return {f.name: (f.severity.value, f.found) for check in SETTINGS_CHECKS for f in check.look(subject)}
 
 
-def test_each_given_setting_is_shown_with_its_origin(node: "NodeFolder") -> None:
+def test_each_explicit_setting_is_shown_with_its_origin(node: "NodeFolder") -> None:
     file = node.folder / "agent.yaml"
     file.write_text("# mine\nlabels: {rack: 7}\n")
     loaded = load(
@@ -28,21 +28,21 @@ def test_each_given_setting_is_shown_with_its_origin(node: "NodeFolder") -> None
     assert "log-level" not in found
 
 
-def test_a_pattern_that_no_metric_fits_is_a_warning() -> None:
-    given = {"metric_allowlist": "accelerator_up,accelerator_powr_watts", "metric_denylist": "DCGM_*"}
-    found = findings(Subject(loaded=load(AgentSettings, given, {}), environ={}))
+def test_a_pattern_that_matches_no_metric_is_a_warning() -> None:
+    settings = {"metric_allowlist": "accelerator_up,accelerator_powr_watts", "metric_denylist": "DCGM_*"}
+    found = findings(Subject(loaded=load(AgentSettings, settings, {}), environ={}))
     severity, text = found["metric-allowlist"]
     assert severity == "warning"
-    assert text.endswith(": no metric has a name that fits accelerator_powr_watts")
+    assert text.endswith(": no metric matches accelerator_powr_watts")
     assert found["metric-denylist"][0] == "warning"
-    found = findings(Subject(loaded=load(AgentSettings, {**given, "dialect": "dcgm"}, {}), environ={}))
+    found = findings(Subject(loaded=load(AgentSettings, {**settings, "dialect": "dcgm"}, {}), environ={}))
     assert found["metric-denylist"] == ("ok", "DCGM_*, from the command line")
 
 
-def test_a_counters_file_is_examined(node: "NodeFolder") -> None:
+def test_a_counters_file_is_checked(node: "NodeFolder") -> None:
     file = node.folder / "counters.csv"
-    given = {"dialect": "dcgm", "dcgm_counters": str(file), "metric_denylist": "DCGM_FI_DEV_GPU_TEMP"}
-    subject = Subject(loaded=load(AgentSettings, given, {}), environ={})
+    settings = {"dialect": "dcgm", "dcgm_counters": str(file), "metric_denylist": "DCGM_FI_DEV_GPU_TEMP"}
+    subject = Subject(loaded=load(AgentSettings, settings, {}), environ={})
     assert findings(subject)["dcgm-counters"] == (
         "error",
         f"{file}, from the command line: {file}: No such file or directory",
@@ -59,8 +59,8 @@ def test_a_counters_file_is_examined(node: "NodeFolder") -> None:
     assert findings(subject)["metric-denylist"][0] == "warning"
 
 
-def test_a_node_with_defaults_says_so() -> None:
+def test_only_defaults_are_one_finding() -> None:
     loaded = load(AgentSettings, {}, {})
     assert findings(Subject(loaded=loaded, environ={})) == {
-        "given": ("ok", "none: every setting has its default")
+        "given": ("ok", "none: all settings have their defaults")
     }

@@ -1,4 +1,4 @@
-"""The agent's choice of readers decides which vendors are examined."""
+"""The setting `readers` selects the vendors that are examined."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("vendor", list(Vendor))
-def test_every_vendor_can_be_examined_and_ends_with_a_real_reading(vendor: Vendor) -> None:
+def test_every_vendor_has_an_area_that_ends_with_reading(vendor: Vendor) -> None:
     assert examination_of(vendor).vendor is vendor
     assert vendor_area(vendor).checks[-1].name == "reading"
 
 
-def test_the_areas_follow_the_readers_that_are_set(node: "NodeFolder") -> None:
+def test_the_setting_readers_selects_the_areas(node: "NodeFolder") -> None:
     names = [area.name for area in areas_for(node.subject({"readers": "nvidia"}).settings)]
     assert names == ["settings", "http", "node", "nvidia", "attribution", "node object"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.attribution.allocations import allocations, annotated
 from accelscope.attribution.device_ids import DeviceIndex, identities
-from accelscope.attribution.jobs import Jobs, Part
+from accelscope.attribution.jobs import JobMapping, Part
 from accelscope.attribution.ledger import KeptIdle, Ledger
 from accelscope.attribution.options import AttributionOptions, SourceLog
 from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable
@@ -76,7 +76,7 @@ class Attributor:
             self._holdings = Holdings(client, clock, monotonic, in_cluster=self._pods is not None)
         self._claims = Claims(options)
         self._shares = Shares(options.ratio_file, options.device_ratios, options.model_ratios, clock)
-        self._jobs = Jobs(options.job_mapping_folder, clock)
+        self._jobs = JobMapping(options.job_mapping_folder, clock)
         self._ledger = Ledger(kept_idle)
         self._index = DeviceIndex(())
         self._grants: tuple[Allocation, ...] = ()

@@ -1,8 +1,8 @@
-"""`accelscope doctor`: what was looked for on this node, what was found, and what to do about it.
+"""`accelscope doctor`: checks this node and suggests how to fix what it finds.
 
-Areas are tuples of checks, and checks are data: a name, a function from the Subject to findings, and how long
-it may take. The examination runs each in a thread of its own, because a driver that hangs must not hang the
-one who wants to know why. A vendor's checks are one module or package, named in `vendors`.
+An area is a tuple of checks. A check is data: a name, a function from Subject to findings, and a deadline.
+Each check runs in its own thread, so a hanging driver does not hang the examination. Vendors declare their
+checks as `VendorDeclaration.examination`.
 """
 
 from accelscope.doctor.check import Finding, Severity, Subject

@@ -1,4 +1,4 @@
-"""A check as data."""
+"""The parts of an examination: findings, the subject, checks and areas."""
 
 import os
 import socket
@@ -14,12 +14,9 @@ from accelscope.config import Loaded
 from accelscope.vendors.common.contract import Paths
 from accelscope.vendors.declaration import VendorSetting
 
-# --- finding ------------------------------------------------------------
-# What a check says: how bad it is, what was found, and the next step.
-
 
 class Severity(StrEnum):
-    """In rising order. A note is something to know, not something to mend."""
+    """In rising order. A note is information and needs no action."""
 
     OK = "ok"
     NOTE = "note"
@@ -37,8 +34,8 @@ class Finding:
     severity: Severity
     found: str
     advice: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)  # plain values, for the JSON form
-    hung: bool = False  # a call was left behind that may never come back
+    details: Mapping[str, Any] = field(default_factory=dict)  # plain values, for the JSON report
+    hung: bool = False  # a call was abandoned and may never return
 
 
 def ok(name: str, found: str, **details: Any) -> Finding:
@@ -57,21 +54,17 @@ def error(name: str, found: str, advice: str, **details: Any) -> Finding:
     return Finding(name=name, severity=Severity.ERROR, found=found, advice=advice, details=details)
 
 
-def counted(number: int, one: str, more: str) -> str:
+def pluralize(number: int, one: str, more: str) -> str:
     return f"{number} {one if number == 1 else more}"
 
 
-def sentence(parts: list[str]) -> str:
+def join_words(parts: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
-# --- subject ------------------------------------------------------------
-# What is examined: the settings as the agent would take them, and the surroundings of this process.
-
-
-# What container runtimes leave behind: files under the root, and words in the path of a cgroup.
-_MARKS = (".dockerenv", "run/.containerenv")
+# Signs of a container runtime: files below the root, and words in the path of a cgroup.
+_CONTAINER_FILES = (".dockerenv", "run/.containerenv")
 _CGROUP_WORDS = ("kubepods", "docker", "containerd", "libpod", "lxc")
 
 
@@ -87,8 +80,10 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """`root` is this process's own, where container runtimes leave their marks; the node's folders are
-    settings."""
+    """The agent's settings and the environment of this process.
+
+    `root` is this process's own root folder; the paths of the node's folders are settings.
+    """
 
     loaded: Loaded[AgentSettings]
     environ: Mapping[str, str]
@@ -116,13 +111,13 @@ class Subject:
         return "KUBERNETES_SERVICE_HOST" in self.environ  # the kubelet sets it in every container
 
     @property
-    def container_mark(self) -> str | None:
-        """What shows that this process is in a container, or None."""
+    def container_evidence(self) -> str | None:
+        """Why this process is assumed to run in a container; None if it is not."""
         if self.in_pod:
             return "KUBERNETES_SERVICE_HOST is set"
-        for mark in _MARKS:
-            if (self.root / mark).exists():
-                return f"/{mark} exists"
+        for file in _CONTAINER_FILES:
+            if (self.root / file).exists():
+                return f"/{file} exists"
         if self.environ.get("container"):
             return f"container={self.environ['container']} is set"
         try:
@@ -130,33 +125,32 @@ class Subject:
         except OSError:
             return None
         word = next((word for word in _CGROUP_WORDS if word in cgroup), None)
-        return f"its cgroup is one of {word}" if word else None
+        return f"the cgroup path contains {word}" if word else None
 
     @property
     def in_container(self) -> bool:
-        return self.container_mark is not None
+        return self.container_evidence is not None
 
 
-_USUAL_SECONDS = 5.0
 _FILES_HANG = (
-    "A file or folder does not answer, as on a network file system that is gone or in a driver that hangs: "
-    "see `dmesg -T | tail` for what."
+    "Reading a file or folder hangs. Usual causes are a lost network file system or a hanging driver: see "
+    "`dmesg -T | tail`."
 )
 
 
-def usual_seconds(_: AgentSettings) -> float:
-    return _USUAL_SECONDS
+def _default_seconds(_: AgentSettings) -> float:
+    return 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`look` may find several things; what it has found when its time is up still counts."""
+    """`look` may return several findings. Those made before the deadline are kept."""
 
     name: str
     look: Callable[[Subject], Iterable[Finding]]
-    seconds: Callable[[AgentSettings], float] = usual_seconds
-    if_it_hangs: str = _FILES_HANG  # advice
-    unless_hung: str | None = None  # name of a check of the same area: where that hung, this would too
+    seconds: Callable[[AgentSettings], float] = _default_seconds
+    timeout_advice: str = _FILES_HANG
+    skip_if_hung: str | None = None  # name of another check of the area: if that hung, so would this one
 
 
 @dataclass(frozen=True, slots=True)

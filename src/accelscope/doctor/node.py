@@ -1,4 +1,4 @@
-"""The node itself: its name, what runs here as whom, and the folders that readers look into."""
+"""The node (name, system, user, /proc, /sys and /dev) and the settings that are not at their defaults."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelscope.config import ConfigError
 from accelscope.config.settings import flag_name, settings_of
-from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, sentence, warning
+from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, warning
 from accelscope.metrics.dialects import OPTIONS, Dialect
 from accelscope.metrics.exposition import patterns_without_family
 
@@ -18,15 +18,15 @@ from accelscope.metrics.exposition import patterns_without_family
 def name(subject: Subject) -> Iterator[Finding]:
     origin = subject.loaded.origins.get("node_name")
     if origin is not None:
-        yield ok("name", f"{subject.node}, by setting")
+        yield ok("name", f"{subject.node}, from --node-name")
     elif subject.in_pod:
         yield warning(
             "name",
-            f"{subject.node}, which is this pod's host name and hardly the node's",
+            f"{subject.node} is this pod's host name, probably not the node's name",
             "Set NODE_NAME in the pod from the field spec.nodeName (valueFrom: fieldRef).",
         )
     else:
-        yield ok("name", f"{subject.node}, the host's name")
+        yield ok("name", f"{subject.node}, the host name")
 
 
 def system(_: Subject) -> Iterator[Finding]:
@@ -41,37 +41,36 @@ def system(_: Subject) -> Iterator[Finding]:
 
 
 def container(subject: Subject) -> Iterator[Finding]:
-    mark = subject.container_mark
-    kind = "in a pod" if subject.in_pod else "in a container" if mark else "not in a container"
-    yield ok("container", f"{kind} ({mark})" if mark else kind, kind=kind)
+    evidence = subject.container_evidence
+    kind = "in a pod" if subject.in_pod else "in a container" if evidence else "not in a container"
+    yield ok("container", f"{kind} ({evidence})" if evidence else kind, kind=kind)
 
 
 def user(subject: Subject) -> Iterator[Finding]:
-    who = subject.user
-    groups = sorted(who.groups)
-    found = f"uid {who.uid}, groups {', '.join(map(str, groups))}"
-    if who.is_root and not subject.in_container:
+    uid, groups = subject.user.uid, sorted(subject.user.groups)
+    found = f"uid {uid}, groups {', '.join(map(str, groups))}"
+    if subject.user.is_root and not subject.in_container:
         yield note(
             "user",
-            f"{found}: root may read more than the agent's own user may",
-            "If the agent runs as another user, let doctor run as that one too: "
+            f"{found}: root can read more than the agent's user",
+            "If the agent runs as another user, run doctor as that user: "
             "`systemd-run --pty -p DynamicUser=yes accelscope doctor`.",
-            uid=who.uid,
+            uid=uid,
             groups=groups,
         )
     else:
-        yield ok("user", found, uid=who.uid, groups=groups)
+        yield ok("user", found, uid=uid, groups=groups)
 
 
 def roots(subject: Subject) -> Iterator[Finding]:
     for what, path in (("proc", subject.paths.proc), ("sys", subject.paths.sys), ("dev", subject.paths.dev)):
         problem = _unlistable(path)
         if problem is None:
-            yield ok(what, f"{path} can be read", path=str(path))
+            yield ok(what, f"{path} is readable", path=str(path))
         else:
             yield error(
                 what,
-                f"{path} cannot be read: {problem}",
+                f"cannot read {path}: {problem}",
                 f"--{what}-root must name the node's /{what}; in a pod, mount it with hostPath.",
                 path=str(path),
             )
@@ -85,53 +84,40 @@ def _unlistable(path: Path) -> str | None:
         return problem.strerror or str(problem)
 
 
-NODE_CHECKS = (
-    Check("name", name),
-    Check("system", system),
-    Check("container", container),
-    Check("user", user),
-    Check("roots", roots),
-)
-
-
-# --- visibility ------------------------------------------------------------
-# Whether the node's processes and the names of their users can be seen from here.
-
-
-_NODES_NAMESPACE = "pid:[4026531836]"  # fixed in the kernel (PROC_PID_INIT_INO): that of the machine itself
+_NODE_NAMESPACE = "pid:[4026531836]"  # the initial one; a constant of the kernel (PROC_PID_INIT_INO)
 _INITS = frozenset({"systemd", "init", "openrc-init", "runit", "s6-svscan"})
 _HIDEPID = re.compile(r"(?:^|,)hidepid=(?!0|off)([^,]+)")
-_MOST_PROCESSES = 20_000
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_MAX_PROCESSES = 20_000
+_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-class Shown(Enum):
-    """Whose processes a /proc shows."""
+class ProcScope(Enum):
+    """Whose processes a /proc lists."""
 
-    NODE = "the node's"
-    CONTAINER = "this container's only"
+    NODE = "node"
+    CONTAINER = "container"
     UNKNOWN = "unknown"
 
 
 def processes(subject: Subject) -> Iterator[Finding]:
     proc = subject.paths.proc
     pids = _pids(proc)
-    hidden = list(_hidden(proc, pids))
-    match shown_processes(proc):
-        case Shown.CONTAINER:
+    hidden = list(_hidden_processes(proc, pids))
+    match proc_scope(proc):
+        case ProcScope.CONTAINER:
             yield warning(
                 "processes",
-                f"{proc} shows this container's own only ({len(pids)}): those on the devices cannot be "
-                "named, and some drivers do not even list them",
-                "hostPID: true in the pod (docker run --pid=host).",
+                f"{proc} lists only this container's {len(pids)} processes: processes on devices have no "
+                "name, and some drivers do not list them at all",
+                "Set hostPID: true in the pod (docker run --pid=host).",
                 processes=len(pids),
             )
-        case Shown.UNKNOWN:
+        case ProcScope.UNKNOWN:
             yield note(
-                "processes", f"{len(pids)} in {proc}, which does not tell whether they are all of the node's"
+                "processes", f"{len(pids)} in {proc}; it is unknown whether these are all of the node's"
             )
-        case Shown.NODE if not hidden:
-            yield ok("processes", f"the node's {len(pids)} are seen", processes=len(pids))
+        case ProcScope.NODE if not hidden:
+            yield ok("processes", f"all {len(pids)} of the node are visible", processes=len(pids))
     yield from hidden
 
 
@@ -142,63 +128,63 @@ def users(subject: Subject) -> Iterator[Finding]:
     except OSError as problem:
         yield warning(
             "users",
-            f"{path} cannot be read: {problem.strerror}; users are shown by their numbers",
-            "Name the node's list with --passwd-file; in a pod, mount the node's /etc/passwd.",
+            f"cannot read {path}: {problem.strerror}; users are shown by uid",
+            "Set --passwd-file to the node's /etc/passwd; in a pod, mount it.",
         )
         return
     count = sum(1 for line in lines if line.count(":") >= 6)
     if subject.in_container and "passwd_file" not in subject.loaded.origins:
         yield note(
             "users",
-            f"{path} is this container's own list, of {count}; others are shown by their numbers",
-            "Mount the node's /etc/passwd and name it with --passwd-file, if names matter to you.",
+            f"{path} is this container's, with {count} users; others are shown by uid",
+            "To see user names, mount the node's /etc/passwd and set --passwd-file to it.",
             users=count,
         )
     else:
-        yield ok("users", f"{count} names in {path}", users=count)
+        yield ok("users", f"{count} in {path}", users=count)
 
 
-def shown_processes(proc: Path) -> Shown:
-    """Told by the namespace of this process; where that is not to be seen, by what runs as 1 and 2."""
+def proc_scope(proc: Path) -> ProcScope:
+    """From the PID namespace of this process, or from the programs with the PIDs 1 and 2."""
     try:
         namespace = str((proc / "self/ns/pid").readlink())
     except OSError:
         namespace = None
-    # A node that is a container itself (kind, LXC) has a namespace of its own, and an init in it.
-    if namespace == _NODES_NAMESPACE or _program(proc, 1) in _INITS or _program(proc, 2) == "kthreadd":
-        return Shown.NODE
-    return Shown.UNKNOWN if namespace is None else Shown.CONTAINER
+    # A node that is itself a container (kind, LXC) has its own namespace, with an init in it.
+    if namespace == _NODE_NAMESPACE or _program(proc, 1) in _INITS or _program(proc, 2) == "kthreadd":
+        return ProcScope.NODE
+    return ProcScope.UNKNOWN if namespace is None else ProcScope.CONTAINER
 
 
-def _hidden(proc: Path, pids: list[int]) -> Iterator[Finding]:
+def _hidden_processes(proc: Path, pids: list[int]) -> Iterator[Finding]:
     refused = 0
-    for pid in pids[:_MOST_PROCESSES]:
+    for pid in pids[:_MAX_PROCESSES]:
         try:
             with (proc / str(pid) / "status").open("rb"):
                 pass
         except PermissionError:
             refused += 1
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended
     option = hidepid(proc)
     if refused:
-        found = f"{refused} of {len(pids)} processes may not be looked at"
+        found = f"no permission to read {refused} of {len(pids)} processes"
     elif option is not None and 1 not in pids:
-        found = "processes of other users are not shown"
+        found = "processes of other users are hidden"
     else:
         return
     yield warning(
         "hidepid",
         found + (f": {proc} is mounted with hidepid={option}" if option else ""),
-        f"`mount -o remount,hidepid=0 {proc}`, or with gid= of a group that the agent is in; in a systemd "
-        "unit leave out ProtectProc=. Until then names and users of processes are absent.",
+        f"`mount -o remount,hidepid=0 {proc}`, or mount it with gid= of a group of the agent's user; in a "
+        "systemd unit, remove ProtectProc=. Until then names and users of processes are absent.",
         refused=refused,
         hidepid=option,
     )
 
 
 def hidepid(proc: Path) -> str | None:
-    """How this /proc hides other users' processes, as its mount says; None: not at all, or unknown."""
+    """The mount option `hidepid` of this /proc; None if it is off or unknown."""
     try:
         mounts = (proc / "self/mounts").read_text(errors="replace").splitlines()
     except OSError:
@@ -206,8 +192,8 @@ def hidepid(proc: Path) -> str | None:
     options = ""
     for line in mounts:
         cells = line.split(" ")
-        if len(cells) > 3 and cells[2] == "proc" and _unescaped(cells[1]) == str(proc):
-            options = cells[3]  # a later mount covers an earlier one
+        if len(cells) > 3 and cells[2] == "proc" and _unescape(cells[1]) == str(proc):
+            options = cells[3]  # a later mount hides an earlier one
     match = _HIDEPID.search(options)
     return match[1] if match else None
 
@@ -216,7 +202,7 @@ def _pids(proc: Path) -> list[int]:
     try:
         return sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
     except OSError:
-        return []  # the check of the folders says why
+        return []  # the check `roots` reports it
 
 
 def _program(proc: Path, pid: int) -> str | None:
@@ -226,45 +212,48 @@ def _program(proc: Path, pid: int) -> str | None:
         return None
 
 
-def _unescaped(path: str) -> str:
-    """Blanks and such are written as octal numbers in a list of mounts."""
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)
+def _unescape(path: str) -> str:
+    """The list of mounts writes spaces and similar characters as octal numbers."""
+    return _OCTAL_ESCAPE.sub(lambda match: chr(int(match[1], 8)), path)
 
 
-VISIBILITY_CHECKS = (Check("processes", processes), Check("users", users))
-
-
-# --- settings ------------------------------------------------------------
-# Where the settings came from, and whether those that choose metrics find any.
+NODE_CHECKS = (
+    Check("name", name),
+    Check("system", system),
+    Check("container", container),
+    Check("user", user),
+    Check("roots", roots),
+    Check("processes", processes),
+    Check("users", users),
+)
 
 
 _DIALECT_FILES = frozenset(option.name for option in OPTIONS if option.watched)
-_LISTS_OF_METRICS = ("metric_allowlist", "metric_denylist")
+_METRIC_LISTS = ("metric_allowlist", "metric_denylist")
 
 
-def given(subject: Subject) -> Iterator[Finding]:
-    """Each setting that is given anywhere; the others have their defaults."""
+def settings(subject: Subject) -> Iterator[Finding]:
+    """Each setting that is set explicitly, with its origin."""
     origins = subject.loaded.origins
     if not origins:
-        yield ok("given", "none: every setting has its default")
+        yield ok("given", "none: all settings have their defaults")
     for declared in settings_of(type(subject.settings)):
         origin = origins.get(declared.name)
         if origin is None:
             continue
         value = declared.value(subject.settings)
         shown = declared.kind.text(value) or "(empty)"
-        # A flag's name stands there already.
         where = "the command line" if origin.startswith("--") else origin
         name, found = flag_name(declared.name)[2:], f"{shown}, from {where}"
         if declared.name in _DIALECT_FILES:
             yield _dialect_file(subject, declared.name, value, found)
             continue
-        idle = _without_family(subject, value) if declared.name in _LISTS_OF_METRICS else ()
-        if idle:
+        unused = _unused_patterns(subject, value) if declared.name in _METRIC_LISTS else ()
+        if unused:
             yield warning(
                 name,
-                f"{found}: no metric has a name that fits {sentence(list(idle))}",
-                "Compare with the names on the agent's /metrics; those of a dialect need --dialect.",
+                f"{found}: no metric matches {join_words(list(unused))}",
+                "Compare with the names on the agent's /metrics; names of a dialect need --dialect.",
                 value=shown,
                 origin=origin,
             )
@@ -273,7 +262,7 @@ def given(subject: Subject) -> Iterator[Finding]:
 
 
 def _dialect_file(subject: Subject, option: str, path: str, found: str) -> Finding:
-    """Whether the file can be used, and which of its fields are not available."""
+    """Whether the file is valid, and which of its fields are not available."""
     flag = flag_name(option)
     name = flag[2:]
     try:
@@ -282,26 +271,26 @@ def _dialect_file(subject: Subject, option: str, path: str, found: str) -> Findi
         return error(
             name,
             f"{found}: {str(problem).removeprefix(f'{flag}: ')}",
-            "Correct the file; the agent does not start with it. docs/dialects.md describes the format.",
+            "Fix the file: the agent does not start with it. docs/dialects.md describes the format.",
             path=path,
         )
-    missed = [str(item) for dialect in chosen for item in dialect.unavailable if item.option == option]
-    if missed:
+    unavailable = [str(item) for dialect in chosen for item in dialect.unavailable if item.option == option]
+    if unavailable:
         return warning(
             name,
-            f"{found}: {'; '.join(missed)}",
-            "Remove these lines, or look in docs/dialects.md for a field or native family instead.",
+            f"{found}: {'; '.join(unavailable)}",
+            "Remove these lines, or find another field or native family in docs/dialects.md.",
             path=path,
-            unavailable=missed,
+            unavailable=unavailable,
         )
     return ok(name, found, path=path)
 
 
-def _without_family(subject: Subject, patterns: Sequence[str]) -> tuple[str, ...]:
+def _unused_patterns(subject: Subject, patterns: Sequence[str]) -> tuple[str, ...]:
     chosen: tuple[Dialect, ...] = ()
-    with suppress(ConfigError):  # its own finding
+    with suppress(ConfigError):  # reported by _dialect_file
         chosen = subject.settings.load_dialects()
     return patterns_without_family(patterns, chosen)
 
 
-SETTINGS_CHECKS = (Check("given", given),)
+SETTINGS_CHECKS = (Check("given", settings),)

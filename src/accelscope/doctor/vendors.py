@@ -1,7 +1,4 @@
-"""What a vendor contributes to the examination.
-
-One real pass through the vendor's reader is the same for every vendor and is added to its own checks.
-"""
+"""A vendor's area: the checks that it declares, then a read of its devices as the agent does it."""
 
 import threading
 from collections import Counter
@@ -21,11 +18,11 @@ from accelscope.doctor.check import (
     Finding,
     Severity,
     Subject,
-    counted,
     error,
+    join_words,
     note,
     ok,
-    sentence,
+    pluralize,
     warning,
 )
 from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
@@ -35,15 +32,15 @@ from accelscope.vendors.common.files import PciDevice
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What there is of a vendor, told by others than its driver: what the reader's count is held against."""
+    """A vendor's devices as PCI and device files show them, to compare with what the reader finds."""
 
-    addresses: frozenset[str] = frozenset()  # of devices that the vendor's driver holds, on PCI
-    unheld: frozenset[str] = frozenset()  # of those that no driver holds
-    device_files: int | None = None  # None: this vendor's devices have none that can be counted
+    addresses: frozenset[str] = frozenset()  # PCI addresses of devices bound to the vendor's driver
+    unheld: frozenset[str] = frozenset()  # PCI addresses of devices without a driver
+    device_files: int | None = None  # None: this vendor has no device files that can be counted
     driver_loaded: bool = False
 
     @property
-    def is_there(self) -> bool:
+    def is_present(self) -> bool:
         return bool(self.addresses or self.unheld)
 
 
@@ -52,8 +49,8 @@ class VendorExamination:
     vendor: Vendor
     checks: tuple[Check, ...]
     hardware: Callable[[Subject], Hardware]
-    # What to do, by the reason of a reader's error or of an absent value, or by what is said of a device's
-    # health. Beside those: driver_absent, library_absent, missing, unheld, no_devices.
+    # Advice by the reason of a reader's error, of an absent value or of a device's health. Further keys:
+    # driver_absent, library_absent, missing, unheld, no_devices.
     advice: Callable[[str, Subject], str]
 
 
@@ -64,38 +61,32 @@ def examination_of(vendor: Vendor) -> VendorExamination:
 
 
 def vendor_area(vendor: Vendor, results: MutableMapping[Vendor, Result] | None = None) -> Area:
-    """What its reader brings is left in `results`."""
-
+    """Its reader's result is stored in `results`."""
     examination = examination_of(vendor)
     read = Check(
         "reading",
         partial(reading, examination, results=results),
         seconds,
-        "The reader did not even give up by itself: this is a fault in AccelScope, please report it.",
+        "The reader ignored its own timeouts: this is a bug in AccelScope, please report it.",
     )
     return Area(vendor.value, (*examination.checks, read))
 
 
-# --- pci ------------------------------------------------------------
-# A vendor's devices on the PCI bus: what is said of them in every vendor's area.
-
-
-_PASSED_ON = "vfio"  # drivers whose name begins so hand a device to a virtual machine
-
-
-def is_passed_on(device: PciDevice) -> bool:
-    return (device.driver or "").startswith(_PASSED_ON)
+def is_passed_through(device: PciDevice) -> bool:
+    """Whether a vfio driver passes the device through to a virtual machine."""
+    return (device.driver or "").startswith("vfio")
 
 
 def on_pci(
     sys: Path, found: tuple[PciDevice, ...] | None, *, what: str, none: str, unless: str = ""
 ) -> Iterator[Finding]:
-    """`what` they are called, what to say where there are `none`, and `unless` for devices elsewhere."""
+    """`what` names the devices, `none` is the text where there are none, `unless` an exception to the
+    advice."""
     if found is None:
         yield note(
             "pci",
-            f"{sys}/bus/pci/devices is not there: {what} cannot be counted without their driver",
-            f"In a pod, mount the node's /sys and name it with --sys-root{unless}.",
+            f"{sys}/bus/pci/devices does not exist: {what} cannot be counted without their driver",
+            f"In a pod, mount the node's /sys and set --sys-root to it{unless}.",
         )
         return
     if not found:
@@ -103,15 +94,9 @@ def on_pci(
         return
     details = {device.address: {"device": device.device_code, "driver": device.driver} for device in found}
     yield ok("pci", f"{len(found)}: {', '.join(device.address for device in found)}", devices=details)
-    passed_on = [device.address for device in found if is_passed_on(device)]
-    if passed_on:
-        yield note(
-            "pci", f"{sentence(passed_on)} held by vfio for a virtual machine: not this node's to read"
-        )
-
-
-# --- reading ------------------------------------------------------------
-# Real passes through a vendor's reader, as the agent makes them, held against what else is known.
+    passed = [device.address for device in found if is_passed_through(device)]
+    if passed:
+        yield note("pci", f"passed through to a virtual machine (vfio), not readable: {join_words(passed)}")
 
 
 _HEALTH = {
@@ -121,13 +106,13 @@ _HEALTH = {
     HealthState.LOST: Severity.ERROR,
     HealthState.UNKNOWN: Severity.ERROR,
 }
-# Absences that somebody can do something about; the others are how the device is.
-_CURABLE = (AbsenceReason.NO_PERMISSION, AbsenceReason.TIMEOUT, AbsenceReason.DRIVER_ERROR)
+# Absences that can be fixed; the others are properties of the device.
+_FIXABLE = (AbsenceReason.NO_PERMISSION, AbsenceReason.TIMEOUT, AbsenceReason.DRIVER_ERROR)
 
 
 def seconds(settings: AgentSettings) -> float:
-    """Longer than passes can last in which everything is as slow as it may be: the runner gives up by itself
-    what hangs, and no pass follows one that brought nothing new."""
+    """Longer than the slowest passes: the runner abandons calls that hang, and stops after a pass without
+    new values."""
     return MOST_PASSES * (2 * settings.reader_timeout + settings.device_timeout) + 5
 
 
@@ -157,28 +142,28 @@ def reading(
     }
     if state.up:
         found = (
-            f"{state.devices_seen} of {len(result.devices)} devices answer through {state.source}, "
-            f"driver {state.driver_version or 'of unknown version'}, in {state.duration_seconds or 0:.2f} s"
+            f"{state.devices_seen} of {len(result.devices)} devices read through {state.source}, "
+            f"driver version {state.driver_version or 'unknown'}, {state.duration_seconds or 0:.2f} s"
         )
         yield replace(ok("reading", found, **details), hung=hung)
     else:
         reason = state.errors[0].reason if state.errors else "driver_error"
-        found = f"the driver cannot be read: {state.reason}"
+        found = f"cannot read the driver: {state.reason}"
         yield replace(error("reading", found, examination.advice(reason, subject), **details), hung=hung)
     if not result.devices and not state.up:
         return
     yield from count(examination, subject, hardware, result.devices)
     for device in result.devices:
-        yield of_device(examination, subject, device)
-    yield from _curable_absences(examination, subject, result.devices)
+        yield describe_device(examination, subject, device)
+    yield from _fixable_absences(examination, subject, result.devices)
     if state.rejected:
         yield warning(
             "rejected",
-            f"{sum(c.count for c in state.rejected)} lines or cells of the driver's answer make no sense: "
+            f"{sum(c.count for c in state.rejected)} values of the driver's output were rejected: "
             + ", ".join(f"{c.reason} {c.count}" for c in state.rejected),
-            "Save the tool's output, look at it with `accelscope parse`, and please report it.",
+            "Save the tool's output, check it with `accelscope parse`, and please report it.",
         )
-    yield of_processes(subject, result.processes)
+    yield describe_processes(subject, result.processes)
 
 
 def read_vendor(examination: VendorExamination, subject: Subject) -> Result:
@@ -189,51 +174,51 @@ def read_vendor(examination: VendorExamination, subject: Subject) -> Result:
 
 
 def _absent(examination: VendorExamination, subject: Subject, hardware: Hardware, reason: str) -> Finding:
-    if not hardware.is_there and not hardware.driver_loaded:
+    if not hardware.is_present and not hardware.driver_loaded:
         return note(
             "reading",
             f"nothing to read: {reason}",
-            "Nothing, if this node has no such device: the agent stays up and ready, and finds a driver that "
-            "comes later.",
+            "Nothing if this node has no such device. The agent picks up a driver that is installed later.",
         )
     if hardware.driver_loaded:
-        todo = examination.advice("library_absent", subject)
-        return error("reading", f"the driver is loaded, but {reason}", todo)
-    todo = examination.advice("driver_absent", subject)
-    return warning("reading", f"there are devices, but {reason}", todo)
+        advice = examination.advice("library_absent", subject)
+        return error("reading", f"the driver is loaded, but {reason}", advice)
+    advice = examination.advice("driver_absent", subject)
+    return warning("reading", f"this node has devices, but {reason}", advice)
 
 
 def count(
     examination: VendorExamination, subject: Subject, hardware: Hardware, devices: tuple[Device, ...]
 ) -> Iterator[Finding]:
-    """Devices by all who count them."""
+    """Compares the number of devices by reader, PCI, device files and setting."""
     found = {"reader": len(devices)}
-    if hardware.is_there:
+    if hardware.is_present:
         found["PCI"] = len(hardware.addresses | hardware.unheld)
     if hardware.device_files is not None:
         found["device files"] = hardware.device_files
     expected = subject.settings.expected_devices
     if expected:
         found["--expected-devices"] = expected
-    counts = ", ".join(f"{who} {number}" for who, number in found.items())
-    shown = {device.pci_address for device in devices}
-    nameless = [device for device in devices if device.pci_address is None]
-    missing = sorted(hardware.addresses - shown)
-    unheld = sorted(hardware.unheld - shown)
-    if nameless and len(nameless) >= len(missing) + len(unheld):
-        # A lost device does not tell its address, but those of the others leave few to choose from.
+    counts = ", ".join(f"{source} {number}" for source, number in found.items())
+    addresses = {device.pci_address for device in devices}
+    without_address = [device for device in devices if device.pci_address is None]
+    missing = sorted(hardware.addresses - addresses)
+    unheld = sorted(hardware.unheld - addresses)
+    if without_address and len(without_address) >= len(missing) + len(unheld):
+        # A lost device has no address; the addresses that no other device has must be its own.
         if missing or unheld:
-            counts += f"; device {sentence([str(d.index) for d in nameless])} is {sentence(missing + unheld)}"
+            indexes = join_words([str(device.index) for device in without_address])
+            counts += f"; device {indexes} is {join_words(missing + unheld)}"
         missing, unheld = [], []
     if missing or len(devices) < expected:
-        which = f"; the driver does not show {sentence(missing)}" if missing else ""
+        which = f"; the driver does not list {join_words(missing)}" if missing else ""
         yield error(
             "count", f"{counts}{which}", examination.advice("missing", subject), counts=found, missing=missing
         )
     elif unheld:
         yield warning(
             "count",
-            f"{counts}; no driver holds {sentence(unheld)}",
+            f"{counts}; no driver is bound to {join_words(unheld)}",
             examination.advice("unheld", subject),
             counts=found,
             missing=unheld,
@@ -243,16 +228,16 @@ def count(
     else:
         yield warning(
             "count",
-            f"{counts}: the driver is up and shows no device",
+            f"{counts}: the driver is loaded but lists no device",
             examination.advice("no_devices", subject),
             counts=found,
         )
 
 
-def of_device(examination: VendorExamination, subject: Subject, device: Device) -> Finding:
+def describe_device(examination: VendorExamination, subject: Subject, device: Device) -> Finding:
     absent = Counter(absence.reason.value for absence in device.absent)
     health = device.health
-    words = [device.model or "model not told", device.id, health.state.value]
+    words = [device.model or "unknown model", device.id, health.state.value]
     if health.reason:
         words[-1] += f" ({health.reason})"
     if absent:
@@ -280,23 +265,18 @@ def of_device(examination: VendorExamination, subject: Subject, device: Device) 
 
 
 def _advice(examination: VendorExamination, subject: Subject, device: Device) -> str:
-    """Commands in it name the device."""
-    todo = examination.advice(_trouble(device), subject)
-    return todo if device.index is None else todo.replace("INDEX", str(device.index))
-
-
-def _trouble(device: Device) -> str:
-    """The word under which advice is to be had."""
+    """Commands in the advice contain the device's index."""
     reason = device.health.reason or ""
     if device.stale:
-        return reason.partition(":")[0]  # begins with the word that was counted
-    return reason  # in the words of the vendor's own judgement
+        reason = reason.partition(":")[0]  # `timeout: no answer within 2 s`
+    advice = examination.advice(reason, subject)
+    return advice if device.index is None else advice.replace("INDEX", str(device.index))
 
 
-def _curable_absences(
+def _fixable_absences(
     examination: VendorExamination, subject: Subject, devices: tuple[Device, ...]
 ) -> Iterator[Finding]:
-    for reason in _CURABLE:
+    for reason in _FIXABLE:
         fields = sorted({a.field for device in devices for a in device.absent if a.reason is reason})
         if fields:
             yield warning(
@@ -308,8 +288,7 @@ def _curable_absences(
             )
 
 
-def of_processes(subject: Subject, processes: tuple[Process, ...]) -> Finding:
-    """Names and users come from /proc, as in the agent."""
+def describe_processes(subject: Subject, processes: tuple[Process, ...]) -> Finding:
     table = ProcessTable(subject.paths.proc, Path(subject.settings.passwd_file))
     hosts = table.look_up(process.pid for process in processes)
     total = len(processes)
@@ -318,13 +297,13 @@ def of_processes(subject: Subject, processes: tuple[Process, ...]) -> Finding:
     details = {"processes": total, "with_name": named, "with_user": owned}
     if total == 0:
         return ok("on devices", "no process uses a device now", **details)
-    found = f"{counted(total, 'process', 'processes')}, {named} with a name, {owned} with a user"
+    found = f"{pluralize(total, 'process', 'processes')}, {named} with a name, {owned} with a user"
     if owned == total:
         return ok("on devices", found, **details)
     return warning(
         "on devices",
         found,
-        "Users come from the node's /proc: hostPID: true in a pod, or --proc-root for a /proc that is "
-        "mounted elsewhere. A process that ended between two looks is no fault.",
+        "Users are read from the node's /proc: set hostPID: true in a pod, or --proc-root if /proc is "
+        "mounted elsewhere. A process that has just ended is no problem.",
         **details,
     )

@@ -63,6 +63,8 @@ class DialectDeclaration:
     part: str  # Callable[[Mapping[str, str]], Dialect]: made from the values of all dialects' options
     same_names: tuple[str, ...] = ()  # dialects with the same names in other units
     options: tuple[VendorSetting, ...] = ()
+    exporter: str = ""  # name of the other exporter's program
+    page_marker: str = ""  # text by which doctor recognises that exporter's metrics page; empty: it cannot
 
     def load(self) -> Any:
         return load_part(self.package, self.part)
@@ -70,14 +72,20 @@ class DialectDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginDeclaration:
-    """The vendor's part of the device plugin."""
+    """The vendor's part of the device plugin, see accelscope.deviceplugin.vendor."""
 
-    part: str  # Callable[[Roots], VendorPart]
-    usual: bool = False  # the vendor where --vendor is not given
+    part: str  # Callable[[Roots], VendorPlugin]
+    default: bool = False  # of --vendor
     socket_name: str = ""  # of the plugin's socket where none is given; empty: accelscope-<vendor>
-    resource: str = ""  # what pods ask for where no name is given; empty: depends on the devices
-    divides: bool = False  # devices can be offered by the core and in partitions
+    resource: str = ""  # what pods request where no name is given; empty: depends on the devices
+    other_resources: tuple[str, ...] = ()  # further defaults, by model or partition, for help texts
     why_no_cdi: str = ""  # one line; empty: its devices have CDI names
+
+    # Division of devices into cores or partitions
+    settings: tuple[VendorSetting, ...] = ()  # reloadable; other vendors' plugins reject them
+    division: str = ""  # Callable[[Mapping[str, str]], Division]: from the values of these settings
+    partition_cores: tuple[int, ...] = ()  # the possible sizes of a partition
+    named_cores: str = ""  # Callable[[str], NamedCores | None]: from the name of a device file
 
 
 def load_part(package: str, part: str) -> Any:

@@ -40,7 +40,7 @@ def test_a_node_without_gpus_is_no_fault(node: "NodeFolder") -> None:
     assert severities(doctor.on_pci(node.subject())) == ["note"]
     assert severities(doctor.module(node.subject())) == ["note"]
     assert severities(doctor.files(node.subject())) == ["note"]
-    assert not doctor.hardware(node.subject()).is_there
+    assert not doctor.hardware(node.subject()).is_present
 
 
 @pytest.mark.parametrize(("holder", "second"), [("vfio-pci", "note"), ("nouveau", "warning")])
@@ -49,7 +49,7 @@ def test_a_gpu_that_another_driver_holds_is_told(node: "NodeFolder", holder: str
     found = list(doctor.on_pci(node.subject()))
     assert severities(found) == ["ok", second]
     assert holder.partition("-")[0] in found[1].found
-    assert not doctor.hardware(node.subject()).is_there
+    assert not doctor.hardware(node.subject()).is_present
 
 
 def test_a_gpu_for_a_virtual_machine_needs_no_module(node: "NodeFolder") -> None:

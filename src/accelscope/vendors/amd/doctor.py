@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
-from accelscope.doctor.check import Check, Finding, Subject, counted, error, note, ok, sentence, warning
+from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.parsing import Parsed
@@ -164,7 +164,7 @@ def on_pci(subject: Subject) -> Iterator[Finding]:
     if old:
         yield note(
             "pci",
-            f"{sentence(old)} held by {_OLD_DRIVER}, the driver of chips before 2012: they are not read",
+            f"{join_words(old)} held by {_OLD_DRIVER}, the driver of chips before 2012: they are not read",
         )
 
 
@@ -173,7 +173,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     if driver_loaded(paths.sys):
         version = driver_version(paths.sys, paths.proc)
         yield ok("module", f"{_DRIVER} {version or 'of unknown version'} is loaded", version=version)
-    elif not all(map(vendors.is_passed_on, gpus(paths))):
+    elif not all(map(vendors.is_passed_through, gpus(paths))):
         yield warning(
             "module",
             f"the kernel module {_DRIVER} is not loaded, though there are GPUs",
@@ -195,12 +195,12 @@ def files(subject: Subject) -> Iterator[Finding]:
     if closed:
         yield error(
             "files",
-            f"this user may not read {counted(len(closed), 'file', 'files')} under {where}: {closed[0]} ...",
+            f"this user may not read {pluralize(len(closed), 'file', 'files')} under {where}: {closed[0]} ...",
             no_permission(subject),
             files=closed,
         )
     else:
-        yield ok("files", f"those of {counted(len(cards), 'GPU', 'GPUs')} under {where} may be read")
+        yield ok("files", f"those of {pluralize(len(cards), 'GPU', 'GPUs')} under {where} may be read")
 
 
 def device_files(subject: Subject) -> Iterator[Finding]:
@@ -217,12 +217,12 @@ def device_files(subject: Subject) -> Iterator[Finding]:
     if closed:
         yield warning(
             "device files",
-            f"{sentence([str(path) for path in closed])} may not be opened by this user: amd-smi tells less",
+            f"{join_words([str(path) for path in closed])} may not be opened by this user: amd-smi tells less",
             no_permission(subject),
             files=[str(path) for path in closed],
         )
     elif len(there) > 1:
-        yield ok("device files", f"{sentence([path.name for path in there])} in {dev}")
+        yield ok("device files", f"{join_words([path.name for path in there])} in {dev}")
     else:
         yield note(
             "device files",
@@ -331,7 +331,7 @@ EXAMINATION = VendorExamination(
     (
         Check("pci", on_pci),
         Check("module", module),
-        Check("files", files, if_it_hangs=HANG),
+        Check("files", files, timeout_advice=HANG),
         Check("device files", device_files),
         Check("processes", processes),
         Check("amd-smi", amd_smi, _tool_seconds, TOOL_HANG),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accelscope.doctor import vendors
-from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, sentence, warning
+from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI
@@ -133,7 +133,7 @@ _MODULES = re.compile(r"drv_davinci|drv_devmng|ascend_")
 
 def npus(paths: Paths) -> tuple[PciDevice, ...]:
     """This node's own: not those that it passed on to a virtual machine."""
-    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not vendors.is_passed_on(npu))
+    return tuple(npu for npu in pci_devices(paths.sys, *_PCI_CODES) or () if not vendors.is_passed_through(npu))
 
 
 def modules(paths: Paths) -> list[str]:
@@ -175,7 +175,7 @@ def on_pci(subject: Subject) -> Iterator[Finding]:
 def module(subject: Subject) -> Iterator[Finding]:
     found = modules(subject.paths)
     if found:
-        yield ok("module", f"{sentence(found)} loaded", modules=found)
+        yield ok("module", f"{join_words(found)} loaded", modules=found)
     elif npus(subject.paths):
         yield warning("module", "no kernel module of Ascend is loaded, though there are NPUs", MODULE)
     else:
@@ -200,15 +200,15 @@ def files(subject: Subject) -> Iterator[Finding]:
     if closed:
         yield error(
             "device files",
-            f"{sentence(closed)} in {dev} may not be opened by this user",
+            f"{join_words(closed)} in {dev} may not be opened by this user",
             no_permission(subject),
             files=closed,
         )
     if missing or not chips:
-        lacking = sentence([*missing, *([] if chips else ["davinci0"])])
+        lacking = join_words([*missing, *([] if chips else ["davinci0"])])
         yield warning("device files", f"missing in {dev}: {lacking}", device_files_missing(subject))
     elif not closed:
-        yield ok("device files", f"{len(chips)} of chips, and {sentence(there)}, in {dev}", files=chips)
+        yield ok("device files", f"{len(chips)} of chips, and {join_words(there)}, in {dev}", files=chips)
 
 
 def _is_closed(path: Path) -> bool:
@@ -271,7 +271,7 @@ EXAMINATION = VendorExamination(
     (
         Check("pci", on_pci),
         Check("module", module),
-        Check("device files", files, if_it_hangs=HANG),
+        Check("device files", files, timeout_advice=HANG),
         Check("driver folder", driver_folder),
         Check("npu-smi", tool),
     ),

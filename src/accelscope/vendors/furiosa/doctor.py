@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
-from accelscope.doctor.check import Check, Finding, Subject, counted, error, note, ok, sentence, warning
+from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import Paths, ReaderError
@@ -137,7 +137,7 @@ def entries(paths: Paths) -> tuple[Entry, ...] | None:
 def hardware(subject: Subject) -> Hardware:
     found = on_bus(subject.paths)
     shown = entries(subject.paths)
-    ours = [card for card in found if not vendors.is_passed_on(card)]
+    ours = [card for card in found if not vendors.is_passed_through(card)]
     return Hardware(
         addresses=frozenset(card.address for card in ours if card.driver is not None),
         unheld=frozenset(card.address for card in ours if card.driver is None),
@@ -155,7 +155,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
     classes = " nor ".join(f"class/{name}" for name, _ in CLASSES[:2])
     if shown is None:
         found = f"neither {classes} is in {subject.paths.sys}: the driver is not loaded"
-        if not all(map(vendors.is_passed_on, on_bus(subject.paths))):
+        if not all(map(vendors.is_passed_through, on_bus(subject.paths))):
             yield warning("driver", f"{found}, though there are cards", DRIVER)
         else:
             yield note("driver", found)
@@ -163,7 +163,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
         yield warning("driver", "the driver is loaded and shows no card", advice("no_devices", subject))
     else:
         version = Entries(subject.paths.sys).driver_version(shown)
-        names = sentence([f"{entry.name} ({entry.architecture})" for entry in shown])
+        names = join_words([f"{entry.name} ({entry.architecture})" for entry in shown])
         yield ok("driver", f"version {version or 'not told'}, shows {names}", version=version)
 
 
@@ -186,7 +186,7 @@ def attributes(subject: Subject) -> Iterator[Finding]:
             "attributes", f"{', '.join(paths[:3])}{more}: {why}", advice(reason, subject), files=paths
         )
     if asked and not closed:
-        yield ok("attributes", f"{counted(asked, 'file', 'files')} of the driver can be read")
+        yield ok("attributes", f"{pluralize(asked, 'file', 'files')} of the driver can be read")
 
 
 def files(subject: Subject) -> Iterator[Finding]:
@@ -260,8 +260,8 @@ EXAMINATION = VendorExamination(
     Vendor("furiosa"),
     (
         Check("pci", on_pci),
-        Check("driver", driver, if_it_hangs=HANG),
-        Check("attributes", attributes, if_it_hangs=HANG),
+        Check("driver", driver, timeout_advice=HANG),
+        Check("attributes", attributes, timeout_advice=HANG),
         Check("device files", files),
         Check("tools", tools, seconds),
     ),

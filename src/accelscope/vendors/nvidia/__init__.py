@@ -53,6 +53,8 @@ VENDOR = VendorDeclaration(
             package=__name__,
             part="dcgm:dialect",
             options=(DCGM_COUNTERS, DCGM_HOSTNAME_LABEL),
+            exporter="dcgm-exporter",
+            page_marker="DCGM_FI_",
         ),
     ),
     exporter_labels="dcgm:exporter_labels",

@@ -17,7 +17,7 @@ from typing import Any
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
-from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, sentence, warning
+from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import Paths, ReaderError
@@ -25,7 +25,7 @@ from accelscope.vendors.common.files import PciDevice, pci_devices
 from accelscope.vendors.common.tool import Tool
 from accelscope.vendors.nvidia import NVIDIA_SMI, NVML_LIBRARY
 from accelscope.vendors.nvidia.nvml import PCI_CODES
-from accelscope.vendors.nvidia.nvml_binding import (
+from accelscope.vendors.nvidia.nvml_library import (
     DEFAULT_LIBRARY,
     NOT_SUPPORTED,
     USUAL_PLACES,
@@ -224,7 +224,7 @@ def on_pci(subject: Subject) -> Iterator[Finding]:
     if foreign:
         yield warning(
             "pci",
-            f"{sentence([gpu.address for gpu in foreign])} held by {foreign[0].driver}, which has no NVML",
+            f"{join_words([gpu.address for gpu in foreign])} held by {foreign[0].driver}, which has no NVML",
             f"Blacklist {foreign[0].driver} (/etc/modprobe.d), install NVIDIA's driver and reboot.",
         )
 
@@ -233,7 +233,7 @@ def module(subject: Subject) -> Iterator[Finding]:
     version = module_version(subject.paths)
     if version is not None:
         yield ok("module", f"nvidia {version} is loaded", version=version)
-    elif not all(map(vendors.is_passed_on, gpus(subject.paths))):
+    elif not all(map(vendors.is_passed_through, gpus(subject.paths))):
         yield warning(
             "module",
             "the kernel module nvidia is not loaded, though there are GPUs",
@@ -257,7 +257,7 @@ def files(subject: Subject) -> Iterator[Finding]:
     if why_useless is not None:
         yield note(
             "device files",
-            f"{sentence([path.name for path in there])} in {paths.dev}: {why_useless}",
+            f"{join_words([path.name for path in there])} in {paths.dev}: {why_useless}",
             files=[str(path) for path in there],
         )
         return
@@ -266,11 +266,11 @@ def files(subject: Subject) -> Iterator[Finding]:
     expected = sum(gpu.driver == "nvidia" for gpu in gpus(paths))
     if len(singles) < expected:
         missing.append(f"{expected - len(singles)} of {expected} GPUs' files")
-    names = sentence([path.name for path in there])
+    names = join_words([path.name for path in there])
     if missing:
         yield warning(
             "device files",
-            f"{names}; missing: {sentence(missing)}",
+            f"{names}; missing: {join_words(missing)}",
             device_files_missing(subject),
             files=[str(path) for path in there],
         )
@@ -325,7 +325,7 @@ def _closed(subject: Subject, paths: list[Path]) -> Iterator[Finding]:
         group = _group(gid)
         yield error(
             "device files",
-            f"{sentence([str(path) for path in members])} ({stat.filemode(mode)}, group {group}): "
+            f"{join_words([str(path) for path in members])} ({stat.filemode(mode)}, group {group}): "
             f"{os.strerror(code or 0)}",
             _opening_advice(subject, code, group, gid),
             files=[str(path) for path in members],
@@ -503,7 +503,7 @@ def _library_version(library: Any, subject: Subject) -> str | None:
 
 def _side_by_side(versions: dict[str, str | None]) -> str:
     known = [f"{what} {versions[what]}" for what in ("library", "module") if versions[what]]
-    return f" ({sentence(known)})" if known else ""
+    return f" ({join_words(known)})" if known else ""
 
 
 def _file_of(place: str) -> Path:
@@ -551,11 +551,11 @@ EXAMINATION = VendorExamination(
     (
         Check("pci", on_pci),
         Check("module", module),
-        Check("device files", files, if_it_hangs=HANG),
+        Check("device files", files, timeout_advice=HANG),
         Check("library", library, _driver_seconds, HANG),
         Check("binding", binding),
         Check("nvml", nvml, _driver_seconds, HANG),
-        Check("xids", xids, _devices_seconds, HANG, unless_hung="nvml"),
+        Check("xids", xids, _devices_seconds, HANG, skip_if_hung="nvml"),
         Check("nvidia-smi", tool),
     ),
     hardware,
