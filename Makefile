@@ -34,12 +34,11 @@ demo: ## run a simulated fleet with its web page, and say where to look
 	@$(BIN)/python scripts/demo
 
 .PHONY: test
-test: ## run all tests but the end-to-end ones, with coverage
+test: ## run all tests but the end-to-end ones
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
 	@scripts/page
 	scripts/npm test
-	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --cov --cov-report= tests --ignore=tests/e2e $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal tests --ignore=tests/e2e $(ARGS)
 
 .PHONY: e2e
 e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
