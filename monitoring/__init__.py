@@ -1,3 +1,4 @@
-"""What is looked at and what wakes people: Grafana dashboards, recording rules and alert rules, from code.
+"""Grafana dashboards, recording rules and alert rules, generated from code.
 
-`scripts/dashboards` writes them into the chart. They may only use names and labels that are declared."""
+`scripts/dashboards` writes them into the chart. They may only use metrics and labels that the programs
+declare."""

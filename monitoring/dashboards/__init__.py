@@ -1,1 +1,1 @@
-"""Grafana dashboards, as data of Grafana's own types."""
+"""Grafana dashboards, built with Grafana's Foundation SDK."""

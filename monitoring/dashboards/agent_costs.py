@@ -1,4 +1,4 @@
-"""What agents cost, and expressions over all of them."""
+"""The section on the resource use of agents, and expressions over all agents."""
 
 from monitoring.dashboards.frame import Section
 from monitoring.dashboards.panels import Query, lines
@@ -14,19 +14,19 @@ def of(family: str) -> str:
 
 
 def agents_only(family: str) -> str:
-    """What Prometheus says of targets, of those that are agents."""
+    """Restrict a series about scrape targets to agents."""
     return f"{family}{{{CHOSEN}}} and {OF_TARGET} last_over_time({of('accelscope_build_info')}[1d])"
 
 
 def spread(expression: str) -> list[Query]:
-    """Half of the agents, nearly all, and the worst."""
+    """Median, 99th percentile and maximum over the agents."""
     found = [Query(f"quantile({q}, {expression})", f"{q:.0%} of agents") for q in _QUANTILES]
-    return [*found, Query(f"max({expression})", "worst")]
+    return [*found, Query(f"max({expression})", "max")]
 
 
 def cost() -> Section:
     return Section(
-        "What agents cost",
+        "Resource use of agents",
         [
             lines(
                 "Memory",
@@ -37,37 +37,37 @@ def cost() -> Section:
             ),
             lines(
                 "CPU",
-                "CPUs in use by an agent and the tools that it runs.",
+                "CPUs used by an agent and the tools that it runs.",
                 "short",
                 *spread(f"rate({of('accelscope_cpu_seconds_total')}[5m])"),
                 width=8,
             ),
             lines(
                 "Threads and files",
-                "Of the agent that has most. Threads that grow are calls into drivers that hang.",
+                "Maximum over the agents. A growing number of threads indicates hung driver calls.",
                 "short",
                 Query(f"max({of('accelscope_threads')})", "threads"),
                 Query(f"max({of('accelscope_open_files')})", "open files"),
                 width=8,
             ),
             lines(
-                "Time of scrapes",
-                "As Prometheus measures it.",
+                "Scrape duration",
+                "As measured by Prometheus.",
                 "s",
                 *spread(f"({agents_only('scrape_duration_seconds')})"),
                 width=8,
             ),
             lines(
                 "Series",
-                "On a page, and series of processes that the cap left off.",
+                "Series per agent, and process series dropped by the limit.",
                 "short",
                 *spread(f"({agents_only('scrape_samples_scraped')})"),
-                Query(f"sum({of('accelscope_process_series_dropped')})", "left off, all agents"),
+                Query(f"sum({of('accelscope_process_series_dropped')})", "dropped, all agents"),
                 width=8,
             ),
             lines(
-                "Changes of settings",
-                "Noticed since the agents started, by what came of them.",
+                "Configuration reloads",
+                "Since the agents started, by result.",
                 "short",
                 Query(f"sum by (result) ({of('accelscope_config_reloads_total')})", "{{result}}"),
                 width=8,
@@ -83,7 +83,7 @@ def cost() -> Section:
                 width=12,
             ),
             alerts(
-                "About the programs, firing or soon.",
+                "Firing and pending alerts about AccelScope's programs.",
                 'alertname=~"AccelScope.+", cluster=~"$cluster"',
                 width=12,
             ),

@@ -1,9 +1,9 @@
-"""The programs themselves: agents, device plugins and the fleet."""
+"""The dashboard of AccelScope's own programs: agents, device plugins and the fleet."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.dashboards.agent_costs import agents_only, cost, of, spread
-from monitoring.dashboards.frame import AGENTS, NODE, Section, made
+from monitoring.dashboards.frame import AGENTS, NODE, Section, build_dashboard
 from monitoring.dashboards.panels import BAD, WARN, Query, lines, number, ranking
 from monitoring.dashboards.services import fleet, plugin
 from monitoring.dashboards.tables import Column, rows
@@ -21,22 +21,22 @@ def now() -> Section:
         [
             number(
                 "Agents",
-                "That are scraped and answer.",
+                "Agents that Prometheus scrapes successfully.",
                 "short",
                 f"count({of('accelscope_build_info')})",
                 width=3,
             ),
             number(
                 "Down",
-                "Targets that were agents within the last day and do not answer.",
+                "Targets that were agents within the last day and are down.",
                 "short",
                 f"count({agents_only('up')}) - sum({agents_only('up')})",
                 levels=((1, BAD),),
                 width=3,
             ),
             number(
-                "Oldest page",
-                "Time since the last collection of the agent that is furthest behind.",
+                "Oldest data",
+                "Longest time since the last collection of an agent.",
                 "s",
                 f"max(time() - {of('accelscope_collection_timestamp_seconds')})",
                 levels=((60, WARN), (300, BAD)),
@@ -44,15 +44,15 @@ def now() -> Section:
             ),
             number(
                 "Readers down",
-                "Drivers that are there and cannot be read.",
+                "Drivers that are present and cannot be read.",
                 "short",
                 f"sum({of('accelscope_reader_found')} == bool 1) - sum({of('accelscope_reader_up')})",
                 levels=((1, WARN),),
                 width=3,
             ),
             number(
-                "Calls that hang",
-                "Calls into drivers that were given up and have not come back.",
+                "Hung calls",
+                "Driver calls that timed out and have not returned.",
                 "short",
                 f"sum({of('accelscope_reader_abandoned_calls')})",
                 levels=((1, WARN),),
@@ -60,7 +60,7 @@ def now() -> Section:
             ),
             number(
                 "Sources down",
-                "Sources of attribution that do not answer.",
+                "Attribution sources that fail.",
                 "short",
                 (
                     f"count({of('accelscope_attribution_source_up')}) - "
@@ -79,7 +79,7 @@ def now() -> Section:
             ),
             number(
                 "Series",
-                "On the agents' pages together.",
+                "Total over all agents.",
                 "short",
                 f"sum({agents_only('scrape_samples_scraped')})",
                 width=3,
@@ -90,25 +90,25 @@ def now() -> Section:
 
 def collecting() -> Section:
     return Section(
-        "Collecting",
+        "Collection",
         [
             lines(
                 "Duration of collections",
-                "How long one takes, over the agents.",
+                "Distribution over the agents.",
                 "s",
                 *spread(of("accelscope_collection_duration_seconds")),
                 width=8,
             ),
             lines(
                 "Duration by vendor",
-                "Of the slowest pass over a vendor's driver.",
+                "Slowest reading of each vendor's driver.",
                 "s",
                 Query(f"max by (vendor) ({of('accelscope_reader_duration_seconds')})", "{{vendor}}"),
                 width=8,
             ),
             lines(
                 "Late collections",
-                "Share of collections that began late, because the one before took longer than the interval.",
+                "Share of collections that started late because the previous one exceeded the interval.",
                 "percentunit",
                 Query(
                     f"sum(rate({of('accelscope_collection_overruns_total')}[5m])) "
@@ -119,7 +119,7 @@ def collecting() -> Section:
             ),
             lines(
                 "Failed reads",
-                "A second, by vendor and reason.",
+                "Per second, by vendor and reason.",
                 "cps",
                 Query(
                     f"sum by (vendor, reason) (rate({of('accelscope_reader_errors_total')}[5m]))",
@@ -128,11 +128,8 @@ def collecting() -> Section:
                 width=8,
             ),
             lines(
-                "Answers that are no values",
-                (
-                    "Lines and cells of drivers' answers that could not be taken, a second, by "
-                    "vendor and reason."
-                ),
+                "Rejected values",
+                "Invalid values in driver output per second, by vendor and reason.",
                 "cps",
                 Query(
                     f"sum by (vendor, reason) (rate({of('accelscope_reader_rejected_values_total')}[5m]))",
@@ -142,7 +139,7 @@ def collecting() -> Section:
             ),
             lines(
                 "Absent values",
-                "Values that devices did not give at the last pass, by vendor and reason.",
+                "Values that devices did not provide at the last collection, by vendor and reason.",
                 "short",
                 Query(
                     f"sum by (vendor, reason) ({of('accelscope_reader_absent_values')})",
@@ -152,7 +149,7 @@ def collecting() -> Section:
             ),
             rows(
                 "Drivers that cannot be read",
-                "1: the driver is there, and the last pass over it failed.",
+                "Drivers that are present and whose last reading failed.",
                 {"cluster": "Cluster", "node": "Node", "vendor": "Vendor"},
                 Column(
                     "Failing",
@@ -164,7 +161,7 @@ def collecting() -> Section:
             ),
             ranking(
                 "Slowest agents now",
-                "By the time of the last collection.",
+                "By duration of the last collection.",
                 "s",
                 Query(
                     f"topk(10, {with_node(of('accelscope_collection_duration_seconds'))})",
@@ -179,19 +176,19 @@ def collecting() -> Section:
 
 def attribution() -> Section:
     return Section(
-        "Which pod, and out to the Node object",
+        "Attribution and sinks",
         [
             lines(
-                "Sources that answer",
-                "Share of the agents whose source of attribution answered when it was last asked.",
+                "Attribution sources up",
+                "Share of the agents whose last request to the source succeeded.",
                 "percentunit",
                 Query(f"avg by (source) ({of('accelscope_attribution_source_up')})", "{{source}}"),
                 most=1,
                 width=8,
             ),
             lines(
-                "Errors of sources",
-                "A second, by source and reason.",
+                "Source errors",
+                "Per second, by source and reason.",
                 "cps",
                 Query(
                     (
@@ -203,8 +200,8 @@ def attribution() -> Section:
                 width=8,
             ),
             rows(
-                "What sources said last",
-                "Their last error, and on how many nodes.",
+                "Last errors of sources",
+                "Last error, and the number of nodes with it.",
                 {"source": "Source", "reason": "Reason", "error": "Error"},
                 Column(
                     "Nodes",
@@ -219,15 +216,15 @@ def attribution() -> Section:
             ),
             lines(
                 "Writes to the Node object",
-                "A second: written, and looked at without a need to write.",
+                "Per second: written, and skipped because nothing changed.",
                 "cps",
                 Query(f"sum by (sink) (rate({of('accelscope_sink_writes_total')}[5m]))", "{{sink}} written"),
-                Query(f"sum by (sink) (rate({of('accelscope_sink_skips_total')}[5m]))", "{{sink}} no need"),
+                Query(f"sum by (sink) (rate({of('accelscope_sink_skips_total')}[5m]))", "{{sink}} skipped"),
                 width=8,
             ),
             lines(
-                "Writes that failed",
-                "A second, by sink and reason.",
+                "Failed writes",
+                "Per second, by sink and reason.",
                 "cps",
                 Query(
                     f"sum by (sink, reason) (rate({of('accelscope_sink_errors_total')}[5m]))",
@@ -236,8 +233,8 @@ def attribution() -> Section:
                 width=8,
             ),
             rows(
-                "What sinks were told last",
-                "Their last error, and on how many nodes.",
+                "Last errors of sinks",
+                "Last error, and the number of nodes with it.",
                 {"sink": "Sink", "reason": "Reason", "error": "Error"},
                 Column(
                     "Nodes",
@@ -252,10 +249,10 @@ def attribution() -> Section:
 
 
 def build() -> Dashboard:
-    return made(
+    return build_dashboard(
         AGENTS,
         "Agents",
-        "How agents, device plugins and the fleet are doing.",
+        "State and cost of agents, device plugins and the fleet.",
         [CLUSTER],
         [now(), collecting(), attribution(), cost(), plugin(), fleet()],
     )

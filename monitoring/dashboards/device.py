@@ -1,10 +1,10 @@
-"""One device: everything that its driver tells, and who is on it."""
+"""The device dashboard: all values of one device and its workloads."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.dashboards.device_hardware import errors, links, power
 from monitoring.dashboards.device_series import HERE, POD, by, of
-from monitoring.dashboards.frame import DEVICE, WORKLOADS, Section, made
+from monitoring.dashboards.frame import DEVICE, WORKLOADS, Section, build_dashboard
 from monitoring.dashboards.panels import BAD, WARN, Query, amount, lines, number, states
 from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import ONE_CLUSTER, SAME_CLUSTER, cell, instances, one, to
@@ -39,56 +39,56 @@ def now() -> Section:
         "Now",
         [
             rows(
-                "Facts",
-                "What the driver tells of the device's identity.",
+                "Details",
+                "Identity of the device as reported by the driver.",
                 _FACTS,
-                Column("Known", f"max by ({', '.join(_FACTS)}) ({of('accelerator_info')})", "short"),
+                Column("Present", f"max by ({', '.join(_FACTS)}) ({of('accelerator_info')})", "short"),
                 height=4,
             ),
             number(
                 "Utilisation",
-                "Share of the last sample period in which anything ran.",
+                "Fraction of the last sample period during which a kernel was running.",
                 "percentunit",
                 f"max({of('accelerator_utilization_ratio')})",
             ),
             number(
                 "Memory in use",
-                "Share of its memory.",
+                "Share of the device's memory.",
                 "percentunit",
                 f"max({of('accelerator_memory_used_bytes')}) / max({of('accelerator_memory_total_bytes')})",
                 levels=FULL,
             ),
             number(
                 "Temperature",
-                "At the main sensor.",
+                "Main sensor.",
                 "celsius",
                 f"max({of('accelerator_temperature_celsius')})",
                 levels=WARM,
             ),
-            number("Power", "Drawn now.", "watt", f"max({of('accelerator_power_watts')})"),
+            number("Power", "Current power.", "watt", f"max({of('accelerator_power_watts')})"),
             amount(
                 "Energy",
-                "Used in the time that is looked at, by pods and by nobody.",
+                "Energy in the selected time range, by pods and idle.",
                 "joule",
                 f"sum(increase({of('accelerator_pod_energy_joules_total')}[$__range]) "
                 f"or increase({of('accelerator_idle_energy_joules_total')}[$__range]))",
             ),
             number(
                 "Last read",
-                "Time since its driver last answered for it.",
+                "Time since the last successful reading.",
                 "s",
                 f"time() - max({of('accelerator_last_read_timestamp_seconds')})",
                 levels=((60, WARN), (300, BAD)),
             ),
             states(
                 "Health",
-                "The state that it was in.",
+                "Health over time.",
                 HEALTH_STATES,
                 Query(health_number(HERE), "health"),
             ),
             states(
-                "Slowed down",
-                "Why it did not run as fast as it could. Being idle is left out.",
+                "Throttling",
+                "Active throttle reasons, without idle clocks.",
                 YES_NO,
                 Query(of("accelerator_throttled", ", " + TROUBLING), "{{reason}}"),
             ),
@@ -98,11 +98,11 @@ def now() -> Section:
 
 def compute() -> Section:
     return Section(
-        "Computing",
+        "Compute",
         [
             lines(
                 "Utilisation",
-                "Shares of time: of anything, of memory traffic, of special engines.",
+                "Fraction of time: compute, memory traffic, engines.",
                 "percentunit",
                 Query(of("accelerator_utilization_ratio"), "compute"),
                 Query(of("accelerator_memory_busy_ratio"), "memory traffic"),
@@ -111,7 +111,7 @@ def compute() -> Section:
             ),
             lines(
                 "Profiling counters",
-                "How much of the device its work really uses, where the driver counts it.",
+                "Activity of the device's units, where the driver provides profiling counters.",
                 "percentunit",
                 Query(of("accelerator_sm_active_ratio"), "multiprocessors active"),
                 Query(of("accelerator_sm_occupancy_ratio"), "occupancy"),
@@ -122,18 +122,18 @@ def compute() -> Section:
             ),
             lines(
                 "Cores",
-                "Of a device that shows its cores singly.",
+                "Utilisation by core, where the driver reports it.",
                 "percentunit",
                 Query(of("accelerator_core_utilization_ratio"), "core {{core}}"),
                 most=1,
             ),
             lines(
                 "Clocks",
-                "Now, and the highest of the part that computes.",
+                "Current and maximum clocks.",
                 "hertz",
                 Query(of("accelerator_clock_hertz"), "{{clock}}"),
                 Query(of("accelerator_core_clock_hertz"), "core {{core}}"),
-                Query(of("accelerator_clock_max_hertz"), "{{clock}}, highest"),
+                Query(of("accelerator_clock_max_hertz"), "{{clock}}, max"),
             ),
         ],
     )
@@ -145,15 +145,15 @@ def memory() -> Section:
         [
             lines(
                 "Memory",
-                "In use, kept by the driver, and all.",
+                "In use, reserved by the driver, and total.",
                 "bytes",
                 Query(of("accelerator_memory_used_bytes"), "in use"),
-                Query(of("accelerator_memory_reserved_bytes"), "kept by the driver"),
-                Query(of("accelerator_memory_total_bytes"), "all"),
+                Query(of("accelerator_memory_reserved_bytes"), "reserved"),
+                Query(of("accelerator_memory_total_bytes"), "total"),
             ),
             lines(
-                "Whose memory",
-                "Of containers, measured from their processes, and of what is no pod's.",
+                "Memory by owner",
+                "Memory of containers, measured from their processes, and unattributed memory.",
                 "bytes",
                 Query(by(POD, "accelerator_pod_memory_used_bytes"), "{{namespace}}/{{pod}} {{container}}"),
                 Query(
@@ -168,13 +168,14 @@ def memory() -> Section:
 
 def users() -> Section:
     return Section(
-        "Who is on it",
+        "Workloads",
         [
             rows(
                 "Pods",
-                "Containers that hold or use it. Measured: from processes. Held, idle: from the kubelet.",
+                "Containers with this device allocated or in use. Use is measured from processes; "
+                "allocation comes from the kubelet.",
                 POD,
-                Column("Held", by(POD, "accelerator_pod_allocated"), "short"),
+                Column("Allocated", by(POD, "accelerator_pod_allocated"), "short"),
                 Column("Utilisation", by(POD, "accelerator_pod_utilization_ratio"), "percentunit"),
                 Column("Memory", by(POD, "accelerator_pod_memory_used_bytes"), "bytes"),
                 Column(
@@ -188,7 +189,8 @@ def users() -> Section:
             ),
             rows(
                 "Processes",
-                "By pid, as the node sees them. A cap on their number is counted on the page of agents.",
+                "By pid in the node's PID namespace. The agents dashboard counts series dropped by the "
+                "limit.",
                 _PROCESS,
                 Column("Utilisation", by(_PROCESS, "accelerator_process_utilization_ratio"), "percentunit"),
                 Column("Memory", by(_PROCESS, "accelerator_process_memory_bytes"), "bytes"),
@@ -212,10 +214,10 @@ def users() -> Section:
 
 
 def build() -> Dashboard:
-    return made(
+    return build_dashboard(
         DEVICE,
         "Device",
-        "One device: everything that its driver tells, and who is on it.",
+        "All values of one device, and the workloads on it.",
         [
             ONE_CLUSTER,
             one("node", "Node", "accelscope_node_info", 'cluster="$cluster"'),

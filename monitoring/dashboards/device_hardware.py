@@ -1,4 +1,4 @@
-"""A device as hardware: power and heat, links, errors."""
+"""Sections of the device dashboard: power and temperature, links, errors."""
 
 from monitoring.dashboards.device_series import HERE, of, rate
 from monitoring.dashboards.frame import Section
@@ -9,49 +9,49 @@ from monitoring.dashboards.vocabulary import UP_DOWN, pcie_rate
 
 def power() -> Section:
     return Section(
-        "Power and heat",
+        "Power and temperature",
         [
             lines(
                 "Power",
-                "Drawn, and the limit that is enforced.",
+                "Current power and the enforced limit.",
                 "watt",
-                Query(of("accelerator_power_watts"), "drawn"),
+                Query(of("accelerator_power_watts"), "power"),
                 Query(of("accelerator_power_limit_watts"), "limit"),
                 Query(of("accelerator_rail_watts"), "rail {{rail}}"),
                 width=8,
             ),
             lines(
                 "Temperature",
-                "At every sensor, and where the device slows down or shuts down by itself.",
+                "All sensors, and the slowdown and shutdown temperatures.",
                 "celsius",
                 Query(of("accelerator_sensor_temperature_celsius"), "{{sensor}}"),
-                Query(of("accelerator_temperature_slowdown_celsius"), "slows down"),
-                Query(of("accelerator_temperature_shutdown_celsius"), "shuts down"),
+                Query(of("accelerator_temperature_slowdown_celsius"), "slowdown"),
+                Query(of("accelerator_temperature_shutdown_celsius"), "shutdown"),
                 width=8,
             ),
             lines(
                 "Fans",
-                "As a share of the fastest that they are meant to turn.",
+                "Fraction of the maximum speed.",
                 "percentunit",
                 Query(of("accelerator_fan_speed_ratio"), "fan {{fan}}"),
                 width=8,
             ),
             lines(
                 "Voltage",
-                "Of supply rails.",
+                "Voltage by supply rail.",
                 "volt",
                 Query(of("accelerator_rail_volts"), "{{rail}}"),
                 width=8,
             ),
             lines(
                 "Energy by pod",
-                "Power that each container's use accounts for, and what no pod's use does.",
+                "Power attributed to each container, and power that is not attributed to a pod.",
                 "watt",
                 Query(
                     f"sum by (namespace, pod, container) ({rate('accelerator_pod_energy_joules_total')})",
                     "{{namespace}}/{{pod}} {{container}}",
                 ),
-                Query(f"sum({rate('accelerator_idle_energy_joules_total')})", "no pod's use"),
+                Query(f"sum({rate('accelerator_idle_energy_joules_total')})", "unattributed"),
                 stacked=True,
                 width=16,
             ),
@@ -65,7 +65,7 @@ def links() -> Section:
         [
             lines(
                 "PCIe traffic",
-                "Between device and host.",
+                "Traffic between device and host.",
                 "binBps",
                 Query(pcie_rate("transmit", HERE), "to host"),
                 Query(pcie_rate("receive", HERE), "from host"),
@@ -74,33 +74,33 @@ def links() -> Section:
             lines(
                 "PCIe link",
                 (
-                    "Generation and lanes, now and at best. A generation below the best is "
-                    "usual while idle; lanes are not."
+                    "Current and maximum generation and lanes. A lower generation is normal while the "
+                    "device is idle; fewer lanes are not."
                 ),
                 "short",
                 Query(of("accelerator_pcie_generation"), "generation"),
-                Query(of("accelerator_pcie_max_generation"), "generation at best"),
+                Query(of("accelerator_pcie_max_generation"), "max generation"),
                 Query(of("accelerator_pcie_link_width"), "lanes"),
-                Query(of("accelerator_pcie_max_link_width"), "lanes at best"),
+                Query(of("accelerator_pcie_max_link_width"), "max lanes"),
                 width=8,
             ),
             lines(
                 "Links to other devices",
-                "NVLink, XGMI, HCCS: all links of a kind together.",
+                "NVLink, XGMI, HCCS: sum over all links of a kind.",
                 "binBps",
                 Query(rate("accelerator_link_transmit_bytes_total"), "{{kind}} sent"),
                 Query(rate("accelerator_link_receive_bytes_total"), "{{kind}} received"),
                 width=8,
             ),
             states(
-                "Which links are up",
-                "A lane for each.",
+                "Link state",
+                "One lane per link.",
                 UP_DOWN,
                 Query(of("accelerator_link_up"), "{{kind}} {{link}}"),
             ),
             lines(
-                "Errors on links",
-                "In an hour: PCIe packets sent again, errors of links by what went wrong.",
+                "Link errors",
+                "Per hour: PCIe replays, and link errors by kind.",
                 "short",
                 Query(f"increase({of('accelerator_pcie_replays_total')}[1h])", "PCIe replays"),
                 Query(f"increase({of('accelerator_link_errors_total')}[1h])", "{{kind}} {{error}}"),
@@ -121,22 +121,22 @@ def errors() -> Section:
                 width=8,
             ),
             lines(
-                "Rows and pages out of use",
-                "Memory that was replaced by spare rows, or retired, over the life of the board.",
+                "Remapped rows and retired pages",
+                "Memory rows remapped and pages retired over the lifetime of the board.",
                 "short",
                 Query(of("accelerator_remapped_rows_total"), "rows, {{severity}}"),
                 Query(of("accelerator_retired_pages_total"), "pages, {{severity}}"),
-                Query(of("accelerator_row_remap_pending"), "waits for a reset"),
-                Query(of("accelerator_row_remap_failed"), "failed"),
+                Query(of("accelerator_row_remap_pending"), "remap pending"),
+                Query(of("accelerator_row_remap_failed"), "remap failed"),
                 width=8,
             ),
             rows(
                 "Errors by code",
-                "What the driver reported, how often, and how long ago it last did.",
+                "Errors reported by the driver, with count and time since the last one.",
                 {"kind": "Kind", "code": "Code"},
                 Column("Count", f"max by (kind, code) ({of('accelerator_errors_total')})", "short"),
                 Column(
-                    "Ago",
+                    "Time since last",
                     f"time() - max by (kind, code) ({of('accelerator_error_last_seen_timestamp_seconds')})",
                     "s",
                 ),

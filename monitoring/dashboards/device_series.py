@@ -1,4 +1,4 @@
-"""Series of the device that the reader chose."""
+"""Series of the selected device."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The files of dashboards, as Grafana imports them."""
+"""Renders the dashboards as JSON for Grafana."""
 
 import json
 

@@ -1,28 +1,28 @@
-"""Everything at once: what there is, what it does, what is wrong.
+"""The fleet dashboard: capacity, use and health of all clusters.
 
-Curves are of recorded series, so that they stay quick over thousands of nodes; only tables and rankings of
-the present moment read devices singly."""
+Graphs use recorded series, so that they stay fast over thousands of nodes. Only tables and rankings of
+current values query individual devices."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.dashboards.fleet_series import (
+    ALLOCATED,
     CHOSEN,
     COUNT,
     HEALTH,
-    HELD,
     IDLE,
     MEMORY,
     MEMORY_USED,
-    NAMESPACE_HELD,
+    NAMESPACE_ALLOCATED,
     NAMESPACE_IDLE,
     POWER,
-    UNWELL,
+    UNHEALTHY,
     USE,
     USE_KNOWN,
     recorded,
 )
-from monitoring.dashboards.fleet_state import errors, health, power, warmth
-from monitoring.dashboards.frame import FLEET, Section, made
+from monitoring.dashboards.fleet_state import errors, health, power, temperature
+from monitoring.dashboards.frame import FLEET, Section, build_dashboard
 from monitoring.dashboards.panels import BAD, WARN, Query, lines, number
 from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import CLUSTER, MODEL, VENDOR
@@ -34,7 +34,7 @@ def now() -> Section:
         [
             number(
                 "Devices",
-                "Devices that agents know of, also those that do not answer.",
+                "Devices that agents report, including unresponsive ones.",
                 "short",
                 f"sum({COUNT})",
                 width=3,
@@ -48,37 +48,37 @@ def now() -> Section:
             ),
             number(
                 "Utilisation",
-                "Average over the devices that tell it.",
+                "Average over the devices that report it.",
                 "percentunit",
                 f"sum({USE}) / sum({USE_KNOWN})",
                 width=3,
             ),
             number(
-                "Held by pods",
-                "Share of the devices that some pod was given.",
+                "Allocated",
+                "Share of the devices that are allocated to pods.",
                 "percentunit",
-                f"sum({HELD}) / sum({COUNT})",
+                f"sum({ALLOCATED}) / sum({COUNT})",
                 width=3,
             ),
             number(
                 "Memory in use",
-                "Share of all devices' memory together.",
+                "Share of the total memory of all devices.",
                 "percentunit",
                 f"sum({MEMORY_USED}) / sum({MEMORY})",
                 width=3,
             ),
-            number("Power", "Drawn by the devices that tell it.", "watt", f"sum({POWER})", width=3),
+            number("Power", "Total of the devices that report it.", "watt", f"sum({POWER})", width=3),
             number(
-                "Not well",
-                "Devices in the states warning, critical and lost.",
+                "Unhealthy",
+                "Devices with the health warning, critical or lost.",
                 "short",
-                f"sum({recorded(HEALTH, UNWELL)})",
+                f"sum({recorded(HEALTH, UNHEALTHY)})",
                 levels=((1, WARN),),
                 width=3,
             ),
             number(
-                "Held and idle",
-                "Shares of devices that their pods have not used for an hour, added up.",
+                "Allocated but idle",
+                "Sum of the allocated device shares that were not used for an hour.",
                 "short",
                 f"sum({IDLE})",
                 levels=((1, WARN),),
@@ -95,21 +95,21 @@ def use() -> Section:
         [
             lines(
                 "Devices by model",
-                "Known devices. A step down is a node or an agent that is gone.",
+                "Reported devices. A drop means that a node or an agent is gone.",
                 "short",
                 Query(f"sum by (vendor, model) ({COUNT})", "{{vendor}} {{model}}"),
                 stacked=True,
             ),
             lines(
-                "Devices held by pods, by cluster",
-                "Share of each cluster's devices that some pod was given.",
+                "Allocated devices by cluster",
+                "Share of each cluster's devices that are allocated to pods.",
                 "percentunit",
-                Query(f"sum by (cluster) ({HELD}) / sum by (cluster) ({COUNT})", "{{cluster}}"),
+                Query(f"sum by (cluster) ({ALLOCATED}) / sum by (cluster) ({COUNT})", "{{cluster}}"),
                 most=1,
             ),
             lines(
                 "Utilisation by model",
-                "Average over the devices that tell it.",
+                "Average over the devices that report it.",
                 "percentunit",
                 Query(
                     f"sum by (vendor, model) ({USE}) / sum by (vendor, model) ({USE_KNOWN})",
@@ -119,7 +119,7 @@ def use() -> Section:
             ),
             lines(
                 "Memory in use by model",
-                "Share of the models' memory.",
+                "Share of the total memory of each model.",
                 "percentunit",
                 Query(
                     f"sum by (vendor, model) ({MEMORY_USED}) / sum by (vendor, model) ({MEMORY})",
@@ -129,10 +129,10 @@ def use() -> Section:
             ),
             rows(
                 "Clusters and models",
-                "What there is, and how it is used now.",
+                "Capacity and current use.",
                 {"cluster": "Cluster", "vendor": "Vendor", "model": "Model"},
                 Column("Devices", f"sum by (cluster, vendor, model) ({COUNT})", "short"),
-                Column("Held", f"sum by (cluster, vendor, model) ({HELD})", "short"),
+                Column("Allocated", f"sum by (cluster, vendor, model) ({ALLOCATED})", "short"),
                 Column(
                     "Utilisation",
                     f"sum by (cluster, vendor, model) ({USE}) "
@@ -149,8 +149,8 @@ def use() -> Section:
                 ),
                 Column("Power", f"sum by (cluster, vendor, model) ({POWER})", "watt"),
                 Column(
-                    "Not well",
-                    f"sum by (cluster, vendor, model) ({recorded(HEALTH, UNWELL)})",
+                    "Unhealthy",
+                    f"sum by (cluster, vendor, model) ({recorded(HEALTH, UNHEALTHY)})",
                     "short",
                     levels=((1, BAD),),
                 ),
@@ -160,20 +160,20 @@ def use() -> Section:
     )
 
 
-def owners() -> Section:
+def namespaces() -> Section:
     return Section(
-        "Who has them",
+        "Allocation by namespace",
         [
             lines(
-                "Devices held, by namespace",
-                "Devices that pods of the namespace were given. A shared device counts at each.",
+                "Allocated devices by namespace",
+                "Devices allocated to pods of the namespace. A shared device counts in each namespace.",
                 "short",
-                Query(f"sum by (namespace) ({NAMESPACE_HELD})", "{{namespace}}"),
+                Query(f"sum by (namespace) ({NAMESPACE_ALLOCATED})", "{{namespace}}"),
                 stacked=True,
             ),
             lines(
-                "Held and idle, by namespace",
-                "Shares of devices that the namespace's pods have not used for an hour, added up.",
+                "Allocated but idle, by namespace",
+                "Sum of the device shares that the namespace's pods have not used for an hour.",
                 "short",
                 Query(f"sum by (namespace) ({NAMESPACE_IDLE})", "{{namespace}}"),
                 stacked=True,
@@ -183,10 +183,10 @@ def owners() -> Section:
 
 
 def build() -> Dashboard:
-    return made(
+    return build_dashboard(
         FLEET,
         "Fleet",
         "All accelerators: capacity, use, power, heat, health and errors by cluster, vendor and model.",
         [CLUSTER, VENDOR, MODEL],
-        [now(), health(), use(), warmth(), power(), errors(), owners()],
+        [now(), health(), use(), temperature(), power(), errors(), namespaces()],
     )

@@ -1,4 +1,4 @@
-"""Series and expressions of the fleet's dashboard. `CHOSEN` is what its reader chose."""
+"""Series and expressions of the fleet dashboard. `CHOSEN` selects by the dashboard's variables."""
 
 from monitoring.dashboards.frame import DEVICE, NODE
 from monitoring.dashboards.variables import cell, to
@@ -6,7 +6,7 @@ from monitoring.dashboards.vocabulary import TROUBLING
 from monitoring.promql import with_model
 
 CHOSEN = 'cluster=~"$cluster", vendor=~"$vendor", model=~"$model"'
-RAW = 'cluster=~"$cluster", vendor=~"$vendor"'  # of series that do not know their model
+RAW = 'cluster=~"$cluster", vendor=~"$vendor"'  # for series without the label `model`
 
 
 def recorded(metric: str, matchers: str = "") -> str:
@@ -20,18 +20,18 @@ MEMORY_USED = recorded("cluster_vendor_model:accelerator_memory_used_bytes:sum")
 MEMORY = recorded("cluster_vendor_model:accelerator_memory_total_bytes:sum")
 POWER = recorded("cluster_vendor_model:accelerator_power_watts:sum")
 POWER_LIMIT = recorded("cluster_vendor_model:accelerator_power_limit_watts:sum")
-HELD = recorded("cluster_vendor_model:accelerator_pod_allocated:count")
+ALLOCATED = recorded("cluster_vendor_model:accelerator_pod_allocated:count")
 IDLE = recorded("cluster_vendor_model:accelerator_pod_idle_1h:count")
-# Shared devices count at each namespace: not to be added up.
-NAMESPACE_HELD = recorded("cluster_namespace_vendor_model:accelerator_pod_allocated:count")
+# Shared devices count in each namespace, so these must not be summed over namespaces.
+NAMESPACE_ALLOCATED = recorded("cluster_namespace_vendor_model:accelerator_pod_allocated:count")
 NAMESPACE_IDLE = recorded("cluster_namespace_vendor_model:accelerator_pod_idle_1h:count")
 POD_POWER = recorded("cluster_namespace_vendor_model:accelerator_pod_energy_joules:rate5m")
 IDLE_POWER = recorded("cluster_vendor_model:accelerator_idle_energy_joules:rate5m")
 HEALTH = "cluster_vendor_model_state:accelerator_health:sum"
-UNWELL = ', state=~"warning|critical|lost"'
+UNHEALTHY = ', state=~"warning|critical|lost"'
 NOT_OK = ', state!="ok"'
 THROTTLED = recorded("cluster_vendor_model_reason:accelerator_throttled:sum", f", {TROUBLING}")
-UNWELL_NOW = (
+UNHEALTHY_NOW = (
     '(accelerator_health{cluster=~"$cluster", vendor=~"$vendor", state=~"warning|critical|lost"} == 1)'
 )
 LABELS = {
@@ -48,7 +48,7 @@ DEVICE_LABELS = "cluster, node, vendor, model, index, device"
 
 
 def kilowatt_hours(watts: str) -> str:
-    """In the time that is looked at. A minute without samples adds nothing."""
+    """Energy in the selected time range. A minute without samples adds nothing."""
     return f"sum(sum_over_time(({watts})[$__range:1m])) / 60 / 1000"
 
 

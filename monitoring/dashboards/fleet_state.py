@@ -1,11 +1,11 @@
-"""How the devices of a fleet are: health, heat, errors, power."""
+"""Sections of the fleet dashboard: health, temperature, errors, power."""
 
 from monitoring.dashboards.fleet_series import (
+    ALLOCATED,
     CHOSEN,
     DEVICE_LABELS,
     DEVICE_LINK,
     HEALTH,
-    HELD,
     IDLE,
     IDLE_POWER,
     LABELS,
@@ -15,7 +15,7 @@ from monitoring.dashboards.fleet_series import (
     POWER,
     POWER_LIMIT,
     THROTTLED,
-    UNWELL_NOW,
+    UNHEALTHY_NOW,
     kilowatt_hours,
     per_node,
     recorded,
@@ -32,18 +32,18 @@ def health() -> Section:
         "Health",
         [
             lines(
-                "Devices that are not well, by state",
-                "lost: fell off the bus. critical: must be reset, drained or replaced. warning: works with "
-                "something wrong. unknown: nobody tells.",
+                "Unhealthy devices by state",
+                "lost: fell off the bus. critical: needs a reset, a drain or a replacement. warning: works "
+                "with a problem. unknown: not reported.",
                 "short",
                 Query(f"sum by (state) ({recorded(HEALTH, NOT_OK)})", "{{state}}"),
                 stacked=True,
             ),
             lines(
-                "Devices slowed down, by reason",
+                "Throttled devices by reason",
                 (
-                    "Being idle and application settings are left out. Held at a power limit "
-                    "is usual; heat and power brakes are not."
+                    "Without idle clocks and application settings. Throttling at the power limit is normal; "
+                    "heat and power brakes are not."
                 ),
                 "short",
                 Query(
@@ -53,19 +53,19 @@ def health() -> Section:
                 stacked=True,
             ),
             rows(
-                "Devices that are not well now",
-                "1: the device is in this state.",
+                "Unhealthy devices now",
+                "Devices with the health warning, critical or lost.",
                 LABELS | {"state": "State"},
                 Column(
                     "Is",
-                    f"max by ({DEVICE_LABELS}, state) ({with_model(UNWELL_NOW, CHOSEN)})",
+                    f"max by ({DEVICE_LABELS}, state) ({with_model(UNHEALTHY_NOW, CHOSEN)})",
                     "short",
                 ),
                 links={"node": NODE_LINK, "device": DEVICE_LINK},
                 width=16,
             ),
             alerts(
-                "That fire now or soon will, by the rules that come with these dashboards.",
+                "Firing and pending alerts of the shipped rules.",
                 'alertname=~"Accel.+", cluster=~"$cluster"',
                 width=8,
             ),
@@ -73,20 +73,20 @@ def health() -> Section:
     )
 
 
-def warmth() -> Section:
+def temperature() -> Section:
     return Section(
-        "Heat",
+        "Temperature",
         [
             heat(
                 "Temperature",
-                "How many devices are how warm, at their main sensor.",
+                "Number of devices by temperature of the main sensor.",
                 "celsius",
                 f"sum by (le) ({recorded('cluster_vendor_model:accelerator_temperature_celsius:bucket')})",
                 width=8,
             ),
             lines(
                 "Hottest device by model",
-                "At the main sensor.",
+                "Main sensor.",
                 "celsius",
                 Query(
                     "max by (vendor, model) "
@@ -116,7 +116,7 @@ def errors() -> Section:
         [
             lines(
                 "Memory errors in an hour",
-                "By the severity that the device gave them, over the hour before.",
+                "By severity, over the previous hour.",
                 "short",
                 Query(
                     "sum by (vendor, severity) "
@@ -126,7 +126,7 @@ def errors() -> Section:
             ),
             lines(
                 "Errors reported by drivers in an hour",
-                "XID, RAS, AXI, PCIe ... over the hour before.",
+                "XID, RAS, AXI, PCIe and others, over the previous hour.",
                 "short",
                 Query(
                     "sum by (vendor, kind) "
@@ -144,7 +144,7 @@ def power() -> Section:
         [
             lines(
                 "Power by cluster",
-                "Drawn by the devices that tell it.",
+                "Total of the devices that report it.",
                 "watt",
                 Query(f"sum by (cluster) ({POWER})", "{{cluster}}"),
                 stacked=True,
@@ -162,43 +162,43 @@ def power() -> Section:
                 width=8,
             ),
             lines(
-                "Where the power goes",
-                "Energy that pods' use accounts for, by namespace, and what no pod's use does.",
+                "Power by namespace",
+                "Power attributed to pods by namespace, and power that is not attributed to a pod.",
                 "watt",
                 Query(f"sum by (namespace) ({POD_POWER})", "{{namespace}}"),
-                Query(f"sum({IDLE_POWER})", "no pod's use"),
+                Query(f"sum({IDLE_POWER})", "unattributed"),
                 stacked=True,
                 width=8,
             ),
             amount(
-                "Energy of pods",
-                "In the time that is looked at: what pods' use of devices accounts for.",
+                "Attributed energy",
+                "Energy attributed to pods in the selected time range.",
                 "kwatth",
                 kilowatt_hours(f"sum({POD_POWER})"),
                 width=6,
             ),
             amount(
-                "Energy of nobody",
-                "In the time that is looked at: what devices drew while no pod used them.",
+                "Idle energy",
+                "Energy that devices used while no pod used them, in the selected time range.",
                 "kwatth",
                 kilowatt_hours(f"sum({IDLE_POWER})"),
                 width=6,
             ),
             amount(
-                "Wasted device-hours",
+                "Idle device-hours",
                 (
-                    "In the time that is looked at: hours in which pods held shares of devices that they had "
-                    "not used for an hour or longer, each times its share."
+                    "Hours in the selected time range in which allocated device shares had not been used "
+                    "for an hour or longer, weighted by share."
                 ),
                 "h",
                 f"sum(sum_over_time((sum({IDLE}))[$__range:1m])) / 60",
                 width=6,
             ),
             amount(
-                "Held device-hours",
-                "In the time that is looked at: hours for which devices were given to pods.",
+                "Allocated device-hours",
+                "Hours in the selected time range in which devices were allocated to pods.",
                 "h",
-                f"sum(sum_over_time((sum({HELD}))[$__range:1m])) / 60",
+                f"sum(sum_over_time((sum({ALLOCATED}))[$__range:1m])) / 60",
                 width=6,
             ),
         ],

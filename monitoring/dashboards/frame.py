@@ -1,4 +1,4 @@
-"""What all dashboards have in common."""
+"""The frame of every dashboard: title, variables, links and rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FLEET, NODE, DEVICE, WORKLOADS, AGENTS = (
 )
 _TAG = "accelscope"
 _OF_ONE_CLUSTER = {NODE: "Node", DEVICE: "Device"}
-_OF_MANY_TAG = "accelscope-clusters"  # on the others
+_OF_MANY_TAG = "accelscope-clusters"  # on dashboards of several clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ def _others(tag: str) -> dashboard.DashboardLink:
 
 
 def _without_cluster(uid: str, title: str) -> dashboard.DashboardLink:
-    """To a dashboard that shows one: Grafana would hand it all that are chosen here."""
+    """A link to a dashboard of one cluster. Without it, Grafana would pass all selected clusters."""
     link = to(uid, title)
     return dashboard.DashboardLink(link.title).type(types.DashboardLinkType.LINK).url(link.url)
 
 
-def made(
+def build_dashboard(
     uid: str, title: str, about: str, variables: Sequence[Variable], sections: Sequence[Section]
 ) -> types.Dashboard:
-    """With links to the others, which keep the time and the variables that they share."""
+    """Build a dashboard with links to the others that keep the time range and the shared variables."""
     of_one = uid in _OF_ONE_CLUSTER
     built = (
         dashboard.Dashboard(f"AccelScope / {title}")

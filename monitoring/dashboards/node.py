@@ -1,8 +1,8 @@
-"""One node: its devices side by side, who is on them, and how its agent is doing."""
+"""The node dashboard: devices, workloads and agent of one node."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from monitoring.dashboards.frame import DEVICE, NODE, WORKLOADS, Section, made
+from monitoring.dashboards.frame import DEVICE, NODE, WORKLOADS, Section, build_dashboard
 from monitoring.dashboards.panels import BAD, WARN, Panel, Query, lines, number, states
 from monitoring.dashboards.tables import Column, alerts, rows
 from monitoring.dashboards.variables import ONE_CLUSTER, SAME_CLUSTER, cell, instances, label, one, to
@@ -33,7 +33,7 @@ def _of(family: str, matchers: str = "") -> str:
 
 
 def _by_device(expression: str) -> str:
-    """For tables: the labels that say the row, and no others."""
+    """For tables: aggregate to the labels of a row."""
     return f"max by (vendor, index, model, device) ({with_model(f'({expression})', _HERE)})"
 
 
@@ -51,38 +51,38 @@ def now() -> Section:
         [
             number(
                 "Devices",
-                "That the agent knows of, also those that do not answer.",
+                "Devices that the agent reports, including unresponsive ones.",
                 "short",
                 f"count({_of('accelerator_info')})",
             ),
             number(
                 "Utilisation",
-                "Average over the devices that tell it.",
+                "Average over the devices that report it.",
                 "percentunit",
                 f"avg({_of('accelerator_utilization_ratio')})",
             ),
             number(
                 "Memory in use",
-                "Share of all devices' memory together.",
+                "Share of the total memory of all devices.",
                 "percentunit",
                 f"sum({_of('accelerator_memory_used_bytes')}) / sum({_of('accelerator_memory_total_bytes')})",
                 levels=FULL,
             ),
             number(
                 "Power",
-                "Drawn by the devices that tell it.",
+                "Total of the devices that report it.",
                 "watt",
                 f"sum({_of('accelerator_power_watts')})",
             ),
             number(
                 "Hottest device",
-                "At its main sensor.",
+                "Temperature of the main sensor.",
                 "celsius",
                 f"max({_of('accelerator_temperature_celsius')})",
                 levels=WARM,
             ),
             number(
-                "Age of the page",
+                "Age of the data",
                 "Time since the agent's last collection.",
                 "s",
                 f"time() - max({_of('accelscope_collection_timestamp_seconds')})",
@@ -98,7 +98,7 @@ def devices() -> Section:
         [
             rows(
                 "Devices",
-                "Each with what its driver tells now. An empty cell: it does not tell.",
+                "Current values. An empty cell means that the driver does not report the value.",
                 _DEVICE,
                 Column(
                     "Utilisation", _by_device(_of("accelerator_utilization_ratio")), "percentunit", most=1
@@ -118,20 +118,20 @@ def devices() -> Section:
                 ),
                 Column("Power", _by_device(_of("accelerator_power_watts")), "watt"),
                 Column("Limit", _by_device(_of("accelerator_power_limit_watts")), "watt"),
-                Column("Answers", _by_device(_of("accelerator_up")), "short"),
+                Column("Responds", _by_device(_of("accelerator_up")), "short"),
                 links={"device": to(DEVICE, "Device", **_ON_NODE, device=cell("Device"))},
             ),
             states(
                 "Health",
-                "The state of each device over time.",
+                "Health of each device over time.",
                 HEALTH_STATES,
                 Query(health_number(_HERE), _NAME),
             ),
             states(
-                "Slowed down",
+                "Throttling",
                 (
-                    "Why devices do not run as fast as they could. Being idle is left out; "
-                    "only reasons that held at some time are shown."
+                    "Active throttle reasons, without idle clocks. Only reasons that were active in the time "
+                    "range are shown."
                 ),
                 YES_NO,
                 Query(
@@ -142,29 +142,29 @@ def devices() -> Section:
             ),
             _curves(
                 "Utilisation",
-                "Share of the driver's last sample period in which anything ran.",
+                "Fraction of the last sample period during which a kernel was running.",
                 "percentunit",
                 _of("accelerator_utilization_ratio"),
                 1,
             ),
             _curves(
                 "Memory in use",
-                "Without what the driver keeps for itself.",
+                "Without memory reserved by the driver.",
                 "bytes",
                 _of("accelerator_memory_used_bytes"),
             ),
-            _curves("Temperature", "At the main sensor.", "celsius", _of("accelerator_temperature_celsius")),
-            _curves("Power", "Drawn by each device.", "watt", _of("accelerator_power_watts")),
+            _curves("Temperature", "Main sensor.", "celsius", _of("accelerator_temperature_celsius")),
+            _curves("Power", "Power of each device.", "watt", _of("accelerator_power_watts")),
             lines(
                 "Clocks",
-                "Of the parts that compute.",
+                "Clocks of the compute units.",
                 "hertz",
                 Query(_of("accelerator_clock_hertz", ', clock!~"memory|video"'), _NAME + " {{clock}}"),
                 links=[_TO_DEVICE],
             ),
             lines(
                 "PCIe",
-                "Between devices and host: positive numbers both ways.",
+                "Traffic between devices and host.",
                 "binBps",
                 Query(pcie_rate("transmit", _HERE), _NAME + " to host"),
                 Query(pcie_rate("receive", _HERE), _NAME + " from host"),
@@ -172,7 +172,7 @@ def devices() -> Section:
             ),
             lines(
                 "Links between devices",
-                "NVLink, XGMI, HCCS: sent by each device.",
+                "NVLink, XGMI, HCCS: bytes sent by each device.",
                 "binBps",
                 Query(
                     f"rate({_of('accelerator_link_transmit_bytes_total')}[$__rate_interval])",
@@ -182,7 +182,7 @@ def devices() -> Section:
             ),
             lines(
                 "Errors",
-                "Memory errors, errors by code, errors of links and PCIe packets sent again, an hour.",
+                "Per hour: memory errors, errors by code, link errors and PCIe replays.",
                 "short",
                 Query(f"increase({_of('accelerator_ecc_errors_total')}[1h])", _NAME + " memory {{severity}}"),
                 Query(
@@ -199,16 +199,16 @@ def devices() -> Section:
 
 def users() -> Section:
     return Section(
-        "Who is on it",
+        "Workloads",
         [
             rows(
                 "Pods",
                 (
-                    "Containers that hold or use devices of this node. Measured: from "
-                    "processes. Held: from the kubelet."
+                    "Containers with allocated or used devices of this node. Use is measured from processes; "
+                    "allocation comes from the kubelet."
                 ),
                 _POD,
-                Column("Held", _by_container("accelerator_pod_allocated"), "short"),
+                Column("Allocated", _by_container("accelerator_pod_allocated"), "short"),
                 Column("Utilisation", _by_container("accelerator_pod_utilization_ratio"), "percentunit"),
                 Column("Memory", _by_container("accelerator_pod_memory_used_bytes"), "bytes"),
                 Column("Processes", _by_container("accelerator_pod_processes"), "short"),
@@ -224,8 +224,8 @@ def users() -> Section:
                 width=16,
             ),
             rows(
-                "In no pod",
-                "Memory that is no pod's, by owner, and why.",
+                "Unattributed memory",
+                "Memory that is not attributed to a pod, by owner and reason.",
                 {"owner_kind": "Kind", "owner": "Owner", "reason": "Reason"},
                 Column(
                     "Memory",
@@ -244,11 +244,11 @@ def users() -> Section:
 
 def agent() -> Section:
     return Section(
-        "Its agent",
+        "Agent",
         [
             lines(
                 "Duration of collections",
-                "Of the whole, and of the pass over each vendor's driver.",
+                "Whole collection, and time per vendor driver.",
                 "s",
                 Query(_of("accelscope_collection_duration_seconds"), "collection"),
                 Query(_of("accelscope_reader_duration_seconds"), "{{vendor}}"),
@@ -256,14 +256,14 @@ def agent() -> Section:
             ),
             states(
                 "Readers and sources",
-                "Whether each vendor's driver, and each source of attribution, answered.",
+                "State of each vendor's reader and of each attribution source.",
                 UP_DOWN,
                 Query(_of("accelscope_reader_up"), "{{vendor}}"),
                 Query(_of("accelscope_attribution_source_up"), "{{source}}"),
                 width=8,
             ),
             alerts(
-                "Of this node, firing or soon.",
+                "Firing and pending alerts of this node.",
                 'alertname=~"Accel.+", cluster="$cluster", node="$node"',
                 width=8,
             ),
@@ -272,10 +272,10 @@ def agent() -> Section:
 
 
 def build() -> Dashboard:
-    return made(
+    return build_dashboard(
         NODE,
         "Node",
-        "One node: its devices side by side, who is on them, and how its agent is doing.",
+        "Devices, workloads and agent of one node.",
         [ONE_CLUSTER, one("node", "Node", "accelscope_node_info", 'cluster="$cluster"'), instances(_NODE)],
         [now(), devices(), users(), agent()],
     )

@@ -1,4 +1,4 @@
-"""Panels in one style: a title, what it means, a unit, and expressions that are checked."""
+"""Panels in one style. All expressions are checked against the exported metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ from monitoring.promql import checked
 from monitoring.rules.recording import RECORDED
 
 Panel = Builder[types.Panel]
-# Where it goes bad, in the panel's unit: (from which value, colour), rising.
+# Thresholds in the panel's unit: (value, colour), ascending.
 Levels = Sequence[tuple[float, str]]
-States = Mapping[int, tuple[str, str]]  # value -> word, colour
+States = Mapping[int, tuple[str, str]]  # value -> text, colour
 
 DATASOURCE = types.DataSourceRef(type_val="prometheus", uid="${datasource}")
-RECORDED_ABSENT = "No data. Are the recording rules loaded?"
+RECORDED_ABSENT = "No data. Check that the recording rules are loaded."
 
 GOOD, WARN, BAD, DULL = "green", "orange", "red", "gray"
 
@@ -94,7 +94,7 @@ def lines(
     links: Sequence[Link] = (),
     width: int = 12,
 ) -> Panel:
-    """Curves over time; stacked where they are parts of a whole."""
+    """A time series graph. `stacked`: the series are parts of a whole."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -139,7 +139,7 @@ def number(
     width: int = 4,
     decimals: int | None = None,
 ) -> Panel:
-    """How it stands now, with its course behind it."""
+    """The current value, with a sparkline."""
     query = Query(expression)
     panel = stat.Panel() if decimals is None else stat.Panel().decimals(decimals)
     return (
@@ -159,7 +159,7 @@ def number(
 
 
 def amount(title: str, about: str, unit: str, expression: str, *, width: int = 4) -> Panel:
-    """One figure for the whole time that is looked at."""
+    """One value over the selected time range."""
     query = Query(expression)
     return (
         stat.Panel()
@@ -188,7 +188,7 @@ def ranking(
     links: Sequence[Link] = (),
     width: int = 12,
 ) -> Panel:
-    """Bars, the longest first."""
+    """Horizontal bars, sorted by value."""
     panel = (
         bargauge.Panel()
         .title(title)
@@ -211,7 +211,7 @@ def ranking(
 
 
 def states(title: str, about: str, words: States, *queries: Query, width: int = 12) -> Panel:
-    """Which state when, a lane for each series."""
+    """A state timeline with one lane per series."""
     options = {
         str(value): types.ValueMappingResult(text=text, color=color, index=at)
         for at, (value, (text, color)) in enumerate(words.items())
@@ -241,7 +241,7 @@ def states(title: str, about: str, words: States, *queries: Query, width: int = 
 
 
 def heat(title: str, about: str, unit: str, expression: str, *, width: int = 12) -> Panel:
-    """How many series are where, over time: cumulative buckets by the label `le`."""
+    """A heat map of cumulative buckets with the label `le`."""
     query = Query(expression, "{{le}}")
     return (
         heatmap.Panel()

@@ -1,4 +1,4 @@
-"""Sections about the device plugins and the fleet."""
+"""Sections on the device plugins and the fleet."""
 
 from monitoring.dashboards.frame import Section
 from monitoring.dashboards.panels import BAD, WARN, Query, lines
@@ -15,7 +15,7 @@ def plugin() -> Section:
         [
             lines(
                 "Registered",
-                "Plugins that the kubelet took, and all.",
+                "Plugins registered with their kubelet, and all plugins.",
                 "short",
                 Query(f"sum({_of('accelscope_device_plugin_registered')})", "registered"),
                 Query(f"count({_of('accelscope_device_plugin_info')})", "all"),
@@ -23,7 +23,7 @@ def plugin() -> Section:
             ),
             lines(
                 "Devices",
-                "By what kubelets are told of them, and those that are not offered.",
+                "By the state reported to the kubelet, and devices that are not offered.",
                 "short",
                 Query(f"sum by (state) ({_of('accelscope_device_plugin_devices')})", "{{state}}"),
                 stacked=True,
@@ -31,9 +31,9 @@ def plugin() -> Section:
             ),
             lines(
                 "Allocations",
-                "In an hour: answered, and refused by reason.",
+                "Per hour: granted, and refused by reason.",
                 "short",
-                Query(f"sum(increase({_of('accelscope_device_plugin_allocations_total')}[1h]))", "answered"),
+                Query(f"sum(increase({_of('accelscope_device_plugin_allocations_total')}[1h]))", "granted"),
                 Query(
                     (
                         "sum by (reason) "
@@ -49,11 +49,11 @@ def plugin() -> Section:
 
 def fleet() -> Section:
     return Section(
-        "The fleet",
+        "Fleet",
         [
             lines(
                 "Nodes by state",
-                "Of all clusters that the fleet reads.",
+                "All clusters that the fleet reads.",
                 "short",
                 Query("sum by (state) (accelscope_fleet_nodes)", "{{state}}"),
                 stacked=True,
@@ -61,30 +61,34 @@ def fleet() -> Section:
             ),
             rows(
                 "Clusters",
-                "As the fleet sees them.",
+                "State of each cluster as reported by the fleet.",
                 {"cluster": "Cluster"},
-                Column("Reached", "max by (cluster) (accelscope_fleet_cluster_up)", "short"),
+                Column("Reachable", "max by (cluster) (accelscope_fleet_cluster_up)", "short"),
                 Column(
-                    "Last answer",
+                    "Last success",
                     "time() - max by (cluster) (accelscope_fleet_cluster_last_success_timestamp_seconds)",
                     "s",
                     levels=((60, WARN), (300, BAD)),
                 ),
                 Column("Nodes", "sum by (cluster) (accelscope_fleet_nodes)", "short"),
                 Column("Devices", "sum by (cluster) (accelscope_fleet_devices)", "short"),
-                Column("Round", "max by (cluster) (accelscope_fleet_source_refresh_duration_seconds)", "s"),
+                Column(
+                    "Refresh duration",
+                    "max by (cluster) (accelscope_fleet_source_refresh_duration_seconds)",
+                    "s",
+                ),
                 width=16,
             ),
             lines(
                 "Requests",
-                "A second, by status.",
+                "Per second, by status.",
                 "reqps",
                 Query("sum by (status) (rate(accelscope_fleet_http_requests_total[5m]))", "{{status}}"),
                 width=8,
             ),
             lines(
-                "Time of answers",
-                "Average by route, of those that take most in all.",
+                "Response time",
+                "Average of the routes with the longest total time.",
                 "s",
                 Query(
                     "topk(8, sum by (route) (rate(accelscope_fleet_http_request_seconds_total[5m])) "
@@ -94,8 +98,8 @@ def fleet() -> Section:
                 width=8,
             ),
             lines(
-                "Errors of sources",
-                "Rounds that failed and nodes that did not answer, a second, by cluster, source and reason.",
+                "Source errors",
+                "Failed refreshes and nodes that did not respond, per second, by cluster, source and reason.",
                 "cps",
                 Query(
                     "sum by (cluster, source, reason) (rate(accelscope_fleet_source_errors_total[5m]))",
@@ -112,7 +116,7 @@ def fleet() -> Section:
             ),
             lines(
                 "CPU and lag",
-                "CPUs in use, and by how many seconds the event loop last came late.",
+                "CPUs used, and the last delay of the event loop in seconds.",
                 "short",
                 Query("sum(rate(accelscope_fleet_cpu_seconds_total[5m]))", "CPUs"),
                 Query("max(accelscope_fleet_loop_lag_seconds)", "lag in seconds"),
@@ -120,7 +124,7 @@ def fleet() -> Section:
             ),
             lines(
                 "Streams",
-                "Live streams that are open, and requests that are being answered.",
+                "Open live streams and active requests.",
                 "short",
                 Query("sum(accelscope_fleet_streams)", "streams"),
                 Query("sum(accelscope_fleet_http_requests_active)", "requests"),

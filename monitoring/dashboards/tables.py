@@ -1,4 +1,4 @@
-"""Tables of the present moment."""
+"""Tables of current values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from monitoring.dashboards.panels import DATASOURCE, GOOD, Levels, Link, Panel, 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number in a table, of an instant query whose labels say the row."""
+    """A numeric column: an instant query whose labels identify the row."""
 
     title: str
     expression: str
     unit: str
     levels: Levels = ()
-    most: float | None = None  # draws a bar from 0 to there
+    most: float | None = None  # draws a bar from 0 to this value
 
 
 def _overrides(column: Column) -> list[types.DynamicConfigValue]:
@@ -48,8 +48,10 @@ def rows(
     width: int = 24,
     height: int = 8,
 ) -> Panel:
-    """A table: a row for each set of `labels` (label -> title), which every column's expression must leave.
-    `links` are on cells of these labels. `sort`: by which title, the highest first."""
+    """A table with one row for each set of `labels` (label -> title), which every column must
+    keep.
+
+    `links` are on the cells of these labels. `sort` is the title of the column to sort by, descending."""
     values = ["Value"] if len(columns) == 1 else [f"Value #{ref}" for ref in ascii_uppercase[: len(columns)]]
     named = dict(labels) | {value: column.title for value, column in zip(values, columns, strict=True)}
     order = {name: at for at, name in enumerate(named)}
@@ -89,7 +91,7 @@ def rows(
 
 
 def alerts(about: str, matchers: str, *, width: int) -> Panel:
-    """Those of our rules that fire or soon will, how many of each."""
+    """A table of firing and pending alerts with their number."""
     return rows(
         "Alerts",
         about,

@@ -1,4 +1,4 @@
-"""What a reader of a dashboard chooses, and how dashboards lead to one another."""
+"""Variables of the dashboards, and links between dashboards."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -10,7 +10,7 @@ from monitoring.promql import labels_of
 Variable = Builder[types.VariableModel]
 
 _EVERYTHING = types.VariableOption(text="All", value="$__all")
-# Matches also where there is no such label: many a Prometheus has no `cluster`.
+# Also matches series without the label: many Prometheus servers set no `cluster`.
 _ANY = ".*"
 
 
@@ -19,7 +19,7 @@ def datasource() -> Variable:
 
 
 def _values(name: str, family: str, label: str, matchers: str) -> dashboard.QueryVariable:
-    """Those that `label` has on series of this family. Raises UnknownName."""
+    """The values of `label` on series of this metric. Raises UnknownName."""
     if label not in labels_of(family):
         raise ValueError(f"{family} has no label {label}")
     selector = f"{family}{{{matchers}}}" if matchers else family
@@ -38,7 +38,7 @@ def _values(name: str, family: str, label: str, matchers: str) -> dashboard.Quer
 
 
 def several(name: str, title: str, family: str, matchers: str = "") -> Variable:
-    """Any number of them, at first all."""
+    """A variable with several values; all by default."""
     return (
         _values(name, family, name, matchers)
         .label(title)
@@ -54,8 +54,8 @@ def one(name: str, title: str, family: str, matchers: str = "") -> Variable:
 
 
 def instances(matchers: str) -> Variable:
-    """Not shown: where the chosen node's agent was scraped, so that queries read one agent's series only. The
-    name of a node stands on few of them."""
+    """A hidden variable: the target of the selected node's agent. Few series have the label `node`, so
+    queries select the agent by its target."""
     return (
         _values("instance", "accelscope_node_info", "instance", matchers)
         .hide(types.VariableHide.HIDE_VARIABLE)
@@ -66,7 +66,7 @@ def instances(matchers: str) -> Variable:
 
 
 def duration(name: str, title: str, choices: dict[str, int], first: str) -> Variable:
-    """A number of seconds by its usual name."""
+    """A variable of durations; its value is in seconds."""
     options = [
         types.VariableOption(selected=text == first, text=text, value=str(seconds))
         for text, seconds in choices.items()
@@ -81,28 +81,28 @@ def duration(name: str, title: str, choices: dict[str, int], first: str) -> Vari
 
 
 CLUSTER = several("cluster", "Cluster", "accelscope_build_info")
-# For what is on one node: names of nodes and addresses of agents repeat from cluster to cluster. Where series
-# have no such label it is empty, and matches them.
+# For dashboards of one node: node names and agent addresses may repeat across clusters. If series have no
+# label `cluster`, the value is empty and matches them.
 ONE_CLUSTER = one("cluster", "Cluster", "accelscope_build_info")
 VENDOR = several("vendor", "Vendor", "accelerator_info", 'cluster=~"$cluster"')
 MODEL = several("model", "Model", "accelerator_info", 'cluster=~"$cluster", vendor=~"$vendor"')
 
-_KEPT = "${datasource:queryparam}&${__url_time_range}"  # of the dashboard that is left
-SAME_CLUSTER = "${cluster}"  # for links of dashboards that show one
+_KEPT = "${datasource:queryparam}&${__url_time_range}"  # taken over from the current dashboard
+SAME_CLUSTER = "${cluster}"  # for links in dashboards of one cluster
 
 
 def to(uid: str, title: str, **variables: str) -> Link:
-    """To another of our dashboards, with these of its variables set from a cell or from a series' label. A
-    cell or label that is not there, as `cluster` may be, sets the empty value."""
+    """A link to another dashboard that sets its variables from a cell or a label. A missing cell or label,
+    such as `cluster`, sets the empty value."""
     given = "".join(f"&var-{name}={value}" for name, value in variables.items())
     return Link(title, f"/d/{uid}?{_KEPT}{given}")
 
 
 def cell(title: str) -> str:
-    """What stands in the row under this title, as links of tables see it."""
+    """The row's value in the column with this title, for links in tables."""
     return f"${{__data.fields.{title}}}"
 
 
 def label(name: str) -> str:
-    """The value of this label, as links of curves and bars see it."""
+    """The value of this label, for links in graphs and bars."""
     return f"${{__field.labels.{name}}}"

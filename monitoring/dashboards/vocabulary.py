@@ -1,4 +1,4 @@
-"""Expressions and words that several dashboards share."""
+"""Expressions and value mappings that several dashboards share."""
 
 from accelscope.model import HARMLESS_THROTTLES
 from monitoring.dashboards.panels import BAD, DULL, GOOD, WARN, Levels, States
@@ -13,16 +13,16 @@ HEALTH_STATES: States = {
 YES_NO: States = {0: ("no", GOOD), 1: ("yes", WARN)}
 UP_DOWN: States = {0: ("down", BAD), 1: ("up", GOOD)}
 WARM: Levels = ((75, WARN), (90, BAD))  # celsius
-FULL: Levels = ((0.9, WARN), (0.97, BAD))  # share of a device's memory
+FULL: Levels = ((0.9, WARN), (0.97, BAD))  # fraction of a device's memory
 
 TROUBLING = f'reason!~"{"|".join(sorted(HARMLESS_THROTTLES))}"'
 
-# Numbers by which a health state is drawn, in the order of HEALTH_STATES.
+# Numbers that represent the health states in HEALTH_STATES.
 _NUMBERS = {"ok": 0, "unknown": 1, "warning": 2, "critical": 3, "lost": 4}
 
 
 def health_number(matchers: str) -> str:
-    """One series a device, with the number of the state that it is in."""
+    """One series per device with the number of its health state."""
     parts = (
         f'accelerator_health{{{matchers}, state="{state}"}} * {number}' for state, number in _NUMBERS.items()
     )
@@ -30,6 +30,6 @@ def health_number(matchers: str) -> str:
 
 
 def pcie_rate(direction: str, matchers: str) -> str:
-    """Bytes a second: from the device's counter, else its driver's own figure."""
+    """Bytes per second, from the counter or else from the rate that the driver reports."""
     family = f"accelerator_pcie_{direction}_bytes"
     return f"rate({family}_total{{{matchers}}}[$__rate_interval]) or {family}_per_second{{{matchers}}}"

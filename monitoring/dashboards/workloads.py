@@ -1,11 +1,11 @@
-"""Namespaces and pods: who holds devices, what they do with them, what that costs, and what lies idle."""
+"""The dashboard of namespaces and pods: allocation, use, energy and idle devices."""
 
 import re
 from collections.abc import Iterable
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from monitoring.dashboards.frame import NODE, WORKLOADS, Section, made
+from monitoring.dashboards.frame import NODE, WORKLOADS, Section, build_dashboard
 from monitoring.dashboards.panels import WARN, Query, amount, lines, number, ranking
 from monitoring.dashboards.tables import Column, rows
 from monitoring.dashboards.variables import CLUSTER, MODEL, VENDOR, cell, duration, several, to
@@ -15,14 +15,14 @@ from monitoring.rules.recording import IDLE_SHARES
 _CHOSEN = 'cluster=~"$cluster", namespace=~"$namespace", vendor=~"$vendor", model=~"$model"'
 _DEVICES = 'cluster=~"$cluster", vendor=~"$vendor", model=~"$model"'
 _RAW = 'cluster=~"$cluster", namespace=~"$namespace", vendor=~"$vendor"'
-_NO_NAMESPACE = 'cluster=~"$cluster", vendor=~"$vendor"'  # of series that are about devices
+_NO_NAMESPACE = 'cluster=~"$cluster", vendor=~"$vendor"'  # for series of devices
 _POD = {"cluster": "Cluster", "namespace": "Namespace", "pod": "Pod"}
 _ON_NODE = {**_POD, "node": "Node"}
 _NODE_LINK = to(NODE, "Node", cluster=cell("Cluster"), node=cell("Node"))
 
 _NOT_IN_PODS = f"cluster_vendor_model_reason:accelerator_unattributed_memory_used_bytes:sum{{{_DEVICES}}}"
-# By namespace: a device that two of them share counts at both, so this is not added up over namespaces.
-_HELD = f"cluster_namespace_vendor_model:accelerator_pod_allocated:count{{{_CHOSEN}}}"
+# A device that two namespaces share counts in both, so this must not be summed over namespaces.
+_ALLOCATED = f"cluster_namespace_vendor_model:accelerator_pod_allocated:count{{{_CHOSEN}}}"
 _IDLE = f"cluster_namespace_vendor_model:accelerator_pod_idle_1h:count{{{_CHOSEN}}}"
 _USE = f"cluster_namespace_vendor_model:accelerator_pod_utilization_ratio:sum{{{_CHOSEN}}}"
 _MEMORY = f"cluster_namespace_vendor_model:accelerator_pod_memory_used_bytes:sum{{{_CHOSEN}}}"
@@ -30,32 +30,32 @@ _POWER = f"cluster_namespace_vendor_model:accelerator_pod_energy_joules:rate5m{{
 
 
 def _of(expression: str, labels: Iterable[str] = _POD, operation: str = "sum") -> str:
-    """Of the chosen devices' series, `expression` written with {raw} for what chooses them."""
+    """Aggregate `expression` over the selected devices; `{raw}` in it is replaced by the matchers."""
     chosen = with_model(expression.replace("{raw}", f"{{{_RAW}}}"), _DEVICES)
     return f"{operation} by ({', '.join(labels)}) ({chosen})"
 
 
 def _by_device(operation: str, family: str) -> str:
-    """One series a device, however many of the chosen namespaces' pods share it."""
+    """One series per device, however many pods of the selected namespaces share it."""
     return f"{operation} by ({A_DEVICE}) ({family}{{{_RAW}}})"
 
 
 def _chosen(expression: str) -> str:
-    """Of the chosen namespaces' series only."""
+    """Restrict the pod metrics in `expression` to the selected namespaces."""
     return re.sub(r"accelerator_pod_\w+", lambda family: f"{family[0]}{{{_RAW}}}", expression)
 
 
-_HELD_DEVICES = f"count({with_model(_by_device('max', 'accelerator_pod_allocated'), _DEVICES)})"
+_ALLOCATED_DEVICES = f"count({with_model(_by_device('max', 'accelerator_pod_allocated'), _DEVICES)})"
 _IDLE_DEVICES = f"sum({with_model(_chosen(IDLE_SHARES), _DEVICES)})"
 _IDLE_PODS = f"{_of('accelerator_pod_idle_seconds{raw}', _ON_NODE, 'min')} >= $idle"
-_HELD_SHARES = _of("accelerator_pod_device_share_ratio{raw}", _ON_NODE)
+_ALLOCATED_SHARES = _of("accelerator_pod_device_share_ratio{raw}", _ON_NODE)
 _IDLE_HOURS = _of("(accelerator_pod_device_share_ratio{raw} * accelerator_pod_idle_seconds{raw})", _ON_NODE)
 _SHARES = _of("accelerator_pod_memory_share_bytes{raw}")
 
 
 def _over_range(expression: str, minutes: int = 1) -> str:
-    """Its sum over the time that is looked at, in hours, asked for every so many minutes. One without samples
-    adds nothing."""
+    """Sum over the selected time range in hours, with one sample every `minutes` minutes. Missing samples add
+    nothing."""
     return f"sum_over_time(({expression})[$__range:{minutes}m]) / {60 // minutes}"
 
 
@@ -64,41 +64,41 @@ def now() -> Section:
         "Now",
         [
             number(
-                "Devices held",
-                "Devices that pods of these namespaces were given. A shared device counts once.",
+                "Allocated devices",
+                "Devices allocated to pods of these namespaces. A shared device counts once.",
                 "short",
-                _HELD_DEVICES,
+                _ALLOCATED_DEVICES,
             ),
             number(
                 "Pods",
-                "That hold or use a device.",
+                "Pods with allocated or used devices.",
                 "short",
                 f"count(count by (cluster, namespace, pod) ({_of('accelerator_pod_processes{raw}')}))",
             ),
             number(
-                "Held and idle",
-                "Shares of devices that these namespaces' pods have not used for an hour, added up.",
+                "Allocated but idle",
+                "Sum of the device shares that pods of these namespaces have not used for an hour.",
                 "short",
                 _IDLE_DEVICES,
                 levels=((1, WARN),),
                 decimals=1,
             ),
             amount(
-                "Wasted device-hours",
+                "Idle device-hours",
                 (
-                    "In the time that is looked at: hours in which pods of these namespaces held shares of "
-                    "devices that they had not used for an hour or longer, each times its share."
+                    "Hours in the selected time range in which device shares allocated to these namespaces "
+                    "had not been used for an hour or longer, weighted by share."
                 ),
                 "h",
-                _over_range(_IDLE_DEVICES, minutes=5),  # of single devices, so less often
+                _over_range(_IDLE_DEVICES, minutes=5),  # queries individual devices, so less often
             ),
             amount(
                 "Energy",
-                "In the time that is looked at: what these pods' use of devices accounts for.",
+                "Energy attributed to these pods in the selected time range.",
                 "kwatth",
                 f"sum({_over_range(f'sum({_POWER})')}) / 1000",
             ),
-            number("Power", "That these pods' use of devices accounts for.", "watt", f"sum({_POWER})"),
+            number("Power", "Power attributed to these pods.", "watt", f"sum({_POWER})"),
         ],
     )
 
@@ -108,41 +108,41 @@ def namespaces() -> Section:
         "Namespaces",
         [
             lines(
-                "Devices held",
-                "A device that two namespaces share counts at both.",
+                "Allocated devices",
+                "A device that two namespaces share counts in both.",
                 "short",
-                Query(f"sum by (namespace) ({_HELD})", "{{namespace}}"),
+                Query(f"sum by (namespace) ({_ALLOCATED})", "{{namespace}}"),
                 stacked=True,
             ),
             lines(
                 "Utilisation",
-                "Measured: devices' worth of time in which processes of the namespace ran.",
+                "Measured: sum of the device utilisation by processes of the namespace.",
                 "short",
                 Query(f"sum by (namespace) ({_USE})", "{{namespace}}"),
                 stacked=True,
             ),
             lines(
                 "Memory",
-                "Measured: device memory that processes of the namespace hold.",
+                "Measured: device memory used by processes of the namespace.",
                 "bytes",
                 Query(f"sum by (namespace) ({_MEMORY})", "{{namespace}}"),
                 stacked=True,
             ),
             lines(
                 "Power",
-                "Apportioned: what the namespace's use of devices accounts for.",
+                "Estimated: device power in proportion to the namespace's use.",
                 "watt",
                 Query(f"sum by (namespace) ({_POWER})", "{{namespace}}"),
                 stacked=True,
             ),
             rows(
-                "Namespaces, over the time that is looked at",
-                "Hours of devices held and wasted, and energy. Of devices held, a shared one counts at each "
-                "namespace; of wasted ones, its share.",
+                "Namespaces, over the selected time range",
+                "Allocated and idle device-hours, and energy. A shared device counts fully as allocated in "
+                "each namespace, and by its share as idle.",
                 {"cluster": "Cluster", "namespace": "Namespace"},
-                Column("Held now", f"sum by (cluster, namespace) ({_HELD})", "short"),
-                Column("Device-hours", _over_range(f"sum by (cluster, namespace) ({_HELD})"), "h"),
-                Column("Wasted", _over_range(f"sum by (cluster, namespace) ({_IDLE})"), "h"),
+                Column("Allocated now", f"sum by (cluster, namespace) ({_ALLOCATED})", "short"),
+                Column("Device-hours", _over_range(f"sum by (cluster, namespace) ({_ALLOCATED})"), "h"),
+                Column("Idle device-hours", _over_range(f"sum by (cluster, namespace) ({_IDLE})"), "h"),
                 Column(
                     "Energy", f"{_over_range(f'sum by (cluster, namespace) ({_POWER})')} / 1000", "kwatth"
                 ),
@@ -158,21 +158,21 @@ def pods() -> Section:
         [
             ranking(
                 "Most used",
-                "Measured: devices' worth of time in which the pod's processes ran.",
+                "Measured: sum of the device utilisation by the pod's processes.",
                 "short",
                 Query(f"topk(10, {_of('accelerator_pod_utilization_ratio{raw}')})", "{{namespace}}/{{pod}}"),
                 width=8,
             ),
             ranking(
                 "Most memory",
-                "Measured: device memory that the pod's processes hold.",
+                "Measured: device memory used by the pod's processes.",
                 "bytes",
                 Query(f"topk(10, {_of('accelerator_pod_memory_used_bytes{raw}')})", "{{namespace}}/{{pod}}"),
                 width=8,
             ),
             ranking(
                 "Most power",
-                "Apportioned: what the pod's use of devices accounts for.",
+                "Estimated: device power in proportion to the pod's use.",
                 "watt",
                 Query(
                     f"topk(10, {_of('rate(accelerator_pod_energy_joules_total{raw}[5m])')})",
@@ -182,9 +182,9 @@ def pods() -> Section:
             ),
             rows(
                 "Pods",
-                "All that hold or use a device, and where.",
+                "Pods with allocated or used devices, and their nodes.",
                 _ON_NODE,
-                Column("Held", _of("accelerator_pod_allocated{raw}", _ON_NODE), "short"),
+                Column("Allocated", _of("accelerator_pod_allocated{raw}", _ON_NODE), "short"),
                 Column("Utilisation", _of("accelerator_pod_utilization_ratio{raw}", _ON_NODE), "percentunit"),
                 Column("Memory", _of("accelerator_pod_memory_used_bytes{raw}", _ON_NODE), "bytes"),
                 Column(
@@ -203,17 +203,17 @@ def pods() -> Section:
 
 def idle() -> Section:
     return Section(
-        "Idle and unexplained",
+        "Idle and unattributed",
         [
             rows(
-                "Idle for longer than chosen above",
+                "Pods idle for longer than selected",
                 (
-                    "Pods that hold devices and have done nothing with any of them. Device-hours: idle time "
-                    "of each device times the pod's share of it."
+                    "Pods that have not used any of their allocated devices. Device-hours: idle time of each "
+                    "device times the pod's share."
                 ),
                 _ON_NODE,
                 Column("Idle", _IDLE_PODS, "s"),
-                Column("Devices", f"{_HELD_SHARES} and {_IDLE_PODS}", "short"),
+                Column("Devices", f"{_ALLOCATED_SHARES} and {_IDLE_PODS}", "short"),
                 Column("Device-hours", f"{_IDLE_HOURS} / 3600 and {_IDLE_PODS}", "short"),
                 Column(
                     "Memory",
@@ -224,8 +224,8 @@ def idle() -> Section:
                 sort="Idle",
             ),
             lines(
-                "Power of devices that are held and not used",
-                "What devices draw that some pod holds and no pod's use accounts for.",
+                "Idle power of allocated devices",
+                "Power of allocated devices that is not attributed to a pod's use.",
                 "watt",
                 Query(
                     "sum by (vendor) ("
@@ -240,8 +240,9 @@ def idle() -> Section:
                 width=8,
             ),
             lines(
-                "Memory in use that is no pod's",
-                "Of all namespaces, by the reason. not_in_a_pod: it runs beside Kubernetes.",
+                "Unattributed memory",
+                "Memory in use that is not attributed to a pod, by reason. not_in_a_pod: the process runs "
+                "outside Kubernetes.",
                 "bytes",
                 Query(
                     f"sum by (reason) ({_NOT_IN_PODS})",
@@ -251,8 +252,8 @@ def idle() -> Section:
                 width=8,
             ),
             rows(
-                "Beside Kubernetes",
-                "Who uses devices without being in a pod.",
+                "Outside Kubernetes",
+                "Owners of processes that use devices outside of pods.",
                 {"owner_kind": "Kind", "owner": "Owner", "cluster": "Cluster", "node": "Node"},
                 Column(
                     "Memory",
@@ -270,8 +271,8 @@ def idle() -> Section:
                 width=8,
             ),
             rows(
-                "Used without having been given",
-                "Processes of pods on devices that the kubelet did not give them.",
+                "Used but not allocated",
+                "Processes of pods on devices that are not allocated to them.",
                 _ON_NODE,
                 Column(
                     "Processes",
@@ -285,10 +286,10 @@ def idle() -> Section:
                 width=12,
             ),
             rows(
-                "Memory beside its share",
+                "Memory use against share",
                 (
-                    "Pods that were given a share of a device's memory. Shares are limits on "
-                    "paper: a pod may be above its own."
+                    "Pods with a share of a device's memory. Shares may not be enforced: a pod can use more "
+                    "than its share."
                 ),
                 _POD,
                 Column("In use", f"{_of('accelerator_pod_memory_used_bytes{raw}')} and {_SHARES}", "bytes"),
@@ -301,10 +302,10 @@ def idle() -> Section:
 
 
 def build() -> Dashboard:
-    return made(
+    return build_dashboard(
         WORKLOADS,
         "Namespaces and pods",
-        "Who holds devices, what they do with them, what that costs, and what lies idle.",
+        "Allocation, use, energy and idle devices by namespace and pod.",
         [
             CLUSTER,
             several("namespace", "Namespace", "accelerator_pod_info", 'cluster=~"$cluster"'),

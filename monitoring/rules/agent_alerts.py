@@ -1,14 +1,14 @@
-"""Alerts about the agents themselves: what they cannot see, nobody is warned of."""
+"""Alerts about the agents."""
 
 from monitoring.promql import OF_TARGET, begun_within, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
-# Reader families are on the pages of agents and of device plugins.
+# Agents and device plugins both export the reader metrics.
 _NODE_OF_READER = f"{OF_TARGET} group_left (node) (accelscope_node_info or accelscope_device_plugin_info)"
 
 
 _OF_JOB = "on (cluster, job)"
-# `up` has the node where it was put on the target, as the chart and its example do.
+# `up` has the label `node` if it is set on the target, as the chart's monitors and example do.
 WHERE_SCRAPED = "{{ if $labels.node }}of {{ $labels.node }}{{ else }}at {{ $labels.instance }}{{ end }}"
 
 
@@ -17,8 +17,8 @@ def _of_reader(expression: str) -> str:
 
 
 def down(family: str) -> str:
-    """Targets that do not answer and were such a program within the last day, whatever the job is; and those
-    that never answered, as after a rollout that failed, in a job where whoever answers is such a program."""
+    """Targets that are down and exported `family` within the last day; and targets that never answered, as
+    after a failed rollout, in a job whose other targets all export `family`."""
     known = f"last_over_time({family}[1d])"
     return (
         f"((up == 0) and {OF_TARGET} {known})\n"
@@ -27,9 +27,9 @@ def down(family: str) -> str:
     )
 
 
-def newly_counted(family: str, matchers: str, window: str) -> str:
-    """Counted within the window, also where the series is younger: such counters begin with their process,
-    and a series with its first event."""
+def counted_within(family: str, matchers: str, window: str) -> str:
+    """Counters that grew within the window, including series that are younger than the window: a series
+    appears with its first event."""
     selector = f"{family}{{{matchers}}}" if matchers else family
     return f"((increase({selector}[{window}]) > 0) or ({begun_within(selector, window)} > 0))"
 
@@ -42,10 +42,10 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="5m",
             expression=down("accelscope_build_info"),
-            summary=f"The agent {WHERE_SCRAPED} does not answer",
+            summary=f"The agent {WHERE_SCRAPED} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}): nobody watches "
-                "that node's devices."
+                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). The devices of "
+                "that node are not monitored."
             ),
             thresholds=("1d",),
         ),
@@ -54,9 +54,10 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="15m",
             expression="absent(accelscope_build_info)",
-            summary="No agent is scraped at all",
+            summary="No agent is scraped",
             description=(
-                "This Prometheus has AccelScope's rules and not one agent: none runs, or none is found."
+                "This Prometheus loads AccelScope's rules but scrapes no agent: none is running, or none is "
+                "discovered."
             ),
         ),
         Alert(
@@ -64,10 +65,10 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="2m",
             expression=with_node("((time() - accelscope_collection_timestamp_seconds) > 300)"),
-            summary="The agent of {{ $labels.node }} shows old readings",
+            summary="The agent of {{ $labels.node }} serves stale readings",
             description=(
-                "The agent of {{ $labels.node }} answers and made its page {{ $value | humanizeDuration }} "
-                "ago: its loop stands still, or a clock is wrong."
+                "The last collection of the agent of {{ $labels.node }} was {{ $value | humanizeDuration }} "
+                "ago: its collection loop is stuck, or a clock is wrong."
             ),
             thresholds=("300",),
         ),
@@ -78,7 +79,7 @@ AGENTS = Group(
             expression=_of_reader("((accelscope_reader_up == 0) and (accelscope_reader_found == 1))"),
             summary="{{ $labels.vendor }} devices of {{ $labels.node }} cannot be read",
             description=(
-                "The driver of {{ $labels.vendor }} is there on {{ $labels.node }}, and reading it fails."
+                "The {{ $labels.vendor }} driver is present on {{ $labels.node }}, but reading it fails."
             ),
         ),
         Alert(
@@ -87,24 +88,21 @@ AGENTS = Group(
             lasting="10m",
             expression=_of_reader("(accelscope_reader_abandoned_calls > 0)"),
             summary="Calls into the {{ $labels.vendor }} driver of {{ $labels.node }} hang",
-            description=(
-                "Calls into the driver that have not come back: {{ $value }}. The devices that they asked "
-                "are not read."
-            ),
+            description=("Driver calls that have not returned: {{ $value }}. Their devices are not read."),
             thresholds=("0",),
         ),
         Alert(
             name="AccelScopeValuesRejected",
             severity=Severity.INFO,
             lasting="15m",
-            expression=_of_reader(newly_counted("accelscope_reader_rejected_values_total", "", "1h")),
+            expression=_of_reader(counted_within("accelscope_reader_rejected_values_total", "", "1h")),
             summary=(
-                "Values of {{ $labels.vendor }} on {{ $labels.node }} are not understood: "
+                "Values of the {{ $labels.vendor }} driver on {{ $labels.node }} are rejected: "
                 "{{ $labels.reason }}"
             ),
             description=(
-                "The driver answered with something that is no value. Times in the last hour: "
-                "{{ $value | humanize }}. Those values are absent."
+                "The driver returned {{ $value | humanize }} invalid values in the last hour. They are "
+                "reported as absent."
             ),
             thresholds=("1h",),
         ),
@@ -118,7 +116,7 @@ AGENTS = Group(
             ),
             summary="Collections on {{ $labels.node }} take longer than their interval",
             description=(
-                "{{ $value | humanizePercentage }} of the collections on {{ $labels.node }} began late."
+                "{{ $value | humanizePercentage }} of the collections on {{ $labels.node }} started late."
             ),
             thresholds=("0.5",),
         ),
@@ -127,10 +125,10 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="10m",
             expression=with_node("(accelscope_attribution_source_up == 0)"),
-            summary="{{ $labels.source }} does not tell whose devices of {{ $labels.node }} are",
+            summary="Attribution source {{ $labels.source }} fails on {{ $labels.node }}",
             description=(
-                "The source {{ $labels.source }} fails on {{ $labels.node }}: pods are missing from its "
-                "series, or have old names."
+                "Without {{ $labels.source }}, the series of {{ $labels.node }} lack pods or have outdated "
+                "pod names."
             ),
         ),
         Alert(
@@ -138,10 +136,10 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="10m",
             expression=with_node("(accelscope_sink_up == 0)"),
-            summary="{{ $labels.sink }} of {{ $labels.node }} is not written",
+            summary="Sink {{ $labels.sink }} of {{ $labels.node }} fails",
             description=(
-                "The agent of {{ $labels.node }} cannot write {{ $labels.sink }}. Who reads it from the "
-                "Node object sees old values; without idle-state, idle times begin at 0 when it restarts."
+                "The agent of {{ $labels.node }} cannot write {{ $labels.sink }}. Readers of the Node "
+                "object see outdated values; without idle-state, idle times restart at 0 with the agent."
             ),
         ),
         Alert(
@@ -149,16 +147,16 @@ AGENTS = Group(
             severity=Severity.WARNING,
             lasting="0m",
             expression="\nor\n".join(
-                newly_counted(family, 'result="rejected"', "1h")
+                counted_within(family, 'result="rejected"', "1h")
                 for family in (
                     "accelscope_config_reloads_total",
                     "accelscope_device_plugin_config_reloads_total",
                     "accelscope_fleet_cluster_list_reloads_total",
                 )
             ),
-            summary="A changed file of settings was refused at {{ $labels.instance }}",
+            summary="{{ $labels.instance }} rejected a changed configuration file",
             description=(
-                "{{ $labels.instance }} (job {{ $labels.job }}) goes on with the settings from before."
+                "{{ $labels.instance }} (job {{ $labels.job }}) keeps using the previous configuration."
             ),
             thresholds=("1h",),
         ),

@@ -1,16 +1,16 @@
-"""Alerts about devices and about who holds them."""
+"""Alerts about devices and their allocation."""
 
 from accelscope.model import FAULT_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS, IDLE_SECONDS
 from monitoring.promql import OF_DEVICE, begun_within, with_model, with_node
 from monitoring.rules.rule import Alert, Group, Severity
 
 _BAD_THROTTLES = "|".join(sorted(FAULT_THROTTLES))
-# Furiosa's counters also tell of doorbells, which are no errors; a PCIe link sends many packets again.
+# Furiosa also counts doorbells, which are not errors. PCIe replays are common.
 _ERRORS = 'kind!="pcie", code!~".+_done"'
 _XIDS = 'accelerator_errors_total{kind="xid"}'
 
-# As the agent shows them, lost ones and those that do not answer included; none where the driver shows none.
-# Not the record of the same: of an agent that has just come that is not there yet, and its drivers are.
+# Devices that the agent reports, including lost and unresponsive ones. The recorded series is not used: for a
+# new agent it does not exist yet.
 _SHOWN = "count by (cluster, node, vendor) (max by (cluster, node, vendor, device) (accelerator_info))"
 _DRIVERS = f"max by (cluster, node, vendor) ({with_node('accelscope_reader_found')})"
 _LINKS = "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum"
@@ -33,7 +33,7 @@ HEALTH = Group(
             expression=_in_state("lost"),
             summary=f"{_WHERE} is lost",
             description=(
-                f"{_WHICH} fell off the bus, or its driver no longer reaches it. What ran on it has failed."
+                f"{_WHICH} fell off the bus, or its driver cannot reach it. Workloads on it have failed."
             ),
         ),
         Alert(
@@ -43,8 +43,9 @@ HEALTH = Group(
             expression=_in_state("critical"),
             summary=f"{_WHERE} is in a critical state",
             description=(
-                f"{_WHICH} is about to fail or already does: it must be reset, a part of it is worn out, or "
-                "it is so hot that it shuts itself down. Its health has the reason."
+                f"{_WHICH} has failed or is about to: it needs a reset, a memory row could not be remapped, "
+                f"or it "
+                "is at its shutdown temperature. The device's health has the reason."
             ),
         ),
         Alert(
@@ -54,7 +55,8 @@ HEALTH = Group(
             expression=_in_state("warning"),
             summary=f"{_WHERE} is degraded",
             description=(
-                f"{_WHICH} works with something wrong: heat, memory errors, rows that wait for a reset."
+                f"{_WHICH} works, but reports a problem: heat, memory errors or pending row remapping. The "
+                "device's health has the reason."
             ),
         ),
         Alert(
@@ -64,10 +66,10 @@ HEALTH = Group(
             expression=with_model(
                 f'((accelerator_up == 0) unless {OF_DEVICE} (accelerator_health{{state="lost"}} == 1))'
             ),
-            summary=f"{_WHERE} does not answer",
+            summary=f"{_WHERE} does not respond",
             description=(
-                f"{_WHICH} could not be read, and is not known to be lost: a call into its driver hangs or "
-                "fails."
+                f"{_WHICH} cannot be read, and the driver does not report it as lost: driver calls hang or "
+                f"fail."
             ),
         ),
         Alert(
@@ -78,16 +80,16 @@ HEALTH = Group(
                 "max_over_time(cluster_node_vendor:accelscope_reader_devices_expected:max[1d]) "
                 f"- ({_SHOWN} or 0 * {_DRIVERS}) > 0"
             ),
-            summary="{{ $labels.node }} shows fewer {{ $labels.vendor }} devices than it had",
+            summary="{{ $labels.node }} has fewer {{ $labels.vendor }} devices than before",
             description=(
-                "Of the {{ $labels.vendor }} devices that {{ $labels.node }} had within the last day, "
-                "{{ $value }} cannot be seen any more, not even as lost."
+                "{{ $value }} of the {{ $labels.vendor }} devices that {{ $labels.node }} had within the "
+                "last day are no longer reported, not even as lost."
             ),
             thresholds=("1d",),
         ),
         Alert(
             name="AcceleratorCapacityDropped",
-            severity=Severity.INFO,  # an autoscaler does this every night
+            severity=Severity.INFO,  # an autoscaler may do this every night
             lasting="15m",
             expression=(
                 "(1 - cluster_vendor_model:accelerator_info:count "
@@ -96,10 +98,11 @@ HEALTH = Group(
                 "(max_over_time(cluster_vendor_model:accelerator_info:count[1d]) "
                 "unless cluster_vendor_model:accelerator_info:count) * 0 + 1"
             ),
-            summary="Devices {{ $labels.model }} are missing from the cluster",
+            summary="{{ $labels.model }} devices are missing from the cluster",
             description=(
-                "{{ $value | humanizePercentage }} of the {{ $labels.model }} that were there within the "
-                "last day are not shown any more: nodes are gone, as with an autoscaler, or their agents."
+                "{{ $value | humanizePercentage }} of the {{ $labels.model }} devices of the last day are "
+                "no longer reported: their nodes were removed, as by an autoscaler, or their agents are "
+                "down."
             ),
             thresholds=("0.1",),
         ),
@@ -117,7 +120,7 @@ HEALTH = Group(
                 ")"
             ),
             summary=f"{_WHERE} is hot",
-            description=f"{_WHICH} is at {{{{ $value }}}} °C, where it slows itself down or soon will.",
+            description=f"{_WHICH} is at {{{{ $value }}}} °C, near or above its slowdown temperature.",
             thresholds=(str(HOT_MARGIN_CELSIUS), str(HOT_CELSIUS)),
         ),
         Alert(
@@ -127,8 +130,8 @@ HEALTH = Group(
             expression=with_model(
                 f'(avg_over_time(accelerator_throttled{{reason=~"{_BAD_THROTTLES}"}}[15m]) > 0.5)'
             ),
-            summary=f"{_WHERE} is slowed down: {{{{ $labels.reason }}}}",
-            description=f"{_WHICH} was slowed down by heat or its power supply for "
+            summary=f"{_WHERE} is throttled: {{{{ $labels.reason }}}}",
+            description=f"{_WHICH} was throttled by heat or its power supply for "
             "{{ $value | humanizePercentage }} of the last 15 minutes.",
             thresholds=("0.5",),
         ),
@@ -145,8 +148,9 @@ ERRORS = Group(
             expression=with_model('(increase(accelerator_ecc_errors_total{severity="uncorrected"}[1h]) > 0)'),
             summary=f"{_WHERE} has uncorrected memory errors",
             description=(
-                f"{_WHICH} had memory errors in the last hour that could not be corrected. What used that "
-                "memory has failed or computed with wrong values."
+                f"{_WHICH} had uncorrectable memory errors in the last hour. Workloads that used that "
+                f"memory have "
+                "failed or computed wrong results."
             ),
         ),
         Alert(
@@ -156,8 +160,9 @@ ERRORS = Group(
             expression=with_model('(increase(accelerator_ecc_errors_total{severity="corrected"}[1h]) > 100)'),
             summary=f"{_WHERE} corrects many memory errors",
             description=(
-                f"{_WHICH} corrected {{{{ $value | humanize }}}} memory errors in the last hour: a part of "
-                "its memory is failing."
+                f"{_WHICH} corrected {{{{ $value | humanize }}}} memory errors in the last hour. Part of "
+                f"its memory is "
+                "failing."
             ),
             thresholds=("100",),
         ),
@@ -170,7 +175,7 @@ ERRORS = Group(
             ),
             summary=f"{_WHERE} reported {{{{ $labels.kind }}}} {{{{ $labels.code }}}}",
             description=(
-                f"The driver reported error {{{{ $labels.kind }}}} {{{{ $labels.code }}}} of {_WHICH} "
+                f"The driver reported {{{{ $labels.kind }}}} {{{{ $labels.code }}}} for {_WHICH} "
                 "{{ $value | humanizeDuration }} ago."
             ),
             thresholds=("900",),
@@ -179,8 +184,8 @@ ERRORS = Group(
             name="AcceleratorErrorStorm",
             severity=Severity.WARNING,
             lasting="0m",
-            # The series of a code appears with its first error, so that its first count is no increase. That
-            # count is news where it is counted from the start of the agent, as XIDs are.
+            # The series of a code appears with its first error, so increase() misses the first count. XIDs
+            # are counted from the start of the agent, so their first count is new.
             expression=with_model(
                 "(\n"
                 f"  (increase(accelerator_errors_total{{{_ERRORS}}}[15m]) > 10)\n"
@@ -188,10 +193,11 @@ ERRORS = Group(
                 f"  ({begun_within(_XIDS, '15m')} > 10)\n"
                 ")"
             ),
-            summary=f"{_WHERE} reports {{{{ $labels.kind }}}} {{{{ $labels.code }}}} again and again",
+            summary=f"{_WHERE} reports {{{{ $labels.kind }}}} {{{{ $labels.code }}}} repeatedly",
             description=(
-                f"{_WHICH}: {{{{ $value | humanize }}}} errors {{{{ $labels.kind }}}} "
-                "{{ $labels.code }} in the last 15 minutes."
+                f"{_WHICH} reported {{{{ $labels.kind }}}} {{{{ $labels.code }}}} {{{{ $value | humanize "
+                f"}}}} times in "
+                "the last 15 minutes."
             ),
             thresholds=("10",),
         ),
@@ -200,29 +206,28 @@ ERRORS = Group(
             severity=Severity.WARNING,
             lasting="10m",
             expression=with_model("(accelerator_row_remap_pending == 1)"),
-            summary=f"{_WHERE} waits for a reset",
-            description=f"Memory rows of {_WHICH} failed and are replaced at the next reset of the device.",
+            summary=f"{_WHERE} needs a reset to remap memory rows",
+            description=f"Memory rows of {_WHICH} failed. They are remapped at the next reset of the device.",
         ),
         Alert(
             name="AcceleratorRowRemapFailed",
             severity=Severity.CRITICAL,
             lasting="0m",
             expression=with_model("(accelerator_row_remap_failed == 1)"),
-            summary=f"{_WHERE} is worn out",
-            description=(
-                f"{_WHICH} has no spare memory rows left where one failed: the board needs replacing."
-            ),
+            summary=f"{_WHERE} has no spare memory rows left",
+            description=(f"A memory row of {_WHICH} failed and could not be remapped. Replace the board."),
         ),
         Alert(
             name="AcceleratorLinkDown",
             severity=Severity.WARNING,
             lasting="5m",
-            # A day of every link would be much to read each time: eight devices have up to 144 of them.
+            # Uses a recorded sum: eight devices have up to 144 links, and reading a day of each is expensive.
             expression=f"max_over_time({_LINKS}[1d]) - {_LINKS} > 0",
             summary=f"{_WHERE} has lost {{{{ $labels.kind }}}} links: {{{{ $value }}}}",
             description=(
-                f"{_WHICH} had more {{{{ $labels.kind }}}} links up within the last day: work on several "
-                "devices is slower, or fails."
+                f"{_WHICH} had more active {{{{ $labels.kind }}}} links within the last day. Multi-device "
+                f"workloads "
+                "are slower or fail."
             ),
             thresholds=("1d",),
         ),
@@ -231,9 +236,11 @@ ERRORS = Group(
             severity=Severity.WARNING,
             lasting="15m",
             expression=with_model("(accelerator_pcie_link_width < accelerator_pcie_max_link_width)"),
-            summary=f"{_WHERE} has {{{{ $value }}}} PCIe lanes, fewer than it could",
+            summary=f"{_WHERE} uses only {{{{ $value }}}} PCIe lanes",
             description=(
-                f"{_WHICH} and its slot allow more lanes than are in use: a bad contact, riser or switch."
+                f"{_WHICH} and its slot support more PCIe lanes than are in use. Typical causes: a bad "
+                f"contact, "
+                "riser or switch."
             ),
         ),
     ),
@@ -250,7 +257,7 @@ USE = Group(
                 "(accelerator_memory_used_bytes / (accelerator_memory_total_bytes > 0) > 0.97)"
             ),
             summary=f"{_WHERE} is nearly out of memory",
-            description=f"{{{{ $value | humanizePercentage }}}} of the memory of {_WHICH} are in use.",
+            description=f"{{{{ $value | humanizePercentage }}}} of the memory of {_WHICH} is in use.",
             thresholds=("0.97",),
         ),
         Alert(
@@ -259,14 +266,14 @@ USE = Group(
             lasting="10m",
             expression=(
                 f"min by (cluster, namespace, pod) (accelerator_pod_idle_seconds) >= {IDLE_SECONDS:g} "
-                # Not if it is unknown of one of its devices whether it works.
+                # Not if the idle time of one of its devices is unknown.
                 "unless on (cluster, namespace, pod) "
                 "(accelerator_pod_device_share_ratio unless accelerator_pod_idle_seconds)"
             ),
-            summary="{{ $labels.namespace }}/{{ $labels.pod }} holds devices and does not use them",
+            summary="{{ $labels.namespace }}/{{ $labels.pod }} does not use its allocated devices",
             description=(
-                "Pod {{ $labels.namespace }}/{{ $labels.pod }} has done nothing with any of its devices "
-                "for {{ $value | humanizeDuration }}."
+                "Pod {{ $labels.namespace }}/{{ $labels.pod }} has not used any of its devices for "
+                "{{ $value | humanizeDuration }}."
             ),
             thresholds=("3600",),
         ),

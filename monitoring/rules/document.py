@@ -1,4 +1,4 @@
-"""The files of rules, as Prometheus reads them and as the chart wraps them."""
+"""Renders the rule files that Prometheus loads and the chart includes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,11 +17,11 @@ ALERTS: tuple[Alert, ...] = tuple(
     rule for group in ALERTING for rule in group.rules if isinstance(rule, Alert)
 )
 
-_HEAD = "# Made from monitoring/rules by `make dashboards`. Change that, not this.\n"
+_HEAD = "# Generated from monitoring/rules by `make dashboards`. Do not edit.\n"
 
 
-class _Text(str):
-    """Written as a block, so that a long expression can be read."""
+class _BlockText(str):
+    """A string that YAML writes as a block, so that long expressions stay readable."""
 
     __slots__ = ()
 
@@ -31,13 +31,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(
-    _Text, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+    _BlockText, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
 )
 
 
 def _rule(rule: Record | Alert) -> dict[str, Any]:
     expression = checked(rule.expression, RECORDED)
-    written = _Text(expression + "\n") if "\n" in expression else expression
+    written = _BlockText(expression + "\n") if "\n" in expression else expression
     if isinstance(rule, Record):
         labels = {"labels": dict(rule.labels)} if rule.labels else {}
         return {"record": rule.name, "expr": written, **labels}

@@ -1,14 +1,14 @@
-"""Views of whole clusters, recorded so that a dashboard over thousands of nodes reads a few series.
+"""Recording rules over whole clusters, so that a dashboard over thousands of nodes reads few series.
 
-Sums and counts rather than averages: they can be added up further. Only counts of allocated devices by
-namespace cannot: a device that namespaces share counts at each."""
+They record sums and counts, which can be aggregated further. The exception is allocated devices by namespace:
+a device that several namespaces share counts in each of them."""
 
 from accelscope.model import IDLE_SECONDS
 from monitoring.promql import A_DEVICE, with_model, with_node
 from monitoring.rules.rule import Group, Record
 
 TEMPERATURE_BOUNDS = (30, 40, 50, 60, 70, 80, 90, 100)  # celsius
-# Of each container on a device: its share of it while it has not used it for an hour, else 0.
+# For each container on a device: its share of the device if it has been idle for an hour, else 0.
 IDLE_SHARES = (
     f"(accelerator_pod_device_share_ratio * (accelerator_pod_idle_seconds >= bool {IDLE_SECONDS:g}))"
 )
@@ -39,7 +39,7 @@ DEVICES = Group(
             "cluster_node_vendor:accelerator_info:count",
             f"count by ({_NODE}) (max by ({_NODE}, device) (accelerator_info))",
         ),
-        # Without the target: a link that an agent saw stays known when the agent is another one.
+        # Without target labels, so that the series continues when the agent pod is replaced.
         Record(
             "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum",
             f"sum by ({_LINKED}) (max by ({_LINKED}, link) ({with_model('accelerator_link_up')}))",

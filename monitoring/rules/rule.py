@@ -1,15 +1,15 @@
-"""What a rule is."""
+"""Rules and groups of rules."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-RUNBOOKS = "docs/alerts.md"  # the chart puts the address of a published copy in its place
+RUNBOOKS = "docs/alerts.md"  # the chart replaces this with prometheusRule.runbookBaseUrl
 
 
 class Severity(StrEnum):
-    CRITICAL = "critical"  # a device or a part of the service is gone: somebody should look now
-    WARNING = "warning"  # it will need hands, today or tomorrow
-    INFO = "info"  # for owners of workloads, and for tidying up
+    CRITICAL = "critical"  # a device or a part of the service is lost: act now
+    WARNING = "warning"  # needs work within a day or two
+    INFO = "info"  # for owners of workloads; not for a pager
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,11 @@ class Record:
 class Alert:
     name: str
     severity: Severity
-    lasting: str  # how long it must hold, as Prometheus writes durations
+    lasting: str  # the rule's `for`, a Prometheus duration
     expression: str
-    summary: str  # one line, with where it is
-    description: str  # what that means, with the number
-    thresholds: tuple[str, ...] = field(
-        default=()
-    )  # numbers that somebody may want otherwise; the runbook tells them
+    summary: str
+    description: str
+    thresholds: tuple[str, ...] = ()  # numbers that users may want to change; the runbook lists them
 
     @property
     def runbook(self) -> str:

@@ -1,7 +1,7 @@
 """Alerts about the device plugin and the fleet."""
 
 from monitoring.promql import OF_TARGET
-from monitoring.rules.agent_alerts import WHERE_SCRAPED, down, newly_counted
+from monitoring.rules.agent_alerts import WHERE_SCRAPED, counted_within, down
 from monitoring.rules.rule import Alert, Group, Severity
 
 
@@ -17,10 +17,10 @@ DEVICE_PLUGIN = Group(
             severity=Severity.CRITICAL,
             lasting="5m",
             expression=down("accelscope_device_plugin_info"),
-            summary=f"The device plugin {WHERE_SCRAPED} does not answer",
+            summary=f"The device plugin {WHERE_SCRAPED} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Without its "
-                "plugin a node gives no devices to new pods."
+                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Without the "
+                "plugin, new pods on that node get no devices."
             ),
             thresholds=("1d",),
         ),
@@ -29,10 +29,10 @@ DEVICE_PLUGIN = Group(
             severity=Severity.CRITICAL,
             lasting="5m",
             expression=_of_plugin("(accelscope_device_plugin_registered == 0)"),
-            summary="{{ $labels.resource }} of {{ $labels.node }} is not offered",
+            summary="{{ $labels.node }} does not offer {{ $labels.resource }}",
             description=(
-                "The kubelet of {{ $labels.node }} has not taken the plugin's registration: pods that ask "
-                "for {{ $labels.resource }} do not start there."
+                "The device plugin is not registered with the kubelet of {{ $labels.node }}: pods that "
+                "request {{ $labels.resource }} do not start there."
             ),
         ),
         Alert(
@@ -40,8 +40,8 @@ DEVICE_PLUGIN = Group(
             severity=Severity.WARNING,
             lasting="5m",
             expression=_of_plugin('(accelscope_device_plugin_devices{state="unhealthy"} > 0)'),
-            summary="{{ $labels.node }} does not give out all of its {{ $labels.resource }}",
-            description="Devices that the kubelet of {{ $labels.node }} is told are unhealthy: {{ $value }}.",
+            summary="Some {{ $labels.resource }} devices of {{ $labels.node }} are not allocatable",
+            description="Devices reported to the kubelet of {{ $labels.node }} as unhealthy: {{ $value }}.",
             thresholds=("0",),
         ),
         Alert(
@@ -49,12 +49,12 @@ DEVICE_PLUGIN = Group(
             severity=Severity.WARNING,
             lasting="0m",
             expression=_of_plugin(
-                newly_counted("accelscope_device_plugin_allocation_errors_total", "", "15m")
+                counted_within("accelscope_device_plugin_allocation_errors_total", "", "15m")
             ),
-            summary="Pods on {{ $labels.node }} were refused {{ $labels.resource }}: {{ $labels.reason }}",
+            summary="Allocation of {{ $labels.resource }} failed on {{ $labels.node }}: {{ $labels.reason }}",
             description=(
-                "Allocations on {{ $labels.node }} that failed in the last 15 minutes: "
-                "{{ $value | humanize }}. Their pods do not start."
+                "{{ $value | humanize }} allocations on {{ $labels.node }} failed in the last 15 minutes. "
+                "Their pods do not start."
             ),
             thresholds=("15m",),
         ),
@@ -69,10 +69,10 @@ FLEET = Group(
             severity=Severity.CRITICAL,
             lasting="5m",
             expression=down("accelscope_fleet_build_info"),
-            summary="The fleet at {{ $labels.instance }} does not answer",
+            summary="The fleet at {{ $labels.instance }} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}): its API and its "
-                "page are probably gone too."
+                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Its API and web "
+                "page are probably unavailable too."
             ),
             thresholds=("1d",),
         ),
@@ -81,8 +81,8 @@ FLEET = Group(
             severity=Severity.WARNING,
             lasting="5m",
             expression="accelscope_fleet_cluster_up == 0",
-            summary="The fleet does not reach cluster {{ $labels.cluster }}",
-            description="What is shown of cluster {{ $labels.cluster }} is what was last seen.",
+            summary="The fleet cannot reach cluster {{ $labels.cluster }}",
+            description="The fleet shows the last known data of cluster {{ $labels.cluster }}.",
         ),
         Alert(
             name="AccelScopeFleetSourceFailing",
@@ -92,8 +92,8 @@ FLEET = Group(
             "(accelscope_fleet_cluster_up == 0)",
             summary="Source {{ $labels.source }} of cluster {{ $labels.cluster }} fails",
             description=(
-                "The fleet reaches cluster {{ $labels.cluster }}, and its source {{ $labels.source }} "
-                "tells nothing."
+                "The fleet reaches cluster {{ $labels.cluster }}, but its source {{ $labels.source }} "
+                "returns no data."
             ),
         ),
         Alert(
@@ -105,7 +105,7 @@ FLEET = Group(
             summary="Many nodes of cluster {{ $labels.cluster }} are stale",
             description=(
                 "{{ $value | humanizePercentage }} of the nodes of cluster {{ $labels.cluster }} have not "
-                "been read lately, or never."
+                "been read recently, or never."
             ),
             thresholds=("0.1",),
         ),
@@ -114,10 +114,9 @@ FLEET = Group(
             severity=Severity.INFO,
             lasting="15m",
             expression='accelscope_fleet_nodes{state="incompatible"} > 0',
-            summary="Agents of cluster {{ $labels.cluster }} are too new or too old for the fleet",
+            summary="Agents of cluster {{ $labels.cluster }} have versions that the fleet does not support",
             description=(
-                "Nodes of cluster {{ $labels.cluster }} whose snapshots have a version that the fleet does "
-                "not read: {{ $value }}."
+                "Nodes of cluster {{ $labels.cluster }} with an unsupported snapshot version: {{ $value }}."
             ),
             thresholds=("0",),
         ),

@@ -21,7 +21,7 @@ from tests.agent_process import AgentProcess
 from tests.deviceplugin.fake_kubelet import FakeKubelet
 from tests.deviceplugin.running_plugin import settings_of
 from tests.e2e.prometheus_server import PrometheusServer
-from tests.monitoring.grafana_queries import Asked, Store, choices, unanswered, variable_queries
+from tests.monitoring.grafana_queries import PanelQuery, Store, choices, unanswered, variable_queries
 from tests.ports import free_port
 from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -175,10 +175,10 @@ def test_every_variable_offers_something(store: Store, name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_query_finds_something(store: Store, name: str) -> None:
-    left: list[Asked] = []
+    left: list[PanelQuery] = []
 
     def answered() -> bool:
-        found = unanswered(store.anew(), name, DASHBOARDS[name])
+        found = unanswered(store.without_cache(), name, DASHBOARDS[name])
         left[:] = [each for each in found if not (name == "agents" and each.panel in PLUGIN_PANELS)]
         return not left
 
@@ -212,7 +212,7 @@ def answers_without_names(store: Store, name: str) -> None:
     document: Any = dict(DASHBOARDS[name])
     _, second, *_ = (at for at, panel in enumerate(document["panels"]) if panel["type"] == "row")
     document["panels"] = document["panels"][1:second]
-    wait_until(lambda: not unanswered(store.anew(), name, document), f"{name}: what there is now")
+    wait_until(lambda: not unanswered(store.without_cache(), name, document), f"{name}: what there is now")
 
 
 # --- the device plugin ------------------------------------------------------------------------------------
@@ -263,13 +263,13 @@ def allocate_and_be_refused(kubelet: FakeKubelet) -> None:
 def test_every_query_about_device_plugins_finds_something(plugin_store: Store) -> None:
     document: Any = dict(DASHBOARDS["agents"])
     titles = [panel["title"] for panel in document["panels"]]
-    begins, ends = titles.index("Device plugins"), titles.index("The fleet")
+    begins, ends = titles.index("Device plugins"), titles.index("Fleet")
     document["panels"] = document["panels"][begins + 1 : ends]
     assert {panel["title"] for panel in document["panels"]} == PLUGIN_PANELS
-    left: list[Asked] = []
+    left: list[PanelQuery] = []
 
     def answered() -> bool:
-        left[:] = unanswered(plugin_store.anew(), "agents", document)
+        left[:] = unanswered(plugin_store.without_cache(), "agents", document)
         return not left
 
     try:

@@ -1,4 +1,4 @@
-"""When alerts about devices fire, and when they do not."""
+"""Test cases of the alerts about devices."""
 
 from tests.monitoring.rule_case import (
     AFTER_GAP,
@@ -21,7 +21,7 @@ HERE = {**DEVICE, **PLACE}
 
 
 def _state(state: str, lasting: str) -> AlertCase:
-    """Fires once it has lasted; not before, not in another state."""
+    """Fires after its `for` duration; not before, and not in another state."""
     name = of_device("accelerator_health", state=state)
     return AlertCase(
         fires=(Fires(series={**INFO, name: STEADY}, at=lasting, labels={**HERE, "state": state}),),
@@ -74,7 +74,7 @@ _HOLDER = {"cluster": "berlin", "namespace": "research", "pod": "train-0"}
 
 
 def _shown(*values: str) -> dict[str, str]:
-    """Devices that the agent shows, be they well or not."""
+    """Devices that the agent reports, healthy or not."""
     return {
         series("accelerator_info", {**DEVICE, "device": f"nvidia:GPU-{n}", "index": str(n), **PLACE}): each
         for n, each in enumerate(values)
@@ -100,21 +100,21 @@ CASES: dict[str, AlertCase] = {
         fires=(Fires(series={**INFO, _UP: NEVER, _LOST: NEVER}, at="6m", labels=HERE),),
         quiet=(
             ({**INFO, _UP: STEADY, _LOST: NEVER}, "60m"),
-            ({**INFO, _UP: NEVER, _LOST: STEADY}, "60m"),  # another alert tells
+            ({**INFO, _UP: NEVER, _LOST: STEADY}, "60m"),  # covered by another alert
         ),
     ),
     "AcceleratorVanished": AlertCase(
         fires=(
-            # Set to three, and two are shown.
+            # Three expected, two reported.
             Fires(series={**_THREE, **_TWO_LEFT}, at="50m", labels=_VANISHED, value="1"),
-            # The agent was restarted since, and has forgotten the third.
+            # The agent was restarted and no longer expects the third.
             Fires(
                 series={**_THREE, _EXPECTED: "3+0x30 2+0x170", **_TWO_LEFT},
                 at="50m",
                 labels=_VANISHED,
                 value="1",
             ),
-            # Neither devices nor driver are left.
+            # Devices and driver are gone.
             Fires(
                 series={
                     **_NODE_INFO,
@@ -129,13 +129,13 @@ CASES: dict[str, AlertCase] = {
         ),
         quiet=(
             ({**_THREE, **_shown(*[STEADY] * 3)}, "60m"),
-            # A lost device, and one that does not answer, are shown: other alerts tell.
+            # Lost and unresponsive devices are reported and covered by other alerts.
             ({**_THREE, _SEEN_DEVICES: "3+0x30 1+0x170", **_shown(*[STEADY] * 3)}, "60m"),
-            # A new device is none that vanished.
+            # A new device.
             ({**_THREE, _EXPECTED: "2+0x30 3+0x170", **_shown(STEADY, STEADY, "_x30 1+0x170")}, "60m"),
-            # An agent that does not answer says nothing of its devices.
+            # An agent that is down.
             ({**_shown(*["1+0x30"] * 3), _EXPECTED: "3+0x30", _FOUND: "1+0x30"}, "60m"),
-            # Nor is it news that a node never had such devices.
+            # A node that never had such devices.
             ({**_NODE_INFO, _FOUND: NEVER}, "60m"),
         ),
     ),
@@ -180,11 +180,11 @@ CASES: dict[str, AlertCase] = {
             Fires(
                 series={**INFO, _UNCORRECTED: "0+0x30 1+0x100"},
                 at="40m",
-                labels=HERE,  # its own severity covers the errors'
+                labels=HERE,  # the alert's severity replaces that of the series
             ),
         ),
         quiet=(
-            ({**INFO, _UNCORRECTED: "5+0x100", _CORRECTED: "0+1x100"}, "40m"),  # old ones
+            ({**INFO, _UNCORRECTED: "5+0x100", _CORRECTED: "0+1x100"}, "40m"),  # old errors
         ),
     ),
     "AcceleratorEccStorm": AlertCase(
@@ -212,9 +212,9 @@ CASES: dict[str, AlertCase] = {
                 labels={**HERE, "kind": "axi", "code": "axi_post_error"},
                 value="30",
             ),
-            # Its first count is no increase.
+            # increase() misses the first count.
             Fires(series={**INFO, _XIDS: "_x28 40+0x60"}, at="30m", labels={**HERE, **_XID}, value="40"),
-            # The agent began anew while nobody scraped it: what it has counted is all since then.
+            # The agent restarted during a scrape gap, so its whole count is new.
             Fires(
                 series={**_INFO_WITH_GAP, _XIDS: "500+0x119 _x20 40+0x60"},
                 at="141m",
@@ -224,8 +224,8 @@ CASES: dict[str, AlertCase] = {
         ),
         quiet=(
             ({**INFO, _XIDS: "_x28 3+0x60"}, "30m"),
-            ({**INFO, _AXI: "5000+0x60", _DOORBELL: "0+50x60"}, "30m"),  # of long ago, and no error
-            ({**INFO, _AXI: "_x28 5000+0x60"}, "30m"),  # an agent that was begun anew
+            ({**INFO, _AXI: "5000+0x60", _DOORBELL: "0+50x60"}, "30m"),  # old errors, and doorbells
+            ({**INFO, _AXI: "_x28 5000+0x60"}, "30m"),  # a restarted agent
             *(({**_INFO_WITH_GAP, _XIDS: with_gap(500), _AXI: with_gap(500)}, at) for at in AFTER_GAP),
         ),
     ),
@@ -236,11 +236,11 @@ CASES: dict[str, AlertCase] = {
             Fires(series={**info, **links}, at=at, labels={**_LINKED, "kind": "nvlink"}, value="1")
             for info, links, at in (
                 (INFO, {_LINK: "1+0x90 0+0x110", _OTHER_LINK: STEADY}, "100m"),
-                # It lasts as long as the link is down,
+                # While the link is down,
                 ({_INFO: "1+0x400"}, {_LINK: "1+0x90 0+0x310"}, "390m"),
-                # after a gap in scraping too,
+                # also after a scrape gap,
                 (_INFO_WITH_GAP, {_LINK: "1+0x90 0+0x28 _x20 0+0x200"}, "200m"),
-                # and when the agent was exchanged for another.
+                # and after the agent was replaced.
                 (
                     {_INFO: "1+0x120", _INFO.replace("10.0.0.1", "10.0.0.2"): "_x125 1+0x200"},
                     {_LINK: "1+0x90 0+0x30", _LINK.replace("10.0.0.1", "10.0.0.2"): "_x125 0+0x200"},
@@ -250,10 +250,10 @@ CASES: dict[str, AlertCase] = {
         ),
         quiet=(
             ({**INFO, _LINK: STEADY}, "100m"),
-            ({**INFO, _LINK: NEVER, _OTHER_LINK: STEADY}, "100m"),  # never was up
-            ({**INFO, _LINK: "1+0x30 0+0x30 1+0x200"}, "100m"),  # back again
+            ({**INFO, _LINK: NEVER, _OTHER_LINK: STEADY}, "100m"),  # was never up
+            ({**INFO, _LINK: "1+0x30 0+0x30 1+0x200"}, "100m"),  # recovered
             *(({**_INFO_WITH_GAP, _LINK: with_gap(1), _OTHER_LINK: with_gap(0)}, at) for at in AFTER_GAP),
-            # Two jobs scrape the agent, then one.
+            # Two jobs scrape the agent, then only one.
             (
                 {
                     **INFO,
@@ -296,8 +296,8 @@ CASES: dict[str, AlertCase] = {
         ),
         quiet=(
             ({**INFO, _IDLE: "3000+0x60"}, "15m"),
-            ({**INFO, _IDLE: "0+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),  # it uses one of its two
-            # Of one of its two it is not known whether it works.
+            ({**INFO, _IDLE: "0+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),  # uses one of its two devices
+            # The idle time of one of its two devices is unknown.
             ({**INFO, _SHARE: "1+0x60", _OTHER_SHARE: "1+0x60", _OTHER_DEVICE: "9000+0x60"}, "15m"),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Asks a Prometheus what Grafana would ask for a dashboard: variables filled in, one after the other."""
+"""Runs the queries of a dashboard on a Prometheus as Grafana would, with variables filled in."""
 
 import itertools
 import json
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RANGE_SECONDS = 3600
-# What Grafana puts in by itself, for a look at the last hour of a Prometheus that scrapes every 10 s.
+# Grafana's built-in variables, for a range of one hour and a scrape interval of 10 s.
 _OWN = {"__rate_interval": "1m", "__interval": "10s", "__range": f"{RANGE_SECONDS}s"}
 _LABEL_VALUES = re.compile(r"label_values\((?:(?P<selector>.+), )?(?P<label>\w+)\)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 _MOST_CHOICES = 400
 
 
-class Refused(AssertionError):
-    """Prometheus does not understand the query."""
+class QueryRejected(AssertionError):
+    """Prometheus rejected the query."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A query of a panel, with its place for a message."""
+class PanelQuery:
+    """A query of a panel, with the panel's name for messages."""
 
     dashboard: str
     panel: str
@@ -34,9 +34,9 @@ class Asked:
         return f"{self.dashboard} / {self.panel}: {self.expression}"
 
 
-def queries(name: str, document: Mapping[str, Any]) -> list[Asked]:
+def queries(name: str, document: Mapping[str, Any]) -> list[PanelQuery]:
     return [
-        Asked(name, panel["title"], target["expr"])
+        PanelQuery(name, panel["title"], target["expr"])
         for panel in document["panels"]
         for target in panel.get("targets", ())
     ]
@@ -44,21 +44,20 @@ def queries(name: str, document: Mapping[str, Any]) -> list[Asked]:
 
 @dataclass
 class Store:
-    """A Prometheus at this address."""
+    """A Prometheus at `url`. Caches the results of `results`."""
 
     url: str
     _answers: dict[str, int] = field(default_factory=dict)
 
-    def anew(self) -> "Store":
-        """That remembers no answer."""
+    def without_cache(self) -> "Store":
         return Store(self.url)
 
     def fresh(self, expression: str) -> float:
-        """The sum of what it finds now; 0 where that is nothing."""
+        """The sum of the current values; 0 for an empty result. Not cached."""
         return sum(float(each["value"][1]) for each in self._get("query", query=expression)["result"])
 
     def results(self, expression: str) -> int:
-        """How many series it finds now. Raises Refused."""
+        """The number of series that match now. Raises QueryRejected."""
         if expression not in self._answers:
             self._answers[expression] = len(self._get("query", query=expression)["result"])
         return self._answers[expression]
@@ -79,7 +78,7 @@ class Store:
             with urllib.request.urlopen(address, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise Refused(f"{parameters}: {error.read().decode(errors='replace')}") from None
+            raise QueryRejected(f"{parameters}: {error.read().decode(errors='replace')}") from None
 
 
 def fill_in(text: str, values: Mapping[str, str]) -> str:
@@ -89,7 +88,7 @@ def fill_in(text: str, values: Mapping[str, str]) -> str:
 
 
 def stat(document: Mapping[str, Any], title: str) -> str:
-    """What the single figure of this title asks."""
+    """The query of the stat panel with this title."""
     [found] = [
         panel["targets"][0]["expr"]
         for panel in document["panels"]
@@ -107,8 +106,8 @@ def variable_queries(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def choices(store: Store, document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Every way to fill in the variables of which one value is chosen, the others as they stand at first. A
-    hidden one of which all are chosen is what its query finds."""
+    """Every combination of the single-value variables; the others have their default. A hidden variable with
+    all values selected has the values that its query returns."""
     listed = [each for each in document["templating"]["list"] if each["type"] != "datasource"]
     found: list[dict[str, str]] = [{}]
     for variable in listed:
@@ -130,16 +129,16 @@ def _values(store: Store, variable: Mapping[str, Any], values: Mapping[str, str]
     offered = store.label_values(match["selector"], match["label"])
     if variable["includeAll"]:
         return ["|".join(map(re.escape, offered))]
-    return offered or [""]  # what Grafana puts in where there is nothing to choose
+    return offered or [""]  # Grafana's value if there is nothing to select
 
 
 def in_promql(value: str) -> str:
-    """As it must stand within quotes of PromQL."""
+    """Escape a value for use within quotes in PromQL."""
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def unanswered(store: Store, name: str, document: Mapping[str, Any]) -> list[Asked]:
-    """Queries of panels that find nothing, whichever node and device is chosen. Raises Refused."""
+def unanswered(store: Store, name: str, document: Mapping[str, Any]) -> list[PanelQuery]:
+    """Queries of panels that return nothing for any combination of variables. Raises QueryRejected."""
     left = queries(name, document)
     for values in choices(store, document):
         quoted = {variable: in_promql(value) for variable, value in values.items()}

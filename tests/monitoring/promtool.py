@@ -1,4 +1,4 @@
-"""Prometheus' own tool: checks rules, and answers queries about series that a test makes up."""
+"""Runs promtool: checks rule files, and evaluates queries over given series."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ def assert_answers(
     rules: Mapping[str, Any] = NO_RULES,
     at: str = "10m",
 ) -> None:
-    """Of queries that leave no labels: query -> value, None where nothing may be found."""
+    """`answers`: query -> value without labels; None for an empty result."""
     file = folder / "answers.yaml"
     write(file, dict(rules), [answer_group(given, answers, at)])
     done = promtool("test", "rules", str(file))

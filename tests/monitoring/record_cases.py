@@ -1,4 +1,4 @@
-"""What recording rules make of a few series."""
+"""Test cases of the recording rules."""
 
 from monitoring.rules.recording import TEMPERATURE_BOUNDS
 from tests.monitoring.rule_case import (
@@ -17,7 +17,7 @@ from tests.monitoring.rule_case import (
 
 _MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
 _NAMESPACE = {"cluster": "berlin", "namespace": "research", "vendor": "nvidia", "model": "H100"}
-# A second device of another node, whose agent has its own page.
+# A second device, of another node.
 _SECOND = {**DEVICE, "instance": "10.0.0.2:9400", "device": "nvidia:GPU-2"}
 _TWO = {**INFO, series("accelerator_info", {**_SECOND, **PLACE, "node": "node-2"}): STEADY}
 _POD = {"namespace": "research", "pod": "train-0", "container": "main"}
@@ -55,7 +55,7 @@ _IDLE = {
     series("accelerator_pod_device_share_ratio", {**_SECOND, **_POD}): "1+0x60",
     series("accelerator_pod_idle_seconds", {**_SECOND, **_POD}): "3600+0x60",
 }
-# name, label `le` where there is one -> case
+# (name, label `le` or None) -> case
 CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_vendor_model:accelerator_info:count", None): RecordCase(series=_TWO, labels=_MODEL, value=2),
     ("cluster_vendor_model:accelerator_up:sum", None): _sum("accelerator_up", 1, 0),
@@ -75,7 +75,7 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_vendor_model:accelerator_utilization_ratio:count", None): RecordCase(
         series={**_TWO, of_device("accelerator_utilization_ratio"): "0+0x60"},
         labels=_MODEL,
-        value=1,  # only those that tell it
+        value=1,  # only devices that report it
     ),
     ("cluster_vendor_model_state:accelerator_health:sum", None): RecordCase(
         series=_both("accelerator_health", 1, 0, state="lost"),
@@ -115,14 +115,14 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
         value=60,
         at="70m",
     ),
-    # Devices that are held, however many hold them.
+    # A shared device counts once.
     ("cluster_vendor_model:accelerator_pod_allocated:count", None): RecordCase(
         series=_SHARED, labels=_MODEL, value=2
     ),
     ("cluster_namespace_vendor_model:accelerator_pod_allocated:count", None): RecordCase(
         series=_SHARED, labels=_NAMESPACE, value=2
     ),
-    # One is held alone and idle; of the other a quarter is.
+    # One whole device and a quarter of the other are idle.
     ("cluster_vendor_model:accelerator_pod_idle_1h:count", None): RecordCase(
         series=_IDLE, labels=_MODEL, value=1.25
     ),
@@ -165,7 +165,7 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
         value=1,
     ),
     ("cluster_node_vendor:accelerator_info:count", None): RecordCase(
-        # Two jobs show the same device.
+        # Two jobs scrape the same device.
         series={
             **INFO,
             of_device("accelerator_info", **PLACE, job="pods"): STEADY,

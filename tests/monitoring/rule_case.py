@@ -1,4 +1,4 @@
-"""What a case of a rule is, and the file for `promtool test rules` that is made of it."""
+"""Test cases of rules, and the files for `promtool test rules` made from them."""
 
 import json
 import re
@@ -11,21 +11,21 @@ from typing import Any
 import yaml
 from monitoring.rules.rule import Alert, Record
 
-Series = Mapping[str, str]  # series -> values, a minute apart, as promtool writes them
+Series = Mapping[str, str]  # series -> values one minute apart, in promtool's notation
 
 TARGET = {"cluster": "berlin", "job": "accelscope", "instance": "10.0.0.1:9400"}
 DEVICE = {**TARGET, "vendor": "nvidia", "device": "nvidia:GPU-1", "index": "3"}
-PLACE = {"node": "node-1", "model": "H100"}  # what accelerator_info adds
+PLACE = {"node": "node-1", "model": "H100"}  # labels from accelerator_info
 STEADY = "1+0x200"
 NEVER = "0+0x200"
 
 
 def with_gap(value: float) -> str:
-    """Steady for two hours, not scraped for twenty minutes, and as before."""
+    """Constant for two hours, not scraped for twenty minutes, then constant again."""
     return f"{value}+0x119 _x20 {value}+0x200"
 
 
-# It is back after 140 minutes; a quarter of an hour, and an hour, before the last two there was nothing.
+# The series returns after 140 minutes. 15 minutes and one hour before the last two times it was missing.
 AFTER_GAP = ("141m", "150m", "190m")
 
 
@@ -50,13 +50,13 @@ NODE_INFO = {of_target("accelscope_node_info", node="node-1"): STEADY}
 class Fires:
     series: Series
     at: str
-    labels: Mapping[str, str]  # of the alert, beside its severity
-    value: str = ""  # as the alert writes it
+    labels: Mapping[str, str]  # of the alert, without severity
+    value: str = ""  # as formatted in the alert's text
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertCase:
-    """`quiet`: series and when the alert must not fire."""
+    """`quiet`: series and the time at which the alert must not fire."""
 
     fires: tuple[Fires, ...]
     quiet: tuple[tuple[Series, str], ...]
@@ -64,7 +64,7 @@ class AlertCase:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordCase:
-    """`labels` of the one series that is to come of it, and its value."""
+    """`labels` and `value` of the one recorded series."""
 
     series: Series
     labels: Mapping[str, str]
@@ -72,8 +72,8 @@ class RecordCase:
     at: str = "10m"
 
 
-def written(text: str, labels: Mapping[str, str], value: str) -> str:
-    """An alert's text with its gaps filled. Raises KeyError for a label that the alert does not have."""
+def render(text: str, labels: Mapping[str, str], value: str) -> str:
+    """Fill in the template of an alert's text. Raises KeyError for a label that the alert does not have."""
     chosen = re.sub(
         r"{{ if \$labels\.(\w+) }}(.*?){{ else }}(.*?){{ end }}",
         lambda match: match[2] if labels.get(match[1]) else match[3],
@@ -97,8 +97,8 @@ def alert_groups(alert: Alert, case: AlertCase) -> list[dict[str, Any]]:
     for fires in case.fires:
         labels = {"severity": alert.severity.value, **fires.labels}
         annotations = {
-            "summary": written(alert.summary, labels, fires.value),
-            "description": written(alert.description, labels, fires.value),
+            "summary": render(alert.summary, labels, fires.value),
+            "description": render(alert.description, labels, fires.value),
             "runbook_url": alert.runbook,
         }
         expected = {"exp_labels": labels, "exp_annotations": annotations}
@@ -108,7 +108,7 @@ def alert_groups(alert: Alert, case: AlertCase) -> list[dict[str, Any]]:
 
 
 def record_groups(record: Record, case: RecordCase) -> list[dict[str, Any]]:
-    """That it records what it should, and nothing where there is nothing."""
+    """The rule records the expected sample, and nothing from unrelated series."""
     own = dict(record.labels)
     expression = series(record.name, own) if own else record.name
     sample = {"labels": series(record.name, {**case.labels, **own}), "value": case.value}
@@ -120,7 +120,7 @@ def record_groups(record: Record, case: RecordCase) -> list[dict[str, Any]]:
 
 
 def answer_group(given: Series, answers: Mapping[str, float | None], at: str) -> dict[str, Any]:
-    """Query -> the value that it finds, which has no labels; None for nothing."""
+    """`answers`: query -> value without labels; None for an empty result."""
     tests = [
         {
             "expr": query,
@@ -133,7 +133,7 @@ def answer_group(given: Series, answers: Mapping[str, float | None], at: str) ->
 
 
 def only(rules: Path, *names: str) -> dict[str, Any]:
-    """A file of rules with these alone, as they stand in the files; promtool tries each minute of all."""
+    """The named rules only, since promtool evaluates every rule of a file each minute."""
     groups = [
         {"name": group["name"], "rules": kept}
         for group in _groups(rules)
@@ -150,7 +150,7 @@ def _groups(rules: Path) -> list[dict[str, Any]]:
 
 
 def write(file: Path, rules: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """As JSON, which is YAML and quicker to write."""
+    """Written as JSON, which is valid YAML and faster to write."""
     beside = file.with_suffix(".rules")
     beside.write_text(json.dumps(rules))
     document = {

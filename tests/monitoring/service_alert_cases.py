@@ -1,4 +1,4 @@
-"""When alerts about agents, device plugins and the fleet fire, and when they do not."""
+"""Test cases of the alerts about agents, device plugins and the fleet."""
 
 from tests.monitoring.rule_case import (
     AFTER_GAP,
@@ -21,18 +21,18 @@ _STRANGER = series("up", {**TARGET, "instance": "10.0.0.3:8080"})
 _PLUGIN_LABELS = {"version": "1", "node": "node-1", "vendor": "furiosa", "resource": "furiosa.ai/rngd"}
 _PLUGIN = {of_target("accelscope_device_plugin_info", **_PLUGIN_LABELS): STEADY}
 _OF_PLUGIN = {**_NODE, "resource": "furiosa.ai/rngd"}
-_BORN = "_x10 2+0x100"  # a counter that appears with its first events
-_BORN_ANEW = "5+0x119 _x20 2+0x100"  # its program ended and began while nobody scraped it
+_FIRST_EVENTS = "_x10 2+0x100"  # a counter that appears with its first events
+_RESTARTED = "5+0x119 _x20 2+0x100"  # the program restarted during a scrape gap
 
 
 def _after_gap(info: Series, *counters: str) -> tuple[tuple[Series, str], ...]:
-    """What was counted long ago is no news when scraping goes on."""
+    """Events counted long ago are not new after a scrape gap."""
     known = {**dict.fromkeys(info, with_gap(1)), **dict.fromkeys(counters, with_gap(3))}
     return tuple((known, at) for at in AFTER_GAP)
 
 
 def _down(family: str) -> AlertCase:
-    """What was such a program, or should be one; others are somebody else's."""
+    """Fires for targets that exported `family` or should; not for other targets."""
     info, node = of_target(family), {"node": "node-1"}
     new = {**TARGET, "instance": "10.0.0.2:9400"}
     never_up = series("up", new)
@@ -40,17 +40,17 @@ def _down(family: str) -> AlertCase:
         fires=(
             Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="20m", labels=TARGET),
             Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="90m", labels=TARGET),
-            # Named by its node where the target has it.
+            # The summary names the node if the target has the label.
             Fires(
                 series={info: "1+0x10", of_target("up", **node): "1+0x10 0+0x100"},
                 at="20m",
                 labels={**TARGET, **node},
             ),
-            # One that never answered, beside those that do,
+            # A target that never responded, in a job with others that do,
             Fires(series={info: STEADY, _UP: STEADY, never_up: NEVER}, at="20m", labels=new),
-            # and after all of them were exchanged: their targets are gone.
+            # and after all targets were replaced.
             Fires(series={info: "1+0x10", _UP: "1+0x10", never_up: "_x11 0+0x100"}, at="30m", labels=new),
-            # Known once, also where others share the job.
+            # A known target in a job shared with other programs.
             Fires(
                 series={info: "1+0x10", _UP: "1+0x10 0+0x100", never_up: STEADY},
                 at="20m",
@@ -60,19 +60,19 @@ def _down(family: str) -> AlertCase:
         quiet=(
             ({info: STEADY, _UP: STEADY}, "60m"),
             ({_UP: NEVER}, "60m"),
-            # A job that has other programs too.
+            # An unknown target in a job with other programs.
             ({info: STEADY, _UP: STEADY, _STRANGER: STEADY, never_up: NEVER}, "60m"),
             # Another job, another cluster.
             ({info: STEADY, _UP: STEADY, series("up", {**new, "job": "nodes"}): NEVER}, "60m"),
             ({info: STEADY, _UP: STEADY, series("up", {**new, "cluster": "oslo"}): NEVER}, "60m"),
-            # Not scraped at all for a while.
+            # A scrape gap.
             *(({info: with_gap(1), _UP: with_gap(1)}, at) for at in AFTER_GAP),
         ),
     )
 
 
 def _zero(name: str, lasting: str, labels: dict[str, str], info: dict[str, str]) -> AlertCase:
-    """Of something that should be 1."""
+    """For metrics that should be 1."""
     return AlertCase(
         fires=(Fires(series={**info, name: NEVER}, at=lasting, labels=labels),),
         quiet=(({**info, name: STEADY}, "60m"), ({**info, name: NEVER}, "0m")),
@@ -140,13 +140,13 @@ CASES: dict[str, AlertCase] = {
     "AccelScopeValuesRejected": AlertCase(
         fires=(
             Fires(
-                series={**NODE_INFO, _REJECTED: _BORN},
+                series={**NODE_INFO, _REJECTED: _FIRST_EVENTS},
                 at="30m",
                 labels={**_VENDOR, "reason": "not_a_number"},
                 value="2",
             ),
             Fires(
-                series={**NODE_INFO, _REJECTED: _BORN_ANEW},
+                series={**NODE_INFO, _REJECTED: _RESTARTED},
                 at="195m",
                 labels={**_VENDOR, "reason": "not_a_number"},
                 value="2",
@@ -181,10 +181,10 @@ CASES: dict[str, AlertCase] = {
         fires=tuple(
             Fires(series={counter: values}, at=at, labels={**TARGET, **_REFUSED})
             for counter in _RELOADS
-            for values, at in ((_BORN, "30m"), ("1+0x10 2+0x100", "30m"), (_BORN_ANEW, "150m"))
+            for values, at in ((_FIRST_EVENTS, "30m"), ("1+0x10 2+0x100", "30m"), (_RESTARTED, "150m"))
         ),
         quiet=(
-            ({of_target("accelscope_config_reloads_total", result="applied"): _BORN}, "30m"),
+            ({of_target("accelscope_config_reloads_total", result="applied"): _FIRST_EVENTS}, "30m"),
             ({of_target("accelscope_config_reloads_total", **_REFUSED): "2+0x200"}, "90m"),
             *_after_gap({}, *_RELOADS),
         ),
@@ -210,13 +210,13 @@ CASES: dict[str, AlertCase] = {
     "AccelScopeDevicePluginAllocationsRefused": AlertCase(
         fires=(
             Fires(
-                series={**_PLUGIN, _ALLOCATION: _BORN},
+                series={**_PLUGIN, _ALLOCATION: _FIRST_EVENTS},
                 at="20m",
                 labels={**_OF_PLUGIN, "reason": "unknown_device"},
                 value="2",
             ),
             Fires(
-                series={**_PLUGIN, _ALLOCATION: _BORN_ANEW},
+                series={**_PLUGIN, _ALLOCATION: _RESTARTED},
                 at="145m",
                 labels={**_OF_PLUGIN, "reason": "unknown_device"},
                 value="2",
@@ -232,7 +232,7 @@ CASES: dict[str, AlertCase] = {
         ),
         quiet=(
             ({_SOURCE: STEADY, _CLUSTER: STEADY}, "60m"),
-            ({_SOURCE: NEVER, _CLUSTER: NEVER}, "60m"),  # another alert tells
+            ({_SOURCE: NEVER, _CLUSTER: NEVER}, "60m"),  # covered by another alert
         ),
     ),
     "AccelScopeFleetNodesStale": AlertCase(

@@ -1,5 +1,5 @@
-"""What dashboards make of series that are easily added up wrongly: of clusters whose agents have the same
-address, and of devices that several namespaces share."""
+"""Dashboard queries over series that are easy to sum wrongly: clusters whose agents have the same address,
+and devices that several namespaces share."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.g
 ALL = {"cluster": ".*", "namespace": ".*", "vendor": ".*", "model": ".*"}
 HERE = {"node": "node-1", "instance": "10.0.0.1:9400", "device": "nvidia:GPU-1"}
 
-# Of the same name in every way but for their cluster.
+# Two series that differ only in their cluster.
 POWER = {
     of_device("accelerator_power_watts", cluster="berlin"): "100+0x60",
     of_device("accelerator_power_watts", cluster="paris"): "400+0x60",
@@ -25,7 +25,7 @@ NO_CLUSTER = {
 
 
 @pytest.mark.parametrize("name", ["node", "device"])
-def test_a_node_is_not_added_to_its_namesake_in_another_cluster(tmp_path: Path, name: str) -> None:
+def test_nodes_of_the_same_name_in_two_clusters_are_separate(tmp_path: Path, name: str) -> None:
     power = stat(DASHBOARDS[name], "Power")
     watts = {"berlin": 100.0, "paris": 400.0}
     answers = {fill_in(power, {**HERE, "cluster": cluster}): value for cluster, value in watts.items()}
@@ -33,12 +33,12 @@ def test_a_node_is_not_added_to_its_namesake_in_another_cluster(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["node", "device"])
-def test_a_node_is_found_where_series_have_no_cluster(tmp_path: Path, name: str) -> None:
+def test_a_node_is_found_without_a_cluster_label(tmp_path: Path, name: str) -> None:
     power = stat(DASHBOARDS[name], "Power")
     assert_answers(tmp_path, NO_CLUSTER, {fill_in(power, {**HERE, "cluster": ""}): 70})
 
 
-# --- one device that three namespaces share: two do nothing, the third works with it ----------------------
+# --- one device shared by three namespaces; two are idle --------------------------------------------------
 
 IDLE_SECONDS = {"research": "5000+0x200", "tests": "5000+0x200", "web": "0+0x200"}
 SHARED = {
@@ -62,7 +62,7 @@ RULES = only(
         for what in ("allocated", "idle_1h")
     ),
 )
-AFTER = "121m"  # the hour before it has the same twelve points of five minutes in every Prometheus
+AFTER = "121m"  # the hour before has the same twelve 5-minute points in every version of Prometheus
 
 
 def test_a_shared_device_is_recorded_once_and_idle_by_its_shares(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_shared_device_is_recorded_once_and_idle_by_its_shares(tmp_path: Path)
         "sum(cluster_vendor_model:accelerator_pod_allocated:count)": 1.0,
         "sum(cluster_vendor_model:accelerator_pod_idle_1h:count)": 0.5,
         "sum(cluster_namespace_vendor_model:accelerator_pod_idle_1h:count)": 0.5,
-        # At each namespace: this is what cannot be added up.
+        # Counts in each namespace, so the sum is too high.
         "sum(cluster_namespace_vendor_model:accelerator_pod_allocated:count)": 3.0,
     }
     assert_answers(tmp_path, SHARED, answers, rules=RULES, at=AFTER)
@@ -79,26 +79,26 @@ def test_a_shared_device_is_recorded_once_and_idle_by_its_shares(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "title", "value"),
     [
-        ("fleet", "Held by pods", 1),
-        ("fleet", "Held and idle", 0.5),
-        ("fleet", "Wasted device-hours", 0.5),
-        ("fleet", "Held device-hours", 1),
-        ("workloads", "Devices held", 1),
-        ("workloads", "Held and idle", 0.5),
-        ("workloads", "Wasted device-hours", 0.5),
+        ("fleet", "Allocated", 1),
+        ("fleet", "Allocated but idle", 0.5),
+        ("fleet", "Idle device-hours", 0.5),
+        ("fleet", "Allocated device-hours", 1),
+        ("workloads", "Allocated devices", 1),
+        ("workloads", "Allocated but idle", 0.5),
+        ("workloads", "Idle device-hours", 0.5),
     ],
 )
 def test_figures_count_a_shared_device_once(tmp_path: Path, name: str, title: str, value: float) -> None:
     asked = fill_in(stat(DASHBOARDS[name], title), ALL)
     if title.endswith("device-hours"):
-        asked = f"round({asked}, 0.5)"  # a minute more or less, by the version of Prometheus
+        asked = f"round({asked}, 0.5)"  # versions of Prometheus differ by a minute
     assert_answers(tmp_path, SHARED, {asked: value}, rules=RULES, at=AFTER)
 
 
 @pytest.mark.parametrize(
-    ("title", "value"), [("Devices held", 1), ("Held and idle", 0.5), ("Wasted device-hours", 0.5)]
+    ("title", "value"), [("Allocated devices", 1), ("Allocated but idle", 0.5), ("Idle device-hours", 0.5)]
 )
-def test_figures_are_of_the_namespaces_that_are_chosen(tmp_path: Path, title: str, value: float) -> None:
-    """Of those two that do nothing with the device."""
+def test_figures_cover_only_the_selected_namespaces(tmp_path: Path, title: str, value: float) -> None:
+    """The two idle namespaces."""
     asked = fill_in(stat(DASHBOARDS["workloads"], title), {**ALL, "namespace": "research|tests"})
     assert_answers(tmp_path, SHARED, {asked: value}, at=AFTER)

@@ -1,4 +1,4 @@
-"""Dashboards: valid for Grafana by its own types, tidy, portable, and leading to one another."""
+"""The generated dashboards are valid for Grafana, portable and linked to one another."""
 
 import json
 import re
@@ -33,7 +33,7 @@ VARIABLES = {
     "workloads": ["datasource", "cluster", "namespace", "vendor", "model", "idle"],
     "agents": ["datasource", "cluster"],
 }
-# Of Grafana: those that the panels use.
+# Grafana units that the panels use.
 UNITS = {
     "binBps", "bytes", "celsius", "cps", "h", "hertz", "joule", "kwatth", "percentunit", "reqps", "s",
     "short", "volt", "watt",
@@ -45,13 +45,13 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_grafanas_types_take_it(name: str) -> None:
+def test_grafana_types_accept_the_dashboard(name: str) -> None:
     register_default_plugins()
     assert plain(Dashboard.from_json(DASHBOARDS[name])) == DASHBOARDS[name]
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_it_has_the_variables_that_it_uses_and_no_others(name: str) -> None:
+def test_all_variables_are_used_and_all_used_variables_exist(name: str) -> None:
     document = DASHBOARDS[name]
     assert [each["name"] for each in document["templating"]["list"]] == VARIABLES[name]
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(document))) - {"__all"}
@@ -60,14 +60,14 @@ def test_it_has_the_variables_that_it_uses_and_no_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_no_data_source_is_meant_but_the_chosen_one(name: str) -> None:
+def test_every_query_uses_the_selected_data_source(name: str) -> None:
     uids = set(re.findall(r'"datasource": \{[^}]*"uid": "([^"]*)"', json.dumps(DASHBOARDS[name])))
     assert uids == {"${datasource}"}
     assert "__inputs" not in DASHBOARDS[name]
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_all_is_chosen_also_where_there_is_no_such_label(name: str) -> None:
+def test_all_also_matches_series_without_the_label(name: str) -> None:
     for variable in DASHBOARDS[name]["templating"]["list"]:
         if variable.get("multi") and variable["name"] != "instance":
             assert variable["allValue"] == ".*"
@@ -82,13 +82,13 @@ def test_panels_are_numbered_and_do_not_overlap(name: str) -> None:
     for (first, a), (second, b) in combinations(places, 2):
         beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
         below = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
-        assert beside or below, f"{first} lies over {second}"
+        assert beside or below, f"{first} overlaps {second}"
     assert all(place["x"] + place["w"] <= 24 for _, place in places)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_rows_of_panels_fill_the_width(name: str) -> None:
-    """Nothing is left open at the right but after the last panel of a section."""
+    """Only the last row of a section may end early."""
     panels = DASHBOARDS[name]["panels"]
     for panel, following in pairwise(panels):
         place, after = panel["gridPos"], following["gridPos"]
@@ -97,7 +97,7 @@ def test_rows_of_panels_fill_the_width(name: str) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+def test_panel_has_title_description_unit_and_query(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
@@ -109,20 +109,20 @@ def test_a_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_curves_have_names(panel: dict[str, Any]) -> None:
+def test_series_have_legends(panel: dict[str, Any]) -> None:
     if panel["type"] in ("timeseries", "state-timeline", "bargauge"):
         assert all(target.get("legendFormat") for target in panel["targets"])
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_nothing_is_made_up_where_there_is_nothing(panel: dict[str, Any]) -> None:
+def test_missing_data_is_not_replaced_by_zero(panel: dict[str, Any]) -> None:
     for target in panel["targets"]:
         assert "vector(" not in target["expr"]
         assert "or on() " not in target["expr"]
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_links_lead_to_our_dashboards_and_their_variables(name: str) -> None:
+def test_links_use_existing_dashboards_and_variables(name: str) -> None:
     by_uid = {document["uid"]: document for document in DASHBOARDS.values()}
     for uid, rest in re.findall(r"/d/([\w-]+)\?([^\"]*)", json.dumps(DASHBOARDS[name])):
         known = {each["name"] for each in by_uid[uid]["templating"]["list"]}
@@ -131,7 +131,7 @@ def test_links_lead_to_our_dashboards_and_their_variables(name: str) -> None:
         assert "${__url_time_range}" in rest
 
 
-# --- dashboards about one node: of one cluster, as names of nodes and addresses of agents repeat -----------
+# --- dashboards of one node show one cluster, since node names and agent addresses may repeat -------------
 
 
 def is_of_one_cluster(document: dict[str, Any]) -> bool:
@@ -149,7 +149,7 @@ def test_node_and_device_show_one_cluster() -> None:
 
 @pytest.mark.parametrize("name", ["node", "device"])
 def test_every_query_about_a_node_names_its_cluster(name: str) -> None:
-    """With `=`: Grafana does not escape a single value for a regular expression."""
+    """With `=`, since Grafana does not escape a single value for a regular expression."""
     chosen = [query for each, query in variable_queries(DASHBOARDS[name]).items() if each != "cluster"]
     asked = [query.expression for query in queries(name, DASHBOARDS[name])]
     for expression in chosen + asked:
@@ -160,7 +160,7 @@ def test_every_query_about_a_node_names_its_cluster(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_links_to_one_node_name_its_cluster(name: str) -> None:
-    """The row's or the series', where the dashboard shows several."""
+    """In a dashboard of several clusters, that of the row or the series."""
     own = is_of_one_cluster(DASHBOARDS[name])
     for panel in DASHBOARDS[name]["panels"]:
         for uid, rest in re.findall(r"/d/([\w-]+)\?([^\"]*)", json.dumps(panel)):
@@ -178,7 +178,7 @@ def test_links_to_one_node_name_its_cluster(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_several_clusters_are_not_handed_to_a_dashboard_of_one(name: str) -> None:
+def test_links_to_a_dashboard_of_one_cluster_do_not_pass_several(name: str) -> None:
     for link in DASHBOARDS[name]["links"]:
         led = [each for each in DASHBOARDS.values() if set(link["tags"]) <= set(each["tags"])]
         if link["type"] == "dashboards" and not is_of_one_cluster(DASHBOARDS[name]):
@@ -187,7 +187,7 @@ def test_several_clusters_are_not_handed_to_a_dashboard_of_one(name: str) -> Non
         assert link["type"] == "dashboards" or "cluster" not in link["url"]
 
 
-def test_one_gets_from_the_fleet_to_a_device_and_to_pods() -> None:
+def test_links_lead_from_the_fleet_to_devices_and_pods() -> None:
     leads = {
         name: set(re.findall(r"/d/accelscope-(\w+)", json.dumps(document)))
         for name, document in DASHBOARDS.items()
@@ -199,8 +199,8 @@ def test_one_gets_from_the_fleet_to_a_device_and_to_pods() -> None:
     assert "node" in leads["agents"]
 
 
-def test_prometheus_understands_every_query(tmp_path: Path) -> None:
-    """Of any version from Debian's on: a file of rules with all of them is taken."""
+def test_promtool_accepts_every_query(tmp_path: Path) -> None:
+    """All queries, written as one rule file, are valid for the installed version."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (make test installs it)")
@@ -224,7 +224,7 @@ def test_every_name_in_a_query_exists(name: str) -> None:
         checked(asked.expression, RECORDED)
 
 
-def test_a_renamed_family_stops_the_making(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_metric_stops_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     query = Query("max(accelerator_power_watts)", "power")
     lines("Power", "Drawn.", "watt", query)
     monkeypatch.delitem(FAMILIES, "accelerator_power_watts")

@@ -1,4 +1,4 @@
-"""Recording and alert rules: as the code makes them, each tried by promtool, each alert with its runbook."""
+"""Recording and alert rules: the files are up to date, promtool tests each rule, each alert has a runbook."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
 RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rule, Record)]
 
 
-def test_files_are_as_the_code_makes_them() -> None:
+def test_generated_files_are_up_to_date() -> None:
     script = REPOSITORY / "scripts" / "dashboards"
     done = subprocess.run(
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False, timeout=120
@@ -33,18 +33,18 @@ def test_files_are_as_the_code_makes_them() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_promtool_takes_them() -> None:
+def test_promtool_accepts_the_rule_files() -> None:
     done = promtool("check", "rules", str(RULES / "recording.yaml"), str(RULES / "alerts.yaml"))
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-def test_every_rule_has_cases_for_both() -> None:
+def test_every_rule_has_test_cases() -> None:
     assert set(ALERT_CASES) == {alert.name for alert in ALERTS}
     assert all(case.fires and case.quiet for case in ALERT_CASES.values())
     assert set(record_cases.CASES) == {(record.name, dict(record.labels).get("le")) for record in RECORDS}
 
 
-def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+def test_alerts_fire_only_when_they_should(tmp_path: Path) -> None:
     files = []
     for alert in ALERTS:
         file = tmp_path / f"{alert.name}.yaml"
@@ -55,7 +55,7 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_records_are_what_they_are_called(tmp_path: Path) -> None:
+def test_recording_rules_record_the_expected_value(tmp_path: Path) -> None:
     files = []
     for number, record in enumerate(RECORDS):
         file = tmp_path / f"{number}.yaml"
@@ -67,8 +67,8 @@ def test_records_are_what_they_are_called(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_rule_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
-    """The case of an alert, told to be quiet where it fires."""
+def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
+    """The case of an alert, with no alert expected."""
     [alert] = [each for each in ALERTS if each.name == "AcceleratorLost"]
     group, *_ = alert_groups(alert, ALERT_CASES[alert.name])
     group["alert_rule_test"][0]["exp_alerts"] = []
@@ -77,7 +77,7 @@ def test_a_rule_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
-def test_levels_name_the_labels_that_are_left(record: Record) -> None:
+def test_the_level_of_a_record_lists_its_labels(record: Record) -> None:
     level, _, operation = record.name.split(":")
     [labels] = re.findall(r"^\w+ by \(([^)]*)\)", record.expression)
     assert level == labels.replace(", ", "_")
@@ -97,37 +97,37 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_a_runbook_tells_what_the_rule_says(alert: Any) -> None:
+def test_runbook_matches_the_rule(alert: Any) -> None:
     text = sections()[alert.name]
     lasts = "at once" if alert.lasting == "0m" else f"after {alert.lasting}"
     assert text.startswith(f"\n*{alert.severity.value}*, {lasts}. ")
     for threshold in alert.thresholds:
         assert threshold in alert.expression
-        assert f"`{threshold}`" in text, "a number that somebody may want otherwise"
+        assert f"`{threshold}`" in text, "the runbook names every threshold"
     for part in ("**See**", "**Do**"):
         assert part in text
     if alert.thresholds:
         assert "**Change**" in text
 
 
-def test_a_runbook_names_every_reason_to_be_slowed_down() -> None:
+def test_throttling_runbook_lists_every_reason() -> None:
     cells = re.findall(r"^\| \w+ \| (`.*) \|$", sections()["AcceleratorThrottled"], re.MULTILINE)
     assert {reason for cell in cells for reason in re.findall(r"`(\w+)`", cell)} == FAULT_THROTTLES
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_runbooks_are_found_where_the_alert_says(alert: Any) -> None:
+def test_runbook_url_points_to_the_section(alert: Any) -> None:
     page, _, anchor = alert.runbook.partition("#")
     assert (REPOSITORY / page) == RUNBOOKS
     assert anchor == alert.name.lower()
 
 
-def test_names_in_runbooks_exist() -> None:
+def test_metrics_in_runbooks_exist() -> None:
     for block in re.findall(r"```promql\n(.*?)```", RUNBOOKS.read_text(), re.DOTALL):
         checked(block, RECORDED)
 
 
-def test_severities_are_the_ones_that_people_route_by() -> None:
+def test_every_severity_is_used() -> None:
     assert {alert.severity for alert in ALERTS} == set(Severity)
 
 
@@ -144,7 +144,7 @@ def test_severities_are_the_ones_that_people_route_by() -> None:
         "accelscope_nothing_total > 0",
     ],
 )
-def test_what_nobody_publishes_is_refused(expression: str) -> None:
+def test_unknown_metrics_and_labels_are_rejected(expression: str) -> None:
     with pytest.raises(UnknownName):
         checked(expression, RECORDED)
 
@@ -158,17 +158,17 @@ def test_what_nobody_publishes_is_refused(expression: str) -> None:
         "cluster_vendor_model:accelerator_info:count > 3",
     ],
 )
-def test_what_is_published_is_taken(expression: str) -> None:
+def test_known_metrics_and_labels_are_accepted(expression: str) -> None:
     assert checked(expression, RECORDED) == expression
 
 
-def test_rules_are_valid_yaml_that_names_no_host() -> None:
+def test_rules_are_valid_yaml_without_urls() -> None:
     for file in RULES.glob("*.yaml"):
         text = file.read_text()
         assert yaml.safe_load(text)["groups"]
         assert "://" not in text
 
 
-def test_every_record_is_told() -> None:
-    told = (REPOSITORY / "docs" / "dashboards.md").read_text()
-    assert not [record.name for record in RECORDS if f"`{record.name}`" not in told]
+def test_every_recorded_series_is_documented() -> None:
+    page = (REPOSITORY / "docs" / "dashboards.md").read_text()
+    assert not [record.name for record in RECORDS if f"`{record.name}`" not in page]
