@@ -12,7 +12,7 @@ from unittest import mock
 
 from accelscope.vendors.common.contract import ReaderOptions
 from accelscope.vendors.nvidia.nvml import NvmlSource
-from accelscope.vendors.nvidia.nvml_binding import load_binding
+from accelscope.vendors.nvidia.nvml_library import load_binding
 
 PASSES = 2  # GPM compares two samples that change places at each pass, so the calls repeat after two
 

@@ -1,9 +1,9 @@
-"""Which GPU it is, from one reading to the next."""
+"""The id of a GPU stays the same when only its PCI address is reported."""
 
 import pytest
 
 from accelscope.model import Device, Vendor, device_id
-from accelscope.vendors.nvidia.gpu import identified
+from accelscope.vendors.nvidia.gpu import with_known_id
 
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
@@ -27,11 +27,9 @@ def gpu(address: str | None, uuid: str | None = None) -> Device:
         (gpu(None, "GPU-1"), gpu(FIRST), gpu(FIRST).id),
         (gpu(FIRST, "GPU-1"), gpu(None), gpu(None).id),
     ],
-    ids=["fell-off", "replaced", "another", "without-address-before", "without-address-now"],
+    ids=["fell-off", "replaced", "another-address", "no-address-before", "no-address-now"],
 )
-def test_one_that_is_named_by_its_address_only_is_the_one_that_was_there(
-    before: Device, after: Device, expected: str
-) -> None:
+def test_a_gpu_reported_by_address_only_keeps_its_id(before: Device, after: Device, expected: str) -> None:
     known: dict[str, str] = {}
-    assert identified(before, known) == before
-    assert identified(after, known).id == expected
+    assert with_known_id(before, known) == before
+    assert with_known_id(after, known).id == expected

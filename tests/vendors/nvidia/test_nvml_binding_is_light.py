@@ -1,4 +1,4 @@
-"""The binding brings nothing along that an agent would keep for no use."""
+"""Loading the NVML binding imports no modules that the agent does not need."""
 
 import subprocess
 import sys
@@ -7,15 +7,15 @@ import pytest
 
 LOAD = """
 import sys
-from accelscope.vendors.nvidia.nvml_binding import _own_module
-binding = _own_module()
+from accelscope.vendors.nvidia.nvml_library import _copy_binding
+binding = _copy_binding()
 print(*(name for name in ("subprocess", "tempfile", "shutil", "ctypes.util") if name in sys.modules))
 import ctypes.util
-assert ctypes.util.find_library.__module__ == "ctypes.util"  # others get the real one
+assert ctypes.util.find_library.__module__ == "ctypes.util"  # later imports get the real one
 """
 
 
-def test_what_the_binding_never_calls_is_not_loaded() -> None:
+def test_the_binding_does_not_import_subprocess_or_ctypes_util() -> None:
     pytest.importorskip("pynvml")
     done = subprocess.run(
         [sys.executable, "-c", LOAD], capture_output=True, text=True, timeout=60, check=False

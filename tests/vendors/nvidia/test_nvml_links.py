@@ -1,9 +1,9 @@
-"""NVLink: counters do not fall when a link goes down, and older cards are asked in their own way."""
+"""NVLink through NVML: counters of links that go down, and cards that lack the field values."""
 
 from typing import Any
 
-from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_SUPPORTED, Ask
-from accelscope.vendors.nvidia.nvml_parts import Links
+from accelscope.vendors.nvidia.nvml_library import INVALID_ARGUMENT, NOT_SUPPORTED, NvmlCaller
+from accelscope.vendors.nvidia.nvml_parts import NvLinks
 
 
 class NVMLError(Exception):
@@ -13,7 +13,7 @@ class NVMLError(Exception):
 
 
 class Card:
-    """Stands in for the binding: the calls that links need, one by one."""
+    """Replaces the binding: the calls that links need."""
 
     NVMLError = NVMLError
 
@@ -39,14 +39,14 @@ class Card:
         raise NVMLError(NOT_SUPPORTED)
 
 
-def opened(card: Card) -> Links:
-    ask = Ask(card)
-    ask.begin()
-    return Links(None, ask)
+def open_links(card: Card) -> NvLinks:
+    call = NvmlCaller(card)
+    call.begin()
+    return NvLinks(None, call)
 
 
-def answers(states: list[int]) -> dict[tuple[int, int], float]:
-    """What a card that knows every field answers to the batched call; links that are down have no traffic."""
+def field_values(states: list[int]) -> dict[tuple[int, int], float]:
+    """Result of the batched call on a card that has every field. Links that are down have no traffic."""
     fields: dict[tuple[int, int], float] = {(90, 0): 1000.0}
     for link, state in enumerate(states):
         fields[165, link] = state
@@ -62,36 +62,36 @@ def answers(states: list[int]) -> dict[tuple[int, int], float]:
 
 
 def test_a_link_that_goes_down_keeps_its_counters() -> None:
-    links = opened(Card(2))
+    links = open_links(Card(2))
     assert len(links.wanted_fields()) == 1 + 2 * 6
-    up = links.read(answers([1, 1]))
-    down = links.read(answers([1, 0]))
+    up = links.read(field_values([1, 1]))
+    down = links.read(field_values([1, 0]))
     assert [link.active for link in down] == [True, False]
     assert [link.transmit_bytes_total for link in down] == [link.transmit_bytes_total for link in up]
     assert down[1].errors == up[1].errors
     assert down[1].bytes_per_second is None
 
 
-def test_a_card_that_knows_the_fields_needs_no_call_per_link() -> None:
+def test_a_card_with_field_values_needs_no_call_per_link() -> None:
     card = Card(2)
-    links = opened(card)
+    links = open_links(card)
     links.wanted_fields()
     card.calls.clear()
-    [first, _] = links.read(answers([1, 1]))
+    [first, _] = links.read(field_values([1, 1]))
     assert card.calls == []
     assert {e.kind: e.count for e in first.errors} == {"dl_replay": 2, "dl_recovery": 0, "dl_crc": 1}
     assert first.bytes_per_second == 1e9
     assert first.transmit_bytes_total == 5 * 1024
 
 
-def test_a_card_may_have_more_links_than_those_of_today() -> None:
-    links = opened(Card(36))
+def test_up_to_36_links_are_read() -> None:
+    links = open_links(Card(36))
     links.wanted_fields()
-    assert len(links.read(answers([1] * 36))) == 36
+    assert len(links.read(field_values([1] * 36))) == 36
 
 
-def test_an_older_card_is_asked_link_by_link() -> None:
-    links = opened(Card(2))
+def test_an_older_card_is_read_link_by_link() -> None:
+    links = open_links(Card(2))
     links.wanted_fields()
     [_, second] = links.read({})
     assert second.active
@@ -107,13 +107,13 @@ def test_an_older_card_is_asked_link_by_link() -> None:
 def test_a_link_that_was_never_up_has_no_counters() -> None:
     card = Card(1)
     card.up[0] = False
-    links = opened(card)
+    links = open_links(card)
     links.wanted_fields()
     [link] = links.read({})
     assert (link.active, link.transmit_bytes_total, link.errors) == (False, None, ())
 
 
-def test_a_card_without_links_asks_for_none() -> None:
-    links = opened(Card(0))
+def test_a_card_without_links_has_none() -> None:
+    links = open_links(Card(0))
     assert links.wanted_fields() == []
     assert links.read({}) == ()

@@ -1,4 +1,4 @@
-"""Processes through NVML: the newest form of each list that a driver has, and what each process does."""
+"""Processes through NVML: versions of the list functions, and utilisation per process."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from accelscope.model import Absence, AbsenceReason
-from accelscope.vendors.nvidia.nvml_binding import (
+from accelscope.vendors.nvidia.nvml_device import NO_INSTANCE, ProcessLister
+from accelscope.vendors.nvidia.nvml_library import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     NOT_FOUND,
     NOT_SUPPORTED,
-    Ask,
+    NvmlCaller,
 )
-from accelscope.vendors.nvidia.nvml_device import NO_INSTANCE, ProcessLister
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 SAMPLES = "nvmlDeviceGetProcessUtilization"
@@ -27,36 +27,36 @@ class NVMLError(Exception):
 
 
 class Driver:
-    """Stands in for the binding: answers by the name of the function, else a refusal."""
+    """Replaces the binding: results or error codes by function name, by default NOT_SUPPORTED."""
 
     NVMLError = NVMLError
 
-    def __init__(self, answers: dict[str, list[Any] | int]) -> None:
-        self._answers = answers
+    def __init__(self, results: dict[str, list[Any] | int]) -> None:
+        self._results = results
 
     def __getattr__(self, function: str) -> Any:
-        def call(*_: Any) -> list[Any]:
-            answer = self._answers.get(function, NOT_SUPPORTED)
-            if isinstance(answer, int):
-                raise NVMLError(answer)
-            return answer
+        def nvml_function(*_: Any) -> list[Any]:
+            result = self._results.get(function, NOT_SUPPORTED)
+            if isinstance(result, int):
+                raise NVMLError(result)
+            return result
 
-        return call
+        return nvml_function
 
 
-def read(answers: dict[str, list[Any] | int]) -> tuple[list[int], set[Absence]]:
-    ask = Ask(Driver(answers))
-    ask.begin()
-    found = ProcessLister(None, None, ask).read("nvidia:GPU-1", 0, {}, mig=False)
-    told = {absence for absence in ask.absent() if absence.field.startswith("processes.compute")}
-    return [process.pid for process in found], told
+def read(results: dict[str, list[Any] | int]) -> tuple[list[int], set[Absence]]:
+    call = NvmlCaller(Driver(results))
+    call.begin()
+    found = ProcessLister(None, None, call).read("nvidia:GPU-1", 0, {}, mig=False)
+    absent = {absence for absence in call.absent() if absence.field.startswith("processes.compute")}
+    return [process.pid for process in found], absent
 
 
 def entry(pid: int) -> SimpleNamespace:
     return SimpleNamespace(pid=pid, usedGpuMemory=1, gpuInstanceId=NO_INSTANCE, computeInstanceId=NO_INSTANCE)
 
 
-def test_an_older_form_of_the_list_is_good_enough() -> None:
+def test_the_older_version_of_a_list_function_is_used_if_the_newer_is_missing() -> None:
     found, absent = read({f"{COMPUTE}_v3": FUNCTION_NOT_FOUND, f"{COMPUTE}_v2": [entry(7)]})
     assert (found, absent) == ([7], set())
 
@@ -70,8 +70,10 @@ def test_an_older_form_of_the_list_is_good_enough() -> None:
         (FUNCTION_NOT_FOUND, FUNCTION_NOT_FOUND, AbsenceReason.NOT_KNOWN),
     ],
 )
-def test_a_list_that_no_form_gives_is_absent(newer: int, older: int, reason: AbsenceReason) -> None:
-    """By this name attribution knows that an empty list does not mean that nobody uses the GPU."""
+def test_a_process_list_that_no_version_returns_is_absent(
+    newer: int, older: int, reason: AbsenceReason
+) -> None:
+    """Attribution looks for this absence: without it an empty list means that no process uses the GPU."""
     found, absent = read({f"{COMPUTE}_v3": newer, f"{COMPUTE}_v2": older})
     assert (found, absent) == ([], {Absence("processes.compute", reason)})
 
@@ -86,11 +88,11 @@ Samples = list[Any] | int
 def utilization(
     samples: Samples, info: Samples = NOT_SUPPORTED, *, mig: bool = False
 ) -> tuple[list[tuple[float | None, ...]], dict[str, AbsenceReason]]:
-    """Of the processes 7 and 8: SM, memory, encoder and decoder; and what is absent of the device."""
-    ask = Ask(Driver({f"{COMPUTE}_v3": [entry(7), entry(8)], SAMPLES: samples, SAMPLES_INFO: info}))
-    ask.begin()
-    found = ProcessLister(None, None, ask).read("nvidia:GPU-1", 0, {}, mig=mig)
-    absent = {a.field: a.reason for a in ask.absent() if a.field.startswith("processes.utilization")}
+    """SM, memory, encoder and decoder utilisation of the processes 7 and 8; and the absences."""
+    call = NvmlCaller(Driver({f"{COMPUTE}_v3": [entry(7), entry(8)], SAMPLES: samples, SAMPLES_INFO: info}))
+    call.begin()
+    found = ProcessLister(None, None, call).read("nvidia:GPU-1", 0, {}, mig=mig)
+    absent = {a.field: a.reason for a in call.absent() if a.field.startswith("processes.utilization")}
     return [
         (
             process.utilization_ratio,
@@ -123,9 +125,9 @@ def test_the_newer_function_reports_idle_processes_in_the_same_way() -> None:
 
 def test_samples_of_an_earlier_period_do_not_count() -> None:
     driver: dict[str, list[Any] | int] = {f"{COMPUTE}_v3": [entry(7)], SAMPLES: [sample(7, 40)]}
-    ask = Ask(Driver(driver))
-    ask.begin()
-    lister = ProcessLister(None, None, ask)
+    call = NvmlCaller(Driver(driver))
+    call.begin()
+    lister = ProcessLister(None, None, call)
     [first] = lister.read("nvidia:GPU-1", 0, {}, mig=False)
     [second] = lister.read("nvidia:GPU-1", 0, {}, mig=False)
     assert (first.utilization_ratio, second.utilization_ratio) == (0.4, 0.0)
@@ -153,5 +155,5 @@ def test_with_mig_the_utilization_of_processes_is_absent(samples: Samples) -> No
     assert set(absent.values()) == {AbsenceReason.NOT_SUPPORTED}
 
 
-def test_a_sample_that_no_driver_can_mean_is_not_a_zero() -> None:
+def test_an_impossible_sample_does_not_count_as_idle() -> None:
     assert utilization([sample(7, 4294967295), sample(8, 20)])[0] == [UNKNOWN, (0.2, 0.2, 0.0, 0.0)]

@@ -1,4 +1,4 @@
-"""The NVML source over a library and a driver that change under it."""
+"""The NVML source with libraries and drivers that change or fail."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,7 +14,8 @@ from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderError, ReaderOptions
 from accelscope.vendors.nvidia import NVML_LIBRARY
 from accelscope.vendors.nvidia.nvml import NvmlSource
-from accelscope.vendors.nvidia.nvml_binding import (
+from accelscope.vendors.nvidia.nvml_device import NvmlDevice
+from accelscope.vendors.nvidia.nvml_library import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     NOT_FOUND,
@@ -22,7 +23,6 @@ from accelscope.vendors.nvidia.nvml_binding import (
     load_binding,
     unload,
 )
-from accelscope.vendors.nvidia.nvml_device import NvmlDevice
 from accelscope.vendors.nvidia.reader import NvidiaReader
 
 MIG = """
@@ -47,7 +47,7 @@ def mapped(name: str) -> list[str]:
     return sorted({line.partition("/")[2] for line in lines if name in line})
 
 
-def test_a_replaced_library_is_loaded_anew(tmp_path: Path) -> None:
+def test_a_replaced_library_is_reloaded(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     source = NvmlSource(options_of(node))
@@ -61,7 +61,7 @@ def test_a_replaced_library_is_loaded_anew(tmp_path: Path) -> None:
     assert mapped(str(tmp_path)) == []
 
 
-def test_a_removed_library_is_noticed(tmp_path: Path) -> None:
+def test_a_removed_library_means_that_the_driver_is_absent(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     source = NvmlSource(options_of(node))
@@ -71,7 +71,7 @@ def test_a_removed_library_is_noticed(tmp_path: Path) -> None:
         source.survey()
 
 
-def test_instances_come_and_go_without_a_restart(tmp_path: Path) -> None:
+def test_mig_can_be_switched_off_while_the_agent_runs(tmp_path: Path) -> None:
     cut = SimulatedNode(read_node(MIG), tmp_path / "node")
     cut.build()
     source = NvmlSource(options_of(cut))
@@ -91,7 +91,7 @@ def test_instances_come_and_go_without_a_restart(tmp_path: Path) -> None:
     source.close()
 
 
-def test_keys_are_other_ones_when_the_enumeration_changes(tmp_path: Path) -> None:
+def test_all_keys_change_when_the_enumeration_changes(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     source = NvmlSource(options_of(node))
@@ -104,7 +104,7 @@ def test_keys_are_other_ones_when_the_enumeration_changes(tmp_path: Path) -> Non
     source.close()
 
 
-def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_path: Path) -> None:
+def test_a_library_without_driver_and_gpu_means_that_the_driver_is_absent(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
@@ -116,7 +116,7 @@ def test_a_node_with_the_software_but_neither_driver_nor_card_has_no_driver(tmp_
         reader.survey()
 
 
-def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_path: Path) -> None:
+def test_a_driver_without_reserved_memory_lacks_only_that_value(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     binding = load_binding(options_of(node).value(NVML_LIBRARY))
@@ -139,7 +139,7 @@ def test_of_a_driver_that_does_not_tell_reserved_memory_only_that_is_absent(tmp_
 
 
 def error(binding: Any, code: int) -> Callable[..., Any]:
-    """A function of NVML that answers so whatever it is asked."""
+    """An NVML function that always fails with this code."""
 
     def raised(*_: Any) -> Any:
         raise binding.NVMLError(code)
@@ -156,26 +156,26 @@ VITAL = {
 
 
 @pytest.mark.parametrize(
-    ("answers", "state", "reason"),
+    ("codes", "state", "reason"),
     [
-        (dict.fromkeys(VITAL, UNKNOWN), "critical", "the driver answers 4 of 4 questions with an error"),
+        (dict.fromkeys(VITAL, UNKNOWN), "critical", "the driver returned an error for 4 of 4 values"),
         (
             dict.fromkeys(VITAL, NOT_SUPPORTED) | {"nvmlDeviceGetPowerUsage": UNKNOWN},
             "critical",
-            "the driver answers 1 of 4 questions with an error",
+            "the driver returned an error for 1 of 4 values",
         ),
         (dict.fromkeys(VITAL - {"nvmlDeviceGetTemperature"}, UNKNOWN), "ok", None),
         (dict.fromkeys(VITAL, NOT_SUPPORTED), "ok", None),
         (dict.fromkeys(VITAL, NO_PERMISSION), "ok", None),
     ],
 )
-def test_a_gpu_whose_driver_fails_at_all_that_matters_is_critical(
-    tmp_path: Path, answers: dict[str, int], state: str, reason: str | None
+def test_a_gpu_without_any_vital_value_is_critical_if_the_driver_fails(
+    tmp_path: Path, codes: dict[str, int], state: str, reason: str | None
 ) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     binding = load_binding(options_of(node).value(NVML_LIBRARY))
-    for function, code in answers.items():
+    for function, code in codes.items():
         setattr(binding, function, error(binding, code))
     binding.nvmlInit()
     health = NvmlDevice(binding, 0, None, options_of(node).paths.sys).read(1.0, ()).device.health
@@ -184,11 +184,11 @@ def test_a_gpu_whose_driver_fails_at_all_that_matters_is_critical(
     unload(binding)
 
 
-Opened = tuple[Any, Callable[[], NvmlDevice]]  # the binding, and how to open the GPU
+Gpu = tuple[Any, Callable[[], NvmlDevice]]  # the binding, and a function that opens the GPU
 
 
 @pytest.fixture
-def h100(tmp_path: Path) -> Iterator[Opened]:
+def h100(tmp_path: Path) -> Iterator[Gpu]:
     node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
     node.build()
     binding = load_binding(options_of(node).value(NVML_LIBRARY))
@@ -198,51 +198,47 @@ def h100(tmp_path: Path) -> Iterator[Opened]:
     unload(binding)
 
 
-def fails_at_everything(binding: Any, patch: pytest.MonkeyPatch) -> None:
+def fail_all_calls(binding: Any, patch: pytest.MonkeyPatch) -> None:
     for function in dir(binding):
         if function.startswith(("nvmlDevice", "nvmlGpm")) and function != "nvmlDeviceGetHandleByIndex":
             patch.setattr(binding, function, error(binding, UNKNOWN))
 
 
-def test_a_gpu_of_which_nothing_at_all_can_be_read_is_critical(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    binding, opened = h100
-    gpu = opened()
+def test_a_gpu_whose_every_call_fails_is_critical(h100: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    binding, open_gpu = h100
+    gpu = open_gpu()
     well = gpu.read(1.0, ()).device
-    fails_at_everything(binding, monkeypatch)
+    fail_all_calls(binding, monkeypatch)
     device = gpu.read(2.0, ()).device
     assert (device.health.state, device.health.vendor_word) == ("critical", "Unknown Error")
     assert (device.id, device.model, device.serial) == (well.id, well.model, well.serial)
 
 
-def test_a_gpu_in_trouble_from_the_start_gets_no_id_that_it_would_not_keep(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch
+def test_a_gpu_that_fails_from_the_start_gets_no_temporary_id(
+    h100: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    binding, opened = h100
+    binding, open_gpu = h100
     with monkeypatch.context() as patch:
-        fails_at_everything(binding, patch)
-        with pytest.raises(ReaderError, match="GPU 0 does not tell its uuid") as raised:
-            opened()
+        fail_all_calls(binding, patch)
+        with pytest.raises(ReaderError, match="GPU 0: cannot read uuid") as raised:
+            open_gpu()
         assert raised.value.reason == "driver_error"
-    assert opened().id.startswith("nvidia:GPU-")
+    assert open_gpu().id.startswith("nvidia:GPU-")
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND])
-def test_a_gpu_that_has_no_uuid_is_known_by_what_it_has(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch, code: int
+def test_a_gpu_without_uuid_is_identified_by_its_address(
+    h100: Gpu, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    binding, opened = h100
+    binding, open_gpu = h100
     for function in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial"):
         monkeypatch.setattr(binding, function, error(binding, code))
-    device = opened().read(1.0, ()).device
+    device = open_gpu().read(1.0, ()).device
     assert device.id == f"nvidia:{device.pci_address}"
 
 
-def test_what_does_not_change_is_asked_for_until_there_is_an_answer(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    binding, opened = h100
+def test_constant_values_are_read_until_a_call_succeeds(h100: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    binding, open_gpu = h100
     known = {
         "nvmlDeviceGetName": "model",
         "nvmlDeviceGetPowerManagementDefaultLimit": "power_limit_default_watts",
@@ -252,7 +248,7 @@ def test_what_does_not_change_is_asked_for_until_there_is_an_answer(
     with monkeypatch.context() as patch:
         for function in known:
             patch.setattr(binding, function, error(binding, UNKNOWN))
-        gpu = opened()
+        gpu = open_gpu()
         sick = gpu.read(1.0, ()).device
     assert set(known.values()) <= {a.field for a in sick.absent if a.reason is AbsenceReason.DRIVER_ERROR}
     assert (sick.model, sick.power_limit_default_watts, sick.links) == (None, None, ())
@@ -264,37 +260,35 @@ def test_what_does_not_change_is_asked_for_until_there_is_an_answer(
     assert not set(known.values()) & {a.field for a in well.absent}
 
 
-def test_what_a_card_does_not_have_is_told_in_every_reading(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    binding, opened = h100
+def test_unsupported_values_are_listed_in_every_reading(h100: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    binding, open_gpu = h100
     functions = {"nvmlDeviceGetSerial": "serial", "nvmlDeviceGetVbiosVersion": "firmware_version"}
     for function in functions:
         monkeypatch.setattr(binding, function, error(binding, NOT_SUPPORTED))
-    gpu = opened()
+    gpu = open_gpu()
     for at in (1.0, 2.0, 3.0):
         absent = [a for a in gpu.read(at, ()).device.absent if a.field in functions.values()]
         assert sorted(a.field for a in absent) == sorted(functions.values())
         assert {a.reason for a in absent} == {AbsenceReason.NOT_SUPPORTED}
 
 
-def test_the_rates_of_pcie_come_from_nvml_where_gpm_gives_nothing(
-    h100: Opened, monkeypatch: pytest.MonkeyPatch
+def test_pcie_rates_come_from_nvml_if_gpm_is_not_available(
+    h100: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    binding, opened = h100
-    first = opened().read(1.0, ()).device
+    binding, open_gpu = h100
+    first = open_gpu().read(1.0, ()).device
     assert first.pcie is not None
-    assert first.pcie.transmit_bytes_per_second is None  # of the first sample of GPM
+    assert first.pcie.transmit_bytes_per_second is None  # GPM has one sample only
     waiting = {a.field for a in first.absent if a.reason is AbsenceReason.NO_SAMPLE}
     assert {"pcie.transmit_bytes_per_second", "pcie.receive_bytes_per_second"} <= waiting
     monkeypatch.setattr(binding, "nvmlGpmSampleGet", error(binding, NO_PERMISSION))
-    refused = opened().read(1.0, ()).device
+    refused = open_gpu().read(1.0, ()).device
     assert refused.pcie is not None
     assert refused.pcie.transmit_bytes_per_second is not None
     assert refused.pcie.receive_bytes_per_second is not None
 
 
-def test_the_rates_of_pcie_are_there_for_a_gpu_that_is_cut_up(tmp_path: Path) -> None:
+def test_a_gpu_in_mig_mode_has_pcie_rates(tmp_path: Path) -> None:
     cut = SimulatedNode(read_node(MIG), tmp_path / "node")
     cut.build()
     source = NvmlSource(options_of(cut))
@@ -306,7 +300,34 @@ def test_the_rates_of_pcie_are_there_for_a_gpu_that_is_cut_up(tmp_path: Path) ->
     source.close()
 
 
-def test_a_lost_gpu_does_not_silence_the_events_of_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "watched", "reason", "text"),
+    [
+        (FaultKind.LOST, True, "lost", "GPU lost (XID 79)"),
+        (FaultKind.LOST, False, "lost", "GPU lost"),
+        (FaultKind.RESET_REQUIRED, True, "reset_required", "GPU requires a reset"),
+    ],
+)
+def test_the_error_of_a_lost_gpu_contains_xid_79_if_it_was_reported(
+    tmp_path: Path, kind: FaultKind, watched: bool, reason: str, text: str
+) -> None:
+    node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
+    node.build()
+    source = NvmlSource(options_of(node))
+    first, *_ = source.survey().keys
+    if watched:
+        source.read(first)
+    node.set_faults([Fault(kind=kind, device=0)])
+    node.write(1.0)
+    for _ in range(2):  # the device is reopened at the second reading
+        source.survey()
+        with pytest.raises(DeviceLost) as raised:
+            source.read(first)
+        assert (raised.value.reason, str(raised.value)) == (reason, text)
+    source.close()
+
+
+def test_xids_of_other_gpus_are_counted_after_a_gpu_is_lost(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     source = NvmlSource(options_of(node))
@@ -327,22 +348,20 @@ def test_a_lost_gpu_does_not_silence_the_events_of_the_others(tmp_path: Path) ->
     source.close()
 
 
-@pytest.mark.parametrize(("told", "expected"), [("7\n", 7), ("-1\n", None)])
-def test_the_numa_node_is_the_one_that_the_kernel_says_the_gpu_is_attached_to(
-    tmp_path: Path, told: str, expected: int | None
-) -> None:
-    """NVML's number is that of the memory of a GPU that is a NUMA node itself, as in a Grace Hopper."""
+@pytest.mark.parametrize(("content", "expected"), [("7\n", 7), ("-1\n", None)])
+def test_the_numa_node_comes_from_sysfs(tmp_path: Path, content: str, expected: int | None) -> None:
+    """NVML returns the node that a GPU itself forms, as in a Grace Hopper."""
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     for file in options_of(node).paths.sys.glob("bus/pci/devices/*/numa_node"):
-        file.write_text(told)
+        file.write_text(content)
     source = NvmlSource(options_of(node))
     assert {source.read(key).device.numa_node for key in source.survey().keys} == {expected}
     source.close()
 
 
-def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp_path: Path) -> None:
-    """As of Ada and later: NVML's thresholds in degrees are on their way out there."""
+def test_temperature_limits_come_from_margins_if_a_card_has_no_thresholds(tmp_path: Path) -> None:
+    """As on Ada and later cards, where the thresholds in degrees are deprecated."""
     node = SimulatedNode(load_node("nvidia-mixed"), tmp_path / "node")
     node.build()
     binding = load_binding(options_of(node).value(NVML_LIBRARY))
@@ -352,10 +371,10 @@ def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp
         device = NvmlDevice(binding, index, None, options_of(node).paths.sys).read(1.0, ()).device
         absent = {absence.field for absence in device.absent}
         missing = {"temperature_slowdown_celsius", "temperature_shutdown_celsius"} & absent
-        told = (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius)
-        assert bool(missing) == (None in told)
+        values = (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius)
+        assert bool(missing) == (None in values)
         assert "temperature_margin" not in absent
-        return told
+        return values
 
     models = [binding.nvmlDeviceGetName(binding.nvmlDeviceGetHandleByIndex(index)) for index in range(4)]
     in_degrees = [limits(index) for index in range(4)]
@@ -367,13 +386,13 @@ def test_temperature_limits_come_from_margins_where_a_card_has_no_thresholds(tmp
     by_margin = [limits(index) for index in range(4)]
     for model, before, after in zip(models, in_degrees, by_margin, strict=True):
         assert after == (before if model in ("NVIDIA H100 80GB HBM3", "NVIDIA L4") else (None, None))
-    assert any(None not in told for told in by_margin)
-    assert any(None in told for told in by_margin)
+    assert any(None not in pair for pair in by_margin)
+    assert any(None in pair for pair in by_margin)
     binding.nvmlShutdown()
     unload(binding)
 
 
-def test_pcie_throughput_is_in_thousands_of_bytes(tmp_path: Path) -> None:
+def test_pcie_throughput_is_converted_from_units_of_1000_bytes(tmp_path: Path) -> None:
     node = SimulatedNode(read_node(WHOLE.replace("h100-80gb", "a100-40gb")), tmp_path / "node")
     node.build()
     binding = load_binding(options_of(node).value(NVML_LIBRARY))
@@ -394,7 +413,7 @@ def test_pcie_throughput_is_in_thousands_of_bytes(tmp_path: Path) -> None:
         (UNKNOWN, {AbsenceReason.DRIVER_ERROR}),
     ],
 )
-def test_an_instance_that_the_driver_refuses_is_absent_and_an_empty_place_is_not(
+def test_a_mig_slot_that_fails_is_absent_but_an_empty_slot_is_not(
     tmp_path: Path, code: int, reasons: set[AbsenceReason]
 ) -> None:
     node = SimulatedNode(read_node(MIG), tmp_path / "node")

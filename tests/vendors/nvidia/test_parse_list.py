@@ -4,7 +4,7 @@ import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
 from accelscope.parsing import Parsed
-from accelscope.vendors.nvidia.parse_text import named_partitions, parse_list
+from accelscope.vendors.nvidia.parse_text import join_partitions, parse_list
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
@@ -98,7 +98,7 @@ def test_measured_partitions_get_their_names_by_index() -> None:
     first = Partition(id="nvidia:GPU-a/gi1/ci0", index=0, gpu_instance_id=1, memory_used_bytes=5)
     second = Partition(id="nvidia:GPU-a/gi2/ci1", index=1, gpu_instance_id=2)
     unlisted = Partition(id="nvidia:GPU-a/gi9/ci0", index=9)
-    joined = named_partitions(measured(second, unlisted, first), parse_list(TWO))
+    joined = join_partitions(measured(second, unlisted, first), parse_list(TWO))
     assert joined.devices[0].power_watts == 5.0
     assert joined.devices[0].partitions == (
         Partition(id="nvidia:MIG-1", uuid="MIG-1", index=1, profile="1c.3g.20gb+me", gpu_instance_id=2),
@@ -117,12 +117,12 @@ def test_measured_partitions_get_their_names_by_index() -> None:
 
 def test_a_device_measured_without_partitions_takes_those_of_the_list() -> None:
     listed = parse_list(TWO)
-    assert named_partitions(measured(), listed).devices[0].partitions == listed.devices[0].partitions
+    assert join_partitions(measured(), listed).devices[0].partitions == listed.devices[0].partitions
 
 
 def test_a_device_that_is_not_listed_stays_as_it_was() -> None:
     before = measured(Partition(id="p", index=0))
-    assert named_partitions(before, parse_list("GPU 0: X (UUID: GPU-other)\n")) == before
+    assert join_partitions(before, parse_list("GPU 0: X (UUID: GPU-other)\n")) == before
 
 
 def test_instances_with_masked_uuids_are_told_apart_by_their_place_in_the_gpu() -> None:

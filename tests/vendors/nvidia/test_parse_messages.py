@@ -44,7 +44,7 @@ NVIDIA_SOURCES = [name for name in sources() if name.startswith("nvidia-smi-")]
 
 @pytest.mark.parametrize(("sentence", "reason"), SENTENCES)
 def test_sentence_has_a_reason(sentence: str, reason: str) -> None:
-    error = cells.error_of(f"\ufeff\r\n  {sentence}\r\nsomething else\r\n")
+    error = cells.first_error(f"\ufeff\r\n  {sentence}\r\nsomething else\r\n")
     assert error is not None
     assert (error.reason, error.text) == (reason, sentence)
 
@@ -86,7 +86,7 @@ def test_what_is_no_output_says_so(source: str, text: str, reason: str) -> None:
     ],
 )
 def test_rows_are_no_messages(line: str) -> None:
-    assert cells.message_of(line) is None
+    assert cells.parse_message(line) is None
 
 
 def test_unknown_field_is_named_so_that_it_can_be_dropped() -> None:
@@ -97,4 +97,4 @@ def test_unknown_field_is_named_so_that_it_can_be_dropped() -> None:
 
 
 def test_a_warning_is_no_error() -> None:
-    assert cells.error_of("WARNING: infoROM is corrupted at gpu 0000:02:00.0\n") is None
+    assert cells.first_error("WARNING: infoROM is corrupted at gpu 0000:02:00.0\n") is None

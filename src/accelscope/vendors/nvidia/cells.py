@@ -28,7 +28,7 @@ from accelscope.vendors.common.values import (
 )
 
 Value = float | int | bool | str
-Read = Callable[[str], Value | None]
+CellReader = Callable[[str], Value | None]
 
 # NVML's own error texts as they stand in cells, with or without brackets. `[N/A]` says that the device lacks
 # the thing; the others say that something went wrong, and each means a different thing to do.
@@ -274,7 +274,7 @@ class Message:
     warning: bool = False  # True: the values around it are good
 
 
-def message_of(line: str) -> Message | None:
+def parse_message(line: str) -> Message | None:
     """The message that a line is, or None."""
     text = line.strip("\ufeff \t\r\n")[:_LINE_LIMIT]
     bare = text[7:] if text[:7].casefold() == "error: " else text
@@ -297,16 +297,16 @@ def message_of(line: str) -> Message | None:
     return None
 
 
-def messages_in(text: str) -> Iterator[Message]:
+def parse_messages(text: str) -> Iterator[Message]:
     for line in text.split("\n"):
-        message = message_of(line)
+        message = parse_message(line)
         if message is not None:
             yield message
 
 
-def error_of(text: str) -> ParseError | None:
+def first_error(text: str) -> ParseError | None:
     """The first message in the output that says why there are no values."""
-    for message in messages_in(text):
+    for message in parse_messages(text):
         if not message.warning:
             return ParseError(message.reason, message.text)
     return None
@@ -314,15 +314,15 @@ def error_of(text: str) -> ParseError | None:
 
 def unknown_field(text: str) -> str | None:
     """The field that this driver does not know: one such fails the whole query, so drop it and ask again."""
-    return next((message.field for message in messages_in(text) if message.field), None)
+    return next((message.field for message in parse_messages(text) if message.field), None)
 
 
-def no_reading(text: str, tool: str) -> ParseError:
+def missing_reading(text: str, tool: str) -> ParseError:
     """Why an output without a single row is not a reading."""
-    return error_of(text) or strange_output(text, tool)
+    return first_error(text) or strange_output(text, tool)
 
 
-class Said:
+class MessageSet:
     """The distinct messages of an output, up to more than there could be GPUs."""
 
     def __init__(self, found: Iterable[Message] = ()) -> None:
@@ -338,7 +338,7 @@ class Said:
         return iter(self._messages)
 
 
-def with_unreachable(devices: Iterable[Device], said: Said) -> tuple[Device, ...]:
+def with_messages(devices: Iterable[Device], said: MessageSet) -> tuple[Device, ...]:
     """Give each message to the device it is about. One that has no row is shown by its address alone: a GPU
     that fell off the bus must not vanish."""
     shown = list(devices)
@@ -350,7 +350,7 @@ def with_unreachable(devices: Iterable[Device], said: Said) -> tuple[Device, ...
         place = by_address.get(message.pci, by_index.get(message.index))
         if place is not None:
             if shown[place].health == UNKNOWN_HEALTH:
-                shown[place] = replace(shown[place], health=health_of(message))
+                shown[place] = replace(shown[place], health=message_health(message))
         elif not message.warning and (message.pci or message.index is not None):
             if message.pci:
                 by_address[message.pci] = len(shown)
@@ -366,11 +366,11 @@ def _unreachable(message: Message) -> Device:
         id=device_id(Vendor("nvidia"), pci=message.pci, index=message.index),
         index=message.index,
         pci_address=message.pci,
-        health=health_of(message),
+        health=message_health(message),
     )
 
 
-def health_of(message: Message) -> Health:
+def message_health(message: Message) -> Health:
     state = {
         "device_lost": HealthState.LOST,
         "reset_required": HealthState.CRITICAL,

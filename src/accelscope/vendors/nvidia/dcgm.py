@@ -32,7 +32,7 @@ from accelscope.vendors.nvidia.dcgm_fields import (
     bus_id,
     default_fields,
     further_fields,
-    why_unavailable,
+    unavailability_reason,
 )
 
 GAUGE, COUNTER, LABEL = TYPES = ("gauge", "counter", "label")
@@ -151,7 +151,9 @@ def _chosen(
             unavailable.append(Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, reason))
         else:
             unavailable.append(
-                Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, why_unavailable(counter.field))
+                Unavailable(
+                    DCGM_COUNTERS.name, counter.line, counter.field, unavailability_reason(counter.field)
+                )
             )
     return tuple(families), tuple(labels), tuple(unavailable)
 

@@ -126,7 +126,7 @@ LABEL_FIELDS: dict[str, Callable[[DeviceView], str | None]] = {
 DEFAULT_LABELS: tuple[str, ...] = ("DCGM_FI_DRIVER_VERSION",)
 
 
-def why_unavailable(field: str) -> str:
+def unavailability_reason(field: str) -> str:
     """Why a field that is in neither list cannot be given."""
     if field in LABEL_FIELDS:
         return "a text: only available as a label"

@@ -16,7 +16,7 @@ from accelscope.parsing import Parsed, ParseError
 from accelscope.vendors.common.agentless import ToolOutput, ToolReading
 from accelscope.vendors.nvidia import parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
-from accelscope.vendors.nvidia.gpu import identified, judged
+from accelscope.vendors.nvidia.gpu import with_health, with_known_id
 
 _DRIVER, _VGPU_MANAGER = "nvidia-driver-ctr", "nvidia-vgpu-manager-ctr"
 
@@ -87,7 +87,7 @@ class NvidiaSmi:
     ) -> Snapshot:
         """There is no agent: what it reports of itself, of pods and of owners is absent."""
         devices = tuple(
-            judged(replace(identified(device, ids_by_address), read_at=taken_at), taken_at)
+            with_health(replace(with_known_id(device, ids_by_address), read_at=taken_at), taken_at)
             for device in reading.devices.devices
         )
         if reading.processes.error is not None:  # an empty list would pass for "nobody uses it"

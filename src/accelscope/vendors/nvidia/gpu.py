@@ -1,7 +1,7 @@
-"""What NVML and nvidia-smi share about a GPU: id, throttle reasons, temperature limits and health."""
+"""What the NVML and nvidia-smi sources share: a GPU's id, throttle reasons, temperature limits and health."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -24,51 +24,11 @@ from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
 from accelscope.vendors.nvidia import cells
 
-# Which GPU it is that nvidia-smi tells of, from one reading to the next.
+# Health of a GPU that does not answer, whichever source reports it.
+LOST_TEXT = "GPU lost"
+RESET_TEXT = "GPU requires a reset"
 
-
-def gpu_id(
-    *,
-    uuid: str | None = None,
-    serial: str | None = None,
-    pci: str | None = None,
-    index: int | None = None,
-) -> str:
-    """The id of a GPU: by uuid, else by PCI address, else by serial number.
-
-    The serial number is that of the board. The GPUs of one board share it, so the address goes first. A
-    number of zeros only says that the board has none.
-    """
-    usable = serial if pci is None and serial is not None and serial.strip("0") else None
-    return device_id(Vendor("nvidia"), uuid=uuid, serial=usable, pci=pci, index=index)
-
-
-def with_ids_of_their_own(devices: Collection[Device]) -> list[Device]:
-    """A uuid that several GPUs of one output have identifies none of them: it may be a mask that is not known
-    as one."""
-    uses = Counter(device.id for device in devices)
-    return [
-        replace(device, id=gpu_id(serial=device.serial, pci=device.pci_address, index=device.index))
-        if uses[device.id] > 1
-        else device
-        for device in devices
-    ]
-
-
-def identified(device: Device, ids_by_address: dict[str, str]) -> Device:
-    """A GPU that fell off the bus is named by its address only: it is the one that was there before.
-    `ids_by_address` is kept from one reading of the node to the next."""
-    if device.pci_address is None:
-        return device
-    if device.uuid is not None:
-        ids_by_address[device.pci_address] = device.id
-        return device
-    return replace(device, id=ids_by_address.get(device.pci_address, device.id))
-
-
-# Why clocks are held back: one bit for each reason, as NVML numbers them.
-
-# Those that nvidia-smi has names for, too.
+# Throttle reasons by their bit in NVML's mask. nvidia-smi has names for these, too.
 THROTTLE_BITS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks_setting",
@@ -83,37 +43,74 @@ THROTTLE_BITS = {
 NVML_THROTTLE_BITS = {**THROTTLE_BITS, 0x200: "board_limit", 0x400: "reliability"}
 
 
-# Temperature limits that a driver gives as margins ("T.Limit").
+def gpu_id(
+    *,
+    uuid: str | None = None,
+    serial: str | None = None,
+    pci: str | None = None,
+    index: int | None = None,
+) -> str:
+    """The id of a GPU: by uuid, else by PCI address, else by serial number.
+
+    The GPUs of one board share its serial number, so the address comes first. A serial number of zeros means
+    that the board has none.
+    """
+    usable = serial if pci is None and serial is not None and serial.strip("0") else None
+    return device_id(Vendor("nvidia"), uuid=uuid, serial=usable, pci=pci, index=index)
+
+
+def with_distinct_ids(devices: Collection[Device]) -> list[Device]:
+    """Replace an id that several GPUs of one output share. Their uuid is then a mask that was not recognised
+    as one."""
+    uses = Counter(device.id for device in devices)
+    return [
+        replace(device, id=gpu_id(serial=device.serial, pci=device.pci_address, index=device.index))
+        if uses[device.id] > 1
+        else device
+        for device in devices
+    ]
+
+
+def with_known_id(device: Device, ids_by_address: dict[str, str]) -> Device:
+    """Restore the id of a GPU that fell off the bus: the tool then prints only its address. The caller keeps
+    `ids_by_address` between readings of a node."""
+    if device.pci_address is None:
+        return device
+    if device.uuid is not None:
+        ids_by_address[device.pci_address] = device.id
+        return device
+    return replace(device, id=ids_by_address.get(device.pci_address, device.id))
 
 
 def limit_by_margin(celsius: float, margin: float, threshold: float) -> float:
-    """The limit in degrees. `margin` is how far the GPU is from its highest operating temperature now, and
-    `threshold` the margin at which the limit is reached: -2 means two degrees beyond it."""
+    """A temperature limit in degrees, from a driver that reports margins ("T.Limit").
+
+    `margin` is the distance to the highest operating temperature now; `threshold` is the margin at which the
+    limit is reached, -2 for two degrees above that temperature.
+    """
     return celsius + margin - threshold
 
 
-# From what an NVIDIA driver tells about a GPU to its health.
-
-# XIDs that speak of the hardware, not of a program's own fault (NVIDIA's XID catalogue).
+# XIDs that indicate a hardware problem rather than a faulty program (NVIDIA's XID catalogue).
 HARDWARE_XIDS = frozenset({"48", "62", "63", "64", "74", "79", "92", "94", "95", "119", "120", "140", "154"})
 XID_IS_RECENT_SECONDS = 600.0
 
-# What every GPU tells one way or another: of a driver that fails at all of these nothing good is known.
+# Values that every GPU has in some form. A driver that returns none of them is failing.
 _VITAL = frozenset({"utilization_ratio", "temperature_celsius", "power_watts", "memory_total_bytes"})
 
 _NO_RECOVERY = 0
 _RECOVERY_ACTIONS = {  # nvmlDeviceGpuRecoveryAction_t
-    1: "the driver asks for a reset of the GPU",
-    2: "the driver asks for a reboot of the node",
-    3: "the driver asks to drain peer-to-peer work",
-    4: "the driver asks to drain the GPU and reset it",
-    5: "the driver asks to recover the IMEX domain",
-    6: "the driver asks for a reset of the bus",
-    7: "the driver asks for a reboot of the system",
+    1: "the driver requests a GPU reset",
+    2: "the driver requests a node reboot",
+    3: "the driver requests that peer-to-peer traffic is drained",
+    4: "the driver requests that the GPU is drained and reset",
+    5: "the driver requests recovery of the IMEX domain",
+    6: "the driver requests a bus reset",
+    7: "the driver requests a system reboot",
 }
 
 
-def health_of(
+def assess_health(
     *,
     now: float,
     remapped: RemappedRows | None,
@@ -123,30 +120,30 @@ def health_of(
     recovery_action: int | None,
     absent: Iterable[Absence] = (),
 ) -> Health:
-    """The worst that holds. A GPU that answered and shows none of it is OK."""
+    """The worst problem of a GPU that answered; OK without one."""
     vital = [absence.reason for absence in absent if absence.field in _VITAL]
     failed = vital.count(AbsenceReason.DRIVER_ERROR)
     if failed and len(vital) == len(_VITAL):
-        return answers_with_errors(failed, len(vital))
-    found = _troubles(now, remapped, ecc, errors, throttles, recovery_action=recovery_action)
-    return next(found, Health(HealthState.OK))
+        return failed_queries(failed, len(vital))
+    problems = _problems(now, remapped, ecc, errors, throttles, recovery_action=recovery_action)
+    return next(problems, Health(HealthState.OK))
 
 
-def answers_with_errors(errors: int, questions: int) -> Health:
-    reason = f"the driver answers {errors} of {questions} questions with an error"
+def failed_queries(failed: int, total: int) -> Health:
+    reason = f"the driver returned an error for {failed} of {total} values"
     return Health(HealthState.CRITICAL, reason, "Unknown Error")
 
 
-def asks_for_recovery(action: str) -> Health:
-    """In the driver's own word."""
-    return Health(HealthState.CRITICAL, f"the driver asks for a recovery action: {action}", action)
+def recovery_requested(action: str) -> Health:
+    """`action` is the driver's name for it."""
+    return Health(HealthState.CRITICAL, f"the driver requests a recovery action: {action}", action)
 
 
-def judged(device: Device, now: float) -> Device:
-    """A row of nvidia-smi with its own word about its health, else with what its values say."""
+def with_health(device: Device, now: float) -> Device:
+    """Assess the health of a row of nvidia-smi, unless the tool itself reported a problem."""
     if device.health != UNKNOWN_HEALTH:
         return device
-    health = health_of(
+    health = assess_health(
         now=now,
         remapped=device.remapped_rows,
         ecc=device.ecc,
@@ -157,7 +154,7 @@ def judged(device: Device, now: float) -> Device:
     return replace(device, health=health)
 
 
-def _troubles(
+def _problems(
     now: float,
     remapped: RemappedRows | None,
     ecc: Iterable[EccCount],
@@ -166,13 +163,13 @@ def _troubles(
     *,
     recovery_action: int | None,
 ) -> Iterator[Health]:
-    """Everything that is wrong, worst first."""
+    """All problems, worst first."""
     if remapped is not None and remapped.failed:
-        yield Health(HealthState.CRITICAL, "a memory row could not be remapped: the board needs replacing")
+        yield Health(HealthState.CRITICAL, "a memory row could not be remapped: replace the board")
     if recovery_action in _RECOVERY_ACTIONS:
         yield Health(HealthState.CRITICAL, _RECOVERY_ACTIONS[recovery_action])
     elif recovery_action is not None and recovery_action != _NO_RECOVERY:
-        yield asks_for_recovery(str(recovery_action))
+        yield recovery_requested(str(recovery_action))
     recent = sorted(
         e.code
         for e in errors
@@ -184,27 +181,34 @@ def _troubles(
     if recent:
         yield Health(HealthState.WARNING, f"XID {', '.join(recent)} in the last ten minutes")
     if remapped is not None and remapped.pending:
-        yield Health(HealthState.WARNING, "memory rows wait for a GPU reset to be remapped")
+        yield Health(HealthState.WARNING, "row remapping is pending until the next GPU reset")
     if any(e.severity == "uncorrected" and not e.lifetime and e.block is None and e.count for e in ecc):
         yield Health(HealthState.WARNING, "uncorrected memory errors since the driver was loaded")
-    slowed = {throttle.reason for throttle in throttles if throttle.active} & FAULT_THROTTLES
-    if slowed == {"sw_thermal_slowdown"}:
-        yield Health(HealthState.WARNING, "slowed down by the driver: heat")
-    elif slowed:
-        yield Health(HealthState.WARNING, "slowed down by hardware: heat or power supply")
+    active = {throttle.reason for throttle in throttles if throttle.active} & FAULT_THROTTLES
+    if active:
+        yield Health(HealthState.WARNING, _throttle_text(active))
 
 
-# --- draft ------------------------------------------------------------
-# The draft of an NVIDIA GPU, and what the driver's answers mean for its health.
+def _throttle_text(active: Set[str]) -> str:
+    causes = []
+    if active & {"sw_thermal_slowdown", "hw_thermal_slowdown"}:
+        causes.append("temperature")
+    if "hw_power_brake_slowdown" in active:
+        causes.append("power brake")
+    # hw_slowdown alone does not name its cause.
+    source = "driver" if active == {"sw_thermal_slowdown"} else "hardware"
+    return f"throttled by {source}: {' and '.join(causes) or 'temperature or power'}"
 
 
-_PLACES = ("index", "uuid", "pci_address")
-_IDENTITY = (*_PLACES, "serial")
-_NAMES = (*_IDENTITY, "model", "driver_version", "firmware_version", "architecture", "device_name")
+_LOCATORS = ("index", "uuid", "pci_address")
+_IDENTITY = (*_LOCATORS, "serial")
+_DESCRIPTIVE = (*_IDENTITY, "model", "driver_version", "firmware_version", "architecture", "device_name")
 
 
 @dataclass(slots=True)
 class NvidiaDraft(DeviceDraft):
+    """A GPU while it is built from the cells of an output of nvidia-smi."""
+
     vendor: ClassVar[Vendor] = Vendor("nvidia")
     groups: ClassVar[tuple[str, ...]] = (
         "pcie",
@@ -220,26 +224,26 @@ class NvidiaDraft(DeviceDraft):
 
     recovery_action: str | None = None
     partitions: list[Partition] = field(default_factory=list)
-    row: int | None = None  # in the output, for an id where nothing identifies the device
+    row: int | None = None  # its number in the output: the id of a device that nothing else identifies
 
     def absence(self, place: str, text: str) -> AbsenceReason | None:
         del place
         return cells.absence(text)
 
     def is_missed(self, place: str, reason: AbsenceReason) -> bool:
-        """An ECC counter of a block that this chip does not have, beside those that it has, is not missed."""
+        """False for the ECC counter of a block that the chip does not have."""
         is_block = place.startswith("ecc.") and place.count(".") == 3
         return not (is_block and reason is AbsenceReason.NOT_SUPPORTED)
 
     def take_throttle_masks(self, active: str | None, supported: str | None) -> None:
-        """The reasons as two sets of bits; those told one by one are kept."""
-        at_work = cells.mask(active or "")
-        if at_work is None:
+        """Read the throttle reasons from bit masks. Reasons that have a column of their own stay."""
+        active_mask = cells.mask(active or "")
+        if active_mask is None:
             return
-        known = cells.mask(supported or "")
+        supported_mask = cells.mask(supported or "")
         for bit, reason in THROTTLE_BITS.items():
-            if known is None or known & bit:
-                self.values.setdefault(f"throttles.{reason}", bool(at_work & bit))
+            if supported_mask is None or supported_mask & bit:
+                self.values.setdefault(f"throttles.{reason}", bool(active_mask & bit))
                 self.absences.pop(f"throttles.{reason}", None)
 
     def take_recovery_action(self, text: str) -> None:
@@ -247,30 +251,29 @@ class NvidiaDraft(DeviceDraft):
             self.recovery_action = text.strip()[:TEXT_LIMIT]
 
     @property
-    def identified(self) -> bool:
-        """Whether a cell tells which device this is. Any word may be a serial number, so that one tells only
-        where nothing better was asked for."""
-        if any(place in self.values or place in self.absences for place in _PLACES):
-            return any(place in self.values for place in _PLACES)
+    def is_identified(self) -> bool:
+        """Whether a cell identifies the device. The serial number counts only if no better column was
+        queried, since any word may be one."""
+        if any(place in self.values or place in self.absences for place in _LOCATORS):
+            return any(place in self.values for place in _LOCATORS)
         return "serial" in self.values
 
     @property
-    def unidentified_because(self) -> str:
-        """Why no cell tells which device this is, as a word that can be counted."""
+    def unidentified_reason(self) -> str:
         return next((self.absences[place] for place in _IDENTITY if place in self.absences), "no_identity")
 
     @property
     def id(self) -> str:
-        told = self.values
-        made = gpu_id(
-            uuid=told.get("uuid"),
-            serial=told.get("serial"),
-            pci=told.get("pci_address"),
-            index=told.get("index"),
+        values = self.values
+        result = gpu_id(
+            uuid=values.get("uuid"),
+            serial=values.get("serial"),
+            pci=values.get("pci_address"),
+            index=values.get("index"),
         )
-        if self.row is not None and made == gpu_id():
+        if self.row is not None and result == gpu_id():
             return f"{self.vendor}:unidentified-row-{self.row}"
-        return made
+        return result
 
     def device(self) -> Device:
         return self.build(
@@ -278,20 +281,19 @@ class NvidiaDraft(DeviceDraft):
         )
 
     def health(self) -> Health:
-        """What the driver itself says is wrong; a row that reads well says nothing of health, so it stays
-        unknown here and the reader, which sees more, decides."""
+        """A problem that the driver itself reports. Otherwise unknown: `with_health` decides later."""
         reasons = list(self.absences.values())
         if AbsenceReason.LOST in reasons:
-            return Health(HealthState.LOST, "the driver has lost the GPU: it fell off the bus", "GPU is lost")
+            return Health(HealthState.LOST, LOST_TEXT, "GPU is lost")
         if AbsenceReason.RESET_REQUIRED in reasons:
-            return Health(HealthState.CRITICAL, "the GPU must be reset", "GPU requires reset")
-        measured = [reason for place, reason in self.absences.items() if place not in _NAMES]
-        read_well = sum(place not in _NAMES for place in self.values)
-        errors = measured.count(AbsenceReason.DRIVER_ERROR)
-        if errors > (len(measured) + read_well) / 2:
-            return answers_with_errors(errors, len(measured) + read_well)
+            return Health(HealthState.CRITICAL, RESET_TEXT, "GPU requires reset")
+        absent = [reason for place, reason in self.absences.items() if place not in _DESCRIPTIVE]
+        total = len(absent) + sum(place not in _DESCRIPTIVE for place in self.values)
+        failed = absent.count(AbsenceReason.DRIVER_ERROR)
+        if failed > total / 2:
+            return failed_queries(failed, total)
         if self.recovery_action is not None:
-            return asks_for_recovery(self.recovery_action)
+            return recovery_requested(self.recovery_action)
         return UNKNOWN_HEALTH
 
     def _ecc(self) -> Iterator[EccCount]:
@@ -299,5 +301,5 @@ class NvidiaDraft(DeviceDraft):
             severity, span, *parts = path.split(".")
             block = parts[0] if parts else None
             if block in ("sram_parity", "sram_secded") and f"ecc.{severity}.{span}.sram" in self.values:
-                continue  # parts of a part: sums over blocks would count them twice
+                continue  # already counted in `sram`
             yield EccCount(severity, lifetime=span == "lifetime", count=count, block=block)

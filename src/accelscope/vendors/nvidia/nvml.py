@@ -1,4 +1,4 @@
-"""The NVML source: survey and read, over a library that may come, go and be reloaded."""
+"""The NVML source: surveys and readings through a library that may be removed or replaced at any time."""
 
 import ctypes
 import threading
@@ -10,7 +10,9 @@ from accelscope.model import ErrorCount, Reading
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderOptions, Survey
 from accelscope.vendors.common.files import DISPLAY_CLASS, pci_devices
 from accelscope.vendors.nvidia import NVML_LIBRARY
-from accelscope.vendors.nvidia.nvml_binding import (
+from accelscope.vendors.nvidia.gpu import LOST_TEXT, RESET_TEXT
+from accelscope.vendors.nvidia.nvml_device import NvmlDevice
+from accelscope.vendors.nvidia.nvml_library import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     RESET_REQUIRED,
@@ -20,16 +22,16 @@ from accelscope.vendors.nvidia.nvml_binding import (
     load_binding,
     unload,
 )
-from accelscope.vendors.nvidia.nvml_device import NvmlDevice
 
-# XID errors: the driver tells of each once, through NVML's event set; here they become counters.
+PCI_CODES = (0x10DE, DISPLAY_CLASS)  # NVIDIA's vendor id; graphics and 3D controllers
 
-_XID = 0x8  # event type of nvml.h
-_MOST_AT_ONCE = 1000
+_XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError of nvml.h
+_MAX_EVENTS_PER_POLL = 1000
+_XID_OFF_THE_BUS = "79"
 
 
 class XidCounter:
-    """Counts XIDs by device and code since the agent started. Polling never waits."""
+    """Counts XIDs by device and code since the agent started. NVML reports each XID once, as an event."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -38,7 +40,7 @@ class XidCounter:
         self._counts: dict[str, dict[str, ErrorCount]] = {}
 
     def attach(self, binding: Any) -> None:
-        """Begin with a freshly initialised library. Counts go on from where they were."""
+        """Use a newly initialised library. The counts continue."""
         self._nvml = binding
         self._create_set()
 
@@ -47,41 +49,43 @@ class XidCounter:
         try:
             self._set = self._nvml.nvmlEventSetCreate()
         except self._nvml.NVMLError:
-            self._set = None  # a driver without events (vGPU guests): there are no XIDs to be had
+            self._set = None  # a driver without events, as in vGPU guests, reports no XIDs
 
     def watch(self, handle: Any, device: str) -> None:
-        """At every reading: it is asked for events once, and again after others were lost."""
+        """Register the device for events, unless it is registered. Called at every reading, because a new
+        event set has no devices."""
         address = _address(handle)
         if self._set is None or address in self._devices:
             return
         self._devices[address] = device
         try:
-            if self._nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID:
-                self._nvml.nvmlDeviceRegisterEvents(handle, _XID, self._set)
+            if self._nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID_EVENT:
+                self._nvml.nvmlDeviceRegisterEvents(handle, _XID_EVENT, self._set)
         except self._nvml.NVMLError:
-            return  # this GPU has no events; the others do
+            return  # this GPU has no events; others may
 
-    def opened_anew(self, handle: Any) -> None:
-        """What was asked for when the GPU was open before is no longer so."""
+    def unwatch(self, handle: Any) -> None:
+        """Register the device again at its next reading: it was reopened."""
         self._devices.pop(_address(handle), None)
 
     def poll(self, now: float) -> None:
-        for _ in range(_MOST_AT_ONCE if self._set is not None else 0):
+        """Count the pending events, without waiting."""
+        for _ in range(_MAX_EVENTS_PER_POLL if self._set is not None else 0):
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
             except self._nvml.NVMLError as error:
                 if error.value == GPU_IS_LOST:
-                    self._begin_anew()
+                    self._replace_set()
                 elif error.value != TIMEOUT:
-                    self._set = None  # for good: until the library is initialised again
+                    self._set = None  # until the library is initialised again
                 return
             device = self._devices.get(_address(event.device))
-            if device is not None and event.eventType & _XID:
+            if device is not None and event.eventType & _XID_EVENT:
                 self._count(device, str(event.eventData), now)
 
-    def _begin_anew(self) -> None:
-        """With one of its GPUs gone, a set tells of no other any more. A new one does, when the others are
-        next read: that one cannot be registered."""
+    def _replace_set(self) -> None:
+        """A set with a lost GPU reports no more events. The other GPUs join the new set at their next
+        reading; the lost one cannot be registered."""
         with suppress(self._nvml.NVMLError):
             self._nvml.nvmlEventSetFree(self._set)
         self._create_set()
@@ -91,21 +95,18 @@ class XidCounter:
 
     def _count(self, device: str, code: str, now: float) -> None:
         codes = self._counts.setdefault(device, {})
-        before = codes.get(code)
-        codes[code] = ErrorCount("xid", code, (before.count if before else 0) + 1, now)
+        previous = codes.get(code)
+        codes[code] = ErrorCount("xid", code, (previous.count if previous else 0) + 1, now)
 
 
 def _address(handle: Any) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
-PCI_CODES = (0x10DE, DISPLAY_CLASS)  # NVIDIA's vendor number, graphics and 3D controllers
-
-
 class NvmlSource:
-    """Keys are the driver's indices within one enumeration: everything else about a GPU needs a call to that
-    GPU, which may hang, and so belongs into `read`. When the enumeration changes, so do all keys: an index
-    may be another GPU's now."""
+    """Keys are `ENUMERATION.INDEX`. The index is all that is known of a GPU without a call to it, and such a
+    call may hang, so it belongs in `read`. All keys change when the enumeration changes, because an index may
+    then refer to another GPU."""
 
     name = "nvml"
 
@@ -114,20 +115,21 @@ class NvmlSource:
         self._library = options.value(NVML_LIBRARY)
         self._clock = options.clock
         self._nvml: Any = None
-        self._spare: Any = None  # the binding of a library that was let go of
+        self._spare: Any = None  # the binding of an unloaded library
         self._driver_version: str | None = None
-        self._seen: object = None
+        self._fingerprint: object = None
         self._devices: dict[str, NvmlDevice] = {}
+        self._ids: dict[str, str] = {}  # key -> Device.id; kept when a device fails
         self._count = 0
         self._enumeration = 0
-        self._shown: frozenset[str] | None = None
+        self._kernel_gpus: frozenset[str] | None = None  # PCI addresses in the driver's /proc folder
         self._xids = XidCounter()
-        self._inside = 0  # calls under way, abandoned ones included: the library stays open under them
+        self._running = 0  # calls, including abandoned ones: the library stays loaded while there are any
         self._lock = threading.Lock()
 
     def survey(self) -> Survey:
         with self._call():
-            if self._nvml is not None and self._changed():
+            if self._nvml is not None and self._take_fingerprint() != self._fingerprint:
                 self._shut_down()
             if self._nvml is None:
                 self._start()
@@ -138,13 +140,13 @@ class NvmlSource:
                 self._shut_down()
                 raise driver_error(error, "NVML") from None
             if count != self._count:
-                self._forget_devices()
+                self._start_enumeration()
                 self._count = count
             return Survey(
                 self.name,
                 tuple(f"{self._enumeration}.{index}" for index in range(count)),
                 driver_version=self._driver_version,
-                expected=len(self._shown or ()),
+                expected=len(self._kernel_gpus or ()),
             )
 
     def read(self, key: str) -> Reading:
@@ -156,13 +158,14 @@ class NvmlSource:
                 return device.read(now, self._xids.counts(device.id))
             except nvml.NVMLError as error:
                 self._devices.pop(key, None)
-                if error.value in (GPU_IS_LOST, RESET_REQUIRED):
-                    reason = "lost" if error.value == GPU_IS_LOST else "reset_required"
-                    raise DeviceLost(str(error), reason=reason) from None
+                if error.value == GPU_IS_LOST:
+                    raise self._device_lost(key, "lost") from None
+                if error.value == RESET_REQUIRED:
+                    raise self._device_lost(key, "reset_required") from None
                 raise driver_error(error, f"GPU {_index(key)}") from None
-            except DeviceLost:
+            except DeviceLost as error:
                 self._devices.pop(key, None)
-                raise
+                raise self._device_lost(key, error.reason) from None
 
     def close(self) -> None:
         with self._call():
@@ -170,9 +173,17 @@ class NvmlSource:
 
     def _open(self, key: str) -> NvmlDevice:
         device = NvmlDevice(self._nvml, _index(key), self._driver_version, self._paths.sys)
-        self._xids.opened_anew(device.handle)
+        self._xids.unwatch(device.handle)
         self._devices[key] = device
+        self._ids[key] = device.id
         return device
+
+    def _device_lost(self, key: str, reason: str) -> DeviceLost:
+        if reason == "reset_required":
+            return DeviceLost(RESET_TEXT, reason=reason)
+        codes = {error.code for error in self._xids.counts(self._ids.get(key, ""))}
+        xid = f" (XID {_XID_OFF_THE_BUS})" if _XID_OFF_THE_BUS in codes else ""
+        return DeviceLost(f"{LOST_TEXT}{xid}", reason=reason)
 
     def _start(self) -> None:
         binding = load_binding(self._library, self._spare)
@@ -183,41 +194,39 @@ class NvmlSource:
         except binding.NVMLError as error:
             self._release(binding)
             if error.value == DRIVER_NOT_LOADED and pci_devices(self._paths.sys, *PCI_CODES) == ():
-                raise DriverAbsent("the NVML library is here, but neither a driver nor a GPU") from None
-            raise driver_error(error, "NVML does not start") from None
+                raise DriverAbsent("NVML library found, but no driver and no GPU") from None
+            raise driver_error(error, "cannot initialise NVML") from None
         self._nvml = binding
-        self._seen = self._look()
+        self._fingerprint = self._take_fingerprint()
         self._xids.attach(binding)
 
-    def _changed(self) -> bool:
-        """NVML counts devices when it starts. That the driver has others now shows in its folder in /proc;
-        that the library was replaced or removed, in the file."""
-        return self._look() != self._seen
-
-    def _look(self) -> object:
+    def _take_fingerprint(self) -> object:
+        """The library's file and the driver's GPUs in /proc. NVML enumerates the GPUs only when it is
+        initialised, so a change of either means that it must be initialised again."""
         try:
-            self._shown = frozenset(
+            self._kernel_gpus = frozenset(
                 entry.name for entry in (self._paths.proc / "driver/nvidia/gpus").iterdir()
             )
         except (FileNotFoundError, NotADirectoryError):
-            self._shown = None
+            self._kernel_gpus = None
         except OSError:
-            pass  # no descriptor is free: nothing was seen to change
-        return library_version(self._nvml), self._shown
+            pass  # out of file descriptors: keep the last list
+        return library_version(self._nvml), self._kernel_gpus
 
-    def _forget_devices(self) -> None:
+    def _start_enumeration(self) -> None:
         self._devices.clear()
+        self._ids.clear()
         self._enumeration += 1
 
     def _shut_down(self) -> None:
-        """Let go of the library, unless another call is still inside it."""
+        """Unload the library, unless another call is still running in it."""
         with self._lock:
             binding, self._nvml = self._nvml, None
-            busy = self._inside > 1
-        self._forget_devices()
+            busy = self._running > 1
+        self._start_enumeration()
         if binding is None or busy:
             return
-        with suppress(binding.NVMLError):  # it was not up any more, which is what was wanted
+        with suppress(binding.NVMLError):  # already shut down
             binding.nvmlShutdown()
         self._release(binding)
 
@@ -228,12 +237,12 @@ class NvmlSource:
     @contextmanager
     def _call(self) -> Iterator[None]:
         with self._lock:
-            self._inside += 1
+            self._running += 1
         try:
             yield
         finally:
             with self._lock:
-                self._inside -= 1
+                self._running -= 1
 
 
 def _index(key: str) -> int:

@@ -1,4 +1,4 @@
-"""One GPU through NVML."""
+"""One GPU read through NVML, with its processes."""
 
 import math
 from dataclasses import dataclass, replace
@@ -22,26 +22,22 @@ from accelscope.model import (
 )
 from accelscope.vendors.common.contract import ReaderError
 from accelscope.vendors.common.files import numa_node_of
-from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, gpu_id, health_of, limit_by_margin
-from accelscope.vendors.nvidia.nvml_binding import PASSING, Ask, text_of
-from accelscope.vendors.nvidia.nvml_parts import ACTIVITY, PCIE, Gpm, Links, MemoryErrors, MigInstances
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, assess_health, gpu_id, limit_by_margin
+from accelscope.vendors.nvidia.nvml_library import TRANSIENT, NvmlCaller, decode_text
+from accelscope.vendors.nvidia.nvml_parts import ACTIVITY, PCIE, Gpm, MemoryErrors, MigInstances, NvLinks
 
-# --- nvml processes ------------------------------------------------------------
-# Processes on one GPU through NVML: who holds memory, and who ran since the last reading.
-
-
-NO_INSTANCE = 0xFFFFFFFF  # NVML's word for "not in a MIG instance"
+NO_INSTANCE = 0xFFFFFFFF  # the process is not in a MIG instance
 _LISTS = (
     (ProcessType.COMPUTE, False, "nvmlDeviceGetComputeRunningProcesses"),
     (ProcessType.GRAPHICS, False, "nvmlDeviceGetGraphicsRunningProcesses"),
     (ProcessType.COMPUTE, True, "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
-_FORMS = ("_v3", "_v2")  # of each list, the newest first
+_VERSIONS = ("_v3", "_v2")  # of each list function, the newest first
 
 
 @dataclass(slots=True)
-class _Use:
-    """Utilisation of one process, averaged over the driver's samples since the last reading."""
+class _SampledUse:
+    """Utilisation of one process: the sums, in percent, of the driver's samples since the last reading."""
 
     samples: int = 0
     sm: int = 0
@@ -60,9 +56,9 @@ class _Use:
         return percent_sum / self.samples / 100 if self.samples else None
 
 
-# NVML returns a sample only for a process that ran during the period: one without a sample did nothing.
-_IDLE = _Use(samples=1)
-_UNKNOWN = _Use()
+# NVML returns samples only of processes that ran during the period. A process without a sample was idle.
+_IDLE = _SampledUse(samples=1)
+_UNKNOWN = _SampledUse()
 _SAMPLERS = (
     ("processes.utilization", "nvmlDeviceGetProcessUtilization"),
     ("processes.utilization_info", "nvmlDeviceGetProcessesUtilizationInfo"),
@@ -70,10 +66,12 @@ _SAMPLERS = (
 
 
 class ProcessLister:
-    def __init__(self, binding: Any, handle: Any, ask: Ask) -> None:
+    """Lists the processes of a GPU with their memory and their utilisation since the last reading."""
+
+    def __init__(self, binding: Any, handle: Any, call: NvmlCaller) -> None:
         self._nvml = binding
         self._handle = handle
-        self._ask = ask
+        self._call = call
         self._last_sample = 0
 
     def read(
@@ -81,18 +79,18 @@ class ProcessLister:
     ) -> tuple[Process, ...]:
         """`partitions` maps (GPU instance, compute instance) to the partition's id."""
         use = self._use(mig=mig)
-        seen: dict[tuple[int, int, int], Process] = {}
+        processes: dict[tuple[int, int, int], Process] = {}
         for kind, mps, function in _LISTS:
             for info in self._list(function, kind, mps=mps):
                 gpu_instance = getattr(info, "gpuInstanceId", NO_INSTANCE)
                 compute_instance = getattr(info, "computeInstanceId", NO_INSTANCE)
                 key = (info.pid, gpu_instance, compute_instance)
-                if key in seen:
-                    seen[key] = _both(seen[key], kind, mps=mps)
+                if key in processes:
+                    processes[key] = _with_type(processes[key], kind, mps=mps)
                     continue
                 samples = _UNKNOWN if use is None else use.get(info.pid, _IDLE)
                 in_instance = gpu_instance not in (NO_INSTANCE, None)
-                seen[key] = Process(
+                processes[key] = Process(
                     pid=info.pid,
                     device=device,
                     device_index=index,
@@ -107,59 +105,60 @@ class ProcessLister:
                     encoder_utilization_ratio=samples.ratio(samples.encoder),
                     decoder_utilization_ratio=samples.ratio(samples.decoder),
                 )
-        return tuple(seen.values())
+        return tuple(processes.values())
 
     def _list(self, function: str, kind: ProcessType, *, mps: bool) -> list[Any]:
-        """The newest form of the list that this driver has. One that it has in no form is absent as a whole:
-        an empty list would pass for "nobody uses it"."""
+        """The list from the newest version of the function that the driver has. Without any version the list
+        is recorded as absent: an empty list alone would mean that no process uses the GPU."""
         field = f"processes.{'mps' if mps else kind}"
         reason = AbsenceReason.NOT_KNOWN
-        for form in _FORMS:
-            listed: list[Any] | None = self._ask(f"{field}{form}", function + form, self._handle)
+        for version in _VERSIONS:
+            listed: list[Any] | None = self._call(f"{field}{version}", function + version, self._handle)
             if listed is not None:
                 return listed
-            refusal = self._ask.forget(f"{field}{form}")
-            if reason is AbsenceReason.NOT_KNOWN and refusal is not None:
-                reason = refusal
-        self._ask.miss(field, reason)
+            absence = self._call.discard(f"{field}{version}")
+            if reason is AbsenceReason.NOT_KNOWN and absence is not None:
+                reason = absence
+        self._call.record(field, reason)
         return []
 
-    def _use(self, *, mig: bool) -> dict[int, _Use] | None:
-        """Use of the processes that have samples, by pid. None: not measured. In MIG mode the driver
-        samples no process, and may still answer "nothing found"."""
+    def _use(self, *, mig: bool) -> dict[int, _SampledUse] | None:
+        """Utilisation of the processes that have samples, by pid. None: not measured. In MIG mode the driver
+        samples no process, although some versions return "not found" instead of "not supported"."""
         if mig:
             for field, _ in _SAMPLERS:
-                self._ask.miss(field, AbsenceReason.NOT_SUPPORTED)
+                self._call.record(field, AbsenceReason.NOT_SUPPORTED)
             return None
         samples = self._samples()
         if samples is None:
             return None
-        use: dict[int, _Use] = {}
+        use: dict[int, _SampledUse] = {}
         for sample in samples:
-            # The driver pads its answer with empty entries, and some versions with stale ones.
+            # The driver pads the list with empty entries, and some versions with old ones.
             if sample.pid and sample.timeStamp > self._last_sample:
-                known = use.setdefault(sample.pid, _Use())
+                process_use = use.setdefault(sample.pid, _SampledUse())
                 if sample.smUtil <= 100:
-                    known.add(sample)
+                    process_use.add(sample)
         self._last_sample = max((s.timeStamp for s in samples), default=self._last_sample)
         return use
 
     def _samples(self) -> list[Any] | None:
-        """Samples since the last reading, by the first function that the driver has."""
+        """Samples since the last reading, from the first function that the driver has."""
         for field, function in _SAMPLERS:
-            samples: list[Any] | None = self._ask(field, function, self._handle, self._last_sample)
-            if samples is None and self._ask.why_not(field) is AbsenceReason.NO_SAMPLE:
+            samples: list[Any] | None = self._call(field, function, self._handle, self._last_sample)
+            if samples is None and self._call.absence_of(field) is AbsenceReason.NO_SAMPLE:
                 samples = []
             if samples is not None:
-                for asked, _ in _SAMPLERS:
-                    self._ask.forget(asked)
+                for other, _ in _SAMPLERS:
+                    self._call.discard(other)
                 return samples
         return None
 
 
-def _both(known: Process, kind: ProcessType, *, mps: bool) -> Process:
-    together = known.type if known.type is kind else ProcessType.BOTH
-    return replace(known, type=together, mps=known.mps or mps)
+def _with_type(process: Process, kind: ProcessType, *, mps: bool) -> Process:
+    """The process of one list, after another list contained it as `kind`."""
+    combined = process.type if process.type is kind else ProcessType.BOTH
+    return replace(process, type=combined, mps=process.mps or mps)
 
 
 _ARCHITECTURES = {
@@ -175,21 +174,25 @@ _ARCHITECTURES = {
     13: "rubin",
 }
 _CLOCKS = {0: "graphics", 1: "sm", 2: "memory", 3: "video"}
-_MEMORY_TEMPERATURE = 82  # field numbers of nvml.h
+_MEMORY_TEMPERATURE = 82  # field ids of nvml.h
 _RECOVERY_ACTION = 230
-# Place in the model, temperature threshold of nvml.h, and the field with the same threshold as a margin.
+_UNKNOWN_PERFORMANCE_STATE = 32
+# Field of the model, threshold of nvml.h in degrees, and the field id of the same threshold as a margin.
 _TEMPERATURE_LIMITS = (
     ("temperature_slowdown_celsius", 1, 194),
     ("temperature_shutdown_celsius", 0, 193),
 )
-# Drivers that measure PCIe traffic in whole megabytes give multiples of 1,000 KB/s: the prefixes are decimal.
+# Drivers that measure PCIe traffic in whole megabytes return multiples of 1,000 KB/s: the prefix is decimal.
 _BYTES_IN_KB = 1000
 
 
 class NvmlDevice:
-    """Keeps what does not change between readings: the handle, the identity, the absences that last.
+    """One GPU with what stays the same between readings: handle, identity and permanent absences.
 
-    Raises ReaderError where the driver does not even say which GPU it is, and may do so later."""
+    It fills `Device` directly. `DeviceDraft` parses texts and merges the absences of a group, while NVML
+    returns typed values and one reason per call. The constructor raises ReaderError if the driver cannot
+    identify the GPU at the moment.
+    """
 
     def __init__(self, binding: Any, index: int, driver_version: str | None, sys: Path) -> None:
         self._nvml = binding
@@ -198,23 +201,23 @@ class NvmlDevice:
         self._sys = sys
         self._was_mig: bool | None = None
         self._numa_nodes: dict[str, int | None] = {}  # by PCI address
-        self._ask = Ask(binding)
-        self._ask.begin()
-        self.handle = self._ask_handle()
+        self._call = NvmlCaller(binding)
+        self._call.begin()
+        self.handle = binding.nvmlDeviceGetHandleByIndex(index)
         self.id = self._identify()
-        self._links = Links(self.handle, self._ask)
-        self._memory_errors = MemoryErrors(self.handle, self._ask)
-        self._mig = MigInstances(binding, self.handle, self._ask)
-        self._processes = ProcessLister(binding, self.handle, self._ask)
+        self._links = NvLinks(self.handle, self._call)
+        self._memory_errors = MemoryErrors(self.handle, self._call)
+        self._mig = MigInstances(binding, self.handle, self._call)
+        self._processes = ProcessLister(binding, self.handle, self._call)
         self._gpm: Gpm | None = None
 
     def read(self, now: float, errors: tuple[ErrorCount, ...]) -> Reading:
-        ask = self._ask
-        ask.begin()
+        call = self._call
+        call.begin()
         fields = self._field_values()
         mig = self._mig_mode()
-        if mig != self._was_mig:  # cutting a card up changes what it can be asked for
-            ask.start_over()
+        if mig != self._was_mig:  # MIG mode changes what the card supports
+            call.retry_unsupported()
             self._was_mig = mig
         partitions = self._mig.read() if mig else ()
         remapped, ecc = self._memory_errors.remapped_rows(), self._memory_errors.ecc()
@@ -240,10 +243,8 @@ class NvmlDevice:
             id=self.id,
             **values,
             read_at=now,
-            performance_state=_known(
-                ask("performance_state", "nvmlDeviceGetPerformanceState", self.handle), 32
-            ),
-            persistence_mode=_flag(ask("persistence_mode", "nvmlDeviceGetPersistenceMode", self.handle)),
+            performance_state=self._performance_state(),
+            persistence_mode=_flag(call("persistence_mode", "nvmlDeviceGetPersistenceMode", self.handle)),
             ecc_enabled=self._memory_errors.ecc_mode(),
             mig_enabled=mig,
             **self._temperatures(fields),
@@ -257,60 +258,57 @@ class NvmlDevice:
             retired_pages=self._memory_errors.retired_pages(),
             errors=errors,
             partitions=partitions,
-            health=health_of(
+            health=assess_health(
                 now=now,
                 remapped=remapped,
                 ecc=ecc,
                 errors=errors,
                 throttles=throttles,
                 recovery_action=None if recovery is None else int(recovery),
-                absent=ask.absent(),  # late: by now everything was asked for
+                absent=call.absent(),  # complete: every value has been read by now
             ),
-            absent=ask.absent(),
+            absent=call.absent(),
         )
         return Reading(device, processes)
 
-    def _ask_handle(self) -> Any:
-        return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
-
     def _identify(self) -> str:
-        """Under an id that it has only while its driver is in trouble it would be another device later."""
-        known = self._identity()
+        """Raises ReaderError if a better identifier may be readable later: the id must not change then."""
+        identity = self._identity()
         for field in ("uuid", "pci_address", "serial"):
-            if known[field] is not None:
+            if identity[field] is not None:
                 break
-            why_not = self._ask.why_not(field)
-            if why_not in PASSING:
-                raise ReaderError(str(why_not), f"GPU {self._index} does not tell its {field}: {why_not}")
+            reason = self._call.absence_of(field)
+            if reason in TRANSIENT:
+                raise ReaderError(str(reason), f"GPU {self._index}: cannot read {field}: {reason}")
         return gpu_id(
-            uuid=known["uuid"],
-            serial=known["serial"],
-            pci=known["pci_address"],
+            uuid=identity["uuid"],
+            serial=identity["serial"],
+            pci=identity["pci_address"],
             index=self._index,
         )
 
     def _identity(self) -> dict[str, Any]:
-        ask, handle = self._ask.once, self.handle
-        pci = ask("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
-        address = None if pci is None else pci_address(text_of(pci.busId))
-        minor = ask("device_name", "nvmlDeviceGetMinorNumber", handle)
-        architecture = ask("architecture", "nvmlDeviceGetArchitecture", handle)
+        call, handle = self._call.once, self.handle
+        pci = call("pci_address", "nvmlDeviceGetPciInfo_v3", handle)
+        address = None if pci is None else pci_address(decode_text(pci.busId))
+        minor = call("device_name", "nvmlDeviceGetMinorNumber", handle)
+        architecture = call("architecture", "nvmlDeviceGetArchitecture", handle)
         return {
             "index": self._index,
-            "model": ask("model", "nvmlDeviceGetName", handle),
+            "model": call("model", "nvmlDeviceGetName", handle),
             "architecture": _ARCHITECTURES.get(architecture),
-            "uuid": ask("uuid", "nvmlDeviceGetUUID", handle),
-            "serial": ask("serial", "nvmlDeviceGetSerial", handle),
+            "uuid": call("uuid", "nvmlDeviceGetUUID", handle),
+            "serial": call("serial", "nvmlDeviceGetSerial", handle),
             "pci_address": address,
             "numa_node": self._numa_node(address),
             "device_name": None if minor is None else f"nvidia{minor}",
             "driver_version": self._driver_version,
-            "firmware_version": ask("firmware_version", "nvmlDeviceGetVbiosVersion", handle),
+            "firmware_version": call("firmware_version", "nvmlDeviceGetVbiosVersion", handle),
         }
 
     def _numa_node(self, address: str | None) -> int | None:
-        """Of the kernel: NVML's own is that of a GPU which is a NUMA node itself, not the one that it is
-        attached to."""
+        """The NUMA node that the GPU is attached to, from sysfs. NVML's function returns another one: the
+        node that a GPU itself forms."""
         if address is None:
             return None
         if address not in self._numa_nodes:
@@ -318,35 +316,39 @@ class NvmlDevice:
         return self._numa_nodes[address]
 
     def _fixed_values(self) -> dict[str, Any]:
-        ask, handle = self._ask.once, self.handle
-        limits = ask("power_limit_min_watts", "nvmlDeviceGetPowerManagementLimitConstraints", handle)
-        default = ask("power_limit_default_watts", "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+        call, handle = self._call.once, self.handle
+        limits = call("power_limit_min_watts", "nvmlDeviceGetPowerManagementLimitConstraints", handle)
+        default = call("power_limit_default_watts", "nvmlDeviceGetPowerManagementDefaultLimit", handle)
         return {
             "power_limit_min_watts": None if limits is None else limits[0] / 1000,
             "power_limit_max_watts": None if limits is None else limits[1] / 1000,
-            "power_limit_default_watts": _thousandth(default),
+            "power_limit_default_watts": _from_milli(default),
         }
 
     def _field_values(self) -> dict[tuple[int, int], float]:
-        """All values that NVML gives by number, in one call: (number, scope) -> value."""
+        """All values that NVML returns by field id, in one call: (field id, scope) -> value."""
         limits = [(field, 0) for _, _, field in _TEMPERATURE_LIMITS]
         wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0), *limits, *self._links.wanted_fields()]
-        answers = self._ask("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
-        if answers is None:
+        results = self._call("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
+        if results is None:
             return {}
         values = {}
-        for (number, scope), answer in zip(wanted, answers, strict=True):
-            if answer.nvmlReturn == 0 and math.isfinite(value := _union_value(answer)):
+        for (number, scope), result in zip(wanted, results, strict=True):
+            if result.nvmlReturn == 0 and math.isfinite(value := _union_value(result)):
                 values[number, scope] = value
         return values
 
+    def _performance_state(self) -> int | None:
+        state = self._call("performance_state", "nvmlDeviceGetPerformanceState", self.handle)
+        return None if state == _UNKNOWN_PERFORMANCE_STATE else state
+
     def _mig_mode(self) -> bool | None:
-        mode = self._ask("mig_enabled", "nvmlDeviceGetMigMode", self.handle)
+        mode = self._call("mig_enabled", "nvmlDeviceGetMigMode", self.handle)
         return None if mode is None else bool(mode[0])
 
     def _utilization(self) -> dict[str, float | None]:
-        ask, handle = self._ask, self.handle
-        rates = ask("utilization_ratio", "nvmlDeviceGetUtilizationRates", handle)
+        call, handle = self._call, self.handle
+        rates = call("utilization_ratio", "nvmlDeviceGetUtilizationRates", handle)
         values = {
             "utilization_ratio": None if rates is None else rates.gpu / 100,
             "memory_utilization_ratio": None if rates is None else rates.memory / 100,
@@ -358,37 +360,37 @@ class NvmlDevice:
             ("optical_flow", "nvmlDeviceGetOfaUtilization"),
         ):
             field = f"{engine}_utilization_ratio"
-            answer = ask(field, function, handle)
-            values[field] = None if answer is None else answer[0] / 100
+            utilization = call(field, function, handle)
+            values[field] = None if utilization is None else utilization[0] / 100
         return values
 
     def _activity(self, *, mig: bool) -> dict[str, float] | None:
-        """Empty: there is nothing to compare the first sample with. None: GPM gives nothing of this GPU."""
-        support = self._ask.once("activity", "nvmlGpmQueryDeviceSupport", self.handle)
+        """Values of GPM. Empty at the first reading; None if GPM is not available for this GPU."""
+        support = self._call.once("activity", "nvmlGpmQueryDeviceSupport", self.handle)
         if support is None:
             return None
         if mig or not support.isSupportedDevice:
-            self._ask.miss("activity", AbsenceReason.NOT_SUPPORTED)
+            self._call.record("activity", AbsenceReason.NOT_SUPPORTED)
             return None
         if self._gpm is None:
             self._gpm = Gpm(self._nvml, self.handle)
         try:
             values = self._gpm.read()
         except self._nvml.NVMLError as error:
-            self._ask.refuse("activity", error.value)
+            self._call.record_code("activity", error.value)
             return None
         for field in ACTIVITY.values():
             if field not in values:
-                self._ask.miss(field, AbsenceReason.NO_SAMPLE)
+                self._call.record(field, AbsenceReason.NO_SAMPLE)
         return values
 
     def _memory(self) -> dict[str, int | None]:
-        ask, handle = self._ask, self.handle
-        memory = ask("memory_reserved_bytes", "nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        call, handle = self._call, self.handle
+        memory = call("memory_reserved_bytes", "nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
         reserved = None if memory is None else memory.reserved
-        if memory is None:  # before driver 510, used contains what the driver reserves
-            memory = ask("memory_total_bytes", "nvmlDeviceGetMemoryInfo", handle)
-        bar1 = ask("bar1_total_bytes", "nvmlDeviceGetBAR1MemoryInfo", handle)
+        if memory is None:  # before driver 510 `used` includes the reserved memory
+            memory = call("memory_total_bytes", "nvmlDeviceGetMemoryInfo", handle)
+        bar1 = call("bar1_total_bytes", "nvmlDeviceGetBAR1MemoryInfo", handle)
         return {
             "memory_total_bytes": memory.total if memory else None,
             "memory_used_bytes": memory.used if memory else None,
@@ -399,22 +401,24 @@ class NvmlDevice:
         }
 
     def _power(self) -> dict[str, float | None]:
-        ask, handle = self._ask, self.handle
-        limit = ask("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", handle)
+        call, handle = self._call, self.handle
+        limit = call("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", handle)
         return {
-            "power_watts": _thousandth(ask("power_watts", "nvmlDeviceGetPowerUsage", handle)),
-            "power_limit_watts": _thousandth(limit),
-            "energy_joules": _thousandth(ask("energy_joules", "nvmlDeviceGetTotalEnergyConsumption", handle)),
+            "power_watts": _from_milli(call("power_watts", "nvmlDeviceGetPowerUsage", handle)),
+            "power_limit_watts": _from_milli(limit),
+            "energy_joules": _from_milli(
+                call("energy_joules", "nvmlDeviceGetTotalEnergyConsumption", handle)
+            ),
         }
 
     def _temperatures(self, fields: dict[tuple[int, int], float]) -> dict[str, Any]:
-        gpu = self._ask("temperature_celsius", "nvmlDeviceGetTemperature", self.handle, 0)
+        gpu = self._call("temperature_celsius", "nvmlDeviceGetTemperature", self.handle, 0)
         memory = fields.get((_MEMORY_TEMPERATURE, 0))
         sensors = [Sensor("gpu", float(gpu))] if gpu is not None else []
-        if memory:  # 0 is NVML's answer of a board without that sensor
+        if memory:  # 0: the board has no such sensor
             sensors.append(Sensor("memory", float(memory)))
         else:
-            self._ask.miss("sensors.memory", AbsenceReason.NOT_SUPPORTED)
+            self._call.record("sensors.memory", AbsenceReason.NOT_SUPPORTED)
         return {
             "temperature_celsius": None if gpu is None else float(gpu),
             "sensors": tuple(sensors),
@@ -424,27 +428,26 @@ class NvmlDevice:
     def _temperature_limits(
         self, fields: dict[tuple[int, int], float], gpu: int | None
     ) -> dict[str, float | None]:
-        """Where a card has no thresholds in degrees (Ada and later), they are margins: it slows down when its
-        own margin has fallen to that of the threshold. The limit is then the temperature now plus what is
-        left; it moves by a few degrees, since the margin is that of the card's hottest place."""
+        """Cards since Ada have margins instead of thresholds in degrees. Their limits move by a few degrees,
+        because the margin is that of the hottest spot and not of the GPU's sensor."""
         limits: dict[str, float | None] = {}
-        for place, threshold, field in _TEMPERATURE_LIMITS:
-            limit = self._ask.once(place, "nvmlDeviceGetTemperatureThreshold", self.handle, threshold)
-            at = fields.get((field, 0))
-            if limit is None and gpu is not None and at is not None:
-                margin = self._ask("temperature_margin", "nvmlDeviceGetMarginTemperature", self.handle)
-                self._ask.forget("temperature_margin")
+        for name, threshold, field in _TEMPERATURE_LIMITS:
+            limit = self._call.once(name, "nvmlDeviceGetTemperatureThreshold", self.handle, threshold)
+            threshold_margin = fields.get((field, 0))
+            if limit is None and gpu is not None and threshold_margin is not None:
+                margin = self._call("temperature_margin", "nvmlDeviceGetMarginTemperature", self.handle)
+                self._call.discard("temperature_margin")
                 if margin is not None:
-                    limit = limit_by_margin(gpu, margin, _signed(at))
-                    self._ask.forget(place)
-            limits[place] = None if limit is None else float(limit)
+                    limit = limit_by_margin(gpu, margin, _signed(threshold_margin))
+                    self._call.discard(name)
+            limits[name] = None if limit is None else float(limit)
         return limits
 
     def _fans(self) -> tuple[Fan, ...]:
-        count = self._ask("fans", "nvmlDeviceGetNumFans", self.handle) or 0
+        count = self._call("fans", "nvmlDeviceGetNumFans", self.handle) or 0
         fans = []
         for index in range(count):
-            speed = self._ask(f"fans.{index}", "nvmlDeviceGetFanSpeed_v2", self.handle, index)
+            speed = self._call(f"fans.{index}", "nvmlDeviceGetFanSpeed_v2", self.handle, index)
             if speed is not None:
                 fans.append(Fan(index, speed_ratio=speed / 100))
         return tuple(fans)
@@ -452,16 +455,16 @@ class NvmlDevice:
     def _clocks(self) -> tuple[Clock, ...]:
         clocks = []
         for number, domain in _CLOCKS.items():
-            now = self._ask(f"clocks.{domain}", "nvmlDeviceGetClockInfo", self.handle, number)
-            top = self._ask(f"clocks.{domain}.max", "nvmlDeviceGetMaxClockInfo", self.handle, number)
-            if now is not None or top is not None:
-                clocks.append(Clock(domain, _mega(now), _mega(top)))
+            now = self._call(f"clocks.{domain}", "nvmlDeviceGetClockInfo", self.handle, number)
+            highest = self._call(f"clocks.{domain}.max", "nvmlDeviceGetMaxClockInfo", self.handle, number)
+            if now is not None or highest is not None:
+                clocks.append(Clock(domain, _hertz(now), _hertz(highest)))
         return tuple(clocks)
 
     def _throttles(self) -> tuple[Throttle, ...]:
-        ask, handle = self._ask, self.handle
-        supported = ask("throttles.supported", "nvmlDeviceGetSupportedClocksThrottleReasons", handle)
-        active = ask("throttles", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        call, handle = self._call, self.handle
+        supported = call("throttles.supported", "nvmlDeviceGetSupportedClocksThrottleReasons", handle)
+        active = call("throttles", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         if supported is None or active is None:
             return ()
         return tuple(
@@ -471,48 +474,44 @@ class NvmlDevice:
         )
 
     def _pcie(self, activity: dict[str, float] | None) -> Pcie:
-        ask, handle = self._ask, self.handle
+        call, handle = self._call, self.handle
         rates = dict(activity or {})
         for field, counter in zip(PCIE.values(), (0, 1), strict=True):
             if activity is not None and not activity:
-                ask.miss(f"pcie.{field}", AbsenceReason.NO_SAMPLE)
-            elif field not in rates:  # each of these calls watches the bus for 20 ms; GPM gives it for free
-                kilobytes = ask(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
+                call.record(f"pcie.{field}", AbsenceReason.NO_SAMPLE)
+            elif field not in rates:  # without GPM each of these calls measures for 20 ms
+                kilobytes = call(f"pcie.{field}", "nvmlDeviceGetPcieThroughput", handle, counter)
                 if kilobytes is not None:
                     rates[field] = kilobytes * _BYTES_IN_KB
         return Pcie(
-            generation=ask("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", handle),
-            max_generation=ask("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
-            width=ask("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth", handle),
-            max_width=ask("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth", handle),
-            replays_total=ask("pcie.replays_total", "nvmlDeviceGetPcieReplayCounter", handle),
+            generation=call("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            max_generation=call("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            width=call("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth", handle),
+            max_width=call("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth", handle),
+            replays_total=call("pcie.replays_total", "nvmlDeviceGetPcieReplayCounter", handle),
             transmit_bytes_per_second=rates.get("transmit_bytes_per_second"),
             receive_bytes_per_second=rates.get("receive_bytes_per_second"),
         )
 
 
 def _signed(value: float) -> float:
-    """Some drivers give a negative number as an unsigned one of 32 bits."""
+    """Some drivers return a negative number as an unsigned one of 32 bits."""
     return value - 2**32 if value >= 2**31 else value
 
 
-def _union_value(answer: Any) -> float:
-    """The member of nvmlValue_t that the answer's type names."""
-    member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[answer.valueType]
-    return float(getattr(answer.value, member))
+def _union_value(result: Any) -> float:
+    """The member of nvmlValue_t that the result's type selects."""
+    member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[result.valueType]
+    return float(getattr(result.value, member))
 
 
-def _thousandth(value: int | None) -> float | None:
+def _from_milli(value: int | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def _mega(value: int | None) -> float | None:
-    return None if value is None else value * 1e6
+def _hertz(megahertz: int | None) -> float | None:
+    return None if megahertz is None else megahertz * 1e6
 
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
-
-
-def _known(value: int | None, unknown: int) -> int | None:
-    return None if value == unknown else value

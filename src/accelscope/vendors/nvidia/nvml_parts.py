@@ -17,11 +17,15 @@ from accelscope.model import (
     device_id,
     pci_address,
 )
-from accelscope.vendors.nvidia.nvml_binding import INVALID_ARGUMENT, NOT_FOUND, PASSING, Ask, text_of
+from accelscope.vendors.nvidia.nvml_library import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    TRANSIENT,
+    NvmlCaller,
+    decode_text,
+)
 
-# GPM: the profiling counters of Hopper and later cards, as ratios between two samples.
-
-# Metric numbers of nvml.h, and the fields of Device and Partition they become.
+# GPM, the profiling counters of Hopper and later cards: metric ids of nvml.h -> fields of Device and Pcie.
 ACTIVITY = {
     1: "graphics_active_ratio",
     2: "sm_active_ratio",
@@ -37,17 +41,17 @@ _MIB = 2**20
 
 
 class Gpm:
-    """Samples of one GPU, or of one GPU instance of it. The first reading has nothing to compare with."""
+    """GPM values of one GPU or of one of its GPU instances. Each value is the change between two samples."""
 
     def __init__(self, binding: Any, handle: Any, gpu_instance_id: int | None = None) -> None:
         self._nvml = binding
         self._handle = handle
         self._instance = gpu_instance_id
-        self._before: Any = None
-        self._spare: Any = None
+        self._previous: Any = None
+        self._spare: Any = None  # an allocated sample that can be overwritten
 
     def read(self) -> dict[str, float]:
-        """Field -> value since the last reading. Raises the binding's NVMLError."""
+        """Field -> value since the last reading; empty at the first. Raises the binding's NVMLError."""
         sample = self._spare or self._nvml.nvmlGpmSampleAlloc()
         self._spare = None
         try:
@@ -58,68 +62,65 @@ class Gpm:
         except self._nvml.NVMLError:
             self._spare = sample
             raise
-        before, self._before = self._before, sample
-        if before is None:
+        previous, self._previous = self._previous, sample
+        if previous is None:
             return {}
-        self._spare = before
-        return self._between(before, sample)
+        self._spare = previous
+        return self._compare(previous, sample)
 
-    def _between(self, before: Any, after: Any) -> dict[str, float]:
-        wanted = (*ACTIVITY, *PCIE)
+    def _compare(self, first: Any, second: Any) -> dict[str, float]:
+        metrics = (*ACTIVITY, *PCIE)
         request = self._nvml.c_nvmlGpmMetricsGet_t()
         request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(wanted)
-        request.sample1, request.sample2 = before, after
-        for place, metric in enumerate(wanted):
-            request.metrics[place].metricId = metric
+        request.numMetrics = len(metrics)
+        request.sample1, request.sample2 = first, second
+        for position, metric in enumerate(metrics):
+            request.metrics[position].metricId = metric
         self._nvml.nvmlGpmMetricsGet(request)
         values = {}
-        for place, metric in enumerate(wanted):
-            answer = request.metrics[place]
-            if answer.nvmlReturn != 0 or not math.isfinite(answer.value):
+        for position, metric in enumerate(metrics):
+            result = request.metrics[position]
+            if result.nvmlReturn != 0 or not math.isfinite(result.value):
                 continue
             if metric in ACTIVITY:
-                values[ACTIVITY[metric]] = round(answer.value / 100, 6)  # no card measures finer
+                values[ACTIVITY[metric]] = round(result.value / 100, 6)  # finer than any card measures
             else:
-                values[PCIE[metric]] = answer.value * _MIB
+                values[PCIE[metric]] = result.value * _MIB
         return values
 
     def __del__(self) -> None:
-        """NVML allocated the samples; they go when the card is forgotten. After a shutdown there is nothing
-        left to free."""
+        """Free the samples, which NVML allocated. An unloaded library has freed them already."""
         if self._nvml.nvmlLib is None:
             return
-        for sample in (self._before, self._spare):
+        for sample in (self._previous, self._spare):
             if sample is not None:
                 with suppress(self._nvml.NVMLError):
                     self._nvml.nvmlGpmSampleFree(sample)
 
 
-# MIG: the instances into which a GPU is cut.
-
-_PROFILE = re.compile(r"MIG (\S+)$")
-_EMPTY_PLACE = (NOT_FOUND, INVALID_ARGUMENT)
+_MIG_PROFILE = re.compile(r"MIG (\S+)$")
+_EMPTY_SLOT = (NOT_FOUND, INVALID_ARGUMENT)
 
 
 class MigInstances:
-    """Reads the instances anew at each reading: they are made and removed while the agent runs."""
+    """The MIG instances of a GPU. They are listed at each reading, since users create and remove them."""
 
-    def __init__(self, binding: Any, handle: Any, ask: Ask) -> None:
+    def __init__(self, binding: Any, handle: Any, call: NvmlCaller) -> None:
         self._nvml = binding
         self._handle = handle
-        self._ask = ask
+        self._call = call
         self._gpm: dict[int, Gpm] = {}
 
     def read(self) -> tuple[Partition, ...]:
-        count = self._ask("partitions", "nvmlDeviceGetMaxMigDeviceCount", self._handle) or 0
+        count = self._call("partitions", "nvmlDeviceGetMaxMigDeviceCount", self._handle) or 0
         instances = []
         for index in range(count):
             try:
                 handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, index)
             except self._nvml.NVMLError as error:
-                # NVML numbers all that could be; most places are empty. Any other answer hides an instance.
-                if error.value not in _EMPTY_PLACE:
-                    self._ask.refuse(f"partitions.{index}", error.value)
+                # Most slots are empty. Any other error hides an instance.
+                if error.value not in _EMPTY_SLOT:
+                    self._call.record_code(f"partitions.{index}", error.value)
                 continue
             instances.append((index, handle))
         partitions = []
@@ -134,20 +135,22 @@ class MigInstances:
 
     def _partition(self, index: int, handle: Any, memory_counted: set[int]) -> Partition | None:
         field = f"partitions.{index}"
-        uuid = self._ask(f"{field}.uuid", "nvmlDeviceGetUUID", handle)
-        gpu_instance = self._ask(f"{field}.gpu_instance_id", "nvmlDeviceGetGpuInstanceId", handle)
+        uuid = self._call(f"{field}.uuid", "nvmlDeviceGetUUID", handle)
+        gpu_instance = self._call(f"{field}.gpu_instance_id", "nvmlDeviceGetGpuInstanceId", handle)
         if uuid is None or gpu_instance is None:
-            return None  # removed while we looked
-        compute_instance = self._ask(f"{field}.compute_instance_id", "nvmlDeviceGetComputeInstanceId", handle)
-        attributes = self._ask(f"{field}.attributes", "nvmlDeviceGetAttributes_v2", handle)
-        name = self._ask(f"{field}.profile", "nvmlDeviceGetName", handle) or ""
-        profile = _PROFILE.search(name)
+            return None  # removed in the meantime
+        compute_instance = self._call(
+            f"{field}.compute_instance_id", "nvmlDeviceGetComputeInstanceId", handle
+        )
+        attributes = self._call(f"{field}.attributes", "nvmlDeviceGetAttributes_v2", handle)
+        name = self._call(f"{field}.profile", "nvmlDeviceGetName", handle) or ""
+        profile = _MIG_PROFILE.search(name)
         first_of_instance = gpu_instance not in memory_counted
         memory_counted.add(gpu_instance)
         memory = None
         activity: dict[str, float] = {}
         if first_of_instance:
-            memory = self._ask(f"{field}.memory", "nvmlDeviceGetMemoryInfo", handle)
+            memory = self._call(f"{field}.memory", "nvmlDeviceGetMemoryInfo", handle)
             activity = self._activity(field, gpu_instance)
         return Partition(
             id=device_id(Vendor("nvidia"), uuid=uuid),
@@ -171,37 +174,38 @@ class MigInstances:
         try:
             return gpm.read()
         except self._nvml.NVMLError as error:
-            self._ask.refuse(f"{field}.activity", error.value)
+            self._call.record_code(f"{field}.activity", error.value)
             return {}
 
 
-# NVLink through NVML: state, traffic and errors of each link.
-
-# Field numbers of nvml.h; the scope is the link. All of them come with the device's one batched call.
+# NVLink field ids of nvml.h; the scope is the link. All are read with the device's one batched call.
 _TRANSMIT_KIB = 138
 _RECEIVE_KIB = 139
 _STATE = 165
 _ERROR_FIELDS = {161: "dl_replay", 162: "dl_recovery", 163: "dl_crc"}
-_SPEED_MBPS = 90  # of the device's links, without a scope
-# Cards before Hopper know these counters only, each with a call of its own.
+_SPEED_MBPS = 90  # the same for all links of a device: no scope
+# Cards before Hopper have only these counters, each read with its own call.
 _ERROR_COUNTERS = {0: "dl_replay", 1: "dl_recovery", 2: "crc_flit", 3: "crc_data"}
-_MOST_LINKS = 36  # that a newer nvml.h knows; a driver that knows fewer says so
+_MAX_LINKS = 36  # a driver that supports fewer returns an error for the others
 _ACTIVE = 1
 _KIB = 1024
 
 
-class Links:
-    def __init__(self, handle: Any, ask: Ask) -> None:
+class NvLinks:
+    """State, traffic and errors of a GPU's NVLinks."""
+
+    def __init__(self, handle: Any, call: NvmlCaller) -> None:
         self._handle = handle
-        self._ask = ask
+        self._call = call
         self._count: int | None = None
         self._remotes: dict[int, str | None] = {}
-        self._last: dict[int, Link] = {}  # while it was up: counters must not fall when a link goes down
+        # The last active state of each link: its counters must not fall when the link goes down.
+        self._last: dict[int, Link] = {}
 
     def wanted_fields(self) -> list[tuple[int, int]]:
-        """(field number, scope) of what `read` takes from the batched call."""
+        """(field id, scope) of the values that `read` needs."""
         if self._count is None:
-            self._count = self._count_links()  # None again: for now it cannot be known
+            self._count = self._count_links()
         if not self._count:
             return []
         per_link = (_STATE, _TRANSMIT_KIB, _RECEIVE_KIB, *_ERROR_FIELDS)
@@ -211,18 +215,18 @@ class Links:
         return tuple(self._link(index, fields) for index in range(self._count or 0))
 
     def _count_links(self) -> int | None:
-        """How many links the card has does not change while its driver is loaded."""
-        for index in range(_MOST_LINKS):
+        """The number of links, which never changes while the driver is loaded. None: not known yet."""
+        for index in range(_MAX_LINKS):
             if self._state(index) is None:
-                why_not = self._ask.forget(f"links.{index}")
-                if why_not in PASSING:
-                    self._ask.miss("links", why_not)
+                reason = self._call.discard(f"links.{index}")
+                if reason in TRANSIENT:
+                    self._call.record("links", reason)
                     return None
-                return index  # the end of the list
-        return _MOST_LINKS
+                return index
+        return _MAX_LINKS
 
     def _state(self, index: int) -> int | None:
-        state: int | None = self._ask(f"links.{index}", "nvmlDeviceGetNvLinkState", self._handle, index)
+        state: int | None = self._call(f"links.{index}", "nvmlDeviceGetNvLinkState", self._handle, index)
         return state
 
     def _link(self, index: int, fields: Mapping[tuple[int, int], float]) -> Link:
@@ -250,26 +254,26 @@ class Links:
 
     def _remote(self, index: int) -> str | None:
         if index not in self._remotes:
-            info = self._ask(f"links.{index}.remote", "nvmlDeviceGetNvLinkRemotePciInfo", self._handle, index)
-            self._remotes[index] = None if info is None else pci_address(text_of(info.busId))
+            info = self._call(
+                f"links.{index}.remote", "nvmlDeviceGetNvLinkRemotePciInfo", self._handle, index
+            )
+            self._remotes[index] = None if info is None else pci_address(decode_text(info.busId))
         return self._remotes[index]
 
     def _errors(self, index: int, fields: Mapping[tuple[int, int], float]) -> tuple[LinkErrors, ...]:
-        told = {name: fields.get((number, index)) for number, name in _ERROR_FIELDS.items()}
-        counted = [LinkErrors(name, int(count)) for name, count in told.items() if count is not None]
-        if counted:
-            return tuple(counted)
+        counts = {name: fields.get((number, index)) for number, name in _ERROR_FIELDS.items()}
+        errors = [LinkErrors(name, int(count)) for name, count in counts.items() if count is not None]
+        if errors:
+            return tuple(errors)
         for counter, name in _ERROR_COUNTERS.items():
-            # One field for all links: a card has this counter or has it not.
-            count = self._ask(
+            # The absence is recorded once for all links: it depends on the card.
+            count = self._call(
                 f"links.errors.{name}", "nvmlDeviceGetNvLinkErrorCounter", self._handle, index, counter
             )
             if count is not None:
-                counted.append(LinkErrors(name, count))
-        return tuple(counted)
+                errors.append(LinkErrors(name, count))
+        return tuple(errors)
 
-
-# Errors of a GPU's memory through NVML: counts, rows that were remapped, pages that were retired.
 
 _SEVERITIES = {0: "corrected", 1: "uncorrected"}
 _BLOCKS = {1: "l2_cache", 2: "dram", 3: "register_file", 7: "sram"}
@@ -277,12 +281,14 @@ _PAGE_CAUSES = {0: "corrected", 1: "uncorrected"}  # multiple single-bit errors,
 
 
 class MemoryErrors:
-    def __init__(self, handle: Any, ask: Ask) -> None:
+    """ECC counts, remapped rows and retired pages of a GPU."""
+
+    def __init__(self, handle: Any, call: NvmlCaller) -> None:
         self._handle = handle
-        self._ask = ask
+        self._call = call
 
     def ecc_mode(self) -> bool | None:
-        mode = self._ask("ecc_enabled", "nvmlDeviceGetEccMode", self._handle)
+        mode = self._call("ecc_enabled", "nvmlDeviceGetEccMode", self._handle)
         return None if mode is None else bool(mode[0])
 
     def ecc(self) -> tuple[EccCount, ...]:
@@ -290,12 +296,12 @@ class MemoryErrors:
         for lifetime in (False, True):
             for number, severity in _SEVERITIES.items():
                 field = f"ecc.{severity}.{'lifetime' if lifetime else 'volatile'}"
-                total = self._ask(field, "nvmlDeviceGetTotalEccErrors", self._handle, number, int(lifetime))
+                total = self._call(field, "nvmlDeviceGetTotalEccErrors", self._handle, number, int(lifetime))
                 if total is None:
                     continue
                 counts.append(EccCount(severity, lifetime, total))
                 for location, block in _BLOCKS.items():
-                    part = self._ask(
+                    part = self._call(
                         f"{field}.{block}",
                         "nvmlDeviceGetMemoryErrorCounter",
                         self._handle,
@@ -308,7 +314,7 @@ class MemoryErrors:
         return tuple(counts)
 
     def remapped_rows(self) -> RemappedRows | None:
-        rows = self._ask("remapped_rows", "nvmlDeviceGetRemappedRows", self._handle)
+        rows = self._call("remapped_rows", "nvmlDeviceGetRemappedRows", self._handle)
         if rows is None:
             return None
         correctable, uncorrectable, pending, failed = rows
@@ -317,7 +323,7 @@ class MemoryErrors:
     def retired_pages(self) -> tuple[EccCount, ...]:
         counts = []
         for cause, severity in _PAGE_CAUSES.items():
-            pages = self._ask(f"retired_pages.{severity}", "nvmlDeviceGetRetiredPages", self._handle, cause)
+            pages = self._call(f"retired_pages.{severity}", "nvmlDeviceGetRetiredPages", self._handle, cause)
             if pages is not None:
                 counts.append(EccCount(severity, lifetime=True, count=len(pages)))
         return tuple(counts)

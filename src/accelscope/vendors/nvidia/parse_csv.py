@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from accelscope.model import AbsenceReason, Device, Process, ProcessType, pci_address
 from accelscope.parsing import Parsed, ParseError, Rejections
 from accelscope.vendors.nvidia import cells
-from accelscope.vendors.nvidia.cells import absence, is_number, message_of, program_name
-from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, gpu_id, with_ids_of_their_own
+from accelscope.vendors.nvidia.cells import absence, is_number, parse_message, program_name
+from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, gpu_id, with_distinct_ids
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
 _EXTRA_COMMAS = 8  # in a name; more than that is not a row
@@ -49,7 +49,7 @@ class Columns:
     def mismatch(self, text: str) -> ParseError | None:
         """What to say of an output whose rows all have another number of columns."""
         counts = {
-            line.count(",") + 1 for line in text.split("\n") if "," in line and message_of(line) is None
+            line.count(",") + 1 for line in text.split("\n") if "," in line and parse_message(line) is None
         }
         if not counts or len(self.names) in counts:
             return None
@@ -60,13 +60,15 @@ class Columns:
         )
 
 
-def asked(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
+def query_columns(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
     """Columns of a query, as the caller asked for them."""
     bare = [name.partition("[")[0].strip().casefold() for name in names]  # a pasted header has units
     return Columns(tuple(aliases.get(name, name) for name in bare), ("",) * len(bare))
 
 
-def header(line: str, known: frozenset[str], aliases: Mapping[str, str], expected: Columns) -> Columns | None:
+def parse_header(
+    line: str, known: frozenset[str], aliases: Mapping[str, str], expected: Columns
+) -> Columns | None:
     """Columns of a header line; None if the line is not one.
 
     Fields that nobody here knows may be among them: every driver version brings some. Of a line that is
@@ -132,7 +134,7 @@ _ECC_COUNTS = {
 
 # Name, place in the model, how to read it. Of several fields for one place the first with a value is taken:
 # power.draw is an average on recent boards and what people compare with, so it goes before the last sample.
-Field = tuple[str, str, cells.Read]
+Field = tuple[str, str, cells.CellReader]
 FIELDS: tuple[Field, ...] = (
     ("index", "index", cells.count),
     ("uuid", "uuid", cells.uuid),
@@ -248,10 +250,10 @@ _KNOWN = frozenset(
 def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Devices of the output. `fields` are the columns of an output without a header line, in their order;
     where there is a header, it says them itself."""
-    columns = asked(fields or QUERY_GPU_FIELDS, _ALIASES)
+    columns = query_columns(fields or QUERY_GPU_FIELDS, _ALIASES)
     wanted = _wanted(columns)
     devices: dict[tuple[str, str | None, int | None, str | None], Device] = {}
-    said = cells.Said()
+    said = cells.MessageSet()
     rejected = Rejections()
     has_header = False
     refused: list[tuple[str, str]] = []  # rows of one marker, which says why they name no GPU
@@ -259,14 +261,14 @@ def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = header(line, _KNOWN, _ALIASES, columns)
+        found = parse_header(line, _KNOWN, _ALIASES, columns)
         if found is not None:
             columns, wanted = found, _wanted(found)
             if not has_header and not devices:
                 rejected.clear()  # a banner before the output is not a part of it
             has_header = True
             continue
-        message = cells.message_of(line)
+        message = cells.parse_message(line)
         if message is not None:
             said.add(message)
             continue
@@ -293,7 +295,7 @@ def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
     return Parsed(
-        devices=cells.with_unreachable(with_ids_of_their_own(devices.values()), said),
+        devices=cells.with_messages(with_distinct_ids(devices.values()), said),
         error=error,
         rejected=rejected.listed(),
     )
@@ -318,14 +320,14 @@ def _refusal(draft: NvidiaDraft, row: Mapping[str, str], *, commas_within: bool)
     if commas_within and draft.rejected:
         return "not_a_row"  # the commas were not within the name after all
     if any(field in row for field in _IDENTITY_FIELDS):
-        return None if draft.identified else draft.unidentified_because
+        return None if draft.is_identified else draft.unidentified_reason
     # Nothing was asked that tells devices apart: then every cell must be a value or a marker, not all blank.
     blank = not draft.values and set(draft.absences.values()) <= {AbsenceReason.NO_SAMPLE}
     return "not_a_row" if blank or draft.rejected else None
 
 
 def _no_rows(text: str, columns: Columns, has_header: bool, refused: tuple[str, str] | None) -> ParseError:
-    error = cells.no_reading(text, QUERY_GPU)
+    error = cells.missing_reading(text, QUERY_GPU)
     if has_header:
         if error.reason != "unrecognized":
             return error
@@ -355,7 +357,7 @@ _NOTHING_RUNS = "no running processes found"
 def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Compute processes, each with the id of its device. `fields` are the columns of an output without a
     header line; where there is a header, it says them itself."""
-    columns = asked(fields or COMPUTE_APPS_FIELDS, _PARSE_COMPUTE_APPS_ALIASES)
+    columns = query_columns(fields or COMPUTE_APPS_FIELDS, _PARSE_COMPUTE_APPS_ALIASES)
     processes: list[Process] = []
     rejected = Rejections()
     error: ParseError | None = None
@@ -363,7 +365,7 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = header(line, _PARSE_COMPUTE_APPS_KNOWN, _PARSE_COMPUTE_APPS_ALIASES, columns)
+        found = parse_header(line, _PARSE_COMPUTE_APPS_KNOWN, _PARSE_COMPUTE_APPS_ALIASES, columns)
         if found is not None and not _is_of_running_processes(found):
             return Parsed(
                 error=ParseError("unrecognized", f"not the header of {COMPUTE_APPS}: {line.strip()[:200]}")
@@ -374,7 +376,7 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed
                 rejected.clear()  # a banner before the output is not a part of it
             understood = True
             continue
-        message = cells.message_of(line)
+        message = cells.parse_message(line)
         if message is not None:
             if error is None and not message.warning:
                 error = ParseError(message.reason, message.text)
@@ -446,5 +448,5 @@ def _no_rows_parse_compute_apps(text: str, columns: Columns, told: ParseError | 
     names nothing of them can be read."""
     mismatch = columns.mismatch(text)
     if mismatch is None:
-        return told or cells.no_reading(text, COMPUTE_APPS)
+        return told or cells.missing_reading(text, COMPUTE_APPS)
     return replace(mismatch, text=f"{mismatch.text}; the tool also says: {told.text}") if told else mismatch

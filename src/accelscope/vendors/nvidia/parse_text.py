@@ -30,7 +30,7 @@ _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  #
 
 def parse_list(text: str) -> Parsed:
     drafts: list[NvidiaDraft] = []
-    said = cells.Said()
+    said = cells.MessageSet()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
@@ -38,7 +38,7 @@ def parse_list(text: str) -> Parsed:
         gpu, mig = (
             pattern.fullmatch(line.rstrip()) if len(line) <= _LINE_LIMIT else None for pattern in (_GPU, _MIG)
         )
-        message = cells.message_of(gpu[2] if gpu else line)  # a GPU's line may say why it has no name
+        message = cells.parse_message(gpu[2] if gpu else line)  # a GPU's line may say why it has no name
         if message is not None:
             said.add(replace(message, index=int(gpu[1])) if gpu else message)
         elif gpu is not None:
@@ -47,9 +47,9 @@ def parse_list(text: str) -> Parsed:
             drafts[-1].partitions.append(_partition(mig[1], mig[2], mig[3], parent=drafts[-1].id))
         else:
             rejected.add(line, "not_a_row")
-    devices = cells.with_unreachable((draft.device() for draft in drafts), said)
+    devices = cells.with_messages((draft.device() for draft in drafts), said)
     if not drafts:
-        return Parsed(devices=devices, error=cells.no_reading(text, LIST))
+        return Parsed(devices=devices, error=cells.missing_reading(text, LIST))
     for draft in drafts:
         rejected.extend(draft.rejected)
     for message in said:
@@ -57,7 +57,7 @@ def parse_list(text: str) -> Parsed:
     return Parsed(devices=devices, rejected=rejected.listed())
 
 
-def named_partitions(measured: Parsed, listed: Parsed) -> Parsed:
+def join_partitions(measured: Parsed, listed: Parsed) -> Parsed:
     """What was measured, with the uuids and profiles that only `-L` tells.
 
     Devices are matched by uuid; within one, `Device n` of the list is `<index>` of the XML. A measured
@@ -155,7 +155,7 @@ def parse_version(text: str) -> Parsed:
         elif cells.absence(match[2]) is None:
             rejected.add(line, "unreadable")
     if not found or others > len(found):  # a longer output that names some versions, as `-q` does
-        return Parsed(error=cells.no_reading(text, VERSION))
+        return Parsed(error=cells.missing_reading(text, VERSION))
     versions = {place: found[name] for name, place in reversed(_NAMES.items()) if name in found}
     return Parsed(versions=tuple(sorted(versions.items())), rejected=rejected.listed())
 
@@ -211,7 +211,7 @@ def parse_pmon(text: str) -> Parsed:
         if line.lstrip().startswith("#"):
             columns = _header(line) or columns
             continue
-        message = cells.message_of(line)
+        message = cells.parse_message(line)
         if message is not None:
             rejected.add(message.text, message.reason)
             continue
@@ -231,7 +231,7 @@ def parse_pmon(text: str) -> Parsed:
             previous, current = current, _Sample()
         current.add(row)
     if columns is None:
-        return Parsed(error=cells.no_reading(text, PMON))
+        return Parsed(error=cells.missing_reading(text, PMON))
     complete = not cut and current.devices >= previous.devices
     chosen = current if complete or not previous.devices else previous
     return Parsed(processes=tuple(chosen.processes.values()), rejected=rejected.listed())
@@ -345,11 +345,11 @@ class _Table:
 
 def parse_table(text: str) -> Parsed:
     table = _Table()
-    said = cells.Said()
+    said = cells.MessageSet()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
         bare = line.strip()[:_LINE_LIMIT]
-        message = cells.message_of(bare) if bare[:1] != "|" else None
+        message = cells.parse_message(bare) if bare[:1] != "|" else None
         if message is not None:
             said.add(message)
         elif _BANNER.search(bare):
@@ -360,9 +360,9 @@ def parse_table(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
         elif bare.startswith("|") and not _take(table, bare, rejected):
             rejected.add(line, "not_a_row")
-    devices = cells.with_unreachable(_devices(table, rejected), said)
+    devices = cells.with_messages(_devices(table, rejected), said)
     if not table.drafts:
-        return Parsed(devices=devices, error=cells.no_reading(text, TABLE), rejected=rejected.listed())
+        return Parsed(devices=devices, error=cells.missing_reading(text, TABLE), rejected=rejected.listed())
     for message in said:
         rejected.add(message.text, message.reason)
     return Parsed(devices, tuple(_placed(table.processes, devices)), rejected=rejected.listed())

@@ -25,7 +25,7 @@ _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-class XmlBroken(Exception):
+class BrokenXml(Exception):
     """The document is not well-formed, is cut, or is too deep or too large to be what it says it is."""
 
     def __init__(self, reason: str, text: str, root: Element | None) -> None:
@@ -34,7 +34,7 @@ class XmlBroken(Exception):
         self.root = root  # what was whole before that place
 
 
-def log_of(text: str) -> str | None:
+def find_log(text: str) -> str | None:
     """The last whole log element (a tool that loops prints several), else the beginning of the last."""
     end = text.rfind(_CLOSE)
     start = text.rfind(_OPEN, 0, end) if end >= 0 else text.rfind(_OPEN)
@@ -43,7 +43,7 @@ def log_of(text: str) -> str | None:
     return text[start : end + len(_CLOSE)] if end >= 0 else text[start:]
 
 
-def tree_of(log: str) -> Element:
+def parse_tree(log: str) -> Element:
     """The log element with all below it. Raises XmlBroken."""
     mended = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
     target = _BoundedTree()
@@ -54,11 +54,11 @@ def tree_of(log: str) -> Element:
     except ElementTree.ParseError as error:
         cut = not log.rstrip().endswith(_CLOSE)
         reason = "truncated" if cut else "bad_xml"
-        raise XmlBroken(reason, f"the XML breaks off: {error}", target.root) from None
+        raise BrokenXml(reason, f"the XML breaks off: {error}", target.root) from None
     except _TooLarge:
-        raise XmlBroken("too_large", "the XML is deeper or larger than nvidia-smi's ever is", None) from None
+        raise BrokenXml("too_large", "the XML is deeper or larger than nvidia-smi's ever is", None) from None
     if target.root is None:
-        raise XmlBroken("bad_xml", "the XML has no element", None)
+        raise BrokenXml("bad_xml", "the XML has no element", None)
     return target.root
 
 
@@ -118,7 +118,7 @@ _LINK = "pci/pci_gpu_link_info"
 
 # Path below <gpu>, place in the model, how to read it. The layout follows the age of the driver, not the
 # number of the DTD, so the first path that has a value is taken. module_power_readings is the whole board's.
-_PATHS: tuple[tuple[str, str, cells.Read], ...] = (
+_PATHS: tuple[tuple[str, str, cells.CellReader], ...] = (
     ("uuid", "uuid", cells.uuid),
     ("serial", "serial", cells.identifier),
     ("pci/pci_bus_id", "pci_address", pci_address),
@@ -209,15 +209,15 @@ _PATHS: tuple[tuple[str, str, cells.Read], ...] = (
 
 
 def parse(text: str) -> Parsed:
-    log = log_of(text)
+    log = find_log(text)
     if log is None:
-        lost = cells.with_unreachable((), cells.Said(cells.messages_in(text)))
-        return Parsed(devices=lost, error=cells.no_reading(text, TOOL))
-    said = cells.Said(cells.messages_in(text.replace(log, "")))  # around the log, not within it
+        lost = cells.with_messages((), cells.MessageSet(cells.parse_messages(text)))
+        return Parsed(devices=lost, error=cells.missing_reading(text, TOOL))
+    said = cells.MessageSet(cells.parse_messages(text.replace(log, "")))  # around the log, not within it
     broken: ParseError | None = None
     try:
-        root = tree_of(log)
-    except XmlBroken as error:
+        root = parse_tree(log)
+    except BrokenXml as error:
         broken = ParseError(error.reason, str(error))
         if error.root is None:
             return Parsed(error=broken)
@@ -239,7 +239,7 @@ def parse(text: str) -> Parsed:
             rejected.add(broken.text, broken.reason)
         for message in said:
             rejected.add(message.text, message.reason)
-        shown = cells.with_unreachable(devices, said)
+        shown = cells.with_messages(devices, said)
         return Parsed(shown, tuple(processes), rejected=rejected.listed())
     return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
 

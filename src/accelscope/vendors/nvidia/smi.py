@@ -26,7 +26,7 @@ from accelscope.vendors.common.files import numa_node_of
 from accelscope.vendors.common.tool import Tool, ToolOutput
 from accelscope.vendors.nvidia import NVIDIA_SMI, parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
-from accelscope.vendors.nvidia.gpu import identified, judged
+from accelscope.vendors.nvidia.gpu import with_health, with_known_id
 
 # Reasons to reject a whole line of the table of GPUs: one of them may stand in it.
 _A_ROW_IS_MISSING = frozenset({"truncated", "not_a_row", "unidentified"})
@@ -112,7 +112,7 @@ class SmiSource:
         now = self._clock()
         self._readings = {
             device.id: Reading(
-                judged(replace(device, read_at=now), now),
+                with_health(replace(device, read_at=now), now),
                 tuple(p for p in processes if p.device == device.id),
             )
             for device in devices
@@ -163,7 +163,7 @@ class SmiSource:
 
     def _placed(self, device: Device) -> Device:
         """Known again, and where it sits."""
-        device = identified(device, self._ids_by_address)
+        device = with_known_id(device, self._ids_by_address)
         if device.pci_address is None:
             return device
         return replace(device, numa_node=numa_node_of(f"{self._sys}/bus/pci/devices/{device.pci_address}"))
@@ -177,7 +177,7 @@ class SmiSource:
         self._instances = {(p.device, p.pid): p for p in measured.processes}
         listed = self._parsed(["-L"], parse_text.parse_list, warnings)
         rejected += [*measured.rejected, *listed.rejected]
-        joined = {d.id: d.partitions for d in parse_text.named_partitions(measured, listed).devices}
+        joined = {d.id: d.partitions for d in parse_text.join_partitions(measured, listed).devices}
         return [replace(device, partitions=joined.get(device.id, ())) for device in devices]
 
     def _processes(
