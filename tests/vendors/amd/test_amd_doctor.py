@@ -194,11 +194,11 @@ def test_gpus_that_only_a_slow_tool_shows(node: "NodeFolder", *, answers: bool) 
     end_running_tools()
     found = {finding.name: finding for _, finding in report.findings}
     if answers:
-        assert found["reading"].found.startswith("1 of 1 devices answer through amd-smi")
+        assert found["reading"].found.startswith("1 of 1 devices read through amd-smi")
         assert "AMD Instinct MI300X" in found["device 0"].found
     else:
         assert found["reading"].severity is Severity.ERROR
-        assert "gave no answer within 4 s" in found["reading"].found
+        assert "returned no result within 4 s" in found["reading"].found
         assert "The tool hangs" in (found["reading"].advice or "")
 
 

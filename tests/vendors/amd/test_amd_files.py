@@ -22,7 +22,7 @@ from accelscope.model import (
     Vendor,
 )
 from accelscope.vendors.amd import gpu, gpu_files
-from accelscope.vendors.amd.gpu import health_of
+from accelscope.vendors.amd.gpu import assess_health
 from accelscope.vendors.amd.gpu_files import reason_of
 from accelscope.vendors.amd.reader import AmdReader
 from accelscope.vendors.common import files
@@ -370,9 +370,9 @@ def test_what_the_alert_calls_throttled_is_a_warning(reason: str) -> None:
     device = Device(
         vendor=Vendor("amd"), id="amd:1", throttles=tuple(Throttle(one, one == reason) for one in THROTTLES)
     )
-    health = health_of(device, now=0.0)
+    health = assess_health(device, now=0.0)
     if reason in FAULT_THROTTLES:
-        assert health == Health(HealthState.WARNING, f"slowed down by heat or its supply: {reason}")
+        assert health == Health(HealthState.WARNING, f"throttled by heat or power supply: {reason}")
     else:
         assert health == Health(HealthState.OK)
 

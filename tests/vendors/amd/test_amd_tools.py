@@ -11,7 +11,7 @@ from tests import programs
 from tests.vendors.amd.amd_tree import lay_out_gpu, write
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
-from accelscope.vendors.amd.tools import filled
+from accelscope.vendors.amd.tools import fill_gaps
 
 if TYPE_CHECKING:
     from tests.vendors.common.watched import Watch
@@ -71,7 +71,7 @@ def test_what_a_tool_does_not_tell_either_stays_absent() -> None:
     absent = (Absence("pcie.replays_total", AbsenceReason.NO_PERMISSION),)
     device = Device(vendor=Vendor("amd"), id="amd:0x1", pcie=Pcie(width=16), absent=absent)
     told = Device(vendor=Vendor("amd"), id="amd:0x1", model="AMD Instinct MI300X")
-    assert filled(device, told) == replace(device, model="AMD Instinct MI300X")
+    assert fill_gaps(device, told) == replace(device, model="AMD Instinct MI300X")
 
 
 def test_partitions_that_only_a_tool_shows_have_their_gpus_power_once(
@@ -142,7 +142,8 @@ def test_a_tool_that_has_not_answered_yet_has_not_said_that_there_is_no_gpu(
     script = answers(tmp_path, static=STATIC, metric=METRIC)
     watched = watch_folder(amd_smi=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n{script}")
     state = watched.read().state
-    assert (state.found, state.up, state.reason) == (True, False, "the tool has not answered yet")
+    assert (state.found, state.up) == (True, False)
+    assert state.reason == "the first run of the tool has not finished yet"
     assert [counted.reason for counted in state.errors] == ["not_ready"]
     (tmp_path / "go").touch()
     assert watched.with_tool().state.up

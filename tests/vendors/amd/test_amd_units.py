@@ -9,7 +9,7 @@ import pytest
 from tests.vendors.amd.amd_tree import lay_out_gpu
 
 from accelscope.model import Device
-from accelscope.vendors.amd import draft, parse_amd_smi, parse_rocm_smi
+from accelscope.vendors.amd import parse_amd_smi, parse_rocm_smi, quantities
 from accelscope.vendors.amd.processes import parse_fdinfo
 from accelscope.vendors.amd.reader import AmdReader
 from accelscope.vendors.common.contract import Paths, ReaderOptions
@@ -210,34 +210,34 @@ def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (draft.watts, "65535 W"),
-        (draft.watts, "4294967295"),
-        (draft.watts, "-4 W"),
-        (draft.watts, "12 C"),
-        (draft.celsius, "65535 C"),
-        (draft.ratio, "250 %"),
-        (draft.ratio, "65535"),
-        (draft.volts, "65535 mV"),
-        (draft.hertz, "4294967295"),
-        (draft.memory, "18446744073709551615 B"),
-        (draft.count, "1.5"),
-        (draft.count, "1e3"),
-        (draft.count, "9" * 300),
-        (draft.joules, "0.0 J"),
-        (draft.microjoules, "N/A"),
-        (draft.name, "0X1002"),
-        (draft.generation, "3.0 GT/s"),
-        (draft.lanes, "0"),
-        (draft.unique_id, "0x0"),
-        (draft.unique_id, "N/A"),
-        (draft.numa_node, "4294967295"),
-        (draft.name, "0x1002"),
-        (draft.words, "caf\ufffd"),
-        (draft.partition, "N/A"),
-        (draft.flag, "perhaps"),
+        (quantities.watts, "65535 W"),
+        (quantities.watts, "4294967295"),
+        (quantities.watts, "-4 W"),
+        (quantities.watts, "12 C"),
+        (quantities.celsius, "65535 C"),
+        (quantities.ratio, "250 %"),
+        (quantities.ratio, "65535"),
+        (quantities.volts, "65535 mV"),
+        (quantities.hertz, "4294967295"),
+        (quantities.memory, "18446744073709551615 B"),
+        (quantities.count, "1.5"),
+        (quantities.count, "1e3"),
+        (quantities.count, "9" * 300),
+        (quantities.joules, "0.0 J"),
+        (quantities.microjoules, "N/A"),
+        (quantities.name, "0X1002"),
+        (quantities.generation, "3.0 GT/s"),
+        (quantities.lanes, "0"),
+        (quantities.unique_id, "0x0"),
+        (quantities.unique_id, "N/A"),
+        (quantities.numa_node, "4294967295"),
+        (quantities.name, "0x1002"),
+        (quantities.words, "caf\ufffd"),
+        (quantities.partition, "N/A"),
+        (quantities.flag, "perhaps"),
     ],
 )
-def test_what_is_no_such_value_is_none(read: draft.Read, text: str) -> None:
+def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None:
     assert read(text) is None
 
 
@@ -249,7 +249,7 @@ def test_what_is_no_such_value_is_none(read: draft.Read, text: str) -> None:
     ],
 )
 def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
-    assert {word: draft.flag(word) for word in words} == dict.fromkeys(words, value)
+    assert {word: quantities.flag(word) for word in words} == dict.fromkeys(words, value)
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
     ],
 )
 def test_markers_of_absence(text: str, reason: str | None) -> None:
-    assert draft.absence(text) == reason
+    assert quantities.absence(text) == reason

@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from accelscope.vendors.amd import draft as amd_draft
-from accelscope.vendors.ascend import draft as ascend_draft
+from accelscope.vendors.amd import quantities as amd_quantities
+from accelscope.vendors.ascend import quantities as ascend_quantities
 from accelscope.vendors.common.values import program_name
 
 
-@pytest.mark.parametrize("absence", [amd_draft.absence, ascend_draft.absence], ids=["amd", "ascend"])
+@pytest.mark.parametrize(
+    "absence", [amd_quantities.absence, ascend_quantities.absence], ids=["amd", "ascend"]
+)
 @pytest.mark.parametrize(
     ("told", "name"),
     [

@@ -1,4 +1,4 @@
-"""AMD GPUs, from the files of the amdgpu driver; amd-smi and rocm-smi for what no file has."""
+"""AMD GPUs: read from the files of the amdgpu driver, completed with amd-smi or rocm-smi."""
 
 from accelscope.vendors.declaration import (
     DialectDeclaration,
@@ -10,19 +10,19 @@ from accelscope.vendors.declaration import (
 AMD_SMI = VendorSetting(
     name="amd_smi_path",
     default="amd-smi",
-    help="The amd-smi tool, for what the amdgpu driver does not show in /sys.",
-    plugin_help="For what the amdgpu driver does not show in /sys.",
+    help="Path of amd-smi, used for values that the amdgpu driver does not provide in /sys.",
+    plugin_help="Path of amd-smi, used for values that the amdgpu driver does not provide in /sys.",
 )
 ROCM_SMI = VendorSetting(
     name="rocm_smi_path",
     default="rocm-smi",
-    help="The rocm-smi tool, used where there is no amd-smi.",
-    plugin_help="Used where there is no amd-smi.",
+    help="Path of rocm-smi, used if amd-smi is not installed.",
+    plugin_help="Path of rocm-smi, used if amd-smi is not installed.",
 )
 DIALECT_PREFIX = VendorSetting(
     name="amd_dialect_prefix",
     default="",
-    help="What the names of the dialect amd begin with; AMD's charts set amd_.",
+    help="Prefix of metric names in the dialect amd; AMD's charts set amd_.",
     metavar="PREFIX",
     pattern=("the beginning of a metric name, such as amd_", r"([A-Za-z_:][A-Za-z0-9_:]*)?"),
 )
@@ -46,7 +46,7 @@ VENDOR = VendorDeclaration(
     model_prefix="AMD",
     harmless_throttles=(
         "low_utilization",
-        "total_gfx_clk_below_host_limit",  # whatever the reason, low utilization too
+        "total_gfx_clk_below_host_limit",  # for any reason, including low utilization
     ),
     fault_throttles=(
         "prochot",
@@ -60,7 +60,7 @@ VENDOR = VendorDeclaration(
     first_partition_by_address=True,
     visible_devices=("AMD_VISIBLE_DEVICES",),
     makes_gpus=True,
-    # Of PCI devices, only displays and accelerators: the vendor makes others too.
+    # Only PCI classes 03 (display) and 12 (accelerator): AMD makes other PCI devices too.
     node_labels=(
         r"(?:beta\.)?amd\.com/gpu\..+",
         r"feature\.node\.kubernetes\.io/amd-v?gpu",

@@ -1,4 +1,5 @@
-"""amd-smi, rocm-smi, and the files of amdgpu and its compute driver."""
+"""What `accelscope capture` saves for AMD: the output of amd-smi and rocm-smi, and the driver's files in
+/sys."""
 
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.model import Vendor

@@ -1,5 +1,5 @@
-"""How AMD's device plugin names devices. Of a divided GPU, its PCI address means the first partition, and the
-others have the names of further platform devices."""
+"""Device ids of AMD's device plugin. For a partitioned GPU, the PCI address is the id of the first partition.
+The ids of the other partitions are the names of their platform devices."""
 
 import re
 
@@ -11,7 +11,8 @@ _PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,4}", re.ASCII)
 
 
 def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
-    """Other vendors' GPUs are cards, too. Partitions are numbered over all GPUs of the node."""
+    """`card0` and `renderD128` may be GPUs of other vendors, so they are resolved only with a resource name.
+    Partitions are numbered over all GPUs of the node."""
     if resource is not None and _FILE.fullmatch(bare):
         device = devices.by_file(bare, Vendor("amd"))
         return UNRESOLVED if device is None else first_part(device)

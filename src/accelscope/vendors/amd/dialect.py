@@ -1,4 +1,4 @@
-"""`amd`: the names of AMD's device-metrics-exporter."""
+"""Dialect `amd`: the metric names of AMD's device-metrics-exporter."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ _NEW_POWER = re.compile(r"MI3\d\d|gfx94|gfx95", re.IGNORECASE)
 
 
 def of_device(view: DeviceView) -> Device:
-    """What the whole device measures stands at its first partition; the others have none of it."""
+    """The device, for its first partition only: values of the whole device are published there."""
     return _NOTHING if view.partition is not None and view.partition.index else view.device
 
 
@@ -71,10 +71,10 @@ def _health(view: DeviceView) -> bool | None:
 
 
 def _socket_power(view: DeviceView, *, new: bool) -> float | None:
-    """From the MI300 on, drivers give the power of now; before, an average."""
+    """Drivers report current power from the MI300 on, and average power for older GPUs."""
     device = of_device(view)
-    told = f"{device.model or ''} {device.architecture or ''}"
-    return device.power_watts if bool(_NEW_POWER.search(told)) is new else None
+    is_new = _NEW_POWER.search(f"{device.model or ''} {device.architecture or ''}") is not None
+    return device.power_watts if is_new is new else None
 
 
 def _sensor(view: DeviceView, *names: str) -> float | None:
@@ -147,14 +147,16 @@ def _link_kilobytes(view: DeviceView, *, sent: bool) -> Values:
 
 
 def _activity(view: DeviceView) -> int | None:
-    of_part = view.partition.utilization_ratio if view.partition is not None else None
-    return percent(of_device(view).utilization_ratio if of_part is None else of_part)
+    ratio = view.partition.utilization_ratio if view.partition is not None else None
+    return percent(of_device(view).utilization_ratio if ratio is None else ratio)
 
 
 FAMILIES: tuple[Family, ...] = (
     gauge("gpu_health", "1 if the GPU is healthy, 0 if not.", _health),
     gauge(
-        "gpu_package_power", "Power of the socket now, in W (MI3xx).", lambda v: _socket_power(v, new=True)
+        "gpu_package_power",
+        "Current power of the socket, in W (MI3xx).",
+        lambda v: _socket_power(v, new=True),
     ),
     gauge(
         "gpu_average_package_power",
@@ -174,7 +176,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     gauge(
         "gpu_junction_temperature",
-        "Temperature at the hottest place of the die, in degrees Celsius.",
+        "Temperature of the hottest spot of the die, in degrees Celsius.",
         lambda v: _sensor(v, "junction", "hotspot"),
     ),
     gauge(
@@ -184,7 +186,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     gauges(
         "gpu_hbm_temperature",
-        "Temperature of a stack of memory, in degrees Celsius.",
+        "Temperature of an HBM stack, in degrees Celsius.",
         ("hbm_index",),
         _hbm_temperatures,
     ),
@@ -196,41 +198,41 @@ FAMILIES: tuple[Family, ...] = (
     ),
     gauges(
         "gpu_gfx_busy_instantaneous",
-        "Utilisation of one compute die now, in %.",
+        "Current utilisation of one compute die, in %.",
         ("xcc_index",),
         lambda v: [((str(core.index),), percent(core.utilization_ratio)) for core in of_device(v).cores],
     ),
     gauges(
         "gpu_clock",
-        "Clock of a part of the GPU, in MHz.",
+        "Current clock of a domain of the GPU, in MHz.",
         ("clock_index", "clock_type"),
         lambda v: [(labels, megahertz(clock.hertz)) for labels, clock in _clocks(v)],
     ),
     gauges(
         "gpu_max_clock",
-        "Highest clock of a part of the GPU, in MHz.",
+        "Maximum clock of a domain of the GPU, in MHz.",
         ("clock_index", "clock_type"),
         lambda v: [(labels, megahertz(clock.max_hertz)) for labels, clock in _clocks(v)],
     ),
-    gauge("gpu_total_vram", "Memory, in MB of 2^20 bytes.", lambda v: _memory(v, "total")),
-    gauge("gpu_used_vram", "Memory in use, in MB of 2^20 bytes.", lambda v: _memory(v, "used")),
-    gauge("gpu_free_vram", "Memory not in use, in MB of 2^20 bytes.", lambda v: _memory(v, "free")),
-    gauge("pcie_speed", "Speed of the PCIe link now, in GT/s.", lambda v: _pcie_speed(v, highest=False)),
+    gauge("gpu_total_vram", "Total memory, in MB of 2^20 bytes.", lambda v: _memory(v, "total")),
+    gauge("gpu_used_vram", "Used memory, in MB of 2^20 bytes.", lambda v: _memory(v, "used")),
+    gauge("gpu_free_vram", "Free memory, in MB of 2^20 bytes.", lambda v: _memory(v, "free")),
+    gauge("pcie_speed", "Current speed of the PCIe link, in GT/s.", lambda v: _pcie_speed(v, highest=False)),
     gauge(
         "pcie_max_speed",
-        "Highest speed of the PCIe link, in GT/s.",
+        "Maximum speed of the PCIe link, in GT/s.",
         lambda v: _pcie_speed(v, highest=True),
     ),
     gauge("pcie_bandwidth", "Traffic over PCIe in both directions, in Mb/s.", _pcie_bandwidth),
     gauge(
         "pcie_replay_count",
-        "PCIe packets that had to be sent again.",
+        "PCIe replays.",
         lambda v: pcie.replays_total if (pcie := of_device(v).pcie) else None,
     ),
-    _pcie_errors("recovery", "recovery", "Times that the PCIe link had to recover."),
-    _pcie_errors("replay_rollover", "replay_rollover", "Times that a PCIe packet was sent again in vain."),
-    _pcie_errors("nack_sent", "nak_sent", "PCIe packets that the GPU refused."),
-    _pcie_errors("nack_received", "nak_received", "PCIe packets of the GPU that were refused."),
+    _pcie_errors("recovery", "recovery", "Transitions of the PCIe link from L0 to recovery."),
+    _pcie_errors("replay_rollover", "replay_rollover", "PCIe replay number rollovers."),
+    _pcie_errors("nack_sent", "nak_sent", "PCIe NAKs sent by the GPU."),
+    _pcie_errors("nack_received", "nak_received", "PCIe NAKs received by the GPU."),
     gauges(
         "gpu_xgmi_link_rx",
         "Data received over an XGMI link, in KB of 1024 bytes.",
@@ -246,7 +248,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-# The sixty ECC families of the `amd` dialect: three severities, and the parts of a GPU.
+# ECC families, one for each severity and hardware block.
 
 _SEVERITIES = {"correct": "corrected", "uncorrect": "uncorrected", "deferred": "deferred"}
 _BLOCKS = (
@@ -270,31 +272,27 @@ _BLOCKS = (
     "ih",
     "mpio",
 )
-_OTHER_NAMES = {"bif": "pcie_bif"}  # what the driver calls a block
+_DRIVER_NAMES = {"bif": "pcie_bif"}  # of blocks that the driver names differently
 
 
-def _family(word: str, block: str | None) -> Family:
+def _ecc_family(word: str, block: str | None) -> Family:
     severity = _SEVERITIES[word]
-    names = {block, _OTHER_NAMES.get(block, block)} if block else {None}
+    names = {block, _DRIVER_NAMES.get(block, block)} if block else {None}
 
     def value(view: DeviceView) -> int | None:
-        fitting = (e for e in of_device(view).ecc if e.severity == severity and not e.lifetime)
-        return next((e.count for e in fitting if _block(e.block) in names), None)
+        counts = (e for e in of_device(view).ecc if e.severity == severity and not e.lifetime)
+        return next((e.count for e in counts if (e.block and e.block.lower()) in names), None)
 
-    where = f"in {block.upper()}" if block else "of the whole GPU"
-    return gauge(f"gpu_ecc_{word}_{block or 'total'}", f"Memory errors {where}: {severity}.", value)
-
-
-def _block(name: str | None) -> str | None:
-    return None if name is None else name.lower()
+    where = f"in {block.upper()}" if block else "of the GPU"
+    return gauge(f"gpu_ecc_{word}_{block or 'total'}", f"{severity.capitalize()} ECC errors {where}.", value)
 
 
 ECC_FAMILIES: tuple[Family, ...] = tuple(
-    _family(word, block) for word in _SEVERITIES for block in (None, *_BLOCKS)
+    _ecc_family(word, block) for word in _SEVERITIES for block in (None, *_BLOCKS)
 )
 
 
-# What the published charts write where nobody says otherwise; the dashboards select by it.
+# The default of the published charts; AMD's dashboards select by it.
 _CLUSTER_NAME = "amdgpu-k8s-metrics-exporter"
 
 
@@ -303,7 +301,7 @@ def _cluster_name(node: NodeView) -> str:
 
 
 def _gpu_id(view: DeviceView) -> str:
-    """As the exporter counts GPUs: each partition is one."""
+    """The exporter numbers partitions as GPUs."""
     index = view.device.index
     if index is None:
         return ""
@@ -314,7 +312,7 @@ def _gpu_id(view: DeviceView) -> str:
 
 
 def _uuid(device: Device) -> str:
-    """As AMD's library writes it: the chip's own number around its PCI number."""
+    """In the form of AMD's library, which combines the unique id of the chip and its PCI device id."""
     if not re.fullmatch(r"0x[0-9a-f]{1,16}", device.uuid or "") or device.pci_device_id is None:
         return device.uuid or ""
     own = f"{int(device.uuid or '0', 16):016x}"
@@ -329,7 +327,7 @@ def _partition_id(view: DeviceView) -> str:
 
 
 def _deployment(view: DeviceView) -> str:
-    """Only a virtual function says what it is: by its name."""
+    """Only virtual functions can be recognised, by their name."""
     return "vm_vf" if re.search(r"\bVF\b", view.device.model or "") else ""
 
 
@@ -346,7 +344,8 @@ def _job_processes(view: DeviceView) -> list[tuple[str, Process]]:
 
 
 def _job(view: DeviceView) -> str:
-    """The only batch job on the GPU: by the job-mapping folder, else by the processes on it."""
+    """The batch job on the GPU, from the job-mapping folder, else from its processes. Empty if there are
+    several."""
     jobs = set(view.jobs) or {job for job, _ in _job_processes(view)}
     return jobs.pop() if len(jobs) == 1 else ""
 
@@ -372,8 +371,8 @@ LABELS = Labels(
         Label("container", lambda v: v.container),
         Label("job_id", _job),
         Label("job_user", _job_user),
-        Label("job_partition", lambda _: ""),  # a batch system's queue, which no process tells
-        # Optional there, on in the published charts, and asked for by the dashboards.
+        Label("job_partition", lambda _: ""),  # the queue of the batch system, which is unknown
+        # Optional in the exporter, enabled in the published charts and used by the dashboards.
         Label("gpu_uuid", lambda v: _uuid(v.device)),
         Label("card_series", lambda v: v.device.model),
         Label("card_vendor", lambda _: "AMD"),
@@ -385,20 +384,20 @@ LABELS = Labels(
 
 
 def parts(view: DeviceView) -> Iterable[DeviceView]:
-    """A series for each partition of a GPU that is cut into several."""
-    cut = [replace(view, partition=partition) for partition in view.device.partitions]
-    return cut if len(cut) > 1 else (view,)
+    """A partitioned GPU has a series for each partition."""
+    views = [replace(view, partition=partition) for partition in view.device.partitions]
+    return views if len(views) > 1 else (view,)
 
 
 def dialect(options: Mapping[str, str]) -> Dialect:
-    made = Dialect(
+    amd = Dialect(
         name="amd",
         exporter="AMD device-metrics-exporter v1.5.1",
         vendors=(Vendor("amd"),),
         node_families=(
             node_gauges(
                 "gpu_nodes_total",
-                "GPUs of the node.",
+                "Number of GPUs in the node.",
                 ("cluster_name", "hostname"),
                 lambda n: [((_cluster_name(n), n.name), len(n.devices))],
             ),
@@ -409,7 +408,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
         missing=MISSING,
     )
     prefix = DIALECT_PREFIX.of(options)
-    return made.prefixed(prefix) if prefix else made
+    return amd.prefixed(prefix) if prefix else amd
 
 
 def exporter_labels(_: Mapping[str, str]) -> Labels:
@@ -417,53 +416,52 @@ def exporter_labels(_: Mapping[str, str]) -> Labels:
 
 
 NOTES = (
-    "`--amd-dialect-prefix` is put before each name. It is empty by default, as that of the plain container; "
-    "the published charts write `amd_`.",
-    "All are gauges, also energy and error totals, as there.",
-    "`cluster_name` is the node's static label of that name (`--labels cluster_name=...`), else what the "
-    "published charts write. The other static labels stand on `accelerator_info` only.",
+    "`--amd-dialect-prefix` is prepended to each name. It is empty by default, as in the exporter's image; "
+    "the published charts set `amd_`.",
+    "All metrics are gauges, including energy and error totals, as in the exporter.",
+    "`cluster_name` is the static label of that name (`--labels cluster_name=...`), else the default of the "
+    "published charts. The other static labels are on `accelerator_info` only.",
     "`card_model` is the part number of the board (`102-G30211-0C`), by which AMD's dashboards distinguish "
-    "MI2xx from MI3xx, and the market name where the board has none. `card_series` is the market name.",
-    "`gpu_uuid` has the form of AMD's library (`ccff74a1-0000-1000-80…`), which is made from the chip's "
-    "unique id and its PCI number. Libraries from ROCm 10 on write the partition's number in place of `ff`.",
+    "MI2xx from MI3xx, or the market name if the board has no part number. `card_series` is the market name.",
+    "`gpu_uuid` has the form of AMD's library (`ccff74a1-0000-1000-80…`), which combines the unique id of "
+    "the chip and its PCI device id. From ROCm 10 on, it contains the partition's number instead of `ff`.",
     "`vbios_version` and `pcie_bandwidth` need `amd-smi`: the driver's files do not have them. Without it "
     "the label is empty and the series is absent.",
-    "`gpu_id` counts partitions, as `amd-smi` does: on GPUs that are cut into eight, the second GPU begins "
-    "at 8.",
-    "`gpu_energy_consumed` moves with every collection. AMD's library multiplies the same counter by 15.3 µJ "
-    "instead of 2⁻¹⁶ J (15.259 µJ), so its numbers are 0.27 % higher.",
-    "`pod`, `namespace` and `container` name who holds the GPU or partition, else the only pod whose "
-    "processes use it. They are empty for a free GPU, and for one that several pods share: "
-    "`accelerator_pod_*` tell them apart.",
-    "`job_id` is the batch job that the job-mapping folder names for the GPU, else the Slurm job of the "
-    "processes on it, where there is one only; `job_user` is the user of that job's processes. "
-    "`job_partition` is always empty.",
-    "`deployment_mode` is `vm_vf` for a virtual function and else empty.",
-    "`gpu_power_usage` and the two package powers are the same reading. Two dies that share one module's "
-    "power show it at the first: `sum()` is right.",
-    "Of a partitioned GPU, sensors stand at partition 0; the others have activity and memory where the "
-    "driver tells them.",
+    "`gpu_id` counts partitions, as `amd-smi` does: with eight partitions per GPU, the second GPU starts at "
+    "8.",
+    "`gpu_energy_consumed` is updated with every collection. AMD's library multiplies the same counter by "
+    "15.3 µJ instead of 2⁻¹⁶ J (15.259 µJ), so its values are 0.27 % higher.",
+    "`pod`, `namespace` and `container` are those to which the GPU or partition is allocated, else the only "
+    "pod whose processes use it. They are empty for a free GPU, and for a GPU that several pods share: use "
+    "`accelerator_pod_*` there.",
+    "`job_id` is the batch job of the GPU in the job-mapping folder, else the Slurm job of its processes if "
+    "there is only one. `job_user` is the user of that job's processes. `job_partition` is always empty.",
+    "`deployment_mode` is `vm_vf` for a virtual function, otherwise empty.",
+    "`gpu_power_usage` and the two package powers are the same reading. The power of a module with two dies "
+    "is published at the first die, so `sum()` is correct.",
+    "For a partitioned GPU, sensors are published at partition 0. The other partitions have activity and "
+    "memory if the driver reports them.",
     "`gpu_health` is 0 after an uncorrectable memory error, and when the device is critical, lost or does "
-    "not answer.",
+    "not respond.",
 )
 MISSING = (
     Missing(
         "gpu_total_visible_vram, gpu_used_visible_vram, gpu_free_visible_vram, gpu_total_gtt, gpu_used_gtt, "
         "gpu_free_gtt, gpu_vram_max_bandwidth, gpu_min_clock",
-        "not among what is read of a GPU",
+        "not read",
     ),
-    Missing("pcie_bidirectional_bandwidth", "the driver's own short window is not read"),
+    Missing("pcie_bidirectional_bandwidth", "the driver's short sampling window is not read"),
     Missing(
         "gpu_vcn_busy_instantaneous, gpu_jpeg_busy_instantaneous, gpu_mma_activity, gpu_vcn_activity, "
         "gpu_jpeg_activity",
-        "engines by die are not read; the three activities are deprecated",
+        "engines of single dies are not read; the three activities are deprecated",
     ),
-    Missing("gpu_process_cu_occupancy", "`accelerator_process_utilization_ratio` has it, as a share"),
+    Missing("gpu_process_cu_occupancy", "see `accelerator_process_utilization_ratio`"),
     Missing(
         "gpu_xgmi_nbr_0_*, gpu_xgmi_nbr_1_*, gpu_xgmi_nbr_*_tx_thrput",
-        "event counters that only the vendor's library has",
+        "event counters that only AMD's library has",
     ),
     Missing("gpu_violation_*, gpu_afid_errors", "residencies of throttle reasons and AFIDs are not read"),
-    Missing("gpu_prof_*", "profiling is off by default there"),
-    Missing("pod_uuid, kfd_process_id and pod labels", "labels that are optional there"),
+    Missing("gpu_prof_*", "profiling is off by default in the exporter"),
+    Missing("pod_uuid, kfd_process_id and pod labels", "labels that are optional in the exporter"),
 )

@@ -1,6 +1,6 @@
-"""What `accelscope doctor` checks where AMD GPUs may be, and what it advises.
+"""Checks of `accelscope doctor` for AMD GPUs, and the advice for each problem.
 
-An advice is a sentence or two, with the commands; INDEX stands for the device's index.
+Advice is one or two sentences with the commands; INDEX stands for the index of the GPU.
 """
 
 import os
@@ -20,30 +20,29 @@ from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driv
 from accelscope.vendors.amd.processes import OpenFiles
 from accelscope.vendors.common.contract import Paths, ReaderError
 from accelscope.vendors.common.files import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, entries, pci_devices
-from accelscope.vendors.common.tool import Tool
+from accelscope.vendors.common.tool import Tool, find_program
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'amdgpu|kfd'`"
-MODULE = f"`modprobe amdgpu`; if that fails, {_KERNEL_LOG} says why (no firmware, blacklisted, Secure Boot)."
+MODULE = f"`modprobe amdgpu`; if that fails, {_KERNEL_LOG} shows why (no firmware, blacklisted, Secure Boot)."
 DRIVER = (
-    "Load the kernel's own amdgpu or install AMD's (`amdgpu-install --usecase=dkms`); the GPU Operator does "
-    "it on nodes with the label feature.node.kubernetes.io/amd-gpu=true."
+    "Load the kernel's amdgpu module or install AMD's (`amdgpu-install --usecase=dkms`). AMD's GPU Operator "
+    "installs it on nodes with the label feature.node.kubernetes.io/amd-gpu=true."
 )
 HANG = (
     f"The driver hangs in the kernel: see {_KERNEL_LOG} and processes in state D "
-    "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. Meanwhile the agent keeps what still "
-    "answers fresh."
+    "(`ps axo pid,stat,wchan,comm`). Drain and reboot the node. The agent keeps reading the other GPUs."
 )
 TOOL_HANG = (
-    f"The tool hangs, mostly because a GPU does: see {_KERNEL_LOG}. The agent reads the driver's files "
-    "meanwhile and asks the tool again at the next --tool-interval."
+    f"The tool hangs, usually because a GPU hangs: see {_KERNEL_LOG}. The agent still reads the driver's "
+    "files, and runs the tool again after --tool-interval."
 )
 TOOL_ADDS = (
-    "Names of Radeon products, throttling, links and the version of the VBIOS come from it: install "
-    "amd-smi-lib (ROCm), mount the node's /opt/rocm in a pod, or name the tool with --amd-smi-path."
+    "The names of Radeon products, throttling, links and the VBIOS version come from the tool. Install "
+    "amd-smi-lib (ROCm), in a pod mount the node's /opt/rocm, or set --amd-smi-path."
 )
 _STRANGE = (
-    "The tool printed something that is not known: save it with `amd-smi metric --json > metric.txt`, look "
-    "at it with `accelscope parse amd-smi-metric metric.txt`, and please report it."
+    "The output format is unknown. Save it with `amd-smi metric --json > metric.txt`, check it with "
+    "`accelscope parse amd-smi-metric metric.txt`, and please report it."
 )
 _GROUPS = "render and video"
 _RESET = "`amd-smi reset --gpureset --gpu INDEX`"
@@ -51,67 +50,69 @@ _RESET = "`amd-smi reset --gpureset --gpu INDEX`"
 _BY_REASON = {
     "driver_absent": DRIVER,
     "library_absent": (
-        "The driver is loaded, but /sys/class/drm shows no GPU of it: in a pod, mount the node's /sys "
-        f"read-only and name it with --sys-root; on the node itself, {_KERNEL_LOG} tells why none started."
+        "The driver is loaded, but /sys/class/drm contains no GPU of it. In a pod, mount the node's /sys "
+        f"read-only and set --sys-root to it. On the node, {_KERNEL_LOG} shows why no GPU started."
     ),
-    "driver_not_loaded": f"{MODULE} Not installed at all? {DRIVER}",
+    "driver_not_loaded": f"{MODULE} If it is not installed: {DRIVER}",
     "library_missing": (
-        "The tool does not find its own library: install amd-smi-lib or rocm-smi-lib whole, name the folder "
-        "in LD_LIBRARY_PATH (/opt/rocm/lib), and in a pod mount all of /opt/rocm."
+        "The tool does not find its library. Reinstall amd-smi-lib or rocm-smi-lib, add /opt/rocm/lib to "
+        "LD_LIBRARY_PATH, and in a pod mount all of /opt/rocm."
     ),
-    "driver_error": f"See {_KERNEL_LOG} and what `amd-smi metric` says.",
+    "driver_error": f"See {_KERNEL_LOG} and the output of `amd-smi metric`.",
     "timeout": HANG,
-    "not_ready": "The tool takes long for its answer: wait a minute; `time amd-smi metric` shows how long.",
+    "not_ready": "The tool is slow: wait a minute; `time amd-smi metric` shows how long it takes.",
     "tool_timeout": TOOL_HANG,
     "tool_stuck": TOOL_HANG,
-    "deadline": "Other devices used up the time: mend those first, or raise --reader-timeout.",
+    "deadline": "Other devices used up the time: fix those first, or increase --reader-timeout.",
     "lost": (
-        f"The GPU fell off the bus or its reset failed: see {_KERNEL_LOG}, drain the node and reboot it. If "
-        "it does not come back, power the machine off and check the card's seat, power and cooling."
+        f"The GPU fell off the bus or its reset failed: see {_KERNEL_LOG}, drain and reboot the node. If the "
+        "GPU does not come back, power the machine off and check the card's seat, power and cooling."
     ),
-    "not_shown": f"It was there before: see {_KERNEL_LOG}. If it does not come back, reboot the node.",
-    "missing": f"See {_KERNEL_LOG} for GPUs whose start failed (`Fatal error during GPU init`).",
-    "no_devices": f"See {_KERNEL_LOG} for GPUs whose start failed (`Fatal error during GPU init`).",
-    "unheld": f"Is it too new for this driver, or kept out on purpose? {_KERNEL_LOG} names it.",
+    "not_shown": f"The GPU was listed before: see {_KERNEL_LOG}. If it does not come back, reboot the node.",
+    "missing": f"See {_KERNEL_LOG} for GPUs that failed to start (`Fatal error during GPU init`).",
+    "no_devices": f"See {_KERNEL_LOG} for GPUs that failed to start (`Fatal error during GPU init`).",
+    "unheld": f"The driver may be too old for the GPU, or excluded by configuration: see {_KERNEL_LOG}.",
     "suspended": (
-        "The GPUs are asleep and rocm-smi does not wake them: nothing to mend. `cat "
-        "/sys/class/drm/card*/device/power/runtime_status` shows it."
+        "The GPUs are suspended to save power, and rocm-smi does not wake them. This is normal; see `cat "
+        "/sys/class/drm/card*/device/power/runtime_status`."
     ),
     "tool_missing": TOOL_ADDS,
-    "tool_failed": "The tool itself breaks: are it, its Python package and its library of one ROCm release?",
+    "tool_failed": "The tool crashed: check that it, its Python package and library have one ROCm release.",
     "tool_killed": (
-        "Out of memory: amd-smi and rocm-smi are Python programs and count in the agent's container, give it "
-        "256Mi; `dmesg -T | grep -i oom` shows it."
+        "Probably out of memory, see `dmesg -T | grep -i oom`. amd-smi and rocm-smi are Python programs in "
+        "the agent's container: set its memory limit to 256Mi."
     ),
     "unrecognized": _STRANGE,
     "truncated": _STRANGE,
     "empty": f"The tool printed nothing: run `amd-smi metric` by hand; see {_KERNEL_LOG}.",
-    "tool_output_too_big": "See that the file that --amd-smi-path names is amd-smi.",
-    "tool_not_started": "See that the file that --amd-smi-path names is a program of this machine.",
-    "internal": "This is a fault in AccelScope: please report it, with the log of `accelscope agent`.",
+    "tool_output_too_big": "Check that --amd-smi-path is the path of amd-smi.",
+    "tool_not_started": "Check that --amd-smi-path is a program for this machine.",
+    "internal": "This is a bug in AccelScope: please report it, with the log of `accelscope agent`.",
 }
-# By a word of what the reader says of a device's health; the first that fits.
-_BY_WORD = (
-    ("needs replacing", "Drain the node and have the board replaced: `amd-smi bad-pages --gpu INDEX`."),
-    ("wait for a reset", f"It works on. When the node is drained: {_RESET}."),
+# By words in the reason of a device's health; the first match is used.
+_BY_HEALTH_TEXT = (
+    ("must be replaced", "Drain the node and have the board replaced: `amd-smi bad-pages --gpu INDEX`."),
+    ("next GPU reset", f"The GPU can still be used. When the node is drained: {_RESET}."),
     (
         "uncorrectable errors",
         f"Jobs may have failed: {_KERNEL_LOG} and `amd-smi metric --ecc-blocks --gpu INDEX` name the block. "
-        f"Once the node is drained, {_RESET}; if they go on, replace the board.",
+        f"When the node is drained: {_RESET}. If the errors continue, replace the board.",
     ),
     (
-        "links to other GPUs",
-        "`amd-smi xgmi` shows which link; drain the node and reboot it, then check the seat of the modules.",
+        "XGMI link errors",
+        "`amd-smi xgmi` shows which link. Drain and reboot the node, then check the seat of the modules.",
     ),
-    ("°C", "Look at fans, air and cooling: `amd-smi metric --temperature --gpu INDEX`."),
-    ("slowed down", "Look at fans, air and supply: `amd-smi metric --throttle --power --gpu INDEX`."),
+    ("°C", "Check fans, airflow and cooling: `amd-smi metric --temperature --gpu INDEX`."),
+    ("throttled", "Check fans, airflow and power supply: `amd-smi metric --throttle --power --gpu INDEX`."),
     (
-        "answers nothing for now",
-        f"Run doctor again in a minute. If it stays so, {_KERNEL_LOG} says whether a reset failed; then "
-        "drain the node and reboot it.",
+        "returns no data",
+        f"Run doctor again in a minute. If nothing changed, {_KERNEL_LOG} shows whether a reset failed; then "
+        "drain and reboot the node.",
     ),
 )
-_OTHERWISE = f"See {_KERNEL_LOG} and what `amd-smi metric` prints; please report what doctor did not explain."
+_DEFAULT_ADVICE = (
+    f"See {_KERNEL_LOG} and the output of `amd-smi metric`; please report what doctor did not explain."
+)
 
 
 def advice(reason: str, subject: Subject) -> str:
@@ -119,28 +120,28 @@ def advice(reason: str, subject: Subject) -> str:
         return no_permission(subject)
     if reason in _BY_REASON:
         return _BY_REASON[reason]
-    return next((todo for word, todo in _BY_WORD if word in reason), _OTHERWISE)
+    return next((todo for words, todo in _BY_HEALTH_TEXT if words in reason), _DEFAULT_ADVICE)
 
 
 def no_permission(subject: Subject) -> str:
     if subject.in_container:
         return (
-            "Mount the node's /sys read-only, without masked paths; for amd-smi give the container /dev/kfd "
-            f"and /dev/dri and the groups {_GROUPS} (supplementalGroups with their numbers on the node)."
+            "Mount the node's /sys read-only, without masked paths. For amd-smi, give the container "
+            f"/dev/kfd, /dev/dri and the groups {_GROUPS} (supplementalGroups with the node's group ids)."
         )
     return (
         f"Add the agent's user to the groups {_GROUPS} (SupplementaryGroups=render video in the systemd "
-        "unit), and see that /sys is not masked (ProtectKernelTunables= is fine, it only forbids writing)."
+        "unit), and check that /sys is not masked (ProtectKernelTunables= only makes it read-only)."
     )
 
 
-# Hardware, kernel module, what may be read of it, and whose processes can be seen.
+# Hardware, kernel module, permissions and processes.
 
-_PCI_CODES = (0x1002, DISPLAY_CLASS, PROCESSING_CLASS)  # AMD's vendor number
+_PCI_CODES = (0x1002, DISPLAY_CLASS, PROCESSING_CLASS)  # AMD's vendor id
 _DRIVER = "amdgpu"
 _OLD_DRIVER = "radeon"
 _RENDER_NODE = re.compile(r"renderD[0-9]+")
-# Of what nearly every GPU has; the rest is the reader's to try.
+# Files that nearly every GPU has.
 _FILES = ("gpu_busy_percent", "mem_info_vram_used", "mem_info_vram_total", "current_link_speed")
 
 
@@ -164,7 +165,7 @@ def on_pci(subject: Subject) -> Iterator[Finding]:
     if old:
         yield note(
             "pci",
-            f"{join_words(old)} held by {_OLD_DRIVER}, the driver of chips before 2012: they are not read",
+            f"{join_words(old)} bound to {_OLD_DRIVER}, the driver of chips before 2012: not supported",
         )
 
 
@@ -176,15 +177,15 @@ def module(subject: Subject) -> Iterator[Finding]:
     elif not all(map(vendors.is_passed_through, gpus(paths))):
         yield warning(
             "module",
-            f"the kernel module {_DRIVER} is not loaded, though there are GPUs",
-            f"{MODULE} Not installed at all? {DRIVER}",
+            f"GPUs found, but the kernel module {_DRIVER} is not loaded",
+            f"{MODULE} If it is not installed: {DRIVER}",
         )
     else:
         yield note("module", f"the kernel module {_DRIVER} is not loaded")
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """Opened, not read: that costs a sleeping GPU nothing."""
+    """Open the files without reading them, which would wake a suspended GPU."""
     cards = Cards(subject.paths.sys).find()
     if not cards:
         return
@@ -195,16 +196,16 @@ def files(subject: Subject) -> Iterator[Finding]:
     if closed:
         yield error(
             "files",
-            f"this user may not read {pluralize(len(closed), 'file', 'files')} under {where}: {closed[0]} ...",
+            f"permission denied for {pluralize(len(closed), 'file', 'files')} in {where}: {closed[0]} ...",
             no_permission(subject),
             files=closed,
         )
     else:
-        yield ok("files", f"those of {pluralize(len(cards), 'GPU', 'GPUs')} under {where} may be read")
+        yield ok("files", f"files of {pluralize(len(cards), 'GPU', 'GPUs')} in {where} are readable")
 
 
 def device_files(subject: Subject) -> Iterator[Finding]:
-    """The agent does without them; AMD's tools do not. They are not opened: that would wake a GPU."""
+    """AMD's tools need the device files, the agent does not. Opening them would wake a suspended GPU."""
     dev = subject.paths.dev
     if not Cards(subject.paths.sys).find():
         return
@@ -212,21 +213,21 @@ def device_files(subject: Subject) -> Iterator[Finding]:
         dev / "kfd",
         *(dev / "dri" / name for name in entries(f"{dev}/dri") if _RENDER_NODE.fullmatch(name)),
     ]
-    there = [path for path in nodes if path.exists()]
-    closed = [path for path in there if not os.access(path, os.R_OK | os.W_OK, effective_ids=True)]
+    existing = [path for path in nodes if path.exists()]
+    closed = [path for path in existing if not os.access(path, os.R_OK | os.W_OK, effective_ids=True)]
     if closed:
         yield warning(
             "device files",
-            f"{join_words([str(path) for path in closed])} may not be opened by this user: amd-smi tells less",
+            f"permission denied for {join_words([str(path) for path in closed])}: amd-smi reports less",
             no_permission(subject),
             files=[str(path) for path in closed],
         )
-    elif len(there) > 1:
-        yield ok("device files", f"{join_words([path.name for path in there])} in {dev}")
+    elif len(existing) > 1:
+        yield ok("device files", f"{join_words([path.name for path in existing])} in {dev}")
     else:
         yield note(
             "device files",
-            f"no kfd and no dri/renderD128 in {dev}: amd-smi needs them, the driver's files in /sys do not",
+            f"no kfd and no dri/renderD128 in {dev}: amd-smi needs them; reading /sys works without",
             no_permission(subject),
         )
 
@@ -235,16 +236,16 @@ def processes(subject: Subject) -> Iterator[Finding]:
     if not Cards(subject.paths.sys).find():
         return
     open_files = OpenFiles(subject.paths.proc)
-    holders = {file.pid for files in open_files.find().values() for file in files}
-    computing = ComputeDriver(subject.paths.sys).pids()
-    found = f"{len(computing)} compute, {len(holders)} have a GPU's device file open"
+    pids = {file.pid for files in open_files.find().values() for file in files}
+    compute_pids = ComputeDriver(subject.paths.sys).pids()
+    found = f"{len(compute_pids)} compute processes, {len(pids)} processes with an open GPU device file"
     if open_files.refused:
         yield note(
             "processes",
-            f"{found}; of {open_files.refused} others the open files may not be seen: graphics processes of "
-            "other users are not told",
-            "Compute processes are seen without it. For the others: root, and in a pod the capability "
-            "SYS_PTRACE.",
+            f"{found}; permission denied for the open files of {open_files.refused} other processes, so "
+            "graphics processes of other users are not listed",
+            "Compute processes are listed anyway. To list the others, run as root, and in a pod add the "
+            "capability SYS_PTRACE.",
             refused=open_files.refused,
         )
     else:
@@ -257,75 +258,69 @@ def _is_closed(path: Path) -> bool:
     except PermissionError:
         return True
     except OSError:
-        return False  # this GPU has it not, or the reading tells more
+        return False  # not every GPU has the file; other errors show when it is read
     return False
 
 
-# AMD's tools: whether one is there, and whether it answers.
+# AMD's tools: whether they are installed and work.
 
-_NAMES = ["--showproductname", "--showbus", "--json"]
+_ROCM_SMI_ARGUMENTS = ["--showproductname", "--showbus", "--json"]
 
 
 def amd_smi(subject: Subject) -> Iterator[Finding]:
-    yield _examined(
+    yield _check_tool(
         subject, "amd-smi", subject.value(AMD_SMI), ["static", "--json"], parse_amd_smi.parse_static
     )
 
 
 def rocm_smi(subject: Subject) -> Iterator[Finding]:
     program = subject.value(ROCM_SMI)
-    stand_in = Tool(subject.value(AMD_SMI), timeout_seconds=1).find() is None
-    if stand_in:
-        yield _examined(subject, "rocm-smi", program, _NAMES, parse_rocm_smi.parse_rocm_json)
-    elif place := Tool(program, timeout_seconds=1).find():
-        yield ok("rocm-smi", f"{place}, for when there is no amd-smi", path=place)
+    if find_program(subject.value(AMD_SMI)) is None:
+        yield _check_tool(subject, "rocm-smi", program, _ROCM_SMI_ARGUMENTS, parse_rocm_smi.parse_rocm_json)
+    elif path := find_program(program):
+        yield ok("rocm-smi", f"{path}, used only without amd-smi", path=path)
     else:
-        yield note("rocm-smi", f"{program} not found; it is needed only without amd-smi")
+        yield note("rocm-smi", f"{program} not found; needed only without amd-smi")
 
 
-def _examined(
+def _check_tool(
     subject: Subject, name: str, program: str, arguments: list[str], parse: Callable[[str], Parsed]
 ) -> Finding:
     tool = Tool(program, timeout_seconds=subject.settings.reader_timeout)
-    place = tool.find()
-    if place is None:
+    path = tool.find()
+    if path is None:
         return _missing(subject, name, program)
     if not Cards(subject.paths.sys).find():
-        return ok(name, f"{place}; not run, since there is no GPU", path=place)
-    command = " ".join([place, *arguments])
+        return ok(name, f"{path}; not run because there is no GPU", path=path)
     try:
         output = tool.run(arguments)
     except ReaderError as problem:
         return warning(name, str(problem), advice(problem.reason, subject), reason=problem.reason)
     parsed = parse(output.text)
     if parsed.error is None:
-        return ok(name, f"{place} answers for {len(parsed.devices)}", path=place)
-    told = error_of(f"{output.text}\n{output.complaint}") or parsed.error
+        return ok(name, f"{path} lists {pluralize(len(parsed.devices), 'GPU', 'GPUs')}", path=path)
+    failure = error_of(f"{output.text}\n{output.complaint}") or parsed.error
     return warning(
         name,
-        f"{command} (exit code {output.exit_code}): {told.text}",
-        advice(told.reason, subject),
-        reason=told.reason,
+        f"{' '.join([path, *arguments])} (exit code {output.exit_code}): {failure.text}",
+        advice(failure.reason, subject),
+        reason=failure.reason,
     )
 
 
 def _missing(subject: Subject, name: str, program: str) -> Finding:
     if Path(program).is_file():
-        return warning(
-            name, f"{program} is there but cannot be executed", f"chmod a+x {program}.", path=program
-        )
+        return warning(name, f"{program} exists but is not executable", f"chmod a+x {program}.", path=program)
     needed = bool(Cards(subject.paths.sys).find())
-    found = f"{program} not found; the driver's files are read without it"
+    found = f"{program} not found; only the driver's files are read"
     return note(name, found, TOOL_ADDS if needed else None)
 
 
-# The checks of this vendor, in the order in which one thing rests on another.
-
-
 def _tool_seconds(settings: AgentSettings) -> float:
-    return settings.reader_timeout + 5  # the tool is given up by itself before
+    return settings.reader_timeout + 5  # longer than the timeout of the tool itself
 
 
+# In the order of dependency: a later check is of use only if the earlier ones passed.
 EXAMINATION = VendorExamination(
     Vendor("amd"),
     (

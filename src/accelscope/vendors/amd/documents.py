@@ -1,7 +1,7 @@
-"""What amd-smi prints without --json: names and values, nested by indentation, one block for each GPU.
+"""The output of amd-smi and rocm-smi: JSON, indented text and messages.
 
-It becomes the tree that --json would have been, so that one mapping serves both: names in small letters,
-values as the words that are there.
+JSON and indented text of amd-smi become the same trees, one for each GPU, so that one mapping of paths serves
+both. `error_of` finds the reason in an output without values.
 """
 
 import json
@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 
 from accelscope.model import Device
 from accelscope.parsing import Parsed, ParseError, Rejections, without_halves
-from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.values import strange_output
+
+# Indented text, which amd-smi prints without --json: a block of nested names and values for each GPU. It
+# becomes the tree of --json: names in lower case, values as text.
 
 _LINE = re.compile(r"( *)([A-Za-z][A-Za-z0-9_ %/.-]{0,60}):(?: +(.+))?", re.ASCII)
 _GPU = re.compile(r"GPU: +[0-9]{1,6}", re.ASCII)
@@ -26,9 +29,9 @@ IndentedTree = dict[str, object]
 
 
 def indented_gpus(text: str) -> list[IndentedTree]:
-    """One tree for each `GPU: n`; empty where the text is something else."""
+    """One tree for each `GPU: n`; empty if the text is something else."""
     found: list[IndentedTree] = []
-    open_groups: list[tuple[int, IndentedTree]] = []  # the groups around the line, with their indentation
+    open_groups: list[tuple[int, IndentedTree]] = []  # the groups that contain the line, with their indents
     for line in _whole_lines(text):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -53,7 +56,7 @@ def indented_gpus(text: str) -> list[IndentedTree]:
 
 
 def _add(group: IndentedTree, name: str, member: object) -> None:
-    """A name that comes again, as PROCESS_INFO does, makes a list."""
+    """A repeated name, such as PROCESS_INFO, becomes a list."""
     if name not in group:
         group[name] = member
         return
@@ -71,7 +74,7 @@ def _value(text: str) -> object:
 
 
 def _whole_lines(text: str) -> Iterator[str]:
-    """A list is wrapped over several lines, up to its closing bracket."""
+    """Join the lines of a list that is wrapped before its closing bracket."""
     begun = ""
     for number, raw in enumerate(text.lstrip("\ufeff").split("\n")):
         if number >= _MOST_LINES:
@@ -90,13 +93,11 @@ def _whole_lines(text: str) -> Iterator[str]:
         yield line
 
 
-# --- json text ------------------------------------------------------------
-# JSON as AMD's tools print it: warnings before it, one document after another in watch mode, cut off.
-
+# JSON as AMD's tools print it: after warnings, several documents in watch mode, possibly truncated.
 
 _OPENING = re.compile(r"^[ \t\ufeff]*([\[{])", re.MULTILINE)
 _BLANKS = re.compile(r"\s*")
-_MOST_ATTEMPTS = 50  # warnings begin with brackets too
+_MOST_ATTEMPTS = 50  # warnings may begin with a bracket too
 _MOST_DOCUMENTS = 1000
 _DECODER = json.JSONDecoder()
 
@@ -104,11 +105,11 @@ _DECODER = json.JSONDecoder()
 @dataclass(frozen=True, slots=True)
 class Document:
     value: object
-    whole: bool = True  # False: the output ends within it, and `value` is what was whole of it
+    complete: bool = True  # False if the output ends within it; `value` contains the complete members
 
 
 def documents(text: str) -> Iterator[Document]:
-    """All documents of an output, in their order."""
+    """All documents of an output, in order."""
     text = without_halves(text)
     position = attempts = found = 0
     while attempts < _MOST_ATTEMPTS and found < _MOST_DOCUMENTS:
@@ -116,11 +117,11 @@ def documents(text: str) -> Iterator[Document]:
         if opening is None:
             return
         start = opening.start(1)
-        decoded = _decoded(text, start)
+        decoded = _decode(text, start)
         if decoded is None:
-            partial = _members(text, start)
+            partial = _complete_members(text, start)
             if partial is not None:
-                yield Document(partial, whole=False)
+                yield Document(partial, complete=False)
                 return
             attempts += 1
             position = opening.end()
@@ -130,38 +131,38 @@ def documents(text: str) -> Iterator[Document]:
         yield Document(value)
 
 
-def _decoded(text: str, start: int) -> tuple[object, int] | None:
+def _decode(text: str, start: int) -> tuple[object, int] | None:
     try:
         value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):  # cut off, not JSON, a number of thousands of digits, too deep
+    except (ValueError, RecursionError):  # truncated, not JSON, a number of thousands of digits, too deep
         return None
     return value, end
 
 
-def _members(text: str, start: int, depth: int = 2) -> object | None:
-    """What is whole of a document that is cut off: a GPU whose object was closed is worth having. None: not
-    the beginning of a document either."""
+def _complete_members(text: str, start: int, depth: int = 2) -> object | None:
+    """The complete members of a truncated document: GPUs before the end are still readable. None if this is
+    not the beginning of a document."""
     named = text[start] == "{"
     members: dict[str | int, object] = {}
     position = start + 1
     while True:
         key: str | int = len(members)
         if named:
-            found = _decoded_key(text, position)
+            found = _decode_key(text, position)
             if found is None:
                 break
             key, position = found
         position = _after_blanks(text, position)
-        decoded = _decoded(text, position)
+        decoded = _decode(text, position)
         if decoded is None:
             if depth and text[position : position + 1] in ("{", "["):
-                within = _members(text, position, depth - 1)
-                members.update({} if within is None else {key: within})
+                nested = _complete_members(text, position, depth - 1)
+                members.update({} if nested is None else {key: nested})
             break
         value, end = decoded
         end = _after_blanks(text, end)
         followed = text[end : end + 1] == ","
-        if followed or isinstance(value, dict | list):  # of a number at the very end digits may be missing
+        if followed or isinstance(value, dict | list):  # a number at the end may lack digits
             members[key] = value
         if not followed:
             break
@@ -171,9 +172,9 @@ def _members(text: str, start: int, depth: int = 2) -> object | None:
     return members if named else list(members.values())
 
 
-def _decoded_key(text: str, position: int) -> tuple[str, int] | None:
+def _decode_key(text: str, position: int) -> tuple[str, int] | None:
     position = _after_blanks(text, position)
-    decoded = _decoded(text, position)
+    decoded = _decode(text, position)
     if decoded is None or not isinstance(decoded[0], str):
         return None
     colon = _after_blanks(text, decoded[1])
@@ -185,15 +186,11 @@ def _after_blanks(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-# --- messages ------------------------------------------------------------
-# What amd-smi and rocm-smi say instead of values.
-#
-# Each has a reason that can be counted and that names a different thing to do. Warnings before good values
-# are not among them: they are skipped.
-
+# Messages that amd-smi and rocm-smi print instead of values, with a reason for each. Reasons are counted in
+# metrics, and doctor has advice for each. Warnings before valid values are skipped.
 
 _LINE_LIMIT = 500
-_MESSAGES_MOST_LINES = 5000  # no message comes after that many lines
+_MOST_MESSAGE_LINES = 5000  # no message comes after that many lines
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
@@ -226,18 +223,18 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"^(?:error|expected integer value from monitor)|unable to|failed to|amdsmi_status_",
             "driver_error",
         ),
-        # A warning that mostly stands before good values: it explains only where there is nothing else.
+        # A warning that is usually printed before valid values. It is the reason only if there is no other.
         (r"missing the following required groups", "no_permission"),
     )
 )
-# Lines without one of these are not tried against the patterns: there may be a million of them.
+# Only lines with one of these are matched against the patterns: there may be a million lines.
 _SIGN = re.compile(
     r"not|no |error|missing|unable|fail|invalid|permission|require|cannot|low-power|inaccessible|unrecogni"
     r"|traceback|exception|amdsmi_status_",
     re.IGNORECASE,
 )
 
-# A row of a table, or a key and its value below others: data, mostly of another tool.
+# A row of a table, or an aligned key and value: data, usually of another tool.
 _CELLS = re.compile(r"[|+]|[A-Za-z][\w ()/-]{0,60} {2,}: ")
 
 _WARNING = re.compile(
@@ -247,10 +244,10 @@ _BANNER = re.compile(r"[\s\ufeff]*(?:=+[^=]*=*)?\s*")  # an empty line, or a tit
 
 
 def error_of(text: str) -> ParseError | None:
-    """The message in the output that says why there are no values: of several the one that tells most."""
+    """The message that explains why there are no values. Of several messages the most specific one."""
     best: tuple[int, ParseError] | None = None
     for number, line in enumerate(text.lstrip("\ufeff").split("\n")):
-        if number >= _MESSAGES_MOST_LINES:
+        if number >= _MOST_MESSAGE_LINES:
             break
         bare = line.strip()[:_LINE_LIMIT]
         if not _SIGN.search(bare) or _CELLS.match(bare):
@@ -265,16 +262,16 @@ def error_of(text: str) -> ParseError | None:
 
 
 def no_reading(text: str, tool: str) -> ParseError:
-    """Why an output without a single device is not a reading. A warning is the reason only where the tool
-    printed nothing else: before a table or a CSV, the reason is that this is not what was expected."""
+    """Why an output contains no device. A warning is the reason only if the tool printed nothing else. Before
+    a table or CSV, the reason is that the format is not the expected one."""
     error = error_of(text)
     if error is None:
         return strange_output(text, tool)
     if _WARNING.search(error.text):
-        printed = next((line for line in text.split("\n")[:_MESSAGES_MOST_LINES] if _is_payload(line)), None)
+        printed = next((line for line in text.split("\n")[:_MOST_MESSAGE_LINES] if _is_payload(line)), None)
         if printed is not None:
             strange = strange_output(printed, tool)
-            return replace(strange, text=f"{strange.text}; before it: {error.text}")
+            return replace(strange, text=f"{strange.text}; preceded by: {error.text}")
     return error
 
 
@@ -283,7 +280,7 @@ def _is_payload(line: str) -> bool:
 
 
 def error_in_document(document: object) -> ParseError | None:
-    """With --json amd-smi writes its complaints as JSON too: `{"error": "...", "code": -3}`."""
+    """With --json, amd-smi prints errors as JSON too: `{"error": "...", "code": -3}`."""
     if not isinstance(document, dict):
         return None
     text = document.get("error") or document.get("message")
@@ -293,9 +290,7 @@ def error_in_document(document: object) -> ParseError | None:
     return known or ParseError("driver_error", text.strip()[:_LINE_LIMIT])
 
 
-# --- trees ------------------------------------------------------------
-# The documents of amd-smi: one tree for each GPU, whichever version wrote it and in whichever form.
-
+# The trees of amd-smi, one for each GPU, from any version and in either format.
 
 Tree = Mapping[str, object]
 
@@ -306,8 +301,8 @@ _MOST_LEAVES = 4096
 def gpus(
     text: str, rejected: Rejections, *, leave_out: str | None = None
 ) -> tuple[list[Tree], ParseError | None]:
-    """The trees, in the order of the output, without those in the table `leave_out`. A tool that watches
-    prints a GPU again and again."""
+    """The trees in the order of the output, without those in the table `leave_out`. In watch mode, the output
+    contains each GPU several times."""
     found: list[Tree] = []
     error = None
     read_any = False
@@ -315,21 +310,22 @@ def gpus(
         read_any = True
         error = error or error_in_document(document.value)
         found.extend(_entries(document.value, leave_out))
-        if not document.whole:
-            rejected.add("the document is cut off", "truncated")
+        if not document.complete:
+            rejected.add("the document is truncated", "truncated")
     if not read_any:
         found.extend(indented_gpus(text))
     if found:
         return found, None
     if error is None and read_any:
-        cut = bool(rejected.listed())
-        reason = "truncated" if cut else "no_devices"
-        error = ParseError(reason, "the document is cut off" if cut else "the document names no GPU")
+        if rejected.listed():
+            error = ParseError("truncated", "the document is truncated")
+        else:
+            error = ParseError("no_devices", "the document contains no GPU")
     return found, error
 
 
 def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
-    """ROCm 6 prints a list, ROCm 7 an object that holds it; a tool asked for one GPU may print that alone."""
+    """ROCm 6 prints a list, ROCm 7 an object that contains it. With --gpu the output may be one object."""
     if isinstance(document, list):
         for entry in document:
             if isinstance(entry, dict) and "gpu" in entry:
@@ -345,8 +341,8 @@ def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
                 yield from _entries(member, leave_out)
 
 
-def parsed(text: str, tool: str, draft_of: Callable[[Tree], AmdDraft]) -> Parsed:
-    """The devices of an output: the last that is said of each."""
+def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> Parsed:
+    """The devices of an output. If a GPU occurs several times, the last one is used."""
     rejected = Rejections()
     trees, error = gpus(text, rejected)
     drafts: dict[int, AmdDraft] = {}
@@ -355,9 +351,9 @@ def parsed(text: str, tool: str, draft_of: Callable[[Tree], AmdDraft]) -> Parsed
         if index is None:
             rejected.add(f"gpu: {str(tree['gpu'])[:100]}", "no_identity")
             continue
-        draft = draft_of(tree)
+        draft = make_draft(tree)
         if not draft.values and not draft.absences:
-            rejected.add(f"GPU {index}", "nothing_told")  # of another command of the tool
+            rejected.add(f"GPU {index}", "nothing_told")  # from another command of the tool
             continue
         draft.put("index", index)
         drafts[index] = draft
@@ -369,34 +365,34 @@ def parsed(text: str, tool: str, draft_of: Callable[[Tree], AmdDraft]) -> Parsed
 
 
 def devices_of(drafts: list[AmdDraft]) -> tuple[Device, ...]:
-    """A partition shows the ids of its GPU, or only the GPU's address. All but the first get a number under
-    the GPU's id: the one that the tool prints, else the next that is free."""
+    """A partition has the ids of its GPU, or only its address. All partitions but the first get a number
+    after the GPU's id: the number that the tool prints, else the next free one."""
     gpus: dict[str, AmdDraft] = {}  # by slot, the partition with the lowest number
     for draft in sorted(drafts, key=lambda draft: draft.partition or 0):
         if (address := draft.values.get("pci_address")) is not None:
             gpus.setdefault(slot_of(address), draft)
     used: set[tuple[str, int]] = set()
-    free: dict[str, int] = {}  # the lowest number that may be free
+    next_free: dict[str, int] = {}
     devices = []
     for draft in drafts:
         address = draft.values.get("pci_address")
-        whole = draft if address is None else gpus[slot_of(address)]
-        same = draft.values.get("uuid", whole.values.get("uuid")) == whole.values.get("uuid")
-        of_gpu = _id_of_gpu(whole if same else draft)
+        first = draft if address is None else gpus[slot_of(address)]
+        same_gpu = draft.values.get("uuid", first.values.get("uuid")) == first.values.get("uuid")
+        gpu_id = _gpu_id(first if same_gpu else draft)
         number = (draft.partition or 0) if draft.is_identified else 0
-        if (of_gpu, number) in used:
-            number = free.get(of_gpu, 0)
-            while (of_gpu, number) in used:
+        if (gpu_id, number) in used:
+            number = next_free.get(gpu_id, 0)
+            while (gpu_id, number) in used:
                 number += 1
-            free[of_gpu] = number + 1
-        used.add((of_gpu, number))
-        devices.append(draft.device(f"{of_gpu}/{number}" if number else of_gpu))
+            next_free[gpu_id] = number + 1
+        used.add((gpu_id, number))
+        devices.append(draft.device(f"{gpu_id}/{number}" if number else gpu_id))
     return tuple(devices)
 
 
-def _id_of_gpu(draft: AmdDraft) -> str:
-    """Some tools print the number of a partition as the function of its address. The GPU itself has function
-    0, also where its first partition is not listed."""
+def _gpu_id(draft: AmdDraft) -> str:
+    """Some tools print the number of a partition as the PCI function. The GPU has function 0, even if its
+    first partition is not listed."""
     address = draft.values.get("pci_address")
     if address is None or not draft.partition or not address.endswith(f".{draft.partition}"):
         return draft.id
@@ -404,8 +400,8 @@ def _id_of_gpu(draft: AmdDraft) -> str:
 
 
 def at(tree: Tree, path: str) -> object:
-    """What stands at a path. A group may be a word as a whole (`"usage": "N/A"`): that is said of all that
-    would be in it."""
+    """The value at a path. A whole group may be a word (`"usage": "N/A"`), which then is the value of all its
+    members."""
     here: object = tree
     for name in path.split("."):
         if not isinstance(here, dict):
@@ -419,7 +415,7 @@ def at(tree: Tree, path: str) -> object:
 def take(
     draft: AmdDraft, tree: Tree, path: str, place: str, read: quantities.Read, *, source: str | None = None
 ) -> None:
-    """Read a leaf into its place, if the document has it."""
+    """Read a leaf into its place in the draft, if the document has it."""
     leaf = at(tree, path)
     text = None if leaf is _MISSING else quantities.text_of(leaf)
     if text is not None:
@@ -427,7 +423,7 @@ def take(
 
 
 def group(tree: Tree, name: str) -> Tree:
-    """A group, empty where the document has it not or has a word in its place."""
+    """A group; empty if the document does not have it or has a word instead."""
     found = tree.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -438,13 +434,13 @@ def is_zero(leaf: object) -> bool:
 
 
 def leaves(node: object) -> Iterator[str]:
-    """The texts of all leaves below, however they are grouped."""
-    waiting, given = [node], 0
-    while waiting and given < _MOST_LEAVES:
+    """The texts of all leaves below a node."""
+    waiting, count = [node], 0
+    while waiting and count < _MOST_LEAVES:
         here = waiting.pop()
         text = quantities.text_of(here)
         if text is not None:
-            given += 1
+            count += 1
             yield text
         elif isinstance(here, dict):
             waiting.extend(reversed([member for name, member in here.items() if name != "unit"]))

@@ -1,6 +1,6 @@
-"""The GPUs that the amdgpu driver shows in /sys/class/drm: who they are.
+"""The identity of GPUs, from /sys/class/drm, and their partitions and compute processes, from /sys/class/kfd.
 
-Nothing here asks a device: the kernel answers from its own memory, also for a GPU that hangs or sleeps.
+The kernel returns all of this from its own memory, also for a GPU that hangs or is suspended.
 """
 
 import os
@@ -11,27 +11,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelscope.model import Vendor, device_id, pci_address
-from accelscope.vendors.amd import draft
+from accelscope.vendors.amd import quantities
 from accelscope.vendors.common.files import entries, told
 
-_CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # and not a connector of it, card0-DP-1
+_CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # without connectors, such as card0-DP-1
 _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
 _SLOT = re.compile(r"^PCI_SLOT_NAME=(\S+)$", re.MULTILINE)
 _VENDOR_CODE = "0x1002"
 _DRIVER = "amdgpu"
-_OWN_FILE = "mem_info_vram_total"
+_DRIVER_FILE = "mem_info_vram_total"  # only amdgpu creates it
 
-# PCI numbers of the modules with two dies (MI250X, MI250).
+# PCI device ids of modules with two dies (MI250X, MI250).
 DUAL_DIE_CODES = frozenset({0x7408, 0x740C})
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     id: str
-    name: str  # card0; its number is not the GPU's index: a server's own display may come first
+    name: str  # card0; the number is not the GPU's index, since a server's BMC display may come first
     folder: str  # of the device
-    pci_address: str | None  # None: the tree does not show the bus
-    code: int | None  # PCI number of the chip
+    pci_address: str | None  # None if sysfs does not show the bus
+    code: int | None  # PCI device id of the chip
     nodes: tuple[str, ...]  # device files under /dev/dri
     uuid: str | None = None
     serial: str | None = None
@@ -40,7 +40,7 @@ class Card:
     firmware_version: str | None = None
     numa_node: int | None = None
     xgmi_hive: str | None = None
-    xgmi_place: int | None = None  # of the die among those of its hive
+    xgmi_place: int | None = None  # position of the die in its hive
 
     @property
     def dual_die(self) -> bool:
@@ -52,123 +52,119 @@ class Card:
 
 
 class Cards:
-    """The cards of a node. Who a card is does not change while it is there, so that is read once."""
+    """The cards of a node. The identity of a card does not change, so it is read once."""
 
     def __init__(self, sys: Path) -> None:
         self._drm = f"{sys}/class/drm"
         self._known: dict[str, tuple[object, Card | None]] = {}
-        self._repeated: set[str | None] = set()  # unique ids that several cards showed
+        self._repeated: set[str | None] = set()  # unique ids that several cards reported
 
     def find(self) -> tuple[Card, ...]:
-        """In the order of their PCI addresses, which is how AMD's tools count."""
+        """In the order of PCI addresses, as AMD's tools number GPUs."""
         known: dict[str, tuple[object, Card | None]] = {}
         for name in entries(self._drm):
             if not _CARD.fullmatch(name):
                 continue
             folder = f"{self._drm}/{name}/device"
-            mark = _mark(folder)
+            version = _version_of(folder)
             before = self._known.get(name)
-            card = before[1] if before is not None and before[0] == mark else _card(folder, name)
-            known[name] = mark, card
+            card = before[1] if before is not None and before[0] == version else _read_card(folder, name)
+            known[name] = version, card
         self._known = known
-        self._avoid_repeated_numbers()
+        self._avoid_repeated_ids()
         found = [card for _, card in known.values() if card is not None]
         return tuple(sorted(found, key=lambda card: (card.pci_address or "", card.name)))
 
-    def _avoid_repeated_numbers(self) -> None:
-        """Cards that show one unique id go by their addresses, all of them and from then on: which of them
-        are there must not change the id of another."""
+    def _avoid_repeated_ids(self) -> None:
+        """Cards that report the same unique id get ids from their PCI addresses: all of them, and
+        permanently. So adding or removing one card does not change the id of another."""
         counts = Counter(card.uuid for _, card in self._known.values() if card is not None and card.uuid)
         self._repeated.update(uuid for uuid, count in counts.items() if count > 1)
-        for name, (mark, card) in self._known.items():
+        for name, (version, card) in self._known.items():
             if card is not None and card.uuid in self._repeated:
-                id_ = device_id(Vendor("amd"), pci=card.pci_address, index=_number_of(name))
+                id_ = device_id(Vendor("amd"), pci=card.pci_address, index=_card_number(name))
                 if card.id != id_:
-                    self._known[name] = mark, replace(card, id=id_)
+                    self._known[name] = version, replace(card, id=id_)
 
 
 def driver_version(sys: Path, proc: Path) -> str | None:
-    """Of the module that AMD ships; the one that comes with Linux has the kernel's."""
+    """The version of AMD's kernel module; for the in-tree module the kernel release."""
     return told(f"{sys}/module/{_DRIVER}/version") or (
         told(f"{proc}/sys/kernel/osrelease") if driver_loaded(sys) else None
     )
 
 
 def driver_loaded(sys: Path) -> bool:
-    return os.path.isdir(f"{sys}/module/{_DRIVER}")  # noqa: PTH112 - asked at every survey
+    return os.path.isdir(f"{sys}/module/{_DRIVER}")  # noqa: PTH112 - checked in every survey
 
 
-def _mark(folder: str) -> object:
-    """Differs when the kernel made the device anew."""
+def _version_of(folder: str) -> object:
+    """Changes when the kernel recreates the device."""
     try:
         return os.stat(folder).st_ino, told(f"{folder}/uevent")  # noqa: PTH116 - a path of text
     except OSError:
         return None
 
 
-def _card(folder: str, name: str) -> Card | None:
+def _read_card(folder: str, name: str) -> Card | None:
     if (told(f"{folder}/vendor") or "").casefold() != _VENDOR_CODE:
         return None
     uevent = told(f"{folder}/uevent") or ""
-    if not _held_by_driver(folder, uevent):
+    if not _is_bound_to_amdgpu(folder, uevent):
         return None
     slot = _SLOT.search(uevent)
     address = pci_address(slot[1] if slot else os.path.realpath(folder).rpartition("/")[2])
-    uuid = draft.unique_id(told(f"{folder}/unique_id") or "")
+    uuid = quantities.unique_id(told(f"{folder}/unique_id") or "")
     code = told(f"{folder}/device") or ""
     numa = told(f"{folder}/numa_node") or ""
     place = told(f"{folder}/xgmi_physical_id")
     return Card(
-        id=device_id(Vendor("amd"), uuid=uuid, pci=address, index=_number_of(name)),
+        id=device_id(Vendor("amd"), uuid=uuid, pci=address, index=_card_number(name)),
         name=name,
         folder=folder,
         pci_address=address,
         code=int(code, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,8}", code) else None,
         nodes=(*filter(_RENDER_NODE.fullmatch, entries(f"{folder}/drm")), name),
         uuid=uuid,
-        serial=_number(told(f"{folder}/serial_number")),
-        product_name=_name(told(f"{folder}/product_name")),
-        part_number=_number(told(f"{folder}/product_number")),
-        firmware_version=draft.words(told(f"{folder}/vbios_version") or ""),
-        numa_node=draft.numa_node(numa),
+        serial=_identifier(told(f"{folder}/serial_number")),
+        product_name=_product_name(told(f"{folder}/product_name")),
+        part_number=_identifier(told(f"{folder}/product_number")),
+        firmware_version=quantities.words(told(f"{folder}/vbios_version") or ""),
+        numa_node=quantities.numa_node(numa),
         xgmi_hive=told(f"{folder}/xgmi_hive_info/xgmi_hive_id"),
-        xgmi_place=draft.count(place) if place else None,
+        xgmi_place=quantities.count(place) if place else None,
     )
 
 
-def _number_of(name: str) -> int:
+def _card_number(name: str) -> int:
     return int(name.removeprefix("card"))
 
 
-def _held_by_driver(folder: str, uevent: str) -> bool:
-    """By amdgpu, and not passed on to a virtual machine or held by the driver of an old chip. A tree that
-    tells nothing of drivers is told by a file that only this one makes."""
+def _is_bound_to_amdgpu(folder: str, uevent: str) -> bool:
+    """False for a GPU that is passed through to a virtual machine or bound to the driver of older chips. If
+    sysfs shows no driver, a file that only amdgpu creates decides."""
     try:
         return os.readlink(f"{folder}/driver").rpartition("/")[2] == _DRIVER  # noqa: PTH115 - a path of text
     except OSError:
-        told_there = [
-            line.removeprefix("DRIVER=") for line in uevent.split("\n") if line.startswith("DRIVER=")
-        ]
-        return told_there == [_DRIVER] or (not uevent and told(f"{folder}/{_OWN_FILE}") is not None)
+        drivers = [line.removeprefix("DRIVER=") for line in uevent.split("\n") if line.startswith("DRIVER=")]
+        return drivers == [_DRIVER] or (not uevent and told(f"{folder}/{_DRIVER_FILE}") is not None)
 
 
-def _number(text: str | None) -> str | None:
-    if text is None or draft.absence(text) is not None or not text.strip("0x"):
+def _identifier(text: str | None) -> str | None:
+    if text is None or quantities.absence(text) is not None or not text.strip("0x"):
         return None
-    return draft.identifier(text)
+    return quantities.identifier(text)
 
 
-def _name(text: str | None) -> str | None:
-    return None if text is None or draft.absence(text) is not None else draft.name(text)
+def _product_name(text: str | None) -> str | None:
+    return None if text is None or quantities.absence(text) is not None else quantities.name(text)
 
 
-# --- kfd ------------------------------------------------------------
-# The compute side of the driver, /sys/class/kfd: its view of the GPUs and their partitions, and the
-# processes that compute on them.
-
+# The compute driver, /sys/class/kfd: a node for each GPU or partition, and the processes that compute on
+# them.
 
 _PROPERTY = re.compile(r"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE | re.ASCII)
-# Where the kernel keeps the render nodes of all partitions but a GPU's first, which has the GPU's own. Older
+# The platform device of a partition's render node. The first partition has the render node of the GPU. Older
 # kernels write a dot before the number.
 _PLATFORM_DEVICE = re.compile(
     r"(?:.*/)?devices/platform/(amdgpu_xcp[_.][0-9]{1,4})/drm/renderD[0-9]{1,6}", re.ASCII
@@ -181,23 +177,23 @@ class KfdNode:
     """A GPU, or one partition of it."""
 
     folder: str
-    gpu_id: int  # by which files of processes name it
-    slot: str  # PCI address without the function, which counts partitions
+    gpu_id: int  # as in the names of the processes' files
+    slot: str  # PCI address without the function, which is the number of the partition
     partition: int
     render_node: str | None
-    render_link: str | None  # of that node in /sys/class/drm
+    render_link: str | None  # path of that node in /sys/class/drm
     compute_units: int | None
     architecture: str | None
 
     def memory(self) -> tuple[int | None, int | None]:
-        """Bytes of its own memory, in all and in use."""
+        """Bytes of its memory, total and used."""
         bank = f"{self.folder}/mem_banks/0"
         total = _properties(told(f"{bank}/properties") or "").get("size_in_bytes")
-        return total, draft.count(told(f"{bank}/used_memory") or "")
+        return total, quantities.count(told(f"{bank}/used_memory") or "")
 
     def device_name(self) -> str | None:
-        """Of the platform device that holds its render node, if one does. Not kept with the rest: a driver
-        that is being loaded shows its nodes here before their links."""
+        """The platform device of its render node, if there is one. Read each time: a driver that is being
+        loaded creates its nodes before the links to them."""
         if self.render_link is None:
             return None
         try:
@@ -211,7 +207,7 @@ class KfdNode:
 @dataclass(frozen=True, slots=True)
 class ComputeUse:
     memory_bytes: int
-    occupied_ratio: float | None  # share of the compute units that hold work of the process
+    occupied_ratio: float | None  # fraction of the compute units that run work of the process
 
 
 class ComputeDriver:
@@ -222,7 +218,7 @@ class ComputeDriver:
         self._nodes: Mapping[str, tuple[KfdNode, ...]] = {}
 
     def nodes(self) -> Mapping[str, tuple[KfdNode, ...]]:
-        """By slot, in the order of partitions. Read anew when the kernel says that something changed."""
+        """By slot, in the order of partitions. Read again when the kernel's generation number changes."""
         generation = told(f"{self._root}/topology/generation_id")
         if generation is None or generation != self._generation:
             self._nodes = self._read_nodes()
@@ -230,16 +226,16 @@ class ComputeDriver:
         return self._nodes
 
     def pids(self) -> tuple[int, ...]:
-        """Processes that have the compute driver open, by the node's numbers."""
+        """Processes that have the compute driver open, with pids of the host."""
         return tuple(int(name) for name in entries(f"{self._root}/proc") if _PID.fullmatch(name))
 
     def use(self, pid: int, node: KfdNode) -> ComputeUse | None:
-        """None: the process does nothing there. A process is shown for every GPU once it computes on one."""
+        """None if the process does not use the GPU: a compute process is listed under every GPU."""
         folder = f"{self._root}/proc/{pid}"
-        memory = draft.count(told(f"{folder}/vram_{node.gpu_id}") or "")
+        memory = quantities.count(told(f"{folder}/vram_{node.gpu_id}") or "")
         if memory is None:
             return None
-        occupied = draft.count(told(f"{folder}/stats_{node.gpu_id}/cu_occupancy") or "")
+        occupied = quantities.count(told(f"{folder}/stats_{node.gpu_id}/cu_occupancy") or "")
         if not memory and not occupied:
             return None
         ratio = None
@@ -251,7 +247,7 @@ class ComputeDriver:
         found: dict[str, list[KfdNode]] = {}
         folder = f"{self._root}/topology/nodes"
         for name in sorted(filter(str.isdecimal, entries(folder)), key=int):
-            node = _node(f"{folder}/{name}", self._drm)
+            node = _read_node(f"{folder}/{name}", self._drm)
             if node is not None:
                 found.setdefault(node.slot, []).append(node)
         return {slot: tuple(sorted(nodes, key=lambda n: n.partition)) for slot, nodes in found.items()}
@@ -261,26 +257,26 @@ def slot_of(pci_address: str) -> str:
     return pci_address.rpartition(".")[0]
 
 
-def _node(folder: str, drm: str) -> KfdNode | None:
-    gpu_id = draft.count(told(f"{folder}/gpu_id") or "")
+def _read_node(folder: str, drm: str) -> KfdNode | None:
+    gpu_id = quantities.count(told(f"{folder}/gpu_id") or "")
     if not gpu_id:
-        return None  # a processor, or a node that this container may not see
-    facts = _properties(told(f"{folder}/properties") or "")
-    place = facts.get("location_id")
-    if place is None:
+        return None  # a CPU, or a node that this container may not see
+    properties = _properties(told(f"{folder}/properties") or "")
+    location = properties.get("location_id")
+    if location is None:
         return None
-    minor = facts.get("drm_render_minor")
-    simds, per_unit = facts.get("simd_count"), facts.get("simd_per_cu")
+    minor = properties.get("drm_render_minor")
+    simds, per_unit = properties.get("simd_count"), properties.get("simd_per_cu")
     return KfdNode(
         folder=folder,
         gpu_id=gpu_id,
-        slot=f"{facts.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}",
-        # Where the number of the partition stands changed: in the top bits now, in the function before.
-        partition=(place >> 28 & 0xF) or (place & 0x7),
+        slot=f"{properties.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}",
+        # New kernels have the partition's number in the top bits, older ones in the function.
+        partition=(location >> 28 & 0xF) or (location & 0x7),
         render_node=f"renderD{minor}" if minor else None,
         render_link=f"{drm}/renderD{minor}" if minor else None,
         compute_units=simds // per_unit if simds and per_unit else None,
-        architecture=_architecture(facts.get("gfx_target_version")),
+        architecture=_architecture(properties.get("gfx_target_version")),
     )
 
 

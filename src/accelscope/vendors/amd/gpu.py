@@ -1,4 +1,4 @@
-"""One GPU through the files of its driver."""
+"""One GPU, read from the files of its driver, and its health."""
 
 import re
 import time
@@ -18,80 +18,88 @@ from accelscope.model import (
     Reading,
 )
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import Card, KfdNode
 from accelscope.vendors.amd.gpu_files import BadPages, ErrorCounters, Sensors, energy_joules, reason_of
-from accelscope.vendors.amd.processes import Holders, ProcessLister
-from accelscope.vendors.amd.tools import filled
+from accelscope.vendors.amd.processes import ProcessCandidates, ProcessLister
+from accelscope.vendors.amd.tools import fill_gaps
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.common.files import read_bytes, read_text, told
 
-# --- health ------------------------------------------------------------
-# From what the amdgpu driver and its tools tell of a GPU to its health.
-
-
-ERROR_IS_RECENT_SECONDS = 600.0
+RECENT_ERROR_SECONDS = 600.0
 
 SUSPENDED = Health(
-    HealthState.OK, "asleep to save power: it is not woken to be read", vendor_word="suspended"
+    HealthState.OK, "suspended to save power; reading it would wake it", vendor_word="suspended"
 )
 
 
-def health_of(
+def assess_health(
     device: Device, bad_pages: BadPages | None = None, *, now: float, refused: bool = False
 ) -> Health:
-    """The worst that holds. A GPU that answered and shows none of it is OK. `refused`: its driver would not
-    ask it just now."""
-    return next(_troubles(device, bad_pages, now, refused=refused), Health(HealthState.OK))
+    """The worst problem, or OK. `refused`: the driver refused to read the GPU."""
+    return next(_find_problems(device, bad_pages, now, refused=refused), Health(HealthState.OK))
 
 
-def _troubles(device: Device, bad_pages: BadPages | None, now: float, *, refused: bool) -> Iterator[Health]:
-    """Everything that is wrong, worst first."""
+def _find_problems(
+    device: Device, bad_pages: BadPages | None, now: float, *, refused: bool
+) -> Iterator[Health]:
+    """All problems of the GPU, the worst first."""
     if bad_pages is not None and bad_pages.failed:
         yield Health(
             HealthState.CRITICAL,
-            f"{bad_pages.failed} bad pages of memory could not be retired: the board needs replacing",
+            f"{_count_pages(bad_pages.failed)} could not be retired; the board must be replaced",
         )
-    hot, bound = device.temperature_celsius, device.temperature_shutdown_celsius
-    if hot is not None and bound is not None and hot >= bound > 0:
-        yield Health(HealthState.CRITICAL, f"{hot:g} °C: at {bound:g} °C it shuts itself down")
+    shutdown = _exceeded_limit(device, device.temperature_shutdown_celsius, "shutdown")
+    if shutdown is not None:
+        yield Health(HealthState.CRITICAL, shutdown)
     recent = sorted(
         error.code
         for error in device.errors
         if error.kind == "ras"
         and error.code.endswith(".ue")
         and error.last_seen is not None
-        and now - error.last_seen < ERROR_IS_RECENT_SECONDS
+        and now - error.last_seen < RECENT_ERROR_SECONDS
     )
     if recent:
         yield Health(
-            HealthState.CRITICAL, f"uncorrectable errors in the last ten minutes: {', '.join(recent)}"
+            HealthState.CRITICAL, f"uncorrectable errors in the last 10 minutes: {', '.join(recent)}"
         )
     if refused:
         yield Health(
             HealthState.WARNING,
-            "the driver answers nothing for now: it is resetting the GPU or changing its power state",
+            "the driver returns no data; the GPU is being reset or is changing its power state",
         )
     if device.health != UNKNOWN_HEALTH:
-        yield device.health  # what a tool said
+        yield device.health  # as a tool reports it
     if bad_pages is not None and bad_pages.pending:
         yield Health(
-            HealthState.WARNING, f"{bad_pages.pending} bad pages of memory wait for a reset to be retired"
+            HealthState.WARNING, f"{_count_pages(bad_pages.pending)} to be retired at the next GPU reset"
         )
     if any(count.severity == "uncorrected" and count.block is None and count.count for count in device.ecc):
         yield Health(HealthState.WARNING, "uncorrectable errors since the driver was loaded")
-    slowed = sorted(t.reason for t in device.throttles if t.active and t.reason in FAULT_THROTTLES)
-    if slowed:
-        yield Health(HealthState.WARNING, f"slowed down by heat or its supply: {', '.join(slowed)}")
-    limit = device.temperature_slowdown_celsius
-    if hot is not None and limit is not None and hot >= limit > 0:
-        yield Health(HealthState.WARNING, f"{hot:g} °C: at {limit:g} °C it slows itself down")
+    throttles = sorted(t.reason for t in device.throttles if t.active and t.reason in FAULT_THROTTLES)
+    if throttles:
+        yield Health(HealthState.WARNING, f"throttled by heat or power supply: {', '.join(throttles)}")
+    slowdown = _exceeded_limit(device, device.temperature_slowdown_celsius, "slowdown")
+    if slowdown is not None:
+        yield Health(HealthState.WARNING, slowdown)
 
 
-_ASLEEP = ("suspended", "suspending")
+def _count_pages(count: int) -> str:
+    return f"{count} bad memory page{'' if count == 1 else 's'}"
 
-# File, place, how to read it, whether a GPU that has it not misses it.
+
+def _exceeded_limit(device: Device, limit: float | None, name: str) -> str | None:
+    celsius = device.temperature_celsius
+    if celsius is None or limit is None or not celsius >= limit > 0:
+        return None
+    return f"{celsius:g} °C, {'at' if celsius == limit else 'above'} the {name} limit of {limit:g} °C"
+
+
+_SUSPENDED_STATES = ("suspended", "suspending")
+
+# File, place in the draft, how to read it, and whether a missing file is reported as an absent value.
 _FILES: tuple[tuple[str, str, quantities.Read, bool], ...] = (
     ("gpu_busy_percent", "utilization_ratio", quantities.ratio, True),
     ("mem_busy_percent", "memory_utilization_ratio", quantities.ratio, True),
@@ -107,7 +115,7 @@ _FILES: tuple[tuple[str, str, quantities.Read, bool], ...] = (
     ("current_memory_partition", "memory_partition", quantities.partition, False),
 )
 _METRICS = "gpu_metrics"
-_LEVELS = {
+_CLOCK_LEVEL_FILES = {
     "pp_dpm_sclk": "graphics",
     "pp_dpm_mclk": "memory",
     "pp_dpm_fclk": "fabric",
@@ -116,7 +124,7 @@ _LEVELS = {
     "pp_dpm_dclk": "data",
 }
 _LEVEL = re.compile(r"\s*[0-9S]{1,3}:\s*([0-9]{1,6})\s*MHz\s*(\*?)\s*", re.IGNORECASE | re.ASCII)
-_OF_THE_MODULE = (
+_MODULE_VALUES = (
     "power_watts",
     "power_limit_watts",
     "power_limit_default_watts",
@@ -132,20 +140,20 @@ MEASURED: Final = (
     "temperature_celsius",
     "power_watts",
 )
-_ASKED_FOR = ("utilization_ratio", "memory_utilization_ratio", "power_watts")
+_DEVICE_VALUES = ("utilization_ratio", "memory_utilization_ratio", "power_watts")
 _UNREACHABLE = (AbsenceReason.LOST, AbsenceReason.DRIVER_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What the last survey says of a GPU beside who it is."""
+class GpuContext:
+    """What the last survey found about a GPU besides its card."""
 
     index: int
     driver_version: str | None
     nodes: tuple[KfdNode, ...]
-    shares_power: bool  # the power of its module is counted at another die
-    holders: Holders
-    told: Device | None  # by a tool
+    shares_power: bool  # the power of its module is reported at another die
+    candidates: ProcessCandidates
+    tool_device: Device | None  # as amd-smi or rocm-smi reports it
 
 
 class Gpu:
@@ -155,73 +163,73 @@ class Gpu:
         self._clock = clock
         self._sensors = Sensors(card.folder)
         self._errors = ErrorCounters(card.folder)
-        self.shows_power = True  # False: a die that leaves it to the other die of its module
-        self._counts_energy = False  # in gpu_metrics
-        self._missing: set[str] = set()  # files that this GPU does not have: not asked for again
+        self.shows_power = True  # False for a die whose module reports power at the other die
+        self._has_energy_counter = False  # in gpu_metrics
+        self._missing: set[str] = set()  # files that this GPU does not have; they are not tried again
 
-    def read(self, place: Place) -> Reading:
+    def read(self, context: GpuContext) -> Reading:
         """Raises DeviceLost."""
-        draft = self._identity(place)
-        if told(f"{self.card.folder}/power/runtime_status") in _ASLEEP:
-            return Reading(self._asleep(draft, place))
+        draft = self._identity(context)
+        if told(f"{self.card.folder}/power/runtime_status") in _SUSPENDED_STATES:
+            return Reading(self._suspended_device(draft, context))
         now = self._clock()
         self._take_files(draft)
         self._take_levels(draft)
         self._take_energy(draft)
         self._sensors.take(draft)
-        refused = self._is_refused(draft)
+        refused = self._reads_refused(draft)
         errors = self._errors.take(draft, now)
-        self._share_power(draft, place)
-        draft.partitions = self._partitions(place, draft)
+        self._share_power(draft, context)
+        draft.partitions = self._partitions(context, draft)
         device = draft.device(self.card.id)
         device = replace(device, read_at=now, errors=(*device.errors, *errors))
-        device = filled(device, self._without_second_counter(place.told))
-        health = health_of(device, self._errors.bad_pages, now=now, refused=refused)
+        device = fill_gaps(device, self._without_second_counter(context.tool_device))
+        health = assess_health(device, self._errors.bad_pages, now=now, refused=refused)
         return Reading(
             replace(device, health=health),
-            self._read_processes(place, device.partitions),
+            self._read_processes(context, device.partitions),
             tuple(draft.rejected),
         )
 
-    def _asleep(self, draft: AmdDraft, place: Place) -> Device:
-        """Reading its files would wake it."""
+    def _suspended_device(self, draft: AmdDraft, context: GpuContext) -> Device:
+        """Only its identity: reading the other files would wake it."""
         for field in MEASURED:
             draft.miss(field, AbsenceReason.SUSPENDED)
         draft.health = SUSPENDED
         device = replace(draft.device(self.card.id), read_at=self._clock())
-        return filled(device, place.told, only_identity=True)
+        return fill_gaps(device, context.tool_device, only_identity=True)
 
-    def _read_processes(self, place: Place, parts: tuple[Partition, ...]) -> tuple[Process, ...]:
+    def _read_processes(self, context: GpuContext, parts: tuple[Partition, ...]) -> tuple[Process, ...]:
         partitions = {
             node.render_node: part.id
-            for node, part in zip(place.nodes, parts, strict=False)
+            for node, part in zip(context.nodes, parts, strict=False)
             if node.render_node is not None
         }
         return self._processes.read(
             device=self.card.id,
-            index=place.index,
-            nodes=place.nodes,
+            index=context.index,
+            nodes=context.nodes,
             partitions=partitions,
             device_files=dict.fromkeys((*self.card.nodes, *partitions)),
-            holders=place.holders,
+            candidates=context.candidates,
         )
 
-    def _identity(self, place: Place) -> AmdDraft:
+    def _identity(self, context: GpuContext) -> AmdDraft:
         card = self.card
         draft = AmdDraft()
         facts = {
-            "index": place.index,
+            "index": context.index,
             "model": card.product_name,
             "uuid": card.uuid,
             "serial": card.serial,
             "pci_address": card.pci_address,
             "numa_node": card.numa_node,
             "device_name": card.render_node,
-            "driver_version": place.driver_version,
+            "driver_version": context.driver_version,
             "firmware_version": card.firmware_version,
             "part_number": card.part_number,
             "pci_device_id": None if card.code is None else f"0x{card.code:04x}",
-            "architecture": place.nodes[0].architecture if place.nodes else None,
+            "architecture": context.nodes[0].architecture if context.nodes else None,
         }
         for name, fact in facts.items():
             if fact is not None:
@@ -231,8 +239,8 @@ class Gpu:
         return draft
 
     def _take_files(self, draft: AmdDraft) -> None:
-        for name, place, read, missed in _FILES:
-            text = self._text(draft, name, place, missed=missed)
+        for name, place, read, expected in _FILES:
+            text = self._text(draft, name, place, expected=expected)
             if text is not None and text.strip() != "Unknown":
                 draft.take(place, text.strip(), read, name)
         total, used = (draft.values.get(f"memory_{what}_bytes") for what in ("total", "used"))
@@ -240,9 +248,9 @@ class Gpu:
             draft.put("memory_free_bytes", total - used)
 
     def _take_levels(self, draft: AmdDraft) -> None:
-        """Lines `1: 1138Mhz *`, the star at the level that it is at; `S` is the clock of deep sleep."""
-        for name, domain in _LEVELS.items():
-            text = self._text(draft, name, f"clocks.{domain}", missed=False)
+        """Lines are `1: 1138Mhz *`, with a star at the current level; `S` is the clock in deep sleep."""
+        for name, domain in _CLOCK_LEVEL_FILES.items():
+            text = self._text(draft, name, f"clocks.{domain}", expected=False)
             if text is None:
                 continue
             levels = [match for match in map(_LEVEL.fullmatch, text.splitlines()) if match]
@@ -261,21 +269,23 @@ class Gpu:
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 self._missing.add(_METRICS)
-            if self._counts_energy:
+            if self._has_energy_counter:
                 draft.miss("energy_joules", reason_of(error))
             return
         if joules is not None:
             draft.put("energy_joules", joules)
-            self._counts_energy = True
+            self._has_energy_counter = True
 
-    def _without_second_counter(self, told: Device | None) -> Device | None:
-        """A tool counts energy in a rounded unit and reads it less often. Changing from one counter to the
-        other would look like a jump."""
-        return replace(told, energy_joules=None) if told is not None and self._counts_energy else told
+    def _without_second_counter(self, tool_device: Device | None) -> Device | None:
+        """The tool's energy counter has a rounded unit and is read less often. Switching between the counters
+        would look like a jump."""
+        if tool_device is None or not self._has_energy_counter:
+            return tool_device
+        return replace(tool_device, energy_joules=None)
 
-    def _text(self, draft: AmdDraft, name: str, place: str, *, missed: bool) -> str | None:
+    def _text(self, draft: AmdDraft, name: str, place: str, *, expected: bool) -> str | None:
         if name in self._missing:
-            if missed:
+            if expected:
                 draft.miss(place, AbsenceReason.NOT_SUPPORTED)
             return None
         try:
@@ -284,66 +294,68 @@ class Gpu:
             reason = reason_of(error)
             if isinstance(error, FileNotFoundError):
                 self._missing.add(name)
-            if missed or reason is not AbsenceReason.NOT_SUPPORTED:
+            if expected or reason is not AbsenceReason.NOT_SUPPORTED:
                 draft.miss(place, reason)
             return None
 
-    def _is_refused(self, draft: AmdDraft) -> bool:
-        """Whether the driver answers nothing for now. A GPU that is gone is still shown, but whatever the
-        driver would ask it for ends in an error: then this raises DeviceLost."""
-        if any(map(_is_asked_for, draft.values)):
+    def _reads_refused(self, draft: AmdDraft) -> bool:
+        """Whether the driver currently returns no value of the GPU. The driver still lists a GPU that fell
+        off the bus, but every value that it must read from the GPU is an error: then this raises
+        DeviceLost."""
+        if any(map(_comes_from_device, draft.values)):
             return False
-        reasons = {reason for place, reason in draft.absences.items() if _is_asked_for(place)}
+        reasons = {reason for place, reason in draft.absences.items() if _comes_from_device(place)}
         if not reasons.isdisjoint(_UNREACHABLE):
             raise DeviceLost(
-                f"the driver no longer reaches the GPU at {self.card.pci_address or self.card.name}"
+                f"GPU lost: {self.card.pci_address or self.card.name} does not respond to amdgpu"
             )
         return AbsenceReason.NO_SAMPLE in reasons
 
-    def _share_power(self, draft: AmdDraft, place: Place) -> None:
+    def _share_power(self, draft: AmdDraft, context: GpuContext) -> None:
         if self.card.dual_die:
             self.shows_power = bool(draft.values.get("power_watts"))
-        if place.shares_power or not self.shows_power:
-            draft.share(*_OF_THE_MODULE)
+        if context.shares_power or not self.shows_power:
+            draft.share(*_MODULE_VALUES)
             draft.miss("energy_joules", AbsenceReason.SHARED)
 
-    def _partitions(self, place: Place, draft: AmdDraft) -> tuple[Partition, ...]:
-        """Each node of the compute driver is one, if there are several."""
-        if len(place.nodes) < 2:
+    def _partitions(self, context: GpuContext, draft: AmdDraft) -> tuple[Partition, ...]:
+        """If the compute driver has several nodes for the GPU, each is a partition."""
+        if len(context.nodes) < 2:
             return ()
         profile = draft.values.get("compute_partition")
-        use = _uses(place.told.cores if place.told is not None else (), len(place.nodes))
-        made = []
-        for number, node in enumerate(place.nodes):
+        cores = context.tool_device.cores if context.tool_device is not None else ()
+        utilizations = _utilization_by_partition(cores, len(context.nodes))
+        partitions = []
+        for number, node in enumerate(context.nodes):
             total, used = node.memory()
             free = total - used if total is not None and used is not None and used <= total else None
-            made.append(
+            partitions.append(
                 Partition(
                     id=f"{self.card.id}/{node.partition}",
                     index=node.partition,
                     device_name=node.device_name(),
                     profile=profile,
-                    utilization_ratio=use[number],
+                    utilization_ratio=utilizations[number],
                     memory_total_bytes=total,
                     memory_used_bytes=used,
                     memory_free_bytes=free,
                     multiprocessors=node.compute_units,
                 )
             )
-        return tuple(made)
+        return tuple(partitions)
 
 
-def _uses(cores: tuple[Core, ...], partitions: int) -> list[float | None]:
-    """Compute dies are numbered in the order of partitions, as many for each."""
+def _utilization_by_partition(cores: tuple[Core, ...], partitions: int) -> list[float | None]:
+    """Compute dies are numbered in the order of partitions, and all partitions have the same number of
+    dies."""
     each = len(cores) // partitions
-    uses = [core.utilization_ratio for core in cores]
-    complete = [core.index for core in cores] == list(range(len(cores)))
-    if not each or len(cores) % partitions or None in uses or not complete:
+    ratios = [core.utilization_ratio for core in cores if core.utilization_ratio is not None]
+    complete = len(ratios) == len(cores) and [core.index for core in cores] == list(range(len(cores)))
+    if not each or len(cores) % partitions or not complete:
         return [None] * partitions
-    told = [use for use in uses if use is not None]
-    return [round(sum(told[n * each : (n + 1) * each]) / each, 9) for n in range(partitions)]
+    return [round(sum(ratios[n * each : (n + 1) * each]) / each, 9) for n in range(partitions)]
 
 
-def _is_asked_for(place: str) -> bool:
-    """Whether the driver asks the device for it, instead of its own memory."""
-    return place in _ASKED_FOR or place.startswith("sensors.")
+def _comes_from_device(place: str) -> bool:
+    """Whether the driver reads the value from the GPU instead of its own memory."""
+    return place in _DEVICE_VALUES or place.startswith("sensors.")

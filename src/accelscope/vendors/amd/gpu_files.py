@@ -1,4 +1,4 @@
-"""Files of the kernel about one GPU: sensors (hwmon), metrics tables and error counters (RAS)."""
+"""Kernel files of one GPU: sensors (hwmon), the gpu_metrics table and error counters (RAS)."""
 
 import errno
 import re
@@ -11,14 +11,13 @@ from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.common.files import entries, read_text, read_whole, told
 from accelscope.vendors.common.values import Growth
 
-# Why a file of the driver could not be read.
-
+# Why a value is absent, by the error of reading its file.
 _REASONS = {
     errno.ENOENT: AbsenceReason.NOT_SUPPORTED,
     errno.EOPNOTSUPP: AbsenceReason.NOT_SUPPORTED,
     errno.EINVAL: AbsenceReason.NOT_SUPPORTED,
     errno.EACCES: AbsenceReason.NO_PERMISSION,
-    # Not about rights: amdgpu answers so while it resets the GPU or while that is asleep.
+    # Not a matter of permissions: amdgpu returns EPERM while the GPU is being reset or is suspended.
     errno.EPERM: AbsenceReason.NO_SAMPLE,
     errno.EBUSY: AbsenceReason.NO_SAMPLE,
     errno.EAGAIN: AbsenceReason.NO_SAMPLE,
@@ -34,20 +33,20 @@ def reason_of(error: OSError) -> AbsenceReason:
     return _REASONS.get(error.errno or 0, AbsenceReason.DRIVER_ERROR)
 
 
-# The binary file `gpu_metrics` of a GPU: the energy counter, which the driver shows nowhere else.
+# The binary file `gpu_metrics`: the energy counter is in no other file.
 
 _HEADER = struct.Struct("<HBB")  # size of the table, format, content
-_DEDICATED = 1  # format: tables of APUs (2, 3) have no energy
-# Offset of the counter by content revision. 1.0 has no aligned counter; 1.9 is a list of attributes. 1.6 is
-# the form of released kernels, without the activity of video and JPEG engines that 1.5 has before it.
+_DEDICATED = 1  # format; the tables of APUs (2, 3) have no energy counter
+# Offset of the counter by content revision. 1.0 has no aligned counter, and 1.9 is a list of attributes. 1.6
+# has the layout of released kernels, without the activity of video and JPEG engines that precedes it in 1.5.
 _ENERGY_OFFSETS = {1: 24, 2: 24, 3: 24, 4: 24, 5: 88, 6: 16, 7: 24, 8: 24}
 _ENERGY = struct.Struct("<Q")
-_JOULES = 2.0**-16  # of one count; AMD's tools multiply by 15.3 µJ, which is this unit rounded
+_JOULES_PER_COUNT = 2.0**-16  # AMD's tools multiply by 15.3 µJ, which is this unit rounded
 _NO_MEASUREMENT = (0, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def energy_joules(table: bytes) -> float | None:
-    """Energy since the driver was loaded; None for a table without it."""
+    """Energy since the driver was loaded, or None if the table has no counter."""
     if len(table) < _HEADER.size:
         return None
     size, format_, content = _HEADER.unpack_from(table)
@@ -55,20 +54,20 @@ def energy_joules(table: bytes) -> float | None:
     if offset is None or min(size, len(table)) < offset + _ENERGY.size:
         return None
     (count,) = _ENERGY.unpack_from(table, offset)
-    return None if count in _NO_MEASUREMENT else round(count * _JOULES, 6)
+    return None if count in _NO_MEASUREMENT else round(count * _JOULES_PER_COUNT, 6)
 
 
-# Sensors of a GPU: the folder hwmon/hwmonN of its device, by the labels that the driver gives them.
+# Sensors: the folder hwmon/hwmonN of the device. Files `*_label` name the sensors.
 
 _INPUT = re.compile(r"(temp|in|freq)([0-9]{1,3})_input", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_SENSORS = {"mem": "memory"}  # the same word as other sources have
+_SENSORS = {"mem": "memory"}  # as other sources name it
 _RAILS = {"vddgfx": "gfx", "vddnb": "soc", "vddboard": "board"}
 _CLOCKS = {"sclk": "graphics", "mclk": "memory"}
-_PWM_STEPS = 255  # unless pwm1_max says otherwise
+_PWM_STEPS = 255  # without pwm1_max
 
-# Files that every GPU may have: name, place, what one unit of it is. Of two for one place the first counts.
-# Dedicated GPUs before MI300 tell an average, the others what is drawn now.
+# Files that every GPU may have: name, place in the draft, factor to the base unit. Of two files for one place
+# the first is used. Dedicated GPUs before MI300 report average power, the others current power.
 _FILES: tuple[tuple[str, str, float], ...] = (
     ("power1_average", "power_watts", 1e-6),
     ("power1_input", "power_watts", 1e-6),
@@ -85,27 +84,27 @@ _HIGHEST = {"power_watts": 1e4, "sensors": 500.0, "rails": 60.0, "clocks": 6e10,
 class _Layout:
     folder: str
     files: tuple[tuple[str, str, float], ...]
-    main_sensor: str | None  # temp1: whose bounds are the GPU's
+    main_sensor: str | None  # such as temp1; its limits are the GPU's
     pwm_steps: int | None
 
 
 class Sensors:
-    """Of one GPU. The folder's name changes when the driver is loaded anew; labels are read once."""
+    """The sensors of one GPU. The layout is read once, and again after the driver was reloaded."""
 
     def __init__(self, device_folder: str) -> None:
         self._device = device_folder
         self._layout: _Layout | None = None
 
     def take(self, draft: AmdDraft) -> None:
-        layout = self._layout or _layout(self._device)
+        layout = self._layout or _read_layout(self._device)
         if layout is None:
             for place in ("temperature_celsius", "power_watts"):
                 draft.miss(place, AbsenceReason.NOT_SUPPORTED)
             return
         self._layout = layout
-        gone = 0
+        missing = 0
         for name, place, unit in layout.files:
-            gone += not _take(draft, f"{layout.folder}/{name}", place, _scaled(place, unit))
+            missing += not _take(draft, f"{layout.folder}/{name}", place, _scaled(place, unit))
         if layout.pwm_steps is not None:
             _take(draft, f"{layout.folder}/pwm1", "fans.0.ratio", _share(layout.pwm_steps))
         if layout.main_sensor is not None:
@@ -117,19 +116,19 @@ class Sensors:
                     _scaled("sensors", 1e-3),
                 )
         draft.miss("power_watts", AbsenceReason.NOT_SUPPORTED)
-        if gone == len(layout.files):
-            self._layout = None
+        if missing == len(layout.files):
+            self._layout = None  # the folder's name changes when the driver is reloaded
 
 
-def _layout(device: str) -> _Layout | None:
+def _read_layout(device: str) -> _Layout | None:
     name = next((name for name in entries(f"{device}/hwmon") if name.startswith("hwmon")), None)
     if name is None:
         return None
     folder = f"{device}/hwmon/{name}"
-    there = set(entries(folder))
-    files = [entry for entry in _FILES if entry[0] in there]
+    names = set(entries(folder))
+    files = [entry for entry in _FILES if entry[0] in names]
     sensors: dict[str, str] = {}
-    for file in sorted(there):
+    for file in sorted(names):
         match = _INPUT.fullmatch(file)
         if match is None:
             continue
@@ -145,21 +144,21 @@ def _layout(device: str) -> _Layout | None:
             files.append((file, f"clocks.{_CLOCKS[label]}", 1.0))
     main = next((sensors[name] for name in ("edge", "junction") if name in sensors), None)
     steps = None
-    if "pwm1" in there:
-        told_steps = told(f"{folder}/pwm1_max") or ""
-        steps = int(told_steps) if _NUMBER.fullmatch(told_steps) and int(told_steps) > 0 else _PWM_STEPS
+    if "pwm1" in names:
+        maximum = told(f"{folder}/pwm1_max") or ""
+        steps = int(maximum) if _NUMBER.fullmatch(maximum) and int(maximum) > 0 else _PWM_STEPS
     return _Layout(folder, tuple(files), main, steps)
 
 
 def _take(draft: AmdDraft, path: str, place: str, read: Callable[[str], float | None]) -> bool:
-    """Whether the file is still there."""
+    """Return whether the file exists."""
     if place in draft.values:
         return True
     try:
         text = read_text(path)
     except OSError as error:
         reason = reason_of(error)
-        # Bounds and speeds that a GPU does not have are not missed.
+        # Limits and fan speeds that a GPU does not have are not reported as absent.
         if reason is not AbsenceReason.NOT_SUPPORTED or place == "power_watts" or place.startswith("sensors"):
             draft.miss(place, reason)
         return not isinstance(error, FileNotFoundError)
@@ -188,7 +187,7 @@ def _share(steps: int) -> Callable[[str], float | None]:
     return read
 
 
-# Errors that the chip itself counts (RAS): the folder ras/ of a device, a file for each of its blocks.
+# Error counters of the chip (RAS): the folder ras/ of the device, with a file for each hardware block.
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count")
 _LINE = re.compile(r"\s*(ue|ce|de)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE | re.ASCII)
@@ -199,7 +198,7 @@ _BAD_PAGE = re.compile(r"\s*0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\s*:\s*([RPF])\s*", re.
 
 @dataclass(frozen=True, slots=True)
 class BadPages:
-    """Memory that is no longer used: retired, still waiting for that, and such that could not be."""
+    """Bad pages of memory: retired, to be retired at the next reset, and failed to retire."""
 
     retired: int = 0
     pending: int = 0
@@ -208,18 +207,19 @@ class BadPages:
 
 @dataclass(slots=True)
 class ErrorCounters:
-    """Of one GPU."""
+    """The error counters of one GPU."""
 
     folder: str  # of the device
     _files: tuple[str, ...] | None = None
-    _known: set[tuple[str, str]] = field(default_factory=set)  # what was counted at least once
+    _known: set[tuple[str, str]] = field(default_factory=set)  # counters that were read at least once
     _growth: Growth = field(default_factory=Growth)
     bad_pages: BadPages | None = None
 
     def take(self, draft: AmdDraft, now: float) -> tuple[ErrorCount, ...]:
-        """Counts by block and in all into the draft; those that are not 0 with the time they last grew."""
+        """Put the counts of each block and their totals into the draft. Returns the counts above 0 with the
+        time of their last increase."""
         counts = self._counts(draft)
-        silent = self._known - counts.keys()
+        unread = self._known - counts.keys()
         self._known.update(counts)
         if not counts:
             return ()
@@ -229,8 +229,8 @@ class ErrorCounters:
             totals[severity] = totals.get(severity, 0) + count
             draft.put(f"ecc.{severity}.{block}", count)
         for severity, count in totals.items():
-            if any(_SEVERITIES[kind] == severity for _, kind in silent):
-                # A sum without what a block has counted would fall, and rise again without an error.
+            if any(_SEVERITIES[kind] == severity for _, kind in unread):
+                # A total without one block's count would fall, and later rise without an error.
                 draft.miss(f"ecc.{severity}", AbsenceReason.NO_SAMPLE)
             else:
                 draft.put(f"ecc.{severity}", count)
@@ -257,7 +257,7 @@ class ErrorCounters:
             lines = [line for line in map(_LINE.fullmatch, text.splitlines()) if line is not None]
             for line in lines:
                 counts[match[1], line[1].lower()] = int(line[2])
-            if not lines:  # while it resets the GPU, the driver has a sentence for each of these files
+            if not lines:  # while the GPU is being reset, these files contain a message
                 draft.miss(f"ecc.uncorrected.{match[1]}", AbsenceReason.NO_SAMPLE)
         return counts
 
@@ -265,7 +265,7 @@ class ErrorCounters:
         try:
             text = read_whole(f"{self.folder}/ras/{_BAD_PAGES}").decode(errors="replace")
         except OSError:
-            return None  # not every driver shows them, and not to everybody
+            return None  # not every driver has the file, and not every user may read it
         states = [match[1].upper() for match in map(_BAD_PAGE.fullmatch, text.splitlines()) if match]
         draft.put("retired_pages.uncorrected", len(states))
         return BadPages(states.count("R"), states.count("P"), states.count("F"))

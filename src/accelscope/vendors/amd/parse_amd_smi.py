@@ -1,24 +1,26 @@
-"""`amd-smi metric --json` (and its text form): what every GPU is doing."""
+"""The subcommands of amd-smi with nested output, as JSON or text: `metric`, `static`, `xgmi` and
+`process`."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Health, HealthState, Link, Process, pci_address
 from accelscope.parsing import Parsed, Rejections
-from accelscope.vendors.amd import documents, draft
-from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.documents import Tree
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.common.values import program_name
 
+# `amd-smi metric`: measurements of each GPU.
+
 METRIC = "amd-smi metric"
 
-# Path in the document, place in the model, how to read it. Of several paths for one place the first with a
-# value is taken. Visible VRAM is the part that the processor can address, so it does not stand in for the
-# memory of the card.
-_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
+# Path in the document, place in the draft, how to read it. Of several paths for one place the first with a
+# value is used. Visible VRAM is only the part that the CPU can address, so it is not used as the card's
+# memory.
+_METRIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("usage.gfx_activity", "utilization_ratio", quantities.ratio),
     ("usage.gfx_usage", "utilization_ratio", quantities.ratio),
     ("usage.umc_activity", "memory_utilization_ratio", quantities.ratio),
@@ -66,8 +68,8 @@ _SEVERITIES = {
     "uncorrectable_count": "uncorrected",
     "deferred_count": "deferred",
 }
-# Name of a clock in the document, without its number, and its domain.
-CLOCKS = {
+# Domains of clocks, by their names in the document without the number.
+_CLOCKS = {
     "gfx": "graphics",
     "sys": "graphics",
     "mem": "memory",
@@ -81,38 +83,38 @@ CLOCKS = {
     "dcefclk": "display",
 }
 _VIOLATION = "_violation_status"
-_XGMI_IS_WELL = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
+_XGMI_OK = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
 
 
 def parse_metric(text: str) -> Parsed:
-    return documents.parsed(text, METRIC, _draft)
+    return documents.parse_gpus(text, METRIC, _metric_draft)
 
 
-def _draft(gpu: Tree) -> AmdDraft:
+def _metric_draft(gpu: Tree) -> AmdDraft:
     draft = AmdDraft()
-    for path, place, read in _FIELDS:
+    for path, place, read in _METRIC_FIELDS:
         documents.take(draft, gpu, path, place, read)
     _take_engines(draft, gpu)
     _take_clocks(draft, documents.group(gpu, "clock"))
     _take_throttles(draft, documents.group(gpu, "throttle"))
-    _take_blocks(draft, documents.group(gpu, "ecc_blocks"))
-    _drop_ecc_of_no_block(draft, gpu)
+    _take_ecc_blocks(draft, documents.group(gpu, "ecc_blocks"))
+    _drop_ecc_without_blocks(draft, gpu)
     _take_raw_fan(draft, documents.group(gpu, "fan"))
-    _judge_links(draft, gpu)
+    _take_link_errors(draft, gpu)
     return draft
 
 
 def _take_engines(draft: AmdDraft, gpu: Tree) -> None:
     """A chip has several video and JPEG engines; missing ones are `N/A`. Older chips list them by engine,
-    newer ones (`gpu_metrics` from 1.7 on) by partition. The tool's own monitor shows the mean of the video
+    newer ones (`gpu_metrics` from 1.7 on) by partition. Like `amd-smi monitor`, use the mean of the video
     engines as decoder utilization."""
     usage = documents.group(gpu, "usage")
     for engine, place in (("vcn", "decoder_utilization_ratio"), ("jpeg", "jpeg_utilization_ratio")):
         listed = usage.get(f"{engine}_activity")
-        ratios = _given(listed) if isinstance(listed, list) else []
+        ratios = _ratios(listed) if isinstance(listed, list) else []
         if not ratios:
             by_partition = _by_partition(usage, f"{engine}_busy")
-            ratios = [ratio for engines in by_partition.values() for ratio in _given(engines)]
+            ratios = [ratio for engines in by_partition.values() for ratio in _ratios(engines)]
         if ratios:
             draft.put(place, round(sum(ratios) / len(ratios), 9))
     for number, use in _compute_dies(usage):
@@ -120,8 +122,9 @@ def _take_engines(draft: AmdDraft, gpu: Tree) -> None:
 
 
 def _compute_dies(usage: Tree) -> Iterator[tuple[int, float]]:
-    """Use of the compute dies (XCC) by number, where the chip reports each. They are grouped by partition,
-    as many in each; the list of a partition has `N/A` for the dies of the others at its end."""
+    """Number and utilization of each compute die (XCC), if the chip reports them. They are grouped by
+    partition, with the same number of dies in each. The list of a partition ends with `N/A` for the dies of
+    the others."""
     partitions = {
         number: [_ratio(leaf) for leaf in listed]
         for number, listed in _by_partition(usage, "gfx_busy_inst").items()
@@ -142,7 +145,7 @@ def _by_partition(usage: Tree, name: str) -> dict[int, list[object]]:
     return found
 
 
-def _given(listed: list[object]) -> list[float]:
+def _ratios(listed: list[object]) -> list[float]:
     return [ratio for ratio in map(_ratio, listed) if ratio is not None]
 
 
@@ -152,11 +155,11 @@ def _ratio(leaf: object) -> float | None:
 
 
 def _take_clocks(draft: AmdDraft, clocks: Mapping[str, object]) -> None:
-    """`gfx_0` to `gfx_7` are the clocks of the compute dies; the first of them that runs is the GPU's."""
+    """`gfx_0` to `gfx_7` are the clocks of the compute dies; the first with a value is the GPU's."""
     running = []
     for name, clock in clocks.items():
         kind, _, number = name.partition("_")
-        domain = CLOCKS.get(kind)
+        domain = _CLOCKS.get(kind)
         if domain is None or not isinstance(clock, dict):
             continue
         for key, suffix, read in (
@@ -165,7 +168,7 @@ def _take_clocks(draft: AmdDraft, clocks: Mapping[str, object]) -> None:
             ("max_clk", ".max", quantities.highest_hertz),
         ):
             if key == "max_clk" and documents.is_zero(clock.get(key)):
-                continue  # some drivers print 0 for a bound that they do not know
+                continue  # some drivers print 0 for an unknown maximum
             documents.take(draft, clock, key, f"clocks.{domain}{suffix}", read, source=f"clock.{name}.{key}")
         hertz = quantities.hertz(quantities.text_of(clock.get("clk")) or "")
         if kind == "gfx" and number.isdecimal() and len(number) < 4 and hertz is not None:
@@ -176,21 +179,21 @@ def _take_clocks(draft: AmdDraft, clocks: Mapping[str, object]) -> None:
 
 
 def _take_throttles(draft: AmdDraft, violations: Mapping[str, object]) -> None:
-    """Newer chips tell some of them for each compute die: one that is held back is enough."""
+    """Newer chips report some reasons for each compute die. One throttled die is enough."""
     for name, leaf in violations.items():
         if not name.endswith(_VIOLATION):
             continue
         place = f"throttles.{name.removesuffix(_VIOLATION)}"
         flags = [quantities.flag(text) for text in documents.leaves(leaf)]
-        told = [flag for flag in flags if flag is not None]
-        if told:
-            draft.put(place, any(told))
+        known = [flag for flag in flags if flag is not None]
+        if known:
+            draft.put(place, any(known))
         else:
             for text in list(documents.leaves(leaf))[:1]:
                 draft.take(place, text, quantities.flag, name)
 
 
-def _take_blocks(draft: AmdDraft, blocks: Mapping[str, object]) -> None:
+def _take_ecc_blocks(draft: AmdDraft, blocks: Mapping[str, object]) -> None:
     for name, counts in blocks.items():
         if isinstance(counts, dict) and name.replace("_", "").isalnum() and len(name) <= 32:
             for key, severity in _SEVERITIES.items():
@@ -204,8 +207,8 @@ def _take_blocks(draft: AmdDraft, blocks: Mapping[str, object]) -> None:
                 )
 
 
-def _drop_ecc_of_no_block(draft: AmdDraft, gpu: Tree) -> None:
-    """For a card without ECC the tool prints totals of 0 and no block that could count an error."""
+def _drop_ecc_without_blocks(draft: AmdDraft, gpu: Tree) -> None:
+    """For a card without ECC the tool prints totals of 0 and no ECC blocks."""
     totals = [place for place in draft.values if place.partition(".")[0] == "ecc"]
     if totals and gpu.get("ecc_blocks") in ("N/A", {}) and not any(draft.values[place] for place in totals):
         for place in totals:
@@ -214,7 +217,7 @@ def _drop_ecc_of_no_block(draft: AmdDraft, gpu: Tree) -> None:
 
 
 def _take_raw_fan(draft: AmdDraft, fan: Mapping[str, object]) -> None:
-    """Where the share is not told: the step that is set, of those that there are."""
+    """If the tool prints no percentage, compute the ratio from the current and the highest step."""
     if "fans.0.ratio" in draft.values:
         return
     speed, top = (quantities.count(quantities.text_of(fan.get(key)) or "") for key in ("speed", "max"))
@@ -222,22 +225,20 @@ def _take_raw_fan(draft: AmdDraft, fan: Mapping[str, object]) -> None:
         draft.put("fans.0.ratio", round(speed / top, 9))
 
 
-def _judge_links(draft: AmdDraft, gpu: Tree) -> None:
-    told = quantities.text_of(documents.at(gpu, "xgmi_err")) or ""
-    if quantities.absence(told) is None and told.casefold() not in _XGMI_IS_WELL:
-        word = told[:100]
-        draft.health = Health(HealthState.WARNING, f"the links to other GPUs have errors: {word}", word)
+def _take_link_errors(draft: AmdDraft, gpu: Tree) -> None:
+    status = quantities.text_of(documents.at(gpu, "xgmi_err")) or ""
+    if quantities.absence(status) is None and status.casefold() not in _XGMI_OK:
+        word = status[:100]
+        draft.health = Health(HealthState.WARNING, f"XGMI link errors: {word}", word)
 
 
-# --- parse static ------------------------------------------------------------
-# `amd-smi static --json` (and its text form): who every GPU is, and what bounds it.
-
+# `amd-smi static`: identity and limits of each GPU.
 
 STATIC = "amd-smi static"
 
-# The firmware is the VBIOS' part number, as in the driver's files and in rocm-smi; the tool calls the VBIOS
-# IFWI from ROCm 7.1 on.
-_PARSE_STATIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
+# The firmware version is the part number of the VBIOS, as in the driver's files and in rocm-smi. From ROCm
+# 7.1 on, the tool calls the VBIOS IFWI.
+_STATIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("asic.market_name", "model", quantities.name),
     ("board.product_name", "model", quantities.name),
     ("board.model_number", "part_number", quantities.identifier),
@@ -287,12 +288,12 @@ _LEVEL = re.compile(r"level[ _]([0-9]{1,3})", re.IGNORECASE | re.ASCII)
 
 
 def parse_static(text: str) -> Parsed:
-    return documents.parsed(text, STATIC, _draft_parse_static)
+    return documents.parse_gpus(text, STATIC, _static_draft)
 
 
-def _draft_parse_static(gpu: Tree) -> AmdDraft:
+def _static_draft(gpu: Tree) -> AmdDraft:
     draft = AmdDraft()
-    for path, place, read in _PARSE_STATIC_FIELDS:
+    for path, place, read in _STATIC_FIELDS:
         if place == "numa_node" and quantities.is_no_numa_node(
             quantities.text_of(documents.at(gpu, path)) or ""
         ):
@@ -302,12 +303,12 @@ def _draft_parse_static(gpu: Tree) -> AmdDraft:
     _take_ecc_mode(draft, gpu)
     for name, clock in documents.group(gpu, "clock").items():
         if isinstance(clock, dict):
-            _take_clock(draft, name, clock)
+            _take_clock_levels(draft, name, clock)
     return draft
 
 
 def _take_ecc_mode(draft: AmdDraft, gpu: Tree) -> None:
-    """On if it is on in any block of the chip."""
+    """ECC is enabled if it is enabled in any block of the chip."""
     states = list(documents.leaves(documents.at(gpu, "ras.ecc_block_state")))
     flags = [flag for flag in map(quantities.flag, states) if flag is not None]
     if flags:
@@ -316,9 +317,9 @@ def _take_ecc_mode(draft: AmdDraft, gpu: Tree) -> None:
         draft.miss("ecc_enabled", AbsenceReason.NOT_SUPPORTED)
 
 
-def _take_clock(draft: AmdDraft, name: str, clock: Tree) -> None:
-    """A clock steps through levels: the one it is at now, and the highest there is."""
-    domain = CLOCKS.get(name.rstrip("0123456789_"))
+def _take_clock_levels(draft: AmdDraft, name: str, clock: Tree) -> None:
+    """A clock has levels; take the current and the highest one."""
+    domain = _CLOCKS.get(name.rstrip("0123456789_"))
     levels = documents.group(clock, "frequency_levels")
     if domain is None or not levels:
         return
@@ -337,50 +338,51 @@ def _take_clock(draft: AmdDraft, name: str, clock: Tree) -> None:
         draft.put(f"clocks.{domain}.max", highest)
 
 
-# --- parse links ------------------------------------------------------------
-# `amd-smi xgmi --json`: the links of every GPU to the others, with their state and traffic.
-
+# `amd-smi xgmi`: the links of each GPU to the others, with their state and traffic.
 
 _STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU itself
-# A table of states in the order of a GPU's ports: nothing in the output says where a port leads.
+# A table of states in the order of the ports. The output does not contain where a port leads, so it is
+# ignored.
 _BY_PORT = "link_port_status"
 
 
 def parse_links(text: str) -> Mapping[int, tuple[Link, ...]]:
-    """By the index of the GPU. The tool prints a table of traffic and one of states: they are joined by the
-    place of a link in them, which is that of the other GPU."""
+    """By the index of the GPU. The tool prints a table of traffic and one of states. They are joined by the
+    position of a link, which is that of the other GPU."""
     found: dict[int, list[Link]] = {}
     entries, _ = documents.gpus(text, Rejections(), leave_out=_BY_PORT)
     for entry in entries:
-        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         if index is None:
             continue
         if "link_metrics" in entry:
-            own = pci_address(draft.text_of(entry.get("bdf")) or "")
-            found[index] = _measured(documents.group(entry, "link_metrics"), own)
+            own = pci_address(quantities.text_of(entry.get("bdf")) or "")
+            found[index] = _links(documents.group(entry, "link_metrics"), own)
     for entry in entries:
-        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         states = entry.get("link_status")
         if index is not None and isinstance(states, list):
             found[index] = _with_states(found.get(index, []), states)
-    known = {index: tuple(filter(_is_known, links)) for index, links in found.items()}
-    return {index: links for index, links in known.items() if links}
+    existing = {index: tuple(filter(_exists, links)) for index, links in found.items()}
+    return {index: links for index, links in existing.items() if links}
 
 
-def _measured(metrics: Tree, own: str | None) -> list[Link]:
-    """A GPU is listed among its own neighbours, with its own address."""
+def _links(metrics: Tree, own: str | None) -> list[Link]:
+    """Links with their traffic. The list contains the GPU itself, with its own address, which is left out."""
     listed = metrics.get("links")
-    rate = draft.bits_per_second(draft.text_of(metrics.get("max_bandwidth")) or "")
+    rate = quantities.bits_per_second(quantities.text_of(metrics.get("max_bandwidth")) or "")
     links = []
     for number, link in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(link, dict):
             continue
-        read, written = (draft.memory(draft.text_of(link.get(key)) or "") for key in ("read", "write"))
+        read, written = (
+            quantities.memory(quantities.text_of(link.get(key)) or "") for key in ("read", "write")
+        )
         links.append(
             Link(
                 "xgmi",
                 number,
-                remote=pci_address(draft.text_of(link.get("bdf")) or ""),
+                remote=pci_address(quantities.text_of(link.get("bdf")) or ""),
                 bytes_per_second=rate,
                 transmit_bytes_total=written,
                 receive_bytes_total=read,
@@ -389,8 +391,8 @@ def _measured(metrics: Tree, own: str | None) -> list[Link]:
     return [link for link in links if link.remote is None or link.remote != own]
 
 
-def _is_known(link: Link) -> bool:
-    """A neighbour without traffic and state may have no link at all."""
+def _exists(link: Link) -> bool:
+    """An entry without traffic and state may be no link."""
     traffic = (link.transmit_bytes_total, link.receive_bytes_total)
     return link.active is not None or any(amount is not None for amount in traffic)
 
@@ -406,13 +408,11 @@ def _with_states(links: list[Link], states: list[object]) -> list[Link]:
     return [replace(link, active=active.get(link.index)) for link in links]
 
 
-# --- parse process ------------------------------------------------------------
-# `amd-smi process --json` (and its text form): the processes of every GPU.
-
+# `amd-smi process`: the processes of each GPU.
 
 PROCESS = "amd-smi process"
 
-_NOBODY = "no running processes"
+_NO_PROCESSES = "no running processes"
 _LISTS = ("process_list", "process_info", "processes")
 
 
@@ -424,12 +424,12 @@ def parse_process(text: str) -> Parsed:
         error = documents.no_reading(text, PROCESS)
     found: dict[tuple[int, int], ListedProcess] = {}
     for entry in entries:
-        index = draft.count(draft.text_of(entry["gpu"]) or "")
+        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         if index is None:
             rejected.add(f"gpu: {str(entry['gpu'])[:100]}", "no_identity")
             continue
         for info in _infos(entry, rejected):
-            listed = _listed(info, index)
+            listed = _listed_process(info, index)
             if listed is None:
                 rejected.add(f"pid: {str(info.get('pid'))[:100]}", "not_a_process")
             else:
@@ -437,54 +437,53 @@ def parse_process(text: str) -> Parsed:
     return Parsed(processes=with_memory(list(found.values())), error=error, rejected=rejected.listed())
 
 
+@dataclass(frozen=True, slots=True)
 class ListedProcess:
-    """A process under one GPU. `on_device` is the memory that the compute driver counts on that GPU.
-    `in_all` is what the process holds through the graphics driver: the same sum under each of its GPUs."""
+    """A process under one GPU."""
 
-    __slots__ = ("in_all", "on_device", "process")
-
-    def __init__(self, process: Process, on_device: int | None, in_all: int | None) -> None:
-        self.process = process
-        self.on_device = on_device
-        self.in_all = in_all
+    process: Process
+    gpu_memory: int | None  # bytes on this GPU, from the compute driver
+    total_memory: int | None  # bytes on all its GPUs, from the graphics driver: the same under each GPU
 
 
 def with_memory(listed: list[ListedProcess]) -> tuple[Process, ...]:
-    """The memory of each process on each GPU. Where the tool gives only the sum over all GPUs, that is the
-    memory on the GPU of a process that has one; for several GPUs nothing says how it is divided."""
+    """The memory of each process on each GPU. If the tool prints only the total over all GPUs, it is used for
+    a process on one GPU. For several GPUs the output does not contain how it is divided."""
     gpus = Counter(entry.process.pid for entry in listed)
     processes = []
     for entry in listed:
-        memory = entry.on_device
+        memory = entry.gpu_memory
         if memory is None and gpus[entry.process.pid] == 1:
-            memory = entry.in_all
+            memory = entry.total_memory
         processes.append(replace(entry.process, memory_bytes=memory))
     return tuple(processes)
 
 
 def _infos(entry: Tree, rejected: Rejections) -> Iterator[Tree]:
-    """Newer tools wrap each process in `process_info`, older ones do not; one that finds nobody says so in
-    words where a process would stand."""
+    """Newer versions wrap each process in `process_info`. Without processes, a message takes the place of a
+    process."""
     listed = next(entry[key] for key in _LISTS if key in entry)
     for item in listed if isinstance(listed, list) else [listed]:
         info = item.get("process_info", item) if isinstance(item, dict) else item
         if isinstance(info, dict):
             yield info
-        elif isinstance(info, str) and draft.absence(info) is None and _NOBODY not in info.casefold():
+        elif (
+            isinstance(info, str)
+            and quantities.absence(info) is None
+            and _NO_PROCESSES not in info.casefold()
+        ):
             rejected.add(info, "not_a_process")
 
 
-def _listed(info: Tree, index: int) -> ListedProcess | None:
-    pid = draft.count(draft.text_of(info.get("pid")) or "")
+def _listed_process(info: Tree, index: int) -> ListedProcess | None:
+    pid = quantities.count(quantities.text_of(info.get("pid")) or "")
     if not pid:
         return None
     process = Process(
         pid=pid,
         device_index=index,
-        name=program_name(draft.text_of(info.get("name")) or "", draft.absence),
+        name=program_name(quantities.text_of(info.get("name")) or "", quantities.absence),
     )
-    on_device = draft.text_of(info.get("mem_usage", info.get("mem")))
-    in_all = draft.text_of(documents.at(info, "memory_usage.vram_mem"))
-    return ListedProcess(
-        process, draft.memory(on_device or ""), None if in_all is None else draft.memory(in_all)
-    )
+    gpu_memory = quantities.text_of(info.get("mem_usage", info.get("mem"))) or ""
+    total_memory = quantities.text_of(documents.at(info, "memory_usage.vram_mem")) or ""
+    return ListedProcess(process, quantities.memory(gpu_memory), quantities.memory(total_memory))

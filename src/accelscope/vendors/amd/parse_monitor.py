@@ -1,8 +1,8 @@
-"""`amd-smi monitor`: one line per GPU for eyes, and a table of processes below it.
+"""`amd-smi monitor`: a table of GPUs, and below it a table of processes.
 
-A value and its unit are two words, and columns come and go with versions and options: the cells of a line
-are told apart by their form and given to the columns of the header in their order. A line with more or fewer
-cells than columns is not taken.
+A value and its unit are two words, and the columns depend on version and options. Cells are recognised by
+their form and assigned to the columns of the header in order. A line with more or fewer cells than columns is
+rejected.
 """
 
 import re
@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from accelscope.model import Process
 from accelscope.parsing import Parsed, ParseError, Rejections
-from accelscope.vendors.amd import documents
-from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.parse_amd_smi import ListedProcess, with_memory
 from accelscope.vendors.common.values import program_name
 
 TOOL = "amd-smi monitor"
 
-# Names of columns by the place that they go to. What the tool calls the GPU's temperature is its hottest
-# spot. PCIE_BW is the sum of both directions, for which the model has no place.
+# Place in the draft and how to read it, by column. The tool's GPU temperature is that of the hottest spot.
+# PCIE_BW is the sum of both directions, which the model does not have.
 _COLUMNS: Mapping[str, tuple[str, quantities.Read]] = {
     "POWER": ("power_watts", quantities.watts),
     "PWR_CAP": ("power_limit_watts", quantities.watts),
@@ -99,7 +98,7 @@ def parse(text: str) -> Parsed:
                 _take_gpu(row, drafts, rejected)
     error = None if drafts or listed else documents.no_reading(text, TOOL)
     if error is not None and error.reason == "unrecognized" and columns:
-        error = ParseError("truncated", f"{TOOL} printed a header line and no row that can be read")
+        error = ParseError("truncated", f"{TOOL} printed a header line without readable rows")
     return Parsed(
         devices=documents.devices_of(list(drafts.values())),
         processes=with_memory(list(listed.values())),
@@ -120,7 +119,7 @@ def _header(line: str) -> list[str] | None:
 def _row(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
     cells = _CELL.findall(line)
     if "NAME" in columns and len(cells) > len(columns):
-        # A program's name may hold blanks: what is left of it and right of it tells where it ends.
+        # A program's name may contain blanks: the number of cells before and after it shows where it ends.
         place = columns.index("NAME")
         end = len(cells) - (len(columns) - place - 1)
         cells = [*cells[:place], " ".join(cells[place:end]), *cells[end:]]
@@ -143,8 +142,8 @@ def _take_gpu(row: Mapping[str, str], drafts: dict[int, AmdDraft], rejected: Rej
     rejected.extend(draft.rejected)
     whole = drafts.get(index)
     if whole is not None and row.get("XCP", "0") != "0":
-        # A further partition of the same GPU: it adds what the lines before it did not tell. (A line that
-        # comes again without one is the next round of `monitor --watch`, and replaces the one before.)
+        # A further partition of the same GPU adds values that the lines before it do not have. (A repeated
+        # line without a partition is the next round of `monitor --watch` and replaces the previous one.)
         for place, value in draft.values.items():
             whole.values.setdefault(place, value)
             whole.absences.pop(place, None)
@@ -153,7 +152,7 @@ def _take_gpu(row: Mapping[str, str], drafts: dict[int, AmdDraft], rejected: Rej
 
 
 def _take_pair(draft: AmdDraft, cell: str) -> None:
-    """`3.1/191.7 GB`: used and total, to a tenth."""
+    """`3.1/191.7 GB`: used and total."""
     match = _PAIR.fullmatch(cell)
     unit = (match[3] or "GB") if match else ""
     used, total = (f"{match[1]} {unit}", f"{match[2]} {unit}") if match else (cell, cell)
@@ -174,5 +173,5 @@ def _take_process(
         device_index=index,
         name=program_name(row.get("NAME", ""), quantities.absence),
     )
-    on_device, in_all = (quantities.memory(row.get(name, "")) for name in ("MEM_USAGE", "VRAM_MEM"))
-    listed[index, pid] = ListedProcess(process, on_device, in_all)
+    gpu_memory, total_memory = (quantities.memory(row.get(name, "")) for name in ("MEM_USAGE", "VRAM_MEM"))
+    listed[index, pid] = ListedProcess(process, gpu_memory, total_memory)

@@ -1,7 +1,7 @@
-"""The names that rocm-smi gives to its values, the same in its JSON and its CSV.
+"""The output of rocm-smi: JSON, CSV and tables.
 
-Spelling changed over the versions (`Card series`, `Card Series`); the tool of Hygon's DCUs, a fork, has
-names of its own. Everything is a word, and the unit stands in the name.
+JSON and CSV have the same keys. Their spelling depends on the version (`Card series`, `Card Series`), and the
+fork for Hygon's DCUs has some keys of its own. All values are strings, and the unit is part of the key.
 """
 
 import re
@@ -11,14 +11,14 @@ from itertools import count
 
 from accelscope.model import Process, ProcessType, pci_address
 from accelscope.parsing import Parsed, ParseError, Rejections
-from accelscope.vendors.amd import documents
-from accelscope.vendors.amd import draft as quantities
+from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import DUAL_DIE_CODES, slot_of
 from accelscope.vendors.common.values import program_name
 
-# Key in small letters, place in the model, how to read it. Of several keys for one place the first with a
-# value is taken. `gpu memory use (%)` is how busy the memory controller is, not how full the memory is.
+# Key in lower case, place in the draft, how to read it. Of several keys for one place the first with a value
+# is used. `gpu memory use (%)` is the utilization of the memory controller, not the fraction of memory in
+# use.
 _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("unique id", "uuid", quantities.unique_id),
     ("serial number", "serial", quantities.identifier),
@@ -68,17 +68,17 @@ _VALID_RANGE = re.compile(r"valid (\w{1,8}) range")
 _PCIE_LEVEL = re.compile(r"[0-9]{1,3} \(\s*([0-9.]{1,8}\s*GT/s)\s*,?\s*(x[0-9]{1,3})\s*\)", re.IGNORECASE)
 _PID = re.compile(r"PID([0-9]{1,10})", re.ASCII)
 
-OF_THE_MODULE = ("power_watts", "power_limit_watts", "energy_joules")
+MODULE_VALUES = ("power_watts", "power_limit_watts", "energy_joules")
 
 Values = Mapping[str, str]
 
 
-def normal(key: str) -> str:
+def normalize(key: str) -> str:
     return " ".join(key.split()).rstrip(":").strip().casefold()
 
 
-def draft_of(values: Values, index: int, driver_version: str | None) -> AmdDraft:
-    """`values` by their normal keys."""
+def make_draft(values: Values, index: int, driver_version: str | None) -> AmdDraft:
+    """`values` have normalized keys."""
     draft = AmdDraft()
     draft.put("index", index)
     for key, place, read in _FIELDS:
@@ -88,15 +88,15 @@ def draft_of(values: Values, index: int, driver_version: str | None) -> AmdDraft
             continue
         draft.take(place, values[key], read, key)
     for key, value in values.items():
-        _take_patterned(draft, key, value)
-    if _is_on_a_secondary_die(values):
-        draft.share(*OF_THE_MODULE)
+        _take_by_pattern(draft, key, value)
+    if _is_secondary_die(values):
+        draft.share(*MODULE_VALUES)
     if driver_version is not None:
         draft.put("driver_version", driver_version)
     return draft
 
 
-def _take_patterned(draft: AmdDraft, key: str, value: str) -> None:
+def _take_by_pattern(draft: AmdDraft, key: str, value: str) -> None:
     if match := _SENSOR.fullmatch(key):
         name = {"mem": "memory"}.get(match[1], match[1].replace(" ", ""))
         draft.take(f"sensors.{name}", value, quantities.celsius, key)
@@ -121,39 +121,40 @@ def is_dual_die(values: Values) -> bool:
     return named or any(_hexadecimal(code) in DUAL_DIE_CODES for code in codes)
 
 
-def _is_on_a_secondary_die(values: Values) -> bool:
-    """The tool's own word for a die whose module's power stands at the other die. Some versions say it of
-    chips that have one die: there it means that nothing is measured."""
-    said = any(quantities.SECONDARY_DIE in value.casefold()[:100] for value in values.values())
-    return said and is_dual_die(values)
+def _is_secondary_die(values: Values) -> bool:
+    """The tool marks a die whose module reports its power at the other die. Some versions print the mark for
+    chips with one die, too, where it means that power is not measured."""
+    marked = any(quantities.SECONDARY_DIE in value.casefold()[:100] for value in values.values())
+    return marked and is_dual_die(values)
 
 
-def share_modules(drafts: list[tuple[AmdDraft, bool]]) -> None:
-    """What several cards show of one thing is counted at the first of them. Two dies of a module both show
-    its power; they are matched by the module's serial number, else in their order. Partitions of a GPU, which
-    have its address, show its power and its memory. The flag is True for a chip with two dies."""
+def share_module_values(drafts: list[tuple[AmdDraft, bool]]) -> None:
+    """Keep a value that several cards have in common only at the first of them. Both dies of a module show
+    its power; they are matched by the module's serial number, else in their order. Partitions of a GPU have
+    its address and show its power and memory. The flag is True for a module with two dies."""
     first: dict[object, AmdDraft] = {}
     unnumbered = count()
     for draft, dual_die in drafts:
         serial, address = draft.values.get("serial"), draft.values.get("pci_address")
         if dual_die:
             module = ("pair", next(unnumbered) // 2) if serial is None else serial
-            # A die that leaves it to the other one may show 0.
+            # The die that does not report the power may show 0.
             shows_power = bool(draft.values.get("power_watts"))
             if not shows_power or first.setdefault(module, draft) is not draft:
-                draft.share(*OF_THE_MODULE)
+                draft.share(*MODULE_VALUES)
         elif address is not None:
-            whole = first.setdefault(slot_of(address), draft)
-            if whole is not draft:
-                draft.share(*OF_THE_MODULE)
-                if draft.values.get("memory_total_bytes") == whole.values.get("memory_total_bytes"):
+            gpu = first.setdefault(slot_of(address), draft)
+            if gpu is not draft:
+                draft.share(*MODULE_VALUES)
+                if draft.values.get("memory_total_bytes") == gpu.values.get("memory_total_bytes"):
                     draft.share("memory_total_bytes", "memory_used_bytes")
 
 
-def processes_of(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
-    """`"PID710898": "name, GPUs, VRAM bytes, SDMA µs, CU occupancy %"`, and the lines that are not so. A
-    name may hold commas. Memory is the sum over the GPUs of the process. The occupancy is a share of the
-    compute units of all GPUs of the node, so it is not the utilization of any of them."""
+def parse_processes(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
+    """The processes, and the lines that cannot be read. A line is `"PID710898": "name, GPUs, VRAM bytes, SDMA
+    µs, CU occupancy %"`, and the name may contain commas. Memory is the sum over the GPUs of the process. The
+    occupancy is a fraction of the compute units of all GPUs of the node, so it is not used as the utilization
+    of a GPU."""
     found, strange = [], []
     for key, value in system.items():
         match = _PID.fullmatch(key.strip())
@@ -181,9 +182,7 @@ def _hexadecimal(text: str) -> int | None:
     return int(match[1], 16) if match else None
 
 
-# --- parse rocm json ------------------------------------------------------------
 # `rocm-smi … --json`: an object with `card0`, `card1` … and `system`.
-
 
 ROCM_JSON = "rocm-smi --json"
 
@@ -196,37 +195,42 @@ def parse_rocm_json(text: str) -> Parsed:
     system: dict[str, str] = {}
     error = None
     for document in documents.documents(text):
-        if not document.whole:
-            rejected.add("the document is cut off", "truncated")
+        if not document.complete:
+            rejected.add("the document is truncated", "truncated")
         error = error or documents.error_in_document(document.value)
         for key, member in document.value.items() if isinstance(document.value, dict) else ():
             match = CARD.fullmatch(key)
             if not isinstance(member, dict):
                 continue
             if match is not None:
-                cards.setdefault(int(match[1]), {}).update(_normal(member))
+                texts = {normalize(name): text for name, text in _texts(member).items()}
+                cards.setdefault(int(match[1]), {}).update(texts)
             elif key == "system":
-                system.update(_words(member))
+                system.update(_texts(member))
     parsed = devices_and_processes(cards, system, rejected)
     if parsed.devices or parsed.processes:
         return parsed
-    return Parsed(error=error or _nothing(text, rejected), rejected=rejected.listed())
+    if error is None:
+        error = documents.no_reading(text, ROCM_JSON)
+        if error.reason == "unrecognized" and rejected.listed():
+            error = ParseError("truncated", f"{ROCM_JSON}: the document is truncated")
+    return Parsed(error=error, rejected=rejected.listed())
 
 
 def devices_and_processes(
     cards: Mapping[int, Mapping[str, str]], system: Mapping[str, str], rejected: Rejections
 ) -> Parsed:
-    """`cards` by their numbers, with normal keys; `system` as it is."""
-    version = next((value for key, value in system.items() if normal(key) == "driver version"), "")
+    """`cards` are by their numbers and have normalized keys; the keys of `system` are not normalized."""
+    version = next((value for key, value in system.items() if normalize(key) == "driver version"), "")
     driver_version = None if quantities.absence(version) else quantities.driver_version(version)
     drafts: list[tuple[AmdDraft, bool]] = [
-        (draft_of(values, number, driver_version), is_dual_die(values))
+        (make_draft(values, number, driver_version), is_dual_die(values))
         for number, values in sorted(cards.items())
     ]
-    share_modules(drafts)
+    share_module_values(drafts)
     for draft, _ in drafts:
         rejected.extend(draft.rejected)
-    processes, strange = processes_of(system)
+    processes, strange = parse_processes(system)
     for line in strange:
         rejected.add(line, "not_a_process")
     return Parsed(
@@ -236,32 +240,17 @@ def devices_and_processes(
     )
 
 
-def _nothing(text: str, rejected: Rejections) -> ParseError:
-    error = documents.no_reading(text, ROCM_JSON)
-    if error.reason == "unrecognized" and rejected.listed():
-        return ParseError("truncated", f"{ROCM_JSON}: the document is cut off")
-    return error
+def _texts(member: Mapping[str, object]) -> dict[str, str]:
+    texts = ((key, quantities.text_of(value)) for key, value in member.items())
+    return {key: text for key, text in texts if text is not None}
 
 
-def _words(member: Mapping[str, object]) -> dict[str, str]:
-    """All values are words; a number is taken for its digits."""
-    told = ((key, quantities.text_of(value)) for key, value in member.items())
-    return {key: text for key, text in told if text is not None}
-
-
-def _normal(member: Mapping[str, object]) -> dict[str, str]:
-    return {normal(key): text for key, text in _words(member).items()}
-
-
-# --- parse rocm csv ------------------------------------------------------------
-# `rocm-smi … --csv`: tables with a column `device`; what is said of the node as a whole is a table of its
-# own.
-
+# `rocm-smi … --csv`: tables with a column `device`. The values of the node are in a table of their own.
 
 ROCM_CSV = "rocm-smi --csv"
 
-_LONGEST = 100_000
-_MOST_COLUMNS = 1000
+_LONGEST_CSV_LINE = 100_000
+_MOST_CSV_COLUMNS = 1000
 
 
 def parse_rocm_csv(text: str) -> Parsed:
@@ -269,12 +258,12 @@ def parse_rocm_csv(text: str) -> Parsed:
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
     columns: list[str] = []
-    device = 0  # place of the column that names the device
+    device = 0  # position of the column `device`
     for raw in text.lstrip("\ufeff").split("\n"):
         line = raw.strip()
-        if not line or len(line) > _LONGEST:
+        if not line or len(line) > _LONGEST_CSV_LINE:
             continue
-        cells = [cell.strip().strip('"') for cell in line.split(",", _MOST_COLUMNS)]
+        cells = [cell.strip().strip('"') for cell in line.split(",", _MOST_CSV_COLUMNS)]
         names = [cell.casefold() for cell in cells]
         if "device" in names and not any(map(CARD.fullmatch, names)):
             columns, device = cells, names.index("device")
@@ -286,8 +275,8 @@ def parse_rocm_csv(text: str) -> Parsed:
             if match is not None or cells[device] == "system":
                 rejected.add(line, "not_a_row")
         elif match is not None:
-            told = {normal(name): cell for name, cell in zip(columns, cells, strict=True)}
-            cards.setdefault(int(match[1]), {}).update(told)
+            values = {normalize(name): cell for name, cell in zip(columns, cells, strict=True)}
+            cards.setdefault(int(match[1]), {}).update(values)
         elif cells[device] == "system":
             system.update(zip(columns, cells, strict=True))
     parsed = devices_and_processes(cards, system, rejected)
@@ -295,14 +284,13 @@ def parse_rocm_csv(text: str) -> Parsed:
         return parsed
     error = documents.no_reading(text, ROCM_CSV)
     if error.reason == "unrecognized" and columns:
-        error = ParseError("truncated", f"{ROCM_CSV} printed a header line and no row that can be read")
+        error = ParseError("truncated", f"{ROCM_CSV} printed a header line without readable rows")
     return Parsed(error=error, rejected=rejected.listed())
 
 
-# --- parse rocm table ------------------------------------------------------------
 # `rocm-smi` without `--json`: its table of GPUs, and that of `--showhw`.
 #
-# The columns changed with every generation of the tool:
+# The columns depend on the generation of the tool:
 #
 #     GPU  Temp (DieEdge)  AvgPwr  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%      up to ROCm 5
 #     Device  [Model : Revision]  Temp  Power  Partitions  SCLK …                  6.0, names below the rows
@@ -312,10 +300,9 @@ def parse_rocm_csv(text: str) -> Parsed:
 # Some cells have several words (`0x74a1,   36728`, `NPS1, SPX, 0`), a fixed number in each column. So the
 # header determines how many words a row has, and a row with another number is rejected.
 
-
 ROCM_TABLE = "rocm-smi"
 
-# Place of the columns that have one word.
+# Columns of one word: place in the draft, how to read it.
 _COLUMNS: Mapping[str, tuple[str, quantities.Read]] = {
     "AvgPwr": ("power_watts", quantities.watts),
     "Power": ("power_watts", quantities.watts),
@@ -338,9 +325,9 @@ _TERMINAL = re.compile(r"\x1b?\[[0-9;]{1,8}m")  # italics, also in a pipe
 _IN_BRACKETS = re.compile(r"\(([^()]{0,40})\)")
 _TWO_WORDS = re.compile(r"\b(SCLK|MCLK|GFX|SDMA|UMC|PARTITION) (OD|VER|RAS|ID)\b")
 _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
-_NAME_WIDTH = 20  # to which the tool cuts names
-_PARSE_ROCM_TABLE_LONGEST = 400
-_PARSE_ROCM_TABLE_MOST_COLUMNS = 32
+_NAME_WIDTH = 20  # longer names are truncated
+_LONGEST_TABLE_LINE = 400
+_MOST_TABLE_COLUMNS = 32
 
 
 @dataclass(slots=True)
@@ -350,7 +337,7 @@ class _Table:
     partition_words: int = 2
 
     def cells(self, line: str) -> dict[str, list[str]] | None:
-        """The words of a row by column; None: it has more or fewer than the header says."""
+        """The words of a row by column. None if their number does not match the header."""
         words = line.split()
         found = {}
         for column in self.columns:
@@ -365,40 +352,41 @@ def parse_rocm_table(text: str) -> Parsed:
     drafts: dict[int, AmdDraft] = {}
     rejected = Rejections()
     current: _Table | None = None
-    named: AmdDraft | None = None  # of the row above
+    row: AmdDraft | None = None  # the row above, whose name may follow
     for line in _lines(text):
         header = _header(line)
         if header is not None:
-            current, named = header, None
+            current, row = header, None
         elif current is not None and _INDEX.fullmatch(line.split()[0]):
             cells = current.cells(line)
-            named = None
+            row = None
             if cells is None:
                 rejected.add(line, "not_a_row")
                 continue
             index = int(line.split()[0])
-            named = _draft(cells, current.sensor, index)
-            rejected.extend(named.rejected)
+            row = _row_draft(cells, current.sensor, index)
+            rejected.extend(row.rejected)
             if index in drafts:
-                _complete(drafts[index], named)
-                named = drafts[index]
-            drafts[index] = named
-        elif current is not None and named is None and "(" in line:
-            _explain(current, _IN_BRACKETS.findall(line))
-        elif current is not None and named is not None and "Model" in current.columns and line[0].isspace():
-            _take_name(named, line.strip())
+                _update(drafts[index], row)
+                row = drafts[index]
+            drafts[index] = row
+        elif current is not None and row is None and "(" in line:
+            _take_explanations(current, _IN_BRACKETS.findall(line))
+        elif current is not None and row is not None and "Model" in current.columns and line[0].isspace():
+            _take_name(row, line.strip())
     if not drafts:
-        return Parsed(
-            error=_nothing_parse_rocm_table(text, header_seen=current is not None), rejected=rejected.listed()
-        )
+        error = documents.no_reading(text, ROCM_TABLE)
+        if error.reason == "unrecognized" and current is not None:
+            error = ParseError("truncated", f"{ROCM_TABLE} printed a table header without readable rows")
+        return Parsed(error=error, rejected=rejected.listed())
     _share_power(list(drafts.values()))
     return Parsed(devices=documents.devices_of(list(drafts.values())), rejected=rejected.listed())
 
 
 def _lines(text: str) -> Iterator[str]:
     for raw in text.lstrip("\ufeff").split("\n"):
-        line = _TERMINAL.sub("", raw[: 2 * _PARSE_ROCM_TABLE_LONGEST]).rstrip()
-        if line.strip() and len(line) <= _PARSE_ROCM_TABLE_LONGEST:
+        line = _TERMINAL.sub("", raw[: 2 * _LONGEST_TABLE_LINE]).rstrip()
+        if line.strip() and len(line) <= _LONGEST_TABLE_LINE:
             yield line
 
 
@@ -406,24 +394,24 @@ def _header(line: str) -> _Table | None:
     explained = _IN_BRACKETS.findall(line)
     names = _IN_BRACKETS.sub(" ", line).replace("[Model : Revision]", "Model")
     columns = tuple(_TWO_WORDS.sub(r"\1_\2", " ".join(names.split())).split())
-    if not columns or columns[0] not in _FIRST or len(columns) > _PARSE_ROCM_TABLE_MOST_COLUMNS:
+    if not columns or columns[0] not in _FIRST or len(columns) > _MOST_TABLE_COLUMNS:
         return None
     if "Temp" not in columns and "DID" not in columns:
         return None
     table = _Table(columns, partition_words=3 if "Node" in columns else 2)
-    _explain(table, explained)
+    _take_explanations(table, explained)
     return table
 
 
-def _explain(table: _Table, explained: list[str]) -> None:
-    """In the header or the line below it: which sensor it is, and what is in a cell of partitions."""
+def _take_explanations(table: _Table, explained: list[str]) -> None:
+    """Words in brackets, in the header or below it, name the sensor and the words of a cell of partitions."""
     for words in explained:
         table.sensor = _SENSORS.get(words.strip().casefold(), table.sensor)
         if words.startswith("Mem,"):
             table.partition_words = len(words.split(","))
 
 
-def _draft(cells: Mapping[str, list[str]], sensor: str, index: int) -> AmdDraft:
+def _row_draft(cells: Mapping[str, list[str]], sensor: str, index: int) -> AmdDraft:
     draft = AmdDraft()
     draft.put("index", index)
     for column, words in cells.items():
@@ -451,12 +439,12 @@ def _partition(cells: Mapping[str, list[str]]) -> int | None:
 
 
 def _take_name(draft: AmdDraft, text: str) -> None:
-    """A name that fills the column may be cut."""
+    """A name that fills the column may be truncated, so it is not used."""
     draft.take("model", text if len(text) < _NAME_WIDTH else "", quantities.name, "Name")
 
 
-def _complete(draft: AmdDraft, later: AmdDraft) -> None:
-    """Another table of the same GPU, or the next round of a tool that is run again and again."""
+def _update(draft: AmdDraft, later: AmdDraft) -> None:
+    """Add a row of another table, or of the next round in watch mode."""
     for place, value in later.values.items():
         draft.put(place, value)
     for place, reason in later.absences.items():
@@ -467,22 +455,13 @@ def _complete(draft: AmdDraft, later: AmdDraft) -> None:
 
 
 def _share_power(drafts: list[AmdDraft]) -> None:
-    """Two dies show the power of their module, and partitions that of their GPU: counted at the first."""
-    share_modules([(draft, _is_die(draft)) for draft in drafts])
+    """Two dies show the power of their module, and partitions that of their GPU. It is kept at the first."""
+    share_module_values([(draft, _is_die(draft)) for draft in drafts])
     for draft in drafts:
         if draft.partition:
-            draft.share(*OF_THE_MODULE)
+            draft.share(*MODULE_VALUES)
 
 
 def _is_die(draft: AmdDraft) -> bool:
     code = draft.values.get("pci_device_id")
     return code is not None and int(code, 16) in DUAL_DIE_CODES
-
-
-def _nothing_parse_rocm_table(text: str, *, header_seen: bool) -> ParseError:
-    error = documents.no_reading(text, ROCM_TABLE)
-    if error.reason == "unrecognized" and header_seen:
-        return ParseError(
-            "truncated", f"{ROCM_TABLE} printed the head of a table and no row that can be read"
-        )
-    return error

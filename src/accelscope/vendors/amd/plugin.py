@@ -1,8 +1,16 @@
-"""AMD's GPUs: the compute driver's node, which all of them share, and the GPU's own under /dev/dri."""
+"""Device plugin for AMD GPUs. A container gets /dev/kfd, which all GPUs share, and the GPU's files in
+/dev/dri."""
 
 from collections.abc import Sequence
 
-from accelscope.deviceplugin.vendor import Edits, Given, Node, NotAvailable, Roots, Unit
+from accelscope.deviceplugin.vendor import (
+    AllocatedDevice,
+    ContainerEdits,
+    DeviceNode,
+    NotAvailable,
+    Roots,
+    Unit,
+)
 from accelscope.model import Device
 from accelscope.vendors.amd.drm import Cards, ComputeDriver
 
@@ -13,55 +21,55 @@ _CDI_KIND = "amd.com/gpu"
 class AmdPart:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._cut: set[str] = set()  # by Device.id
+        self._partitioned: set[str] = set()  # by Device.id
 
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         return "amd.com/gpu"
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
         return True
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
-        """A GPU that is cut into partitions is handed out with all of them, and goes by its uuid: AMD's own
-        plugin calls the first of them by the GPU's address. It stays so while its partitions are not told,
-        as of one that is asleep: a second id would be a second GPU to the kubelet."""
-        if device.pci_address is None or self._has_lost_its_files(device):
+        """A partitioned GPU is allocated with all its partitions. Its id is the uuid, because AMD's plugin
+        uses the PCI address for the first partition. The id stays the same while the partitions are not
+        visible, for example when the GPU is suspended: to the kubelet, another id would be another GPU."""
+        if device.pci_address is None or self._lacks_device_files(device):
             return ()
         if device.partitions:
-            self._cut.add(device.id)
-        uuid = device.uuid if device.id in self._cut else None
+            self._partitioned.add(device.id)
+        uuid = device.uuid if device.id in self._partitioned else None
         return (Unit(uuid or device.pci_address),)
 
     def cdi_name(self, device: Device) -> str | None:
-        """AMD's tools count GPUs by their PCI addresses, and so does what makes its CDI specification."""
+        """AMD's CDI specification numbers GPUs in the order of their PCI addresses, as AMD's tools do."""
         return None if device.index is None else f"{_CDI_KIND}={device.index}"
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
         if cdi:
-            return Edits(cdi=tuple(self._cdi_name(each.device) for each in given))
+            return ContainerEdits(cdi=tuple(self._cdi_name(each.device) for each in allocated))
         cards = {card.pci_address: card for card in Cards(self._roots.sys).find()}
         partitions = ComputeDriver(self._roots.sys).nodes()
         names = [_COMPUTE]
-        for each in given:
+        for each in allocated:
             address = each.device.pci_address or ""
             card = cards.get(address)
             if card is None:
-                raise NotAvailable(f"{address}: amdgpu does not show this GPU now")
+                raise NotAvailable(f"{address}: not in /sys/class/drm with the amdgpu driver")
             parts = partitions.get(address.rpartition(".")[0], ())
             own = [*card.nodes, *(part.render_node for part in parts if part.render_node is not None)]
             names += [f"{_GRAPHICS}/{name}" for name in sorted(dict.fromkeys(own))]
         missing = [name for name in names if not (self._roots.dev / name).exists()]
         if missing:
-            raise NotAvailable(f"{missing[0]} is not in {self._roots.dev}")
-        return Edits(
+            raise NotAvailable(f"{self._roots.dev}/{missing[0]} does not exist")
+        return ContainerEdits(
             nodes=tuple(
-                Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
+                DeviceNode(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
                 for name in dict.fromkeys(names)
             )
         )
 
-    def _has_lost_its_files(self, device: Device) -> bool:
-        """A plugin that is not shown them at all can still answer with CDI names."""
+    def _lacks_device_files(self, device: Device) -> bool:
+        """False if /dev/dri is not mounted: the plugin can still allocate with CDI names."""
         dev = self._roots.dev
         if not (dev / _GRAPHICS).is_dir():
             return False
@@ -71,7 +79,7 @@ class AmdPart:
     def _cdi_name(self, device: Device) -> str:
         name = self.cdi_name(device)
         if name is None:
-            raise NotAvailable(f"{device.pci_address}: nothing tells which number this GPU has for CDI")
+            raise NotAvailable(f"{device.pci_address}: the index of the GPU, which CDI needs, is unknown")
         return name
 
 

@@ -1,5 +1,5 @@
-"""The processes of one GPU: those that compute, from the compute driver, and those that draw or compute
-through its device files. Many are both, and then counted once.
+"""The processes of one GPU: from the compute driver, and from the device files that processes have open. A
+process in both is listed once.
 """
 
 import os
@@ -13,21 +13,20 @@ from accelscope.model import Process, ProcessType
 from accelscope.vendors.amd.drm import ComputeDriver, KfdNode
 from accelscope.vendors.common.files import entries, read_text
 
-# --- fdinfo ------------------------------------------------------------
-# What processes hold and run through the graphics side of the driver, from /proc/<pid>/fdinfo.
+# Memory and engine time of graphics clients, from /proc/<pid>/fdinfo.
 #
-# Which processes have a GPU's device file open is told by the links in /proc/<pid>/fd, without asking the
-# driver; what it says of such a file is read with the device, since that may hang with it. Looking through
-# all processes costs much, so those without such a file are looked at again only now and then.
-
+# The links in /proc/<pid>/fd show which processes have a GPU's device file open; the kernel reads them
+# without the driver. fdinfo comes from the driver and may hang with the GPU, so it is read together with the
+# GPU. Scanning all processes is expensive, so a process without such a file is scanned again only every 30
+# seconds.
 
 _NODE = re.compile(r"(?:.*/)?dri/((?:renderD|card)[0-9]{1,6})", re.ASCII)
 _PID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _LINE = re.compile(r"^(drm-[a-z0-9-]{1,40}):[ \t]*([^\n]{0,100}?)[ \t]*$", re.MULTILINE)
 _AMOUNT = re.compile(r"([0-9]{1,20})(?:\s+([KMG]iB))?", re.ASCII)
-_SPENT = re.compile(r"([0-9]{1,20}) ns", re.ASCII)
+_NANOSECONDS = re.compile(r"([0-9]{1,20}) ns", re.ASCII)
 _BYTES = {None: 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_OTHERS_EVERY_SECONDS = 30.0
+_RESCAN_SECONDS = 30.0
 _MOST_FILES = 4096  # of one process; browsers have hundreds
 
 
@@ -39,11 +38,11 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One opening of a GPU. Copies of it, in the same process or in a child, are the same client."""
+    """A DRM client: one open() of a GPU. Duplicated descriptors, also in a child, are the same client."""
 
     id: str
     memory_bytes: int | None
-    # Nanoseconds that its work ran on an engine; None: the driver tells nothing of that engine.
+    # Nanoseconds that its work ran on an engine; None if the driver does not report the engine.
     graphics_ns: int | None
     compute_ns: int | None
     encoder_ns: int | None
@@ -51,51 +50,52 @@ class Client:
 
     @property
     def idle(self) -> bool:
-        """Neither holds memory nor ever ran anything, as desktops and monitors do."""
+        """Whether it holds no memory and never ran anything, as is usual for desktops and monitoring
+        tools."""
         ran = self.graphics_ns or self.compute_ns or self.encoder_ns or self.decoder_ns
         return not self.memory_bytes and not ran
 
 
 class OpenFiles:
-    """Who has device files of GPUs open."""
+    """Finds the processes that have device files of GPUs open."""
 
     def __init__(self, proc: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
         self._monotonic = monotonic
-        self._looked_at: dict[int, float] = {}
-        self._holders: set[int] = set()
-        self.refused = 0  # processes that may not be looked at
+        self._scanned_at: dict[int, float] = {}
+        self._users: set[int] = set()  # pids of processes that had a device file open
+        self.refused = 0  # processes whose open files may not be read
 
     def find(self) -> Mapping[str, tuple[OpenFile, ...]]:
-        """By the name of the device file, renderD128."""
+        """By the name of the device file, such as renderD128."""
         now = self._monotonic()
         found: dict[str, list[OpenFile]] = {}
-        looked_at: dict[int, float] = {}
-        holders: set[int] = set()
+        scanned_at: dict[int, float] = {}
+        users: set[int] = set()
         self.refused = 0
         for name in entries(self._proc):
             if not _PID.fullmatch(name):
                 continue
             pid = int(name)
-            last = self._looked_at.get(pid)
-            if last is not None and pid not in self._holders and now - last < _OTHERS_EVERY_SECONDS:
-                looked_at[pid] = last
+            last = self._scanned_at.get(pid)
+            if last is not None and pid not in self._users and now - last < _RESCAN_SECONDS:
+                scanned_at[pid] = last
                 continue
-            looked_at[pid] = now
-            for node, file in self._open_by(pid):
-                holders.add(pid)
+            scanned_at[pid] = now
+            for node, file in self._scan(pid):
+                users.add(pid)
                 found.setdefault(node, []).append(file)
-        self._looked_at, self._holders = looked_at, holders
+        self._scanned_at, self._users = scanned_at, users
         return {node: tuple(files) for node, files in found.items()}
 
     def client(self, file: OpenFile) -> Client | None:
-        """What the driver says of an open file; None: it was closed meanwhile. May hang."""
+        """The DRM client of an open file, or None if the file was closed meanwhile. May hang."""
         try:
             return parse_fdinfo(read_text(f"{self._proc}/{file.pid}/fdinfo/{file.descriptor}"))
         except OSError:
             return None
 
-    def _open_by(self, pid: int) -> list[tuple[str, OpenFile]]:
+    def _scan(self, pid: int) -> list[tuple[str, OpenFile]]:
         folder = f"{self._proc}/{pid}/fd"
         found = []
         try:
@@ -106,24 +106,25 @@ class OpenFiles:
         except PermissionError:
             self.refused += 1
         except OSError:
-            return found  # it ended meanwhile
+            return found  # the process ended meanwhile
         return found
 
 
 def parse_fdinfo(text: str) -> Client | None:
-    """None: not a file of this driver."""
-    told = dict(_LINE.findall(text))
-    client = told.get("drm-client-id", "")
-    if told.get("drm-driver") != "amdgpu" or not client.isdecimal():
+    """None if it is not a file of this driver."""
+    fields = dict(_LINE.findall(text))
+    client = fields.get("drm-client-id", "")
+    if fields.get("drm-driver") != "amdgpu" or not client.isdecimal():
         return None
-    memory = (told[key] for key in ("drm-memory-vram", "drm-resident-vram", "drm-total-vram") if key in told)
+    keys = ("drm-memory-vram", "drm-resident-vram", "drm-total-vram")
+    amounts = (_bytes(fields[key]) for key in keys if key in fields)
     return Client(
         id=client,
-        memory_bytes=next((amount for amount in map(_bytes, memory) if amount is not None), None),
-        graphics_ns=_spent(told, "drm-engine-gfx"),
-        compute_ns=_spent(told, "drm-engine-compute"),
-        encoder_ns=_spent(told, "drm-engine-enc"),
-        decoder_ns=_spent(told, "drm-engine-dec"),
+        memory_bytes=next((amount for amount in amounts if amount is not None), None),
+        graphics_ns=_engine_ns(fields, "drm-engine-gfx"),
+        compute_ns=_engine_ns(fields, "drm-engine-compute"),
+        encoder_ns=_engine_ns(fields, "drm-engine-enc"),
+        decoder_ns=_engine_ns(fields, "drm-engine-dec"),
     )
 
 
@@ -132,8 +133,8 @@ def _bytes(text: str) -> int | None:
     return int(match[1]) * _BYTES[match[2]] if match else None
 
 
-def _spent(told: Mapping[str, str], key: str) -> int | None:
-    match = _SPENT.fullmatch(told.get(key, ""))
+def _engine_ns(fields: Mapping[str, str], key: str) -> int | None:
+    match = _NANOSECONDS.fullmatch(fields.get(key, ""))
     return int(match[1]) if match else None
 
 
@@ -145,16 +146,16 @@ def _target(link: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
-    """Who might be on the GPUs, as the last survey found them."""
+class ProcessCandidates:
+    """Processes that may use a GPU, as the last survey found them."""
 
-    computing: tuple[int, ...] = ()
-    files: Mapping[str, tuple[OpenFile, ...]] | None = None
+    compute_pids: tuple[int, ...] = ()
+    open_files: Mapping[str, tuple[OpenFile, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Spent:
-    """Shares of the time between two readings in which a client's engines ran."""
+class _EngineUse:
+    """Fractions of the time between two readings during which the engines ran work of a client."""
 
     graphics: float | None = None
     compute: float | None = None
@@ -163,26 +164,26 @@ class _Spent:
 
 
 @dataclass(slots=True)
-class _Drawn:
-    """All clients of one process on one partition."""
+class _ClientTotals:
+    """The sum over all clients of one process on one partition."""
 
     memory_bytes: int | None = None
     graphics: bool = False
     compute: bool = False
-    use: float | None = None
+    utilization: float | None = None
     encoder: float | None = None
     decoder: float | None = None
 
-    def add(self, client: Client, spent: _Spent) -> None:
+    def add(self, client: Client, use: _EngineUse) -> None:
         if client.memory_bytes is not None:
             self.memory_bytes = (self.memory_bytes or 0) + client.memory_bytes
         self.graphics |= bool(client.graphics_ns)
         self.compute |= bool(client.compute_ns)
-        # Two engines at once are not more than all of the time.
-        ran = [use for use in (spent.graphics, spent.compute) if use is not None]
-        self.use = _sum(self.use, max(ran, default=None))
-        self.encoder = _sum(self.encoder, spent.encoder)
-        self.decoder = _sum(self.decoder, spent.decoder)
+        # Graphics and compute may run at the same time, so they are not added.
+        ratios = [ratio for ratio in (use.graphics, use.compute) if ratio is not None]
+        self.utilization = _sum(self.utilization, max(ratios, default=None))
+        self.encoder = _sum(self.encoder, use.encoder)
+        self.decoder = _sum(self.decoder, use.decoder)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
@@ -192,7 +193,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 class ProcessLister:
-    """Of one GPU."""
+    """Lists the processes of one GPU."""
 
     def __init__(
         self,
@@ -213,13 +214,13 @@ class ProcessLister:
         nodes: Iterable[KfdNode],
         partitions: Mapping[str, str],
         device_files: Iterable[str],
-        holders: Holders,
+        candidates: ProcessCandidates,
     ) -> tuple[Process, ...]:
         """`partitions` maps device files to ids of partitions; `device_files` are those of the GPU."""
         found: dict[tuple[int, str | None], Process] = {}
         for node in nodes:
             partition = partitions.get(node.render_node or "")
-            for pid in holders.computing:
+            for pid in candidates.compute_pids:
                 use = self._compute.use(pid, node)
                 if use is not None:
                     found[pid, partition] = Process(
@@ -231,36 +232,37 @@ class ProcessLister:
                         memory_bytes=use.memory_bytes,
                         utilization_ratio=use.occupied_ratio,
                     )
-        for (pid, partition), drawn in self._drawn(partitions, device_files, holders).items():
-            before = found.get((pid, partition)) or Process(
+        for (pid, partition), totals in self._sum_clients(partitions, device_files, candidates).items():
+            process = found.get((pid, partition)) or Process(
                 pid=pid, device=device, device_index=index, partition=partition
             )
-            found[pid, partition] = _with(before, drawn)
+            found[pid, partition] = _add_clients(process, totals)
         return tuple(found.values())
 
-    def _drawn(
-        self, partitions: Mapping[str, str], device_files: Iterable[str], holders: Holders
-    ) -> dict[tuple[int, str | None], _Drawn]:
-        found: dict[tuple[int, str | None], _Drawn] = {}
-        seen: dict[str, tuple[float, Client]] = {}
+    def _sum_clients(
+        self, partitions: Mapping[str, str], device_files: Iterable[str], candidates: ProcessCandidates
+    ) -> dict[tuple[int, str | None], _ClientTotals]:
+        totals: dict[tuple[int, str | None], _ClientTotals] = {}
+        clients: dict[str, tuple[float, Client]] = {}
         for node in device_files:
-            for file in (holders.files or {}).get(node, ()):
+            for file in (candidates.open_files or {}).get(node, ()):
                 client = self._open_files.client(file)
-                if client is None or client.idle or client.id in seen:
+                if client is None or client.idle or client.id in clients:
                     continue
                 now = self._monotonic()
-                seen[client.id] = now, client
-                drawn = found.setdefault((file.pid, partitions.get(node)), _Drawn())
-                drawn.add(client, self._spent(client, now))
-        self._before = seen
-        return found
+                clients[client.id] = now, client
+                process = totals.setdefault((file.pid, partitions.get(node)), _ClientTotals())
+                process.add(client, self._engine_use(client, now))
+        self._before = clients
+        return totals
 
-    def _spent(self, client: Client, now: float) -> _Spent:
-        """Nothing at the first sight, and where a count runs backwards: another has that number now."""
+    def _engine_use(self, client: Client, now: float) -> _EngineUse:
+        """Empty at the first reading of a client. A counter that falls belongs to a new client with the same
+        id and is ignored."""
         if client.id not in self._before:
-            return _Spent()
+            return _EngineUse()
         then, before = self._before[client.id]
-        return _Spent(
+        return _EngineUse(
             _share(before.graphics_ns, client.graphics_ns, now - then),
             _share(before.compute_ns, client.compute_ns, now - then),
             _share(before.encoder_ns, client.encoder_ns, now - then),
@@ -274,22 +276,22 @@ def _share(before_ns: int | None, now_ns: int | None, seconds: float) -> float |
     return round(min(1.0, (now_ns - (before_ns or 0)) / (seconds * 1e9)), 4)
 
 
-def _with(process: Process, drawn: _Drawn) -> Process:
-    """The compute driver's memory is part of what the device files show, so the larger counts."""
+def _add_clients(process: Process, clients: _ClientTotals) -> Process:
+    """The memory in the device files includes that of the compute driver, so the larger amount is used."""
     kind = process.type
     if kind is ProcessType.COMPUTE:
-        kind = ProcessType.BOTH if drawn.graphics else kind
-    elif drawn.graphics:
-        kind = ProcessType.BOTH if drawn.compute else ProcessType.GRAPHICS
-    elif drawn.compute:
+        kind = ProcessType.BOTH if clients.graphics else kind
+    elif clients.graphics:
+        kind = ProcessType.BOTH if clients.compute else ProcessType.GRAPHICS
+    elif clients.compute:
         kind = ProcessType.COMPUTE
-    amounts = [amount for amount in (process.memory_bytes, drawn.memory_bytes) if amount is not None]
-    uses = [use for use in (process.utilization_ratio, drawn.use) if use is not None]
+    amounts = [amount for amount in (process.memory_bytes, clients.memory_bytes) if amount is not None]
+    ratios = [ratio for ratio in (process.utilization_ratio, clients.utilization) if ratio is not None]
     return replace(
         process,
         type=kind,
         memory_bytes=max(amounts) if amounts else None,
-        utilization_ratio=max(uses, default=None),
-        encoder_utilization_ratio=drawn.encoder,
-        decoder_utilization_ratio=drawn.decoder,
+        utilization_ratio=max(ratios, default=None),
+        encoder_utilization_ratio=clients.encoder,
+        decoder_utilization_ratio=clients.decoder,
     )

@@ -1,18 +1,18 @@
-"""The AMD reader: is there anything of AMD's GPUs on this node?"""
+"""The AMD reader. It checks whether the node has AMD GPUs before it loads the code that reads them."""
 
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, ReaderOptions, Source
 from accelscope.vendors.common.files import entries, told
 
 _VENDOR_CODE = "0x1002"
-_COMPUTE_DEVICE = "kfd"  # made by every driver of AMD's kind, forks included
+_COMPUTE_DEVICE = "kfd"  # exists with amdgpu and its forks
 
 
 class AmdReader(LazyReader):
     vendor = Vendor("amd")
 
     def _look_for_driver(self) -> None:
-        if not _is_there(self._options.paths):
+        if not _has_driver_or_gpu(self._options.paths):
             drm = self._options.paths.sys / "class/drm"
             raise DriverAbsent(f"no AMD GPU in {drm}, and the amdgpu driver is not loaded")
 
@@ -26,8 +26,7 @@ def open_reader(options: ReaderOptions) -> AmdReader:
     return AmdReader(options)
 
 
-def _is_there(paths: Paths) -> bool:
-    """The driver, or a GPU that it shows."""
+def _has_driver_or_gpu(paths: Paths) -> bool:
     if (paths.sys / "module/amdgpu").is_dir() or (paths.dev / _COMPUTE_DEVICE).exists():
         return True
     drm = f"{paths.sys}/class/drm"

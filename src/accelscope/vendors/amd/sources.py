@@ -1,4 +1,4 @@
-"""What `accelscope parse` can read of AMD's tools."""
+"""Formats of AMD's tools that `accelscope parse` reads."""
 
 from accelscope.parsing import Source
 from accelscope.vendors.amd import parse_amd_smi, parse_monitor, parse_rocm_smi
@@ -16,28 +16,28 @@ SOURCES = (
     ),
     Source(
         "rocm-smi-table",
-        "rocm-smi without --json: its table of GPUs, and that of --showhw",
+        "rocm-smi without --json: the table of GPUs, also that of --showhw",
         lambda text, _fields: parse_rocm_smi.parse_rocm_table(text),
     ),
     Source(
         "amd-smi-metric",
-        "amd-smi metric --json, or its text: what each GPU is doing",
+        "amd-smi metric, as JSON or text: measurements of each GPU",
         lambda text, _fields: parse_amd_smi.parse_metric(text),
     ),
     Source(
         "amd-smi-static",
-        "amd-smi static --json, or its text: who each GPU is, and its limits",
+        "amd-smi static, as JSON or text: identity and limits of each GPU",
         lambda text, _fields: parse_amd_smi.parse_static(text),
         names_devices=True,
     ),
     Source(
         "amd-smi-process",
-        "amd-smi process --json, or its text: processes with their memory",
+        "amd-smi process, as JSON or text: processes with their memory",
         lambda text, _fields: parse_amd_smi.parse_process(text),
     ),
     Source(
         "amd-smi-monitor",
-        "amd-smi monitor: its table of GPUs and its table of processes",
+        "amd-smi monitor: the tables of GPUs and processes",
         lambda text, _fields: parse_monitor.parse(text),
     ),
 )

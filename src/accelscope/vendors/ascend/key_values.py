@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from accelscope.parsing import ParseError
-from accelscope.vendors.ascend import draft
+from accelscope.vendors.ascend import quantities
 from accelscope.vendors.common.values import first_line, strange_output
 
 # --- messages ------------------------------------------------------------
@@ -184,7 +184,7 @@ def blocks_of(text: str) -> Iterator[Block]:
         key, value = entry
         if key == _NPU:
             yield from section.blocks()
-            board = draft.count(value)
+            board = quantities.count(value)
             section = _Section(board, open=Block(board))
         else:
             _take(section, key, value)
@@ -204,7 +204,7 @@ def _take(section: _Section, key: str, value: str) -> None:
         section.open.of_controller = True
     elif key in _HEADINGS:
         if key == _CHIP_COUNT and section.open.is_empty:
-            section.chip_count = draft.count(value)
+            section.chip_count = quantities.count(value)
         elif key == _CHIP_COUNT:  # `-t board` prints it last, as one of the board's facts
             section.open.values.setdefault(key, value)
     else:
@@ -214,7 +214,7 @@ def _take(section: _Section, key: str, value: str) -> None:
 def _take_chip(section: _Section, value: str) -> None:
     if section.chip_follows is None:
         section.chip_follows = not section.open.is_empty
-    chip = draft.count(value)
+    chip = quantities.count(value)
     if section.chip_follows:
         section.open.chip = chip
         section.close()

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType
 from accelscope.parsing import Parsed, Rejections
-from accelscope.vendors.ascend import draft as cells
-from accelscope.vendors.ascend import key_values
+from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, chip_device_id, health_of
 from accelscope.vendors.common.values import program_name
 
@@ -198,8 +197,8 @@ def _take_chip_line(read: _Table, row: tuple[str, ...], line: str) -> None:
     address: after an error npu-smi leaves out one of the two."""
     under_bus = cell_under(row, read.lower, "bus-id")
     is_lower = under_bus is not None and (
-        cells.address(under_bus) is not None
-        or (read.first is not None and cells.absence(under_bus) is not None)
+        quantities.address(under_bus) is not None
+        or (read.first is not None and quantities.absence(under_bus) is not None)
     )
     values = values_of(row, read.lower if is_lower else read.upper)
     if values is None:
@@ -216,8 +215,8 @@ def _take_chip_line(read: _Table, row: tuple[str, ...], line: str) -> None:
 
 
 def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str], lines: str) -> None:
-    board = cells.count(upper.get("npu", ""))
-    chip = cells.count(lower["chip"]) if "chip" in lower else None
+    board = quantities.count(upper.get("npu", ""))
+    chip = quantities.count(lower["chip"]) if "chip" in lower else None
     has_chips = has_column(read.lower, "chip")
     if board is None or (has_chips and chip is None):
         read.rejected.add(lines, "unidentified")
@@ -226,17 +225,17 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
         read.rejected.add(lines, "too_many")
         return
     draft = AscendDraft(board=board, chip=chip)
-    draft.take("model", upper.get("name"), cells.words, "Name")
+    draft.take("model", upper.get("name"), quantities.words, "Name")
     draft.values["health"] = health_of(upper.get("health", ""))
     draft.take_power(upper.get("power", "?"), "Power(W)")
-    if cells.absence(upper.get("power", "?")) is AbsenceReason.NO_SAMPLE:
+    if quantities.absence(upper.get("power", "?")) is AbsenceReason.NO_SAMPLE:
         read.dashes.add((board, chip))
-    draft.take("temperature_celsius", upper.get("temp", "?"), cells.celsius, "Temp(C)")
+    draft.take("temperature_celsius", upper.get("temp", "?"), quantities.celsius, "Temp(C)")
     # The number that the runtime uses. Where there are no chips, it is the NPU's own.
-    draft.take("index", lower.get("device") if has_chips else upper["npu"], cells.count, "Device")
-    draft.take("physical_id", lower.get("phy-id"), cells.count, "Phy-ID")
-    draft.take("pci_address", lower.get("bus-id"), cells.address, "Bus-Id")
-    draft.take("utilization_ratio", lower.get("utilization", "?"), cells.ratio, "AICore(%)")
+    draft.take("index", lower.get("device") if has_chips else upper["npu"], quantities.count, "Device")
+    draft.take("physical_id", lower.get("phy-id"), quantities.count, "Phy-ID")
+    draft.take("pci_address", lower.get("bus-id"), quantities.address, "Bus-Id")
+    draft.take("utilization_ratio", lower.get("utilization", "?"), quantities.ratio, "AICore(%)")
     _take_memory(draft, lower, read.lower)
     if read.driver_version is not None:
         draft.values["driver_version"] = read.driver_version
@@ -255,9 +254,9 @@ def _take_memory(draft: AscendDraft, values: Mapping[str, str], columns: Columns
             for place in ("memory_used_bytes", "memory_total_bytes"):
                 draft.absences[place] = AbsenceReason.UNREADABLE
             return
-        if cells.count(pair[2]) != 0:  # `0 / 0`: no such memory
-            draft.take("memory_used_bytes", pair[1], cells.memory, column)
-            draft.take("memory_total_bytes", pair[2], cells.memory, column)
+        if quantities.count(pair[2]) != 0:  # `0 / 0`: no such memory
+            draft.take("memory_used_bytes", pair[1], quantities.memory, column)
+            draft.take("memory_total_bytes", pair[2], quantities.memory, column)
             return
     for place in ("memory_used_bytes", "memory_total_bytes"):
         draft.absences[place] = AbsenceReason.NOT_SUPPORTED
@@ -272,8 +271,8 @@ def _take_process(read: _Table, row: tuple[str, ...]) -> None:
     if row[0].casefold().startswith("no running processes"):
         return
     values = values_of(row, read.process)
-    pid = cells.count(values.get("process id", "")) if values is not None else None
-    board = cells.count(values.get("npu", "")) if values is not None else None
+    pid = quantities.count(values.get("process id", "")) if values is not None else None
+    board = quantities.count(values.get("npu", "")) if values is not None else None
     if values is None or not pid or board is None:
         read.rejected.add(_without_name(row), "not_a_row")
         return
@@ -281,15 +280,15 @@ def _take_process(read: _Table, row: tuple[str, ...]) -> None:
         read.rejected.add(_without_name(row), "too_many")
         return
     memory = values.get("process memory", "")
-    if cells.memory(memory) is None and cells.absence(memory) is None:
+    if quantities.memory(memory) is None and quantities.absence(memory) is None:
         read.rejected.add(f"Process memory(MB): {memory}", "unreadable")
     process = Process(
         pid=pid,
-        name=program_name(values.get("process name", ""), cells.absence),
+        name=program_name(values.get("process name", ""), quantities.absence),
         type=ProcessType.COMPUTE,
-        memory_bytes=cells.memory(memory),
+        memory_bytes=quantities.memory(memory),
     )
-    read.processes.append(((board, cells.count(values.get("chip", ""))), process))
+    read.processes.append(((board, quantities.count(values.get("chip", ""))), process))
 
 
 def _devices(read: _Table) -> dict[Chip, Device]:

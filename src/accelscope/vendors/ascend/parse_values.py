@@ -20,8 +20,7 @@ from accelscope.model import (
     Rail,
 )
 from accelscope.parsing import Parsed, Rejections
-from accelscope.vendors.ascend import draft as cells
-from accelscope.vendors.ascend import key_values
+from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, die_id, health_of
 from accelscope.vendors.ascend.key_values import CONTROLLERS, Block, blocks_of, chips_of, first_of, key_value
 from accelscope.vendors.common.values import program_name, strange_output
@@ -33,7 +32,7 @@ _NVIDIA_LOG = "NVSMI LOG"
 _LOG_BEGINS_WITHIN = 1000  # characters
 
 # A place in the model, how its value is read, and the keys under which versions of the tool print it.
-Field = tuple[str, cells.Read, tuple[str, ...]]
+Field = tuple[str, quantities.Read, tuple[str, ...]]
 
 
 def parsed_chips(
@@ -72,13 +71,13 @@ _BOARD = "npu-smi info -t board"
 
 _BOARD_FIELDS: tuple[Field, ...] = (
     ("uuid", die_id, ("vdie id", "ddie id", "die id")),
-    ("serial", cells.identifier, ("serial number",)),
-    ("pci_address", cells.address, ("pcie bus info",)),
-    ("model", cells.words, ("chip name", "product name")),
-    ("pci_device_id", cells.pci_device_id, ("pci device id",)),
-    ("chip_count", cells.count, ("chip count",)),
-    ("driver_version", cells.words, ("software version",)),
-    ("firmware_version", cells.words, ("firmware version",)),
+    ("serial", quantities.identifier, ("serial number",)),
+    ("pci_address", quantities.address, ("pcie bus info",)),
+    ("model", quantities.words, ("chip name", "product name")),
+    ("pci_device_id", quantities.pci_device_id, ("pci device id",)),
+    ("chip_count", quantities.count, ("chip count",)),
+    ("driver_version", quantities.words, ("software version",)),
+    ("firmware_version", quantities.words, ("firmware version",)),
 )
 
 
@@ -92,13 +91,13 @@ _USAGES = "npu-smi info -t usages"
 
 _AICORE, _OVERALL = "aicore usage rate(%)", "npu utilization(%)"
 _USAGES_FIELDS: tuple[Field, ...] = (
-    ("utilization_ratio", cells.ratio, (_AICORE, _OVERALL)),
-    ("vector_utilization_ratio", cells.ratio, ("aivector usage rate(%)", "vectorcore usage rate(%)")),
-    ("control_cpu_utilization_ratio", cells.ratio, ("ctrlcpu usage rate(%)",)),
-    ("tensor_active_ratio", cells.ratio, ("aicube usage rate(%)",)),  # the unit that multiplies matrices
-    ("decoder_utilization_ratio", cells.ratio, ("dvpp vdec usage rate(%)",)),
-    ("encoder_utilization_ratio", cells.ratio, ("dvpp venc usage rate(%)",)),
-    ("jpeg_utilization_ratio", cells.ratio, ("dvpp jpegd usage rate(%)",)),
+    ("utilization_ratio", quantities.ratio, (_AICORE, _OVERALL)),
+    ("vector_utilization_ratio", quantities.ratio, ("aivector usage rate(%)", "vectorcore usage rate(%)")),
+    ("control_cpu_utilization_ratio", quantities.ratio, ("ctrlcpu usage rate(%)",)),
+    ("tensor_active_ratio", quantities.ratio, ("aicube usage rate(%)",)),  # the unit that multiplies matrices
+    ("decoder_utilization_ratio", quantities.ratio, ("dvpp vdec usage rate(%)",)),
+    ("encoder_utilization_ratio", quantities.ratio, ("dvpp venc usage rate(%)",)),
+    ("jpeg_utilization_ratio", quantities.ratio, ("dvpp jpegd usage rate(%)",)),
 )
 # Memory by its kind, the accelerator's own first.
 _MEMORIES = ("hbm", "ddr", "memory")
@@ -110,7 +109,7 @@ def parse_usages(text: str) -> Parsed:
 
 def _take_usages(draft: AscendDraft, block: Block) -> None:
     if _AICORE in block.values:  # else it is `utilization_ratio`
-        draft.take("overall_utilization_ratio", block.values.get(_OVERALL), cells.ratio, _OVERALL)
+        draft.take("overall_utilization_ratio", block.values.get(_OVERALL), quantities.ratio, _OVERALL)
     _take_memory_use(draft, block)
 
 
@@ -119,19 +118,21 @@ def _take_memory_use(draft: AscendDraft, block: Block) -> None:
     outputs have no line for the capacity, and still have the percentages."""
     capacities = {kind: block.values.get(_capacity(kind)) for kind in _MEMORIES}
     told = [kind for kind, capacity in capacities.items() if capacity is not None]
-    absent = {kind for kind in told if cells.count(capacities[kind] or "") == 0}
+    absent = {kind for kind in told if quantities.count(capacities[kind] or "") == 0}
     with_rates = [kind for kind in _MEMORIES if {_fill(kind), _bandwidth(kind)} & block.values.keys()]
     kind = next((kind for kind in (*told, *with_rates) if kind not in absent), None)
     if kind is None:
         if told:
             draft.absences["memory_total_bytes"] = AbsenceReason.NOT_SUPPORTED
         return
-    draft.take("memory_total_bytes", capacities[kind], cells.memory, _capacity(kind))
-    draft.take("memory_used_ratio", block.values.get(_fill(kind)), cells.fill, _fill(kind))
+    draft.take("memory_total_bytes", capacities[kind], quantities.memory, _capacity(kind))
+    draft.take("memory_used_ratio", block.values.get(_fill(kind)), quantities.fill, _fill(kind))
     total, ratio = draft.values.get("memory_total_bytes"), draft.values.get("memory_used_ratio")
     if total is not None and ratio is not None:
         draft.values["memory_used_bytes"] = round(total * ratio)
-    draft.take("memory_utilization_ratio", block.values.get(_bandwidth(kind)), cells.ratio, _bandwidth(kind))
+    draft.take(
+        "memory_utilization_ratio", block.values.get(_bandwidth(kind)), quantities.ratio, _bandwidth(kind)
+    )
 
 
 def _capacity(kind: str) -> str:
@@ -152,10 +153,10 @@ _COMMON = "npu-smi info -t common"
 
 _POWER = "npu real-time power(w)"
 _COMMON_FIELDS: tuple[Field, ...] = (
-    ("utilization_ratio", cells.ratio, ("aicore usage rate(%)",)),
+    ("utilization_ratio", quantities.ratio, ("aicore usage rate(%)",)),
     # Where the chip has HBM, `memory` is the DDR memory of its own CPUs.
-    ("memory_used_ratio", cells.fill, ("hbm usage rate(%)", "memory usage rate(%)")),
-    ("temperature_celsius", cells.celsius, ("temperature(c)",)),
+    ("memory_used_ratio", quantities.fill, ("hbm usage rate(%)", "memory usage rate(%)")),
+    ("temperature_celsius", quantities.celsius, ("temperature(c)",)),
 )
 
 
@@ -179,7 +180,7 @@ def board_power_watts(text: str) -> float | None:
     the whole card."""
     for block in blocks_of(text):
         if block.of_controller:
-            power = cells.watts(block.values.get(_POWER, ""))
+            power = quantities.watts(block.values.get(_POWER, ""))
             if power:
                 return power
     return None
@@ -187,8 +188,8 @@ def board_power_watts(text: str) -> float | None:
 
 def _take_power_and_clock(draft: AscendDraft, block: Block) -> None:
     draft.take_power(block.values.get(_POWER), _POWER)
-    now = cells.hertz(block.values.get("aicore curfreq(mhz)", ""))
-    rated = cells.hertz(block.values.get("aicore freq(mhz)", ""))
+    now = quantities.hertz(block.values.get("aicore curfreq(mhz)", ""))
+    rated = quantities.hertz(block.values.get("aicore freq(mhz)", ""))
     if now is not None or rated is not None:
         draft.values["clocks"] = (Clock("aicore", hertz=now, max_hertz=rated),)
 
@@ -205,10 +206,10 @@ def parse_memory(text: str) -> Parsed:
 def _take_memory_clock(draft: AscendDraft, block: Block) -> None:
     """Chips with HBM print a clock of 0 for the DDR memory that they lack."""
     speed = first_of(block.values, "hbm clock speed(mhz)", "ddr clock speed(mhz)", "clock speed(mhz)")
-    hertz = cells.hertz(speed or "")
+    hertz = quantities.hertz(speed or "")
     if hertz:
         draft.values["clocks"] = (Clock("memory", hertz=hertz),)
-    celsius = cells.celsius(block.values.get("hbm temperature(c)", ""))
+    celsius = quantities.celsius(block.values.get("hbm temperature(c)", ""))
     if celsius is not None:
         draft.put("sensors.hbm", celsius)
 
@@ -223,7 +224,7 @@ def parse_volt(text: str) -> Parsed:
 
 
 def _take_voltage(draft: AscendDraft, block: Block) -> None:
-    volts = cells.volts(block.values.get("voltage(v)", ""))
+    volts = quantities.volts(block.values.get("voltage(v)", ""))
     if volts:
         draft.values["rails"] = (Rail("npu", volts=volts),)
 
@@ -253,10 +254,10 @@ def _take_counts(draft: AscendDraft, block: Block) -> None:
         match = _ECC_KEY.fullmatch(key)
         if match is None:
             continue
-        count = cells.count(text)
+        count = quantities.count(text)
         if count is None:
-            draft.absences["ecc"] = cells.absence(text) or AbsenceReason.UNREADABLE
-            if cells.absence(text) is None:
+            draft.absences["ecc"] = quantities.absence(text) or AbsenceReason.UNREADABLE
+            if quantities.absence(text) is None:
                 draft.reject(key, text)
             continue
         severity = _SEVERITY[match["bits"]]
@@ -294,7 +295,7 @@ def _take_health(draft: AscendDraft, block: Block) -> None:
     if word is None and not codes:
         return
     draft.values["health"] = health_of(word or "", _information(block))
-    if cells.absence(codes) is not None:
+    if quantities.absence(codes) is not None:
         return
     found: dict[str, None] = {}
     for text in codes.split()[:_MOST_CODES]:
@@ -310,7 +311,7 @@ def _information(block: Block) -> str | None:
     """What the driver says of its codes; that of the second and further ones stands on lines of its own."""
     first = block.values.get("error information", "")
     more = [line[1:].strip() for line in block.others if line.startswith(":")]
-    told = [text for text in (first, *more) if cells.absence(text) is None]
+    told = [text for text in (first, *more) if quantities.absence(text) is None]
     return "; ".join(told)[:_INFORMATION_LIMIT] or None
 
 
@@ -338,11 +339,11 @@ def boards_in(text: str) -> dict[int, int]:
     for line in text.lstrip("\ufeff").split("\n"):
         key, value = key_value(line) or ("", "")
         if key == "npu id":
-            board = cells.count(value)
+            board = quantities.count(value)
             if board is not None and len(boards) < _MOST_BOARDS:
                 boards[board] = 1
         elif key == "chip count" and board in boards:
-            chips = cells.count(value)
+            chips = quantities.count(value)
             boards[board] = 1 if chips is None else chips
     return boards
 
@@ -391,7 +392,7 @@ def _chip(line: str, columns: tuple[str, ...], rejected: Rejections) -> AscendDr
         rejected.add(line, message.reason if message else "not_a_row")
         return None
     values = dict(zip(columns, words, strict=True))
-    board, chip = cells.count(values["npu id"]), cells.count(values.get("chip id", ""))
+    board, chip = quantities.count(values["npu id"]), quantities.count(values.get("chip id", ""))
     if board is None or ("chip id" in values and chip is None):
         rejected.add(line, "not_a_row")
         return None
@@ -399,9 +400,9 @@ def _chip(line: str, columns: tuple[str, ...], rejected: Rejections) -> AscendDr
     if name.strip().casefold() in CONTROLLERS or values.get("chip logic id") == "-":
         return None
     draft = AscendDraft(board=board, chip=chip)
-    draft.take("index", values.get("chip logic id"), cells.count, "Chip Logic ID")
-    draft.take("physical_id", values.get("chip phy-id"), cells.count, "Chip Phy-ID")
-    draft.take("model", name or None, cells.words, "Chip Name")
+    draft.take("index", values.get("chip logic id"), quantities.count, "Chip Logic ID")
+    draft.take("physical_id", values.get("chip phy-id"), quantities.count, "Chip Phy-ID")
+    draft.take("model", name or None, quantities.words, "Chip Name")
     return draft
 
 
@@ -468,7 +469,7 @@ def _process(line: str, device: Device | None) -> Process | None:
     return Process(
         pid=int(match[1]),
         device=device.id if device else None,
-        name=program_name(match[2], cells.absence),
+        name=program_name(match[2], quantities.absence),
         type=ProcessType.COMPUTE,
-        memory_bytes=cells.memory(match[3]),
+        memory_bytes=quantities.memory(match[3]),
     )
