@@ -124,7 +124,7 @@ class Demo:
         """Let these go on from now, and nothing else."""
         write_faults(
             self._fleet_folder,
-            [h.trouble() for h in happenings if not (h.of_the_lab or h.of_the_description)],
+            [h.fault() for h in happenings if not (h.of_the_lab or h.of_the_description)],
         )
         own = tuple(h for h in happenings if h.of_the_lab)
         if own != tuple(h for h in self._before if h.of_the_lab):

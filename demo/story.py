@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from accelscope.simulate.fleet.description import FleetSpec, NodeGroup, read_fleet
-from accelscope.simulate.fleet.faults import FleetFault, Trouble, trouble_document
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind, fleet_fault_document
 from demo.clusters import LAB_NODE
 from demo.scenes import SCENES, Scene
 
@@ -48,11 +48,11 @@ class Happening:
         text = self.scene.begins if begins else self.scene.ends
         return f"{self.place} {text.format(device=f'device {self.device}')}"
 
-    def trouble(self) -> Trouble:
+    def fault(self) -> FleetFault:
         """As the simulated fleet has it."""
         scene = self.scene
-        of_process = scene.process if scene.kind == FleetFault.IDLE else None
-        return Trouble(
+        of_process = scene.process if scene.kind == FleetFaultKind.IDLE else None
+        return FleetFault(
             kind=scene.kind, cluster=scene.cluster, node=self.node, device=self.device,
             code=scene.code, process=of_process, seconds=scene.seconds, schema=scene.schema,
             begin=-scene.before_seconds,
@@ -111,7 +111,7 @@ def _device(group: NodeGroup, number: int) -> int:
 def gone_on_before(description: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Faults for the description of a fleet: what has gone on since before the demo begins."""
     story = Story(read_fleet(yaml.safe_dump(dict(description))))
-    return [trouble_document(h.trouble(), times=True) for h in story.of_round(0) if h.of_the_description]
+    return [fleet_fault_document(h.fault(), times=True) for h in story.of_round(0) if h.of_the_description]
 
 
 def changes(before: Iterable[Happening], now: Iterable[Happening]) -> list[str]:

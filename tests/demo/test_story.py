@@ -48,7 +48,7 @@ def test_whatever_happens_in_an_hour_can_happen_to_this_fleet(nodes: int, tmp_pa
     fleet = fleet_of(nodes, tmp_path)
     rounds = [Story(fleet).of_round(number) for number in range(int(HOUR / ROUND_SECONDS))]
     happenings = [happening for each in rounds for happening in each]
-    elsewhere = [h.trouble() for h in happenings if not (h.of_the_lab or h.of_the_description)]
+    elsewhere = [h.fault() for h in happenings if not (h.of_the_lab or h.of_the_description)]
     write_faults(tmp_path, elsewhere)
     assert read_faults(tmp_path, fleet.nodes()) == tuple(elsewhere)
     assert {h.scene.kind for h in happenings if h.of_the_lab} == {SETTINGS_CHANGE, "hot"}
@@ -65,12 +65,12 @@ def test_nothing_happens_but_what_the_story_tells(fleet: FleetSpec) -> None:
 
 
 def test_a_pod_has_idled_long_enough_to_be_told_of_when_the_demo_begins(fleet: FleetSpec) -> None:
-    [trouble] = fleet.troubles
-    assert (trouble.kind, trouble.process, trouble.until) == ("idle", "tritonserver", None)
-    assert trouble.begin < -IDLE_SECONDS
+    [fault] = fleet.faults
+    assert (fault.kind, fault.process, fault.until) == ("idle", "tritonserver", None)
+    assert fault.begin < -IDLE_SECONDS
     [told] = [line for line in changes((), Story(fleet).at(0)) if "tritonserver" in line]
-    assert told.startswith(f"berlin/{trouble.node} ")
-    assert told.endswith(f"for {-trouble.begin / 60:g} minutes")
+    assert told.startswith(f"berlin/{fault.node} ")
+    assert told.endswith(f"for {-fault.begin / 60:g} minutes")
 
 
 def test_something_changes_every_minute_of_an_hour(fleet: FleetSpec) -> None:

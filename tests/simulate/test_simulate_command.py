@@ -88,7 +88,7 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
         (("fault", "node", "hot"), "simulate: --device: hot needs a device; allowed: 0 to 2\n"),
         (("show", "not-yaml.yaml"), "simulate: not-yaml.yaml:2: not valid YAML: "),
         (("show", "bad.yaml"), 'simulate: bad.yaml: unknown key "colour"; allowed: node,'),
-        (("show", "latin.yaml"), "simulate: latin.yaml: not a text in UTF-8"),
+        (("show", "latin.yaml"), "simulate: latin.yaml: not UTF-8 text"),
         (("fault", "spoilt", "hot"), "simulate: spoilt/node.yaml:2: not valid YAML: "),
         (("fault", "node", "tool_error"), "--error: for tool_error one of: no_devices,"),
         (
@@ -159,7 +159,7 @@ def test_a_bad_file_of_faults_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     folder = tmp_path / "node"
     command("build", "nvidia-mig", folder)
     capsys.readouterr()
-    for content, problem in ((b"- [\n", ":2: not valid YAML: "), (b"caf\xe9\n", ": not a text in UTF-8")):
+    for content, problem in ((b"- [\n", ":2: not valid YAML: "), (b"caf\xe9\n", ": not UTF-8 text")):
         (folder / "faults.yaml").write_bytes(content)
         assert command("fault", folder) == 2
         assert capsys.readouterr().err.startswith(f"accelscope simulate: faults.yaml{problem}")

@@ -166,7 +166,7 @@ def load_node(name_or_path: str | Path) -> NodeSpec:
             f"{error.strerror}; ready-made nodes: {', '.join(ready_made())}", file=name
         ) from None
     except UnicodeDecodeError:
-        raise DescriptionError("not a text in UTF-8", file=name) from None
+        raise DescriptionError("not UTF-8 text", file=name) from None
     try:
         return read_node(text, default_name=path.stem)
     except DescriptionError as error:

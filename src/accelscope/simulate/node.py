@@ -217,7 +217,7 @@ class SimulatedNode:
             current = self.faults()
         except DescriptionError as error:
             if str(error) != self._bad_faults:
-                log.warning("%s; the faults before it stay in force", error)
+                log.warning("%s; the previous faults stay in force", error)
             self._bad_faults = str(error)
             return
         self._bad_faults = None
@@ -268,7 +268,7 @@ class SimulatedNode:
         except FileNotFoundError:
             return ()
         except UnicodeDecodeError:
-            raise DescriptionError("not a text in UTF-8", file=_FAULTS) from None
+            raise DescriptionError("not UTF-8 text", file=_FAULTS) from None
         try:
             document = read_yaml(text)
         except DescriptionError as error:

@@ -1,46 +1,53 @@
-"""A small cluster in the loop of a test: nodes and pods with their watches, agents behind the pod proxy, and
-commands in pods. What each answers is the test's."""
+"""A cluster in the event loop of a test: the simulated Kubernetes API with objects of the test, and hooks for
+the answers of agents behind the pod proxy, for the output of commands in pods, and for refused requests.
+"""
 
-import asyncio
 import gzip
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 from aiohttp import web
-from tests.fleet.api_server.served import Handler, Served, served, status
+from tests.fleet.api_server.served import Handler, Served, served
 
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry
-from accelscope.fleet.rows import Saying, Source, SourceOutcome
+from accelscope.fleet.rows import ClusterSource, NodeUpdate, SourceOutcome
+from accelscope.simulate.fleet.api_server import send_watch, serve_command
+from accelscope.simulate.fleet.cluster import Watchers
+from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory, Watch
+from accelscope.simulate.vendor import CommandOutput
 
 AgentAnswer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-CommandAnswer = Callable[[str, list[str]], tuple[str, int]]  # pod, command: what it prints, its exit code
+CommandAnswer = Callable[[str, list[str]], tuple[str, int]]  # of pod and command: output and exit code
 
 AGENT_LABELS = {"app.kubernetes.io/name": "accelscope", "app.kubernetes.io/component": "agent"}
 
 _PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+):(\d+)/proxy/snapshot")
 _EXEC = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/exec")
-_PODS = re.compile(r"/api/v1/namespaces/([^/]+)/pods")
 
 
 def node(name: str, *, gpus: int = 0, **metadata: Any) -> dict[str, Any]:
     allocatable = {"cpu": "8"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     return {
-        "metadata": {"name": name, "uid": name, **metadata},
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": {}, **metadata},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 
 def agent_pod(name: str, node_name: str, *, ready: bool = True, port: int = 9400) -> dict[str, Any]:
     return {
+        "kind": "Pod",
         "metadata": {"name": name, "namespace": AgentsEntry().namespace, "uid": name, "labels": AGENT_LABELS},
         "spec": {
             "nodeName": node_name,
             "containers": [{"name": "agent", "ports": [{"name": "metrics", "containerPort": port}]}],
         },
         "status": {
+            "phase": "Running",
             "podIP": "127.0.0.1",
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         },
@@ -50,6 +57,7 @@ def agent_pod(name: str, node_name: str, *, ready: bool = True, port: int = 9400
 def driver_pod(name: str, node_name: str, *, ready: bool = True) -> dict[str, Any]:
     container = "nvidia-driver-ctr"
     return {
+        "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": "gpu-operator",
@@ -58,15 +66,35 @@ def driver_pod(name: str, node_name: str, *, ready: bool = True) -> dict[str, An
         },
         "spec": {"nodeName": node_name, "containers": [{"name": container}]},
         "status": {
+            "phase": "Running",
             "containerStatuses": [{"name": container, "ready": ready, "state": {"running": {}}}],
         },
     }
 
 
+class Objects(dict[str, dict[str, Any]]):
+    """The objects of one collection by name, which are written to the simulated API."""
+
+    def __init__(self, history: ObjectHistory, collection: str) -> None:
+        self._history = history
+        self._collection = collection
+
+    def __setitem__(self, name: str, document: dict[str, Any]) -> None:
+        super().__setitem__(name, document)
+        self._history.put(self._collection, name, document)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._history.remove(self._collection, name)
+
+
 class StubCluster:
     def __init__(self) -> None:
-        self.nodes: dict[str, dict[str, Any]] = {}
-        self.pods: dict[str, dict[str, Any]] = {}  # by name: all namespaces share them here
+        self._api = Api(ObjectHistory())
+        self._watchers = Watchers()
+        self._stops = 0
+        self.nodes = Objects(self._api.history, NODES)
+        self.pods = Objects(self._api.history, PODS)
         self.agents: dict[str, AgentAnswer] = {}  # by pod
         self.command: CommandAnswer = lambda pod, command: ("", 1)
         self.refusal: Callable[[web.BaseRequest], web.Response | None] = lambda request: None
@@ -74,36 +102,29 @@ class StubCluster:
         self.asked: list[web.BaseRequest] = []
         self.at_once = 0
         self.most_at_once = 0
-        self._version = 100
-        self._watchers: list[tuple[str, asyncio.Queue[dict[str, Any] | None]]] = []
 
     def add_agent(self, name: str, node_name: str, answer: AgentAnswer, **pod: Any) -> None:
         self.pods[name] = agent_pod(name, node_name, **pod)
         self.agents[name] = answer
 
-    def put(self, kind: str, thing: dict[str, Any], event: str = "MODIFIED") -> None:
-        """`kind`: nodes or pods. Whoever watches is told."""
-        things = self.nodes if kind == "nodes" else self.pods
-        self._version += 1
-        thing["metadata"]["resourceVersion"] = str(self._version)
-        name = thing["metadata"]["name"]
+    def put(self, kind: str, document: dict[str, Any], event: str = "MODIFIED") -> None:
+        """Changes a document of `kind` nodes or pods, and notifies watches."""
+        objects, name = self.nodes if kind == "nodes" else self.pods, document["metadata"]["name"]
         if event == "DELETED":
-            del things[name]
+            del objects[name]
         else:
-            things[name] = thing
-        for watched, queue in self._watchers:
-            if watched == kind:
-                queue.put_nowait({"type": event, "object": thing})
+            objects[name] = document
+        self._watchers.wake()
 
     def end_watches(self) -> None:
-        """Those that are open; others may begin."""
-        for _, queue in self._watchers:
-            queue.put_nowait(None)
+        """Ends the open watches; new ones may begin."""
+        self._stops += 1
+        self._watchers.wake()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Served]:
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            return await self.answer(request)  # of the moment: a test may change it
+            return await self.answer(request)  # looked up for each request: a test may replace it
 
         async with served(handle) as server:
             yield server
@@ -112,19 +133,18 @@ class StubCluster:
         self.asked.append(request)
         if (refused := self.refusal(request)) is not None:
             return refused
-        path = request.path
-        if path == "/version":
-            return web.json_response({"gitVersion": "v1.33.0"})
-        if path == "/api/v1/nodes":
-            return await self._objects(request, "nodes", list(self.nodes.values()))
-        if match := _PODS.fullmatch(path):
-            there = [pod for pod in self.pods.values() if pod["metadata"]["namespace"] == match[1]]
-            return await self._objects(request, "pods", there)
-        if match := _PROXY.fullmatch(path):
+        if match := _PROXY.fullmatch(request.path):
             return await self._agent(request, match[2])
-        if match := _EXEC.fullmatch(path):
-            return await self._exec(request, match[2])
-        return status(404, "not found")
+        if match := _EXEC.fullmatch(request.path):
+            text, code = self.command(match[2], request.query.getall("command"))
+            return await serve_command(request, CommandOutput(stdout=text, exit_code=code))
+        answer = self._api.answer(request.path, request.query, monotonic())
+        if isinstance(answer, Watch):
+            stops = self._stops
+            return await send_watch(request, answer, self._watchers, stopped=lambda: self._stops != stops)
+        return web.Response(
+            status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type}
+        )
 
     async def _agent(self, request: web.BaseRequest, pod: str) -> web.StreamResponse:
         self.at_once += 1
@@ -134,48 +154,11 @@ class StubCluster:
         finally:
             self.at_once -= 1
 
-    async def _objects(
-        self, request: web.BaseRequest, kind: str, things: list[dict[str, Any]]
-    ) -> web.StreamResponse:
-        if request.query.get("watch") != "true":
-            return web.json_response(
-                {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": things}
-            )
-        response = web.StreamResponse()
-        await response.prepare(request)
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._watchers.append((kind, queue))
-        try:
-            while (event := await queue.get()) is not None:
-                await response.write(json.dumps(event).encode() + b"\n")
-        finally:
-            self._watchers.remove((kind, queue))
-        return response
-
-    async def _exec(self, request: web.BaseRequest, pod: str) -> web.StreamResponse:
-        text, code = self.command(pod, request.query.getall("command"))
-        connection = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
-        await connection.prepare(request)
-        if text:
-            await connection.send_bytes(b"\x01" + text.encode())
-        ended: dict[str, Any] = {"kind": "Status", "status": "Success"}
-        if code:
-            causes = [{"reason": "ExitCode", "message": str(code)}]
-            ended = {
-                "status": "Failure",
-                "reason": "NonZeroExitCode",
-                "message": "command terminated",
-                "details": {"causes": causes},
-            }
-        await connection.send_bytes(b"\x03" + json.dumps(ended).encode())
-        await connection.close()
-        return connection
-
 
 def answering(
     document: object, *, tag: str | None = None, age: float | None = None, compressed: bool = True
 ) -> AgentAnswer:
-    """An agent whose reading stays the same."""
+    """An agent whose document does not change."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     headers = {} if tag is None else {"ETag": tag}
     if age is not None:
@@ -191,11 +174,11 @@ def answering(
     return answer
 
 
-async def one_round(source: Source) -> tuple[SourceOutcome, dict[str, Saying]]:
-    """How it went, and the last that was said of each node."""
-    said: dict[str, Saying] = {}
-    outcome = await source.refresh(lambda saying: said.update({saying.node: saying}))
-    return outcome, said
+async def one_round(source: ClusterSource) -> tuple[SourceOutcome, dict[str, NodeUpdate]]:
+    """The outcome of a refresh, and the last update of each node."""
+    updates: dict[str, NodeUpdate] = {}
+    outcome = await source.refresh(lambda update: updates.update({update.node: update}))
+    return outcome, updates
 
 
 def access_to(server: Served) -> AddressAccess:

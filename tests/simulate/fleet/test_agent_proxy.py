@@ -1,4 +1,4 @@
-"""What comes through the pod proxy of a simulated cluster: metrics, real agents, and agents in trouble."""
+"""What comes through the pod proxy of a simulated cluster: metrics, real agents, and agents in fault."""
 
 from pathlib import Path
 

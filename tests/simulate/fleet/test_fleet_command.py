@@ -12,7 +12,7 @@ import yaml
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.cli import simulate
-from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
+from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind
 
 
 def command(*words: object) -> int:
@@ -41,7 +41,7 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         capsys.readouterr()
         assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
         assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
-        known = ", ".join(sorted({*FleetFault, *DEVICE_FAULTS}))
+        known = ", ".join(sorted({*FleetFaultKind, *DEVICE_FAULTS}))
         for fault, problem in (
             (("sad",), f'KIND: "sad" is not one of {known}'),
             (("hot",), "--cluster: missing; expected one of berlin-1, oslo-1"),
@@ -117,7 +117,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, capsys: pytest
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert command("fleet", tmp_path / "new", "--clusters", 1, "--nodes", 1, "--port", port) == 1
-    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; --port chooses another"
+    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another with --port"
     assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
 
 

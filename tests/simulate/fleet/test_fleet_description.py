@@ -4,8 +4,8 @@ import pytest
 from tests.repository import REPOSITORY
 
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
-from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault
-from accelscope.simulate.fleet.recording import MOST_NODES, Identities, tag_of
+from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind
+from accelscope.simulate.fleet.recording import MAX_NODES, Identities, tag_of
 from accelscope.simulate.section import DescriptionError
 
 GOOD = "clusters: [{id: one, nodes: [{node: nvidia-shared, count: 2, name: gpu}]}]\n"
@@ -25,19 +25,19 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
     text = f"{GOOD}faults: [{{kind: hot, cluster: one, node: gpu-0002, device: 1, from: 5, until: 9}}]\n"
     spec = read_fleet(text)
     assert read_fleet(fleet_text(spec)) == spec
-    assert spec.troubles[0].begin == 5
+    assert spec.faults[0].begin == 5
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("clusters: []", "clusters: expected 1 to 1000 of them, got 0"),
+        ("clusters: []", "clusters: expected 1 to 1000, got 0"),
         ("clusters: [{nodes: []}]", "clusters[0].id: missing; expected an id such as berlin-1"),
         ("clusters: [{id: Berlin}]", 'clusters[0].id: "Berlin" is not an id such as berlin-1'),
-        ("clusters: [{id: a}, {id: a}]", 'clusters: 2 are called "a"; give each a name of its own'),
+        ("clusters: [{id: a}, {id: a}]", 'clusters: 2 have the name "a"; names must be unique'),
         (
             "clusters: [{id: a, nodes: [{node: nvidia-mig}, {node: nvidia-mig}]}]",
-            'a: 2 are called "nvidia-mig"; give each a name of its own',
+            'a: 2 have the name "nvidia-mig"; names must be unique',
         ),
         (
             "clusters: [{id: a, nodes: [{count: 2}]}]",
@@ -59,7 +59,7 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
         ),
         (
             f"{GOOD}faults: [{{kind: api_hang, cluster: one, node: gpu-0001}}]",
-            "faults[0].node: api_hang is of the cluster's API server, not of a node",
+            "faults[0].node: api_hang is a fault of the cluster's API server, not of a node",
         ),
         (
             f"{GOOD}faults: [{{kind: idle, cluster: one, node: gpu-0001}}]",
@@ -75,7 +75,7 @@ def test_mistakes_are_told_in_one_line(text: str, problem: str) -> None:
 
 
 def test_every_node_has_a_tag_of_its_own() -> None:
-    numbers = [*range(20_000), MOST_NODES - 1]
+    numbers = [*range(20_000), MAX_NODES - 1]
     assert len({tag_of(number) for number in numbers}) == len(numbers)
     long, short = "GPU-d92a11cc-7113-3189-c8b7-ab0b26819a09", "WBYB577628"
     identities = Identities.of([{"devices": [{"uuid": long, "serial": short}]}])
@@ -85,4 +85,4 @@ def test_every_node_has_a_tag_of_its_own() -> None:
 
 def test_every_fault_is_documented() -> None:
     page = (REPOSITORY / "docs" / "simulate.md").read_text()
-    assert [kind for kind in (*FleetFault, *DEVICE_FAULTS) if f"`{kind}`" not in page] == []
+    assert [kind for kind in (*FleetFaultKind, *DEVICE_FAULTS) if f"`{kind}`" not in page] == []

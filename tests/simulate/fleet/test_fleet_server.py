@@ -16,7 +16,7 @@ from accelscope.fleet.clusters.clusters_file import load_clusters
 from accelscope.model import HealthState, Snapshot
 from accelscope.model.wire import SchemaError, read_snapshot
 from accelscope.simulate.fleet.description import read_fleet
-from accelscope.simulate.fleet.faults import read_trouble, write_faults
+from accelscope.simulate.fleet.faults import read_fleet_fault, write_faults
 from accelscope.simulate.fleet.fleet import SimulatedFleet
 from accelscope.simulate.section import Description
 
@@ -49,7 +49,9 @@ class Client:
 
     def set_faults(self, *documents: dict[str, Any]) -> None:
         nodes = self.fleet.spec.nodes()
-        write_faults(self.fleet.folder, [read_trouble(Description(one, "fault"), nodes) for one in documents])
+        write_faults(
+            self.fleet.folder, [read_fleet_fault(Description(one, "fault"), nodes) for one in documents]
+        )
         self.fleet.step()
 
     def request(self, cluster: str, path: str, **headers: str) -> Any:
@@ -461,7 +463,7 @@ def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
     ("bad", "told"),
     [
         (b"- {kind: nonsense, cluster: one}\n", '"nonsense" is not one of'),
-        (b"- {kind: \xff}\n", "faults.yaml: not a text in UTF-8"),
+        (b"- {kind: \xff}\n", "faults.yaml: not UTF-8 text"),
     ],
 )
 def test_faults_of_the_description_have_times_and_a_bad_file_changes_nothing(

@@ -17,7 +17,7 @@ from accelscope.simulate import DescriptionError, load_node
 from accelscope.simulate.fleet import recording
 from accelscope.simulate.fleet.agent_session import AgentSession, metrics_page
 from accelscope.simulate.fleet.description import made_fleet
-from accelscope.simulate.fleet.faults import FleetFault, Trouble
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
 from accelscope.simulate.fleet.fleet import SimulatedFleet
 from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Identities, RecordingRequest, recorded
@@ -160,7 +160,7 @@ def test_a_damaged_recording_is_made_again(
     monkeypatch.setattr(recording, "_make", make)
     lines: list[str] = []
     assert len(recorded([request], lines.append)[0].frames) == 1
-    assert lines[0].startswith("making 1 recordings, once")
+    assert lines[0].startswith("making 1 recordings;")
 
 
 def test_recordings_in_a_read_only_cache_are_used(
@@ -205,8 +205,8 @@ def test_counters_go_on_when_a_node_gets_an_agent_of_its_own(kind: str) -> None:
     length = node.variant.length
     at = (length + 3) * INTERVAL
     before = samples(node, at)
-    lost = Trouble(kind="lost", cluster="c", node=node.name, device=1, begin=at)
-    node.suffer([lost], at)
+    lost = FleetFault(kind="lost", cluster="c", node=node.name, device=1, begin=at)
+    node.set_faults([lost], at)
     try:
         for tick in range(3):
             now = samples(node, at + tick * INTERVAL)
@@ -217,7 +217,7 @@ def test_counters_go_on_when_a_node_gets_an_agent_of_its_own(kind: str) -> None:
         stale = [device for device in document.devices if device.stale]
         assert len(stale) == 1
         assert stale[0].read_at == pytest.approx(node.taken_at(at), abs=0.01)
-        node.suffer([replace(lost, until=at + 2 * INTERVAL)], at + 2 * INTERVAL)
+        node.set_faults([replace(lost, until=at + 2 * INTERVAL)], at + 2 * INTERVAL)
         mended = read_snapshot(json.loads(node.document(at + 3 * INTERVAL)))
         assert not any(device.stale for device in mended.devices)
     finally:
@@ -229,6 +229,6 @@ def test_a_chip_that_does_not_answer_is_unknown_in_the_annotation() -> None:
     [(name, text)] = node.annotations(0.0).items()
     assert name == "k8s-monitor.io/npu-metrics"
     assert json.loads(text)["timestamp"].startswith("2027-01-15T")
-    node.suffer([Trouble(kind=FleetFault.READER_HANG, cluster="c", node=node.name, begin=5.0)], 5.0)
+    node.set_faults([FleetFault(kind=FleetFaultKind.READER_HANG, cluster="c", node=node.name, begin=5.0)], 5.0)
     [(_, text)] = node.annotations(20.0).items()
     assert text.count('"health":"UNKNOWN"') == len(json.loads(text)["chips"]) == 8

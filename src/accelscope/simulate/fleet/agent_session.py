@@ -1,8 +1,8 @@
 """The real agent on a simulated node, in simulated time.
 
 The agent's readers, attribution and collector read the node's folder and its simulated cluster. The caller
-sets the time, so that an hour takes as long as its readings. This is the only module of the simulator that
-runs the agent (.importlinter names it).
+sets the time, so readings follow each other without waiting. This is the only module of the simulator that
+imports the agent (see .importlinter).
 """
 
 import shutil
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from accelscope import __version__
-from accelscope.agent.assembly import attribution_options, chosen_annotations
+from accelscope.agent.assembly import attribution_options
 from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.node_sinks import chosen_annotations
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
@@ -39,9 +40,9 @@ _ANNOTATING = make(
     AgentSettings, {v.annotation.setting: True for v in declarations().values() if v.annotation is not None}
 )
 _PATIENT = Deadlines(60, 60, 120)  # in real time: a busy machine must not decide what a recording contains
-_PACE = Pace(60.0)  # likewise: how long a collection waits for its readers
-_MOST_FIRST_COLLECTIONS = 20
-_SOURCE_SECONDS = 0.2  # for a source of attribution that has not answered yet, or for pods that changed
+_PACE = Pace(60.0)  # likewise, for a collection that waits for its readers
+_MAX_FIRST_COLLECTIONS = 20
+_SOURCE_SECONDS = 0.2  # wait for a source of attribution, after the start and after pods changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,18 @@ class AgentReading:
     snapshot: Snapshot
 
     def document(self) -> dict[str, Any]:
-        """As `/snapshot` serves it."""
+        """The document that `/snapshot` serves."""
         return snapshot_document(self.snapshot)
 
 
 def node_annotations(snapshot: Snapshot) -> dict[str, str]:
-    """What an agent with that snapshot writes on its Node."""
+    """The annotations that an agent with that snapshot writes on its Node object."""
     documents = (recipe_of(name)[0](snapshot) for name in chosen_annotations(_ANNOTATING))
     return {document.annotation: fitted(document).text for document in documents if document.entries}
 
 
 def metrics_page(snapshot: Snapshot) -> bytes:
-    """What an agent with that snapshot serves under `/metrics`."""
+    """The page that an agent with that snapshot serves at `/metrics`."""
     return Exposition().render(snapshot).text
 
 
@@ -78,7 +79,7 @@ class AgentSession:
         idle: Mapping[str, Pauses] | None = None,
         cache: Path | None = None,
     ) -> None:
-        """The agent starts at simulated time `at` and has made its first reading then."""
+        """Starts the agent at simulated time `at`, with a first reading."""
         faults = tuple(faults)
         hangs = any(fault.kind is FaultKind.HANG for fault in (*spec.faults, *faults))
         free = {name: own.without_costs() for name, own in spec.vendors.items()}
@@ -133,7 +134,7 @@ class AgentSession:
         self._stack.callback(self._collector.stop)
         attributor.start()
         attributor.wait_for_first_lists(_PATIENT.pass_seconds)
-        for _ in range(_MOST_FIRST_COLLECTIONS):
+        for _ in range(_MAX_FIRST_COLLECTIONS):
             if all(source.up for source in self._collector.collect().attribution):
                 break
             time.sleep(_SOURCE_SECONDS)
@@ -145,16 +146,16 @@ class AgentSession:
         return self._at
 
     def collect(self, at: float) -> AgentReading:
-        """What the agent reads at simulated time `at`, which is not before the last one."""
+        """A reading at simulated time `at`, which is not before the last one."""
         pods = self._running_pods()
         self._at = at
         self.node.write(at)
         if self._running_pods() != pods:
-            time.sleep(_SOURCE_SECONDS)  # the agent watches pods in threads of its own
+            time.sleep(_SOURCE_SECONDS)  # the agent watches pods in threads
         return AgentReading(at, self._published(self._collector.collect()))
 
     def schedule(self, faults: Iterable[Fault]) -> None:
-        """From the next reading on."""
+        """`faults` apply from the next reading on."""
         self.node.schedule(faults)
 
     def close(self) -> None:
@@ -164,8 +165,8 @@ class AgentSession:
         return {pod.uid for pod in self.node.pods if pod.runs_at(self._at)}
 
     def _published(self, snapshot: Snapshot) -> Snapshot:
-        """With what this process cannot measure as an agent's process would: its own use of the node, a sink
-        that writes to the API server, and the time of a watch, which has the machine's own clock."""
+        """Fills in what this process cannot measure like the process of an agent: its own resource usage, the
+        state of a sink, and the times of watches, which use the machine's clock."""
         agent, processes = snapshot.agent, len(snapshot.processes)
         seconds = 0.012 * (1 + len(snapshot.devices) / 8)
         sink = SinkState(sink="annotation", up=True, last_success=snapshot.taken_at, writes=agent.collections)

@@ -13,35 +13,35 @@ import aiohttp
 from aiohttp import web
 
 from accelscope.model.wire import read_snapshot
-from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, AGENT_PORT, FleetCluster
-from accelscope.simulate.fleet.faults import FleetFault
+from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, AGENT_PORT, FleetCluster, Watchers
+from accelscope.simulate.fleet.faults import FleetFaultKind
 from accelscope.simulate.fleet.node import FleetNode, compressed
-from accelscope.simulate.kubernetes.api import JSON, Answer, Watch, failure
+from accelscope.simulate.kubernetes.api import JSON, ApiAnswer, Watch, failure
 from accelscope.simulate.vendor import CommandOutput
 
-# --- agent proxy ------------------------------------------------------------
-# What the pod proxy of a simulated API server brings back from agents.
-
-
 GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400
-FOREVER = 86_400.0  # for what hangs: longer than anybody waits
+FOREVER = 86_400.0  # seconds, for requests that hang
 _AGE_HEADER = "X-AccelScope-Age"
 _TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_ASKED = ("Accept", "Accept-Encoding", "If-None-Match")
-_TOLD = ("Content-Type", "Content-Encoding", "ETag", _AGE_HEADER)
-_SECONDS = aiohttp.ClientTimeout(total=30.0)  # that a real agent may take
+_REQUEST_HEADERS = ("Accept", "Accept-Encoding", "If-None-Match")
+_RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", "ETag", _AGE_HEADER)
+_TIMEOUT = aiohttp.ClientTimeout(total=30.0)  # of a real agent
 
 
-class Unreachable(Exception):
-    """Nobody answers where the agent should be."""
+class AgentUnreachable(Exception):
+    pass
 
 
 class AgentProxy:
-    """`urls` are of real agents, by node."""
+    """The pod proxy of the API server. `urls` are of real agents, by node.
+
+    It uses aiohttp itself and not the fleet's HTTP client, because the simulator does not import what it
+    tests, and because a proxy passes compressed bodies and error statuses on unchanged.
+    """
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         self._urls = urls
-        self._pages: dict[str, tuple[str, bytes]] = {}  # the last one of each node, with its tag
+        self._pages: dict[str, tuple[str, bytes]] = {}  # the last page of each node, with its ETag
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -51,29 +51,29 @@ class AgentProxy:
     async def answer(
         self, request: web.BaseRequest, node: FleetNode, path: str, at: float
     ) -> web.StreamResponse:
-        """Raises Unreachable."""
-        if node.trouble(FleetFault.AGENT_DOWN, at):
-            raise Unreachable
+        """Raises AgentUnreachable."""
+        if node.active_fault(FleetFaultKind.AGENT_DOWN, at):
+            raise AgentUnreachable
         if path in ("/healthz", "/readyz"):
             return web.Response(text="ok")
         if path not in ("/snapshot", "/metrics"):
             return web.Response(status=HTTPStatus.NOT_FOUND, text="not found")
-        if node.trouble(FleetFault.AGENT_HANG, at):
+        if node.active_fault(FleetFaultKind.AGENT_HANG, at):
             await asyncio.sleep(FOREVER)
-        if slow := node.trouble(FleetFault.AGENT_SLOW, at):
+        if slow := node.active_fault(FleetFaultKind.AGENT_SLOW, at):
             await asyncio.sleep(slow.seconds or 0.0)
-        if node.trouble(FleetFault.AGENT_GARBAGE, at):
+        if node.active_fault(FleetFaultKind.AGENT_GARBAGE, at):
             return web.Response(body=GARBAGE, content_type=JSON)
         if node.name in self._urls:
             return await self._forward(request, self._urls[node.name] + path)
-        if node.has_own_agent:  # whose reading takes its time
+        if node.has_own_agent:  # a reading blocks
             await asyncio.to_thread(node.document, at)
         if path == "/snapshot":
             return _snapshot(request, node, at)
         return encoded(request, self._page(node, at), {"Content-Type": _TEXT_TYPE})
 
     def _page(self, node: FleetNode, at: float) -> bytes:
-        """Made by the agent's own code of what `/snapshot` says."""
+        """The metrics of the snapshot, rendered by the agent's own code."""
         from accelscope.simulate.fleet.agent_session import metrics_page  # noqa: PLC0415 - imports the agent
 
         tag, page = self._pages.get(node.name, ("", b""))
@@ -84,15 +84,17 @@ class AgentProxy:
 
     async def _forward(self, request: web.BaseRequest, url: str) -> web.Response:
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False, timeout=_SECONDS)
-        asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
-        asked.setdefault("Accept-Encoding", "identity")
+            self._session = aiohttp.ClientSession(auto_decompress=False, timeout=_TIMEOUT)
+        headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
+        headers.setdefault("Accept-Encoding", "identity")
         try:
-            async with self._session.get(url, headers=asked) as answer:
-                told = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
-                return web.Response(status=answer.status, body=await answer.read(), headers=told)
+            async with self._session.get(url, headers=headers) as answer:
+                passed_on = {
+                    name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers
+                }
+                return web.Response(status=answer.status, body=await answer.read(), headers=passed_on)
         except (aiohttp.ClientError, TimeoutError):
-            raise Unreachable from None
+            raise AgentUnreachable from None
 
 
 def _snapshot(request: web.BaseRequest, node: FleetNode, at: float) -> web.Response:
@@ -108,16 +110,13 @@ def encoded(request: web.BaseRequest, body: bytes, headers: Mapping[str, str]) -
     return web.Response(body=body, headers=headers)
 
 
-# --- exec protocol ------------------------------------------------------------
-# The output of a command in a pod, as an API server sends it over WebSocket.
-
-
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STDERR, _STATUS = b"\x01", b"\x02", b"\x03"
 
 
 async def serve_command(request: web.BaseRequest, output: CommandOutput) -> web.WebSocketResponse:
-    """Over WebSocket, in the newest protocol that the client has, too."""
+    """Sends the output of a command in a pod over WebSocket, in the newest protocol that the client
+    supports."""
     socket = web.WebSocketResponse(protocols=PROTOCOLS)
     await socket.prepare(request)
     if output.stdout:
@@ -151,7 +150,7 @@ _FLOOD_BYTES = 1 << 40
 
 
 class ClusterServer:
-    """Handles requests of one cluster. `clock` tells the seconds since the fleet started."""
+    """Handles requests to one cluster. `clock` returns the seconds since the fleet started."""
 
     def __init__(self, cluster: FleetCluster, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -164,8 +163,8 @@ class ClusterServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         at = self._clock()
-        if self._cluster.troubles:
-            response = await self._troubled(request, at)
+        if self._cluster.faults:
+            response = await self._with_faults(request, at)
             if response is not None:
                 return response
         if request.headers.get("Authorization") != self._authorization:
@@ -179,24 +178,27 @@ class ClusterServer:
             return await self._exec(request, match, at)
         answer = self._cluster.api.answer(path, request.query, time.monotonic())
         if isinstance(answer, Watch):
-            return await self._follow(request, answer)
+            return await send_watch(request, answer, self._cluster.watchers, stopped=self._has_fault)
         return _response(request, answer)
 
-    async def _troubled(self, request: web.BaseRequest, at: float) -> web.StreamResponse | None:
+    def _has_fault(self) -> bool:
+        return any(fault.active(self._clock()) for fault in self._cluster.faults)
+
+    async def _with_faults(self, request: web.BaseRequest, at: float) -> web.StreamResponse | None:
         cluster = self._cluster
-        if cluster.trouble(FleetFault.API_DOWN, at) and request.transport is not None:
+        if cluster.active_fault(FleetFaultKind.API_DOWN, at) and request.transport is not None:
             request.transport.abort()
-        if cluster.trouble(FleetFault.API_HANG, at):
+        if cluster.active_fault(FleetFaultKind.API_HANG, at):
             await asyncio.sleep(FOREVER)
-        if slow := cluster.trouble(FleetFault.API_SLOW, at):
+        if slow := cluster.active_fault(FleetFaultKind.API_SLOW, at):
             await asyncio.sleep(slow.seconds or 0.0)
-        if cluster.trouble(FleetFault.API_GARBAGE, at):
+        if cluster.active_fault(FleetFaultKind.API_GARBAGE, at):
             return web.Response(body=GARBAGE, content_type=JSON)
-        if cluster.trouble(FleetFault.API_FLOOD, at):
+        if cluster.active_fault(FleetFaultKind.API_FLOOD, at):
             return await _flood(request)
-        if cluster.trouble(FleetFault.API_UNAUTHORIZED, at):
+        if cluster.active_fault(FleetFaultKind.API_UNAUTHORIZED, at):
             return _failed(request, 401, "Unauthorized", "Unauthorized")
-        if cluster.trouble(FleetFault.API_FORBIDDEN, at):
+        if cluster.active_fault(FleetFaultKind.API_FORBIDDEN, at):
             return _failed(request, 403, "Forbidden", 'User "fleet" cannot do that: it is forbidden')
         return None
 
@@ -207,7 +209,7 @@ class ClusterServer:
         if node is None:
             return _failed(request, 404, "NotFound", f'pods "{pod}" not found')
         if match["port"] in (None, str(AGENT_PORT), "metrics"):
-            with suppress(Unreachable):
+            with suppress(AgentUnreachable):
                 return await self._agents.answer(request, node, match["path"] or "/", at)
         text = "error trying to reach service: dial tcp: connect: connection refused"
         return _failed(request, 503, "ServiceUnavailable", text)
@@ -224,7 +226,7 @@ class ClusterServer:
             )
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return _failed(request, 400, "BadRequest", "Upgrade request required")
-        if node.has_own_agent:  # whose reading takes its time
+        if node.has_own_agent:  # a reading blocks
             await asyncio.to_thread(node.document, at)
         simulated, then = node.simulated(at)
         readings = simulated.readings_at(vendor, then)
@@ -232,23 +234,26 @@ class ClusterServer:
         ids = node.variant.recording.identities
         return await serve_command(request, replace(output, stdout=ids.of_node(output.stdout, node.tag)))
 
-    async def _follow(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
-        """Until the watch ends, or until something is wrong with the API server."""
-        response = web.StreamResponse(headers={"Content-Type": JSON})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        with self._cluster.watcher() as changed:
-            while not watch.ended:
-                changed.clear()
-                if text := watch.news(time.monotonic()):
-                    await response.write(text)
-                if any(trouble.active(self._clock()) for trouble in self._cluster.troubles):
-                    break
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(watch.wait(time.monotonic())):
-                        await changed.wait()
-        await response.write_eof()
-        return response
+
+async def send_watch(
+    request: web.BaseRequest, watch: Watch, watchers: Watchers, *, stopped: Callable[[], bool]
+) -> web.StreamResponse:
+    """Sends events until the watch ends, or until `stopped` when the watchers are woken."""
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    with watchers.registered() as changed:
+        while not watch.ended:
+            changed.clear()
+            if text := watch.new_events(time.monotonic()):
+                await response.write(text)
+            if stopped():
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(watch.wait(time.monotonic())):
+                    await changed.wait()
+    await response.write_eof()
+    return response
 
 
 async def _flood(request: web.BaseRequest) -> web.StreamResponse:
@@ -264,7 +269,7 @@ def _failed(request: web.BaseRequest, code: int, reason: str, text: str) -> web.
     return _response(request, failure(code, reason, text))
 
 
-def _response(request: web.BaseRequest, answer: Answer) -> web.Response:
+def _response(request: web.BaseRequest, answer: ApiAnswer) -> web.Response:
     response = encoded(request, answer.body, {"Content-Type": answer.content_type})
     response.set_status(answer.status)
     return response

@@ -1,25 +1,22 @@
-"""One cluster of a running fleet: its nodes, and what its API server knows of them."""
+"""One cluster of a simulated fleet: its nodes, and their objects in its API server."""
 
 import asyncio
 import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
 from accelscope.simulate.fleet.description import ClusterSpec
-from accelscope.simulate.fleet.faults import FleetFault, Trouble
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
 from accelscope.simulate.fleet.node import FleetNode
-from accelscope.simulate.kubernetes.api import NODES, PODS, Api, History
+from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory
 from accelscope.simulate.kubernetes.objects import node_document, node_labels
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import DriverPod, simulated_vendor
-
-# --- objects ------------------------------------------------------------
-# Nodes, agents' pods and driver pods of a simulated cluster, as its API server shows them.
-
 
 AGENT_NAMESPACE, AGENT_PORT = "accelscope-system", 9400
 _AGENT_LABELS = {
@@ -39,7 +36,8 @@ def driver_pod_name(node: FleetNode, pod: DriverPod) -> str:
 
 
 class NodeObjects:
-    """Documents of one node. The Node's text is kept, since it is written again with each annotation."""
+    """The Node object, agent pod and driver pods of one node. The Node is kept as text, because each
+    annotation writes it again."""
 
     def __init__(self, node: FleetNode, *, epoch: float) -> None:
         simulated, self._node, self._epoch = node.variant.node, node, epoch
@@ -129,7 +127,7 @@ class FleetCluster:
         self.spec = spec
         self.token = secrets.token_urlsafe(32)
         self.nodes = {node.name: node for node in nodes}
-        self.agent_urls = {  # of real agents that stand for the simulated ones, by node
+        self.agent_urls = {  # of real agents that replace the simulated ones, by node
             name: group.agent_url
             for group in spec.groups
             if group.agent_url is not None
@@ -137,46 +135,39 @@ class FleetCluster:
         }
         self.agents: dict[str, FleetNode] = {}  # by pod
         self.drivers: dict[str, tuple[FleetNode, str, DriverPod]] = {}  # by pod, with the vendor
-        self.history = History()
+        self.history = ObjectHistory()
         self.api = Api(self.history)
-        self.api.expired_is_an_answer = True
-        self.troubles: tuple[Trouble, ...] = ()  # of its API server
+        self.api.expired_as_status = True
+        self.faults: tuple[FleetFault, ...] = ()  # of the API server
         self._epoch = epoch
         self._objects: dict[str, NodeObjects] = {}
-        self._waiting: set[asyncio.Event] = set()
+        self.watchers = Watchers()
         for node in self.nodes.values():
-            self._appear(node, 0.0)
+            self._create(node, 0.0)
 
-    def trouble(self, kind: FleetFault, at: float) -> Trouble | None:
-        return next((t for t in self.troubles if t.kind == kind and t.active(at)), None)
+    def active_fault(self, kind: FleetFaultKind, at: float) -> FleetFault | None:
+        return next((fault for fault in self.faults if fault.kind == kind and fault.active(at)), None)
 
     def step(self, at: float, since: float) -> None:
-        """Bring the objects to what they are at `at`, in seconds since the fleet started; the last step was
-        at `since`."""
+        """Updates the objects to the time `at`, in seconds since the fleet started. The last step was at
+        `since`."""
         before = self.history.version
         for node in self.nodes.values():
-            gone = node.trouble(FleetFault.NODE_GONE, at) is not None
+            gone = node.active_fault(FleetFaultKind.NODE_GONE, at) is not None
+            forbidden = node.active_fault(FleetFaultKind.SINK_DOWN, at) is not None
             if gone and node.name in self._objects:
-                self._vanish(node)
+                self._delete(node)
             elif not gone and node.name not in self._objects:
-                self._appear(node, at)
-            elif not gone and _is_due(node, at, since) and node.trouble(FleetFault.SINK_DOWN, at) is None:
-                self._show(node, at)
+                self._create(node, at)
+            elif not gone and not forbidden and _is_due(node, at, since):
+                self._update(node, at)
         if self.history.version != before:
-            self.wake()
+            self.watchers.wake()
 
-    def watcher(self) -> "Watcher":
-        return Watcher(self._waiting)
-
-    def wake(self) -> None:
-        """Everybody who waits for changes."""
-        for event in self._waiting:
-            event.set()
-
-    def _appear(self, node: FleetNode, at: float) -> None:
+    def _create(self, node: FleetNode, at: float) -> None:
         objects = NodeObjects(node, epoch=self._epoch)
         self._objects[node.name] = objects
-        self._show(node, at)
+        self._update(node, at)
         if self.spec.agents:
             name = agent_pod_name(node)
             self.history.put(PODS, name, objects.agent_pod())
@@ -187,7 +178,7 @@ class FleetCluster:
                 self.history.put(PODS, name, objects.driver_pod(pod))
                 self.drivers[name] = node, vendor, pod
 
-    def _vanish(self, node: FleetNode) -> None:
+    def _delete(self, node: FleetNode) -> None:
         del self._objects[node.name]
         self.history.remove(NODES, node.name)
         drivers = [driver_pod_name(node, pod) for _, pod in driver_pods(node.variant.spec)]
@@ -195,27 +186,32 @@ class FleetCluster:
             if self.agents.pop(name, None) is not None or self.drivers.pop(name, None) is not None:
                 self.history.remove(PODS, name)
 
-    def _show(self, node: FleetNode, at: float) -> None:
+    def _update(self, node: FleetNode, at: float) -> None:
         self.history.put(NODES, node.name, self._objects[node.name].node(node.annotations(at)))
 
 
-class Watcher:
-    """Waits for changes until it is left."""
+class Watchers:
+    """Tasks that wait for changes of the objects."""
 
-    def __init__(self, waiting: set[asyncio.Event]) -> None:
-        self._waiting = waiting
-        self._event = asyncio.Event()
+    def __init__(self) -> None:
+        self._events: set[asyncio.Event] = set()
 
-    def __enter__(self) -> asyncio.Event:
-        self._waiting.add(self._event)
-        return self._event
+    @contextmanager
+    def registered(self) -> Iterator[asyncio.Event]:
+        event = asyncio.Event()
+        self._events.add(event)
+        try:
+            yield event
+        finally:
+            self._events.discard(event)
 
-    def __exit__(self, *_: object) -> None:
-        self._waiting.discard(self._event)
+    def wake(self) -> None:
+        for event in self._events:
+            event.set()
 
 
 def _is_due(node: FleetNode, at: float, since: float) -> bool:
-    """Whether the node's agent writes its annotation between the two."""
+    """Whether the node's agent writes its annotation between `since` and `at`."""
     if not node.variant.recording.annotated:
         return False
     phase = identity.fraction(int(node.tag), "annotation") * _ANNOTATION_SECONDS
@@ -223,7 +219,7 @@ def _is_due(node: FleetNode, at: float, since: float) -> bool:
 
 
 def driver_pods(spec: NodeSpec) -> Iterator[tuple[str, DriverPod]]:
-    """Of vendors whose operator runs the driver in a pod."""
+    """The vendors of the node whose operator runs the driver in a pod, with that pod."""
     for vendor in spec.vendors:
         pod = simulated_vendor(vendor).driver_pod
         if pod is not None:

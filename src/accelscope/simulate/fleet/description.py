@@ -1,4 +1,4 @@
-"""From a YAML description, or from a few numbers, to a FleetSpec."""
+"""Descriptions of simulated fleets: read from YAML, or made from a few numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,24 +11,21 @@ import yaml
 from accelscope.config.document import Section, read_each
 from accelscope.config.values import BOOLEAN, LINE, Decimal, Text, WholeNumber, shown
 from accelscope.simulate.description import load_node, read_yaml
-from accelscope.simulate.fleet.faults import Trouble, read_trouble, trouble_document
-from accelscope.simulate.fleet.recording import MOST_NODES
+from accelscope.simulate.fleet.faults import FleetFault, fleet_fault_document, read_fleet_fault
+from accelscope.simulate.fleet.recording import MAX_NODES
 from accelscope.simulate.section import Description, DescriptionError
 from accelscope.simulate.spec import NodeSpec
-
-# --- spec ------------------------------------------------------------
-# What a fleet is, once its description has been read and found good.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """So many nodes of one kind."""
+    """`count` nodes of one kind."""
 
     kind: str  # name of a ready-made node, or path of a description
     spec: NodeSpec
     count: int
     prefix: str  # of their names
-    agent_url: str | None = None  # of a real agent, which answers in the place of a simulated one
+    agent_url: str | None = None  # of a real agent that replaces the simulated one
 
     def names(self) -> Iterator[str]:
         for number in range(1, self.count + 1):
@@ -38,7 +35,7 @@ class NodeGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     id: str
-    name: str | None = None  # for people
+    name: str | None = None  # display name
     groups: tuple[NodeGroup, ...] = ()
     agents: bool = True  # every node has one
     driver_pods: bool = False  # the GPU operator's, on nodes with NVIDIA devices
@@ -54,7 +51,7 @@ class FleetSpec:
     interval_seconds: float = 10.0  # between two readings of an agent
     variants: int = 2  # recordings of each kind of node
     clusters: tuple[ClusterSpec, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    faults: tuple[FleetFault, ...] = ()
 
     def nodes(self) -> dict[str, dict[str, NodeSpec]]:
         """By cluster and name."""
@@ -68,7 +65,7 @@ DESCRIPTION = "fleet.yaml"  # of a fleet's folder
 _ID = Text("an id such as berlin-1", "[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAME = Text("a name in lower case such as h100", "[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _URL = Text("an address such as http://127.0.0.1:9400", "http://[^/\\s]+")
-_MOST_CLUSTERS = 1000
+_MAX_CLUSTERS = 1000
 _CITIES = ("berlin", "oslo", "lisbon", "seoul", "austin", "pune", "tromso", "quito")
 # Shares of the nodes of a fleet that is made from numbers only.
 _MIX = {
@@ -89,7 +86,7 @@ def load_fleet(path: Path | str) -> FleetSpec:
     except OSError as error:
         raise DescriptionError(str(error.strerror), file=path) from None
     except UnicodeDecodeError:
-        raise DescriptionError("not a text in UTF-8", file=path) from None
+        raise DescriptionError("not UTF-8 text", file=path) from None
     try:
         return read_fleet(text, folder=path.parent)
     except DescriptionError as error:
@@ -97,26 +94,26 @@ def load_fleet(path: Path | str) -> FleetSpec:
 
 
 def read_fleet(text: str, *, folder: Path | None = None) -> FleetSpec:
-    """Descriptions of nodes that are files lie in `folder`. Raises DescriptionError."""
+    """Files with descriptions of nodes are in `folder`. Raises DescriptionError."""
     root = Description(read_yaml(text))
-    usual = FleetSpec()
+    default = FleetSpec()
     spec = FleetSpec(
-        seed=root.take("seed", WholeNumber(0, 2**31 - 1), usual.seed),
-        interval_seconds=root.take("interval_seconds", Decimal(0.1, 86_400), usual.interval_seconds),
-        variants=root.take("variants", WholeNumber(1, 1000), usual.variants),
+        seed=root.take("seed", WholeNumber(0, 2**31 - 1), default.seed),
+        interval_seconds=root.take("interval_seconds", Decimal(0.1, 86_400), default.interval_seconds),
+        variants=root.take("variants", WholeNumber(1, 1000), default.variants),
         clusters=read_each(root.sections("clusters"), lambda section: _cluster(section, folder or Path())),
     )
-    troubles = root.sections("faults")
+    faults = root.sections("faults")
     root.finish()
     _check(spec)
     nodes = spec.nodes()
-    return replace(spec, troubles=read_each(troubles, lambda section: read_trouble(section, nodes)))
+    return replace(spec, faults=read_each(faults, lambda section: read_fleet_fault(section, nodes)))
 
 
 def made_fleet(
     *, clusters: int, nodes: int, kinds: Sequence[str] = (), interval_seconds: float = 10.0, seed: int = 1
 ) -> FleetSpec:
-    """So many clusters of so many nodes each: of the kinds named, or of a mix. Raises DescriptionError."""
+    """A fleet of `clusters` with `nodes` each, of the given kinds or of a mix. Raises DescriptionError."""
     shares = dict.fromkeys(kinds, 1) if kinds else _MIX
     specs = {kind: load_node(kind) for kind in shares}
     spec = FleetSpec(
@@ -138,7 +135,7 @@ def made_fleet(
 
 
 def fleet_text(spec: FleetSpec) -> str:
-    """A description of the fleet that can be read anywhere on this machine."""
+    """The description as YAML, with absolute paths."""
     clusters = [
         {
             "id": cluster.id,
@@ -154,14 +151,14 @@ def fleet_text(spec: FleetSpec) -> str:
         "interval_seconds": spec.interval_seconds,
         "variants": spec.variants,
         "clusters": clusters,
-        "faults": [trouble_document(trouble, times=True) for trouble in spec.troubles],
+        "faults": [fleet_fault_document(fault, times=True) for fault in spec.faults],
     }
     return yaml.safe_dump(document, sort_keys=False)
 
 
 def _group_document(group: NodeGroup) -> dict[str, Any]:
-    told = {"node": group.kind, "count": group.count, "name": group.prefix}
-    return told if group.agent_url is None else {**told, "agent_url": group.agent_url}
+    document = {"node": group.kind, "count": group.count, "name": group.prefix}
+    return document if group.agent_url is None else {**document, "agent_url": group.agent_url}
 
 
 def _city(number: int) -> str:
@@ -170,7 +167,7 @@ def _city(number: int) -> str:
 
 
 def _split(count: int, shares: Mapping[str, int]) -> dict[str, int]:
-    """What is left over goes to the first."""
+    """The first kind gets the remainder."""
     total = sum(shares.values())
     counts = {kind: count * share // total for kind, share in shares.items()}
     counts[next(iter(shares))] += count - sum(counts.values())
@@ -196,24 +193,24 @@ def _group(section: Section, folder: Path) -> NodeGroup:
     return NodeGroup(
         kind=kind,
         spec=spec,
-        count=section.take("count", WholeNumber(1, 1 if agent_url else MOST_NODES), 1),
+        count=section.take("count", WholeNumber(1, 1 if agent_url else MAX_NODES), 1),
         prefix=section.take("name", _NAME, spec.name),
         agent_url=agent_url,
     )
 
 
 def _check(spec: FleetSpec) -> None:
-    if not 1 <= len(spec.clusters) <= _MOST_CLUSTERS:
-        raise DescriptionError(f"clusters: expected 1 to {_MOST_CLUSTERS} of them, got {len(spec.clusters)}")
+    if not 1 <= len(spec.clusters) <= _MAX_CLUSTERS:
+        raise DescriptionError(f"clusters: expected 1 to {_MAX_CLUSTERS}, got {len(spec.clusters)}")
     _unique("clusters", (cluster.id for cluster in spec.clusters))
     for cluster in spec.clusters:
         _unique(cluster.id, (group.prefix for group in cluster.groups))
     total = sum(cluster.node_count for cluster in spec.clusters)
-    if total > MOST_NODES:
-        raise DescriptionError(f"nodes: {total} of them; at most {MOST_NODES}")
+    if total > MAX_NODES:
+        raise DescriptionError(f"nodes: {total} exceed the limit of {MAX_NODES}")
 
 
 def _unique(where: str, names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise DescriptionError(f"{where}: {times} are called {shown(name)}; give each a name of its own")
+            raise DescriptionError(f"{where}: {times} have the name {shown(name)}; names must be unique")

@@ -1,4 +1,4 @@
-"""What can be wrong with a simulated fleet: a device, a workload, an agent, a node, an API server."""
+"""Faults of a simulated fleet: of a device, a workload, an agent, a node or an API server."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ _LONGEST_IDLE_SECONDS = 86_400  # before the fleet was started
 _DEFAULT_SCHEMA = "2.0"
 
 
-class FleetFault(StrEnum):
-    """Beside the faults of devices, which are those of a simulated node."""
+class FleetFaultKind(StrEnum):
+    """In addition to the device faults of a simulated node (`FaultKind`)."""
 
     IDLE = "idle"
     NODE_GONE = "node_gone"
@@ -55,34 +55,34 @@ class FleetFault(StrEnum):
 
 
 _MEANINGS = {
-    FleetFault.IDLE: "processes of one name (--process) hold what they hold and do nothing",
-    FleetFault.NODE_GONE: "the node and its pods are deleted",
-    FleetFault.AGENT_DOWN: "the proxy does not reach the agent",
-    FleetFault.AGENT_HANG: "the agent takes the request and does not answer",
-    FleetFault.AGENT_SLOW: "the agent answers after --seconds",
-    FleetFault.AGENT_GARBAGE: "the agent's answer is no snapshot",
-    FleetFault.AGENT_SCHEMA: "the agent writes another schema version (--schema)",
-    FleetFault.READER_HANG: "calls into the drivers of the node do not come back",
-    FleetFault.READER_GARBAGE: "a driver answers with something that is no value, at every reading",
-    FleetFault.SOURCE_DOWN: "the agent does not reach the API server and works with the pods it knew",
-    FleetFault.SINK_DOWN: "the agent may not write the annotation of Ascend chips",
-    FleetFault.API_DOWN: "the API server ends every connection",
-    FleetFault.API_HANG: "the API server takes requests and does not answer",
-    FleetFault.API_SLOW: "the API server answers after --seconds",
-    FleetFault.API_GARBAGE: "the API server's answers mean nothing",
-    FleetFault.API_FLOOD: "the API server's answers do not end",
-    FleetFault.API_UNAUTHORIZED: "the API server does not take the token any more: 401",
-    FleetFault.API_FORBIDDEN: "the API server says that the token may not: 403",
+    FleetFaultKind.IDLE: "processes of one name (--process) keep their memory and are idle",
+    FleetFaultKind.NODE_GONE: "the node and its pods are deleted",
+    FleetFaultKind.AGENT_DOWN: "the proxy does not reach the agent",
+    FleetFaultKind.AGENT_HANG: "the agent accepts requests and does not answer",
+    FleetFaultKind.AGENT_SLOW: "the agent answers after --seconds",
+    FleetFaultKind.AGENT_GARBAGE: "the agent's answer is not a snapshot",
+    FleetFaultKind.AGENT_SCHEMA: "the agent writes another schema version (--schema)",
+    FleetFaultKind.READER_HANG: "calls into the drivers of the node do not return",
+    FleetFaultKind.READER_GARBAGE: "a driver returns an unreadable value at every reading",
+    FleetFaultKind.SOURCE_DOWN: "the agent does not reach the API server and uses the last known pods",
+    FleetFaultKind.SINK_DOWN: "the agent is not allowed to write the annotation of Ascend chips",
+    FleetFaultKind.API_DOWN: "the API server closes every connection",
+    FleetFaultKind.API_HANG: "the API server accepts requests and does not answer",
+    FleetFaultKind.API_SLOW: "the API server answers after --seconds",
+    FleetFaultKind.API_GARBAGE: "the API server answers with garbage",
+    FleetFaultKind.API_FLOOD: "the API server's answers do not end",
+    FleetFaultKind.API_UNAUTHORIZED: "the API server rejects the token: 401",
+    FleetFaultKind.API_FORBIDDEN: "the API server denies access: 403",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """One fault of a fleet. `begin` and `until` are seconds since the fleet was started."""
+class FleetFault:
+    """`begin` and `until` are seconds since the fleet started."""
 
-    kind: str  # of FleetFault or FaultKind
+    kind: str  # a FleetFaultKind or FaultKind
     cluster: str
-    node: str | None = None  # None: of the cluster's API server
+    node: str | None = None  # None: a fault of the cluster's API server
     vendor: str | None = None
     device: int | None = None
     code: int | None = None
@@ -95,11 +95,12 @@ class Trouble:
     def active(self, at: float) -> bool:
         return self.begin <= at and (self.until is None or at < self.until)
 
-    def same_as(self, other: "Trouble") -> bool:
+    def same_as(self, other: "FleetFault") -> bool:
         return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
 
-    def of_device(self, delay: float) -> Fault | None:
-        """As the node model has it, in a time that is ahead by so many seconds; None: it is no device's."""
+    def as_device_fault(self, delay: float) -> Fault | None:
+        """The fault as one of a simulated node, with `delay` added to its times; None: it is not of a
+        device."""
         if self.kind not in DEVICE_FAULTS:
             return None
         return Fault(
@@ -112,67 +113,74 @@ class Trouble:
         )
 
 
-class TroubleLog:
-    """All that was wrong up to now: counters that a fault drove must not fall back when it ends."""
+class FleetFaultLog:
+    """All current and past faults: counters that a fault increased must not decrease when it ends."""
 
-    def __init__(self, described: Iterable[Trouble] = ()) -> None:
+    def __init__(self, described: Iterable[FleetFault] = ()) -> None:
         self._described = tuple(described)
-        self._set: list[Trouble] = []
+        self._set: list[FleetFault] = []
 
-    def observe(self, current: Iterable[Trouble], at: float) -> None:
-        """Those that are set now: new ones begin, those that are gone end."""
+    def observe(self, current: Iterable[FleetFault], at: float) -> None:
+        """`current` are the faults that are set now: new ones begin, missing ones end."""
         current = tuple(current)
         self._set = [
-            replace(trouble, until=at)
-            if trouble.until is None and not any(map(trouble.same_as, current))
-            else trouble
-            for trouble in self._set
+            replace(fault, until=at)
+            if fault.until is None and not any(map(fault.same_as, current))
+            else fault
+            for fault in self._set
         ]
-        for trouble in current:
-            if not any(known.until is None and known.same_as(trouble) for known in self._set):
-                self._set.append(replace(trouble, begin=at, until=None))
+        for fault in current:
+            if not any(known.until is None and known.same_as(fault) for known in self._set):
+                self._set.append(replace(fault, begin=at, until=None))
 
-    def of_cluster(self, cluster: str) -> tuple[Trouble, ...]:
-        """Of its API server."""
-        return tuple(t for t in self._all() if t.cluster == cluster and t.node is None)
+    def of_cluster(self, cluster: str) -> tuple[FleetFault, ...]:
+        """Faults of its API server."""
+        return tuple(fault for fault in self._all() if fault.cluster == cluster and fault.node is None)
 
-    def of_nodes(self) -> dict[tuple[str, str], tuple[Trouble, ...]]:
-        found: dict[tuple[str, str], tuple[Trouble, ...]] = {}
-        for trouble in self._all():
-            if trouble.node is not None:
-                place = trouble.cluster, trouble.node
-                found[place] = (*found.get(place, ()), trouble)
+    def of_nodes(self) -> dict[tuple[str, str], tuple[FleetFault, ...]]:
+        found: dict[tuple[str, str], tuple[FleetFault, ...]] = {}
+        for fault in self._all():
+            if fault.node is not None:
+                place = fault.cluster, fault.node
+                found[place] = (*found.get(place, ()), fault)
         return found
 
-    def _all(self) -> tuple[Trouble, ...]:
+    def _all(self) -> tuple[FleetFault, ...]:
         return (*self._described, *self._set)
 
 
 Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name
 
 
-def read_trouble(section: Description, nodes: Nodes) -> Trouble:
-    """With the keys of a description. Raises DescriptionError."""
-    kind = str(section.require("kind", Choice(*sorted({*FleetFault, *DEVICE_FAULTS}))))
+def read_fleet_fault(section: Description, nodes: Nodes) -> FleetFault:
+    """Raises DescriptionError."""
+    kind = str(section.require("kind", Choice(*sorted({*FleetFaultKind, *DEVICE_FAULTS}))))
     cluster = section.require("cluster", Choice(*nodes))
     name = section.raw("node")
-    if kind in tuple(FleetFault) and FleetFault(kind).of_cluster:
+    if kind in tuple(FleetFaultKind) and FleetFaultKind(kind).of_cluster:
         if name is not None:
-            raise section.error("node", f"{kind} is of the cluster's API server, not of a node")
-        return _timed(section, Trouble(kind=kind, cluster=cluster, seconds=_seconds(section, kind)))
+            raise section.error("node", f"{kind} is a fault of the cluster's API server, not of a node")
+        return _timed(section, FleetFault(kind=kind, cluster=cluster, seconds=_seconds(section, kind)))
     spec = nodes[cluster].get(str(name))
     if spec is None:
         got = "" if name is None else f"; got {shown(name)}"
         raise section.error("node", f"{kind} needs a node of {cluster}{got}")
     if kind in DEVICE_FAULTS:
-        given = section.part(("vendor", "device", "code", "from", "until"), kind=kind)
-        fault = read_fault(given, spec.vendors)
-        times = {"begin": fault.begin, "until": fault.until}
-        told = {"vendor": fault.vendor, "device": fault.device, "code": fault.code}
-        return Trouble(kind=kind, cluster=cluster, node=str(name), **told, **times)  # type: ignore[arg-type]
-    if kind == FleetFault.SINK_DOWN and not any(declarations()[v].annotation for v in spec.vendors):
+        part = section.part(("vendor", "device", "code", "from", "until"), kind=kind)
+        of_device = read_fault(part, spec.vendors)
+        return FleetFault(
+            kind=kind,
+            cluster=cluster,
+            node=str(name),
+            vendor=of_device.vendor,
+            device=of_device.device,
+            code=of_device.code,
+            begin=of_device.begin,
+            until=of_device.until,
+        )
+    if kind == FleetFaultKind.SINK_DOWN and not any(declarations()[v].annotation for v in spec.vendors):
         raise section.error("node", f"{kind} needs a node whose agent writes an annotation, not {name}")
-    trouble = Trouble(
+    fault = FleetFault(
         kind=kind,
         cluster=cluster,
         node=str(name),
@@ -180,45 +188,45 @@ def read_trouble(section: Description, nodes: Nodes) -> Trouble:
         seconds=_seconds(section, kind),
         schema=_schema(section, kind),
     )
-    return _timed(section, trouble)
+    return _timed(section, fault)
 
 
-def _timed(section: Description, trouble: Trouble) -> Trouble:
-    # Who idles may have done so long before anybody looked.
-    least = -_LONGEST_IDLE_SECONDS if trouble.kind == FleetFault.IDLE else 0
-    begin = section.take("from", Decimal(least), 0)
-    return replace(trouble, begin=begin, until=section.take("until", Decimal(0)))
+def _timed(section: Description, fault: FleetFault) -> FleetFault:
+    # A process may be idle since long before the fleet started.
+    earliest = -_LONGEST_IDLE_SECONDS if fault.kind == FleetFaultKind.IDLE else 0
+    begin = section.take("from", Decimal(earliest), 0)
+    return replace(fault, begin=begin, until=section.take("until", Decimal(0)))
 
 
 def _seconds(section: Description, kind: str) -> float | None:
-    if kind in (FleetFault.AGENT_SLOW, FleetFault.API_SLOW):
+    if kind in (FleetFaultKind.AGENT_SLOW, FleetFaultKind.API_SLOW):
         return section.take("seconds", Decimal(0, 3600), _DEFAULT_SECONDS)
     return None
 
 
 def _schema(section: Description, kind: str) -> str | None:
-    if kind != FleetFault.AGENT_SCHEMA:
+    if kind != FleetFaultKind.AGENT_SCHEMA:
         return None
     return section.take("schema", Text("a version such as '1.0'", r"\d+\.\d+"), _DEFAULT_SCHEMA)
 
 
 def _process(section: Description, kind: str, spec: NodeSpec) -> str | None:
-    if kind != FleetFault.IDLE:
+    if kind != FleetFaultKind.IDLE:
         return None
     return section.require("process", Choice(*sorted({process.name for process in spec.processes})))
 
 
-def trouble_document(trouble: Trouble, *, times: bool = False) -> dict[str, Any]:
-    """As YAML or JSON has it; what is unset is left out."""
-    told = {field.name: getattr(trouble, field.name) for field in fields(trouble)}
-    begin, until = told.pop("begin"), told.pop("until")
+def fleet_fault_document(fault: FleetFault, *, times: bool = False) -> dict[str, Any]:
+    """The fault as it is written in YAML or JSON, without unset fields."""
+    document = {field.name: getattr(fault, field.name) for field in fields(fault)}
+    begin, until = document.pop("begin"), document.pop("until")
     if times:
-        told |= {"from": begin or None, "until": until}
-    return {key: value for key, value in told.items() if value is not None}
+        document |= {"from": begin or None, "until": until}
+    return {key: value for key, value in document.items() if value is not None}
 
 
-def read_faults(folder: Path, nodes: Nodes) -> tuple[Trouble, ...]:
-    """Those that are set just now, from the folder of a fleet. Raises DescriptionError."""
+def read_faults(folder: Path, nodes: Nodes) -> tuple[FleetFault, ...]:
+    """The faults that are set now, from the folder of a fleet. Raises DescriptionError."""
     try:
         text = (folder / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -226,15 +234,15 @@ def read_faults(folder: Path, nodes: Nodes) -> tuple[Trouble, ...]:
     except OSError as error:
         raise DescriptionError(str(error.strerror), file=FILE) from None
     except UnicodeDecodeError:
-        raise DescriptionError("not a text in UTF-8", file=FILE) from None
+        raise DescriptionError("not UTF-8 text", file=FILE) from None
     try:
         document = read_yaml(text)
     except DescriptionError as error:
         raise error.in_file(FILE) from None
     root = Description({FILE: document or []})
-    return read_each(root.sections(FILE), lambda section: read_trouble(section, nodes))
+    return read_each(root.sections(FILE), lambda section: read_fleet_fault(section, nodes))
 
 
-def write_faults(folder: Path, troubles: Iterable[Trouble]) -> None:
-    lines = "".join(f"- {json.dumps(trouble_document(trouble))}\n" for trouble in troubles)
+def write_faults(folder: Path, faults: Iterable[FleetFault]) -> None:
+    lines = "".join(f"- {json.dumps(fleet_fault_document(fault))}\n" for fault in faults)
     write_text(folder / FILE, lines or "[]\n")

@@ -1,13 +1,13 @@
-"""A running fleet: one process that answers for the API servers of all of its clusters.
+"""A running fleet: one process that serves the API servers of all of its clusters.
 
 fleet = SimulatedFleet(load_fleet("mine.yaml"), "/tmp/fleet")
 async with fleet.running():
     fleet.urls
 
-folder/fleet.yaml         the description that the fleet was made from
+folder/fleet.yaml         the description of the fleet
 folder/clusters.yaml      for `accelscope fleet --clusters-file`
-folder/tokens/            one for each cluster
-folder/faults.yaml        what is wrong just now: may be edited while the fleet runs
+folder/tokens/            one token for each cluster
+folder/faults.yaml        the current faults; may be edited while the fleet runs
 """
 
 import asyncio
@@ -31,23 +31,23 @@ from accelscope.simulate.fleet.api_server import ClusterServer
 from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, FleetCluster, driver_pods
 from accelscope.simulate.fleet.description import DESCRIPTION, ClusterSpec, FleetSpec, NodeGroup, fleet_text
 from accelscope.simulate.fleet.faults import FILE as FAULTS
-from accelscope.simulate.fleet.faults import Trouble, TroubleLog, read_faults, write_faults
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultLog, read_faults, write_faults
 from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
 from accelscope.simulate.folder import KeptFolder, write_text
 from accelscope.simulate.section import DescriptionError
 
 HOST = "127.0.0.1"
-_STEP_SECONDS = 1.0  # between looks at the faults and at what the API servers show
-_READING_THREADS = 128  # for nodes with a fault, of which each may block one
+_STEP_SECONDS = 1.0  # between two updates of the faults and the API servers
+_READING_THREADS = 128  # each node with a fault may block one
 
 _log = logging.getLogger(__name__)
 
 
 class SimulatedFleet:
-    """Nothing is bound, or written to its folder, before it runs. Recordings that are not in the cache are
-    made at once; `progress` is called with a line for each. Ports are free ones, or count up from
-    `first_port`. Raises RecordingError, and before recordings are made what `running` raises."""
+    """Makes the recordings that are not in the cache, and calls `progress` with a line for each. Binds no
+    port and writes no file before `running`. Ports are free ones, or those from `first_port` on. Raises
+    RecordingError, and before recordings are made the errors of `running`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SimulatedFleet:
         self._monotonic = monotonic
         self._started = monotonic()
         self._numbers = itertools.count()
-        self._log = TroubleLog(spec.troubles)
+        self._log = FleetFaultLog(spec.faults)
         self._bad_faults: str | None = None
         self._stepped_at = 0.0
         self.clusters = {cluster.id: self._cluster(cluster) for cluster in spec.clusters}
@@ -83,16 +83,16 @@ class SimulatedFleet:
         return self.folder / "clusters.yaml"
 
     def clock(self) -> float:
-        """Seconds since the fleet was made."""
+        """Seconds since the fleet was created."""
         return self._monotonic() - self._started
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve and keep moving inside of this. Raises DescriptionError for a folder that is not ours;
-        AlreadyMoving; OSError for a port that cannot be had."""
+        """Serves until the context is left. Raises DescriptionError for a folder with other files,
+        AlreadyMoving, and OSError for a port that is not available."""
         self._check_folder()  # again: recordings may have taken minutes
-        # Nodes with a fault read in threads, and a hung device blocks one of them: the loop's own few threads
-        # would let the other nodes wait.
+        # Nodes with a fault are read in threads, and a hung device blocks its thread. The few threads of the
+        # default executor would not suffice for the other nodes.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_READING_THREADS, "reading"))
         runners, servers = [], []
         try:
@@ -123,22 +123,22 @@ class SimulatedFleet:
                     node.close()
 
     def step(self) -> None:
-        """Take note of the faults that are set now, and let the clusters show what they are now."""
+        """Reads the current faults and updates the objects of the clusters."""
         at = self.clock()
         self._observe(at)
-        for (where, name), troubles in self._log.of_nodes().items():
-            begun = tuple(trouble for trouble in troubles if trouble.begin <= at)
+        for (where, name), faults in self._log.of_nodes().items():
+            begun = tuple(fault for fault in faults if fault.begin <= at)
             if begun:
-                self.clusters[where].nodes[name].suffer(begun, at)
+                self.clusters[where].nodes[name].set_faults(begun, at)
         for cluster_id, cluster in self.clusters.items():
-            cluster.troubles = self._log.of_cluster(cluster_id)
+            cluster.faults = self._log.of_cluster(cluster_id)
             cluster.step(at, self._stepped_at)
-            if any(trouble.active(at) for trouble in cluster.troubles):
-                cluster.wake()
+            if any(fault.active(at) for fault in cluster.faults):
+                cluster.watchers.wake()
         self._stepped_at = at
 
-    def faults(self) -> tuple[Trouble, ...]:
-        """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
+    def faults(self) -> tuple[FleetFault, ...]:
+        """The current faults, from `faults.yaml`. Raises DescriptionError."""
         return read_faults(self.folder, self._nodes)
 
     def _check_folder(self) -> None:
@@ -151,12 +151,12 @@ class SimulatedFleet:
             self.step()
 
     def _observe(self, at: float) -> None:
-        """A file that somebody is editing may be bad for a while: what was good before stays in force."""
+        """While the file is invalid, the last valid faults stay in force."""
         try:
             current = self.faults()
         except DescriptionError as error:
             if str(error) != self._bad_faults:
-                _log.warning("%s; the faults before it stay in force", error)
+                _log.warning("%s; the previous faults stay in force", error)
             self._bad_faults = str(error)
             return
         self._bad_faults = None
@@ -173,7 +173,7 @@ class SimulatedFleet:
             yield FleetNode(name, number, variant, seed=self.spec.seed, epoch=self._epoch)
 
     def _recorded(self, progress: Progress | None) -> dict[tuple[str, int], Variant]:
-        """By kind of node and number. Groups of the same kind share them, in all clusters."""
+        """By kind of node and number. All groups of one kind share them."""
         interval, specs = self.spec.interval_seconds, {}
         for group in (group for cluster in self.spec.clusters for group in cluster.groups):
             for number in range(min(group.count, self.spec.variants)):
@@ -238,7 +238,7 @@ async def _listen(runner: web.ServerRunner, port: int) -> None:
 
 
 def _port_error(error: OSError, port: int) -> OSError:
-    # asyncio's own text repeats the address.
-    said = os.strerror(error.errno) if error.errno else str(error)
-    hint = "; --port chooses another" if error.errno == errno.EADDRINUSE else ""
-    return OSError(error.errno, f"cannot listen on {HOST}:{port}: {said}{hint}")
+    # asyncio's message repeats the address.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+    return OSError(error.errno, f"cannot listen on {HOST}:{port}: {reason}{hint}")

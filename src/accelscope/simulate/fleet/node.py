@@ -1,5 +1,18 @@
-"""Faults of an agent that are applied to its snapshot, because a simulated node cannot cause them: drivers
-that hang or return garbage as a whole, an API server that the agent does not reach, another schema.
+"""A node of a simulated fleet.
+
+Simulated time of a node goes in ticks, one for each reading of its agent. A node plays the recording of its
+variant: the part up to the last change of the node's description once, then the rest in a loop, with counters
+that keep growing. A recording cannot contain a device fault or a workload that stops later: from then on the
+node runs an agent of its own on a simulated node with that fault, which continues where the recording was.
+
+Five faults are applied to the snapshot instead (`AgentFaults`, `in_schema`):
+
+- reader_hang: the session runs on simulated time, but the agent's deadlines take real time, 2 s for each
+NVIDIA device and 8 s for every reading of npu-smi. Requests to the simulated API server would wait for them.
+- source_down: the agent's watches run in threads on the machine's clock. They report an outage after their
+backoff, a second or more of real time, while simulated time may be minutes further. - reader_garbage: no
+simulated driver returns an unreadable value for a single field. - sink_down: the session runs the agent
+without its sinks. - agent_schema: the agent writes one version of the schema.
 """
 
 import json
@@ -31,7 +44,7 @@ from accelscope.model import (
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.fleet.faults import FleetFault, Trouble
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
 from accelscope.simulate.fleet.recording import Frame, Recording, Template, counters, raised, tag_of
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.spec import NodeSpec, Pauses
@@ -40,14 +53,13 @@ if TYPE_CHECKING:
     from accelscope.simulate.fleet.agent_session import AgentSession
 
 
-_HANGING = "no answer from the driver within 10 s"
-_SILENT = Health(HealthState.UNKNOWN, f"timeout: {_HANGING}")
+_HANG_REASON = "no answer from the driver within 10 s"
+_UNKNOWN_HEALTH = Health(HealthState.UNKNOWN, f"timeout: {_HANG_REASON}")
 _UNREACHABLE = "connection refused: 10.96.0.1:443"
-_REFUSED = (
+_FORBIDDEN = (
     'nodes is forbidden: User "system:serviceaccount:accelscope:accelscope-agent" cannot patch resource'
 )
-# Fields that earlier schemas do not have.
-_SINCE_1_1 = (
+_FIELDS_SINCE_1_1 = (
     "node_labels",
     "attribution",
     "pods",
@@ -57,33 +69,34 @@ _SINCE_1_1 = (
     "balances",
     "sinks",
 )
-_OF_PROCESSES_SINCE_1_2 = HostUse._fields
+_PROCESS_FIELDS_SINCE_1_2 = HostUse._fields
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTroubles:
-    """What is and was wrong with an agent at `at`, in seconds since the fleet started."""
+class AgentFaults:
+    """Current and past faults of an agent at `at`, in seconds since the fleet started."""
 
-    troubles: Sequence[Trouble]
+    faults: Sequence[FleetFault]
     at: float
     interval_seconds: float
-    phase_seconds: float  # the agent reads so much before each interval is over
+    phase_seconds: float  # the agent reads this long before the end of each interval
 
-    def of_kind(self, kind: FleetFault) -> tuple[Trouble, ...]:
-        return tuple(t for t in self.troubles if t.kind == kind and t.begin <= self.at)
+    def of_kind(self, kind: FleetFaultKind) -> tuple[FleetFault, ...]:
+        return tuple(fault for fault in self.faults if fault.kind == kind and fault.begin <= self.at)
 
-    def active(self, kind: FleetFault) -> Trouble | None:
-        return next((t for t in self.of_kind(kind) if t.active(self.at)), None)
+    def active(self, kind: FleetFaultKind) -> FleetFault | None:
+        return next((fault for fault in self.of_kind(kind) if fault.active(self.at)), None)
 
-    def readings(self, kind: FleetFault) -> int:
-        """Readings during troubles of that kind: a number that only grows."""
-        ends = ((t, self.at if t.until is None else min(self.at, t.until)) for t in self.of_kind(kind))
-        return sum(self._tick(end) - self._tick(trouble.begin) for trouble, end in ends)
+    def readings(self, kind: FleetFaultKind) -> int:
+        """The number of readings during faults of that kind, as a counter."""
+        faults = self.of_kind(kind)
+        ends = (self.at if fault.until is None else min(self.at, fault.until) for fault in faults)
+        return sum(self._tick(end) - self._tick(fault.begin) for fault, end in zip(faults, ends, strict=True))
 
     def _tick(self, at: float) -> int:
         return math.floor((at + self.phase_seconds) / self.interval_seconds + 1e-6)
 
-    def applied(self, snapshot: Snapshot) -> Snapshot:
+    def apply(self, snapshot: Snapshot) -> Snapshot:
         snapshot = replace(
             snapshot,
             readers=tuple(self._reader(reader, snapshot.taken_at) for reader in snapshot.readers),
@@ -92,43 +105,43 @@ class AgentTroubles:
                 for source in snapshot.attribution
             ),
             sinks=tuple(self._sink(sink, snapshot.taken_at) for sink in snapshot.sinks),
-            pod_usages=tuple(self._idling(snapshot)),
+            pod_usages=tuple(self._idle_usages(snapshot)),
         )
-        if (hang := self.active(FleetFault.READER_HANG)) is not None:
-            return _silenced(snapshot, self._since(hang, snapshot.taken_at))
-        if self.active(FleetFault.READER_GARBAGE) is not None and snapshot.devices:
+        if (hang := self.active(FleetFaultKind.READER_HANG)) is not None:
+            return _without_readings(snapshot, self._since(hang, snapshot.taken_at))
+        if self.active(FleetFaultKind.READER_GARBAGE) is not None and snapshot.devices:
             first, *others = snapshot.devices
             return replace(snapshot, devices=(_without_power(first), *others))
         return snapshot
 
-    def _since(self, trouble: Trouble, now: float) -> float:
-        """When it began, by the wall clock."""
-        return now - (self.at - trouble.begin)
+    def _since(self, fault: FleetFault, now: float) -> float:
+        """The wall-clock time when it began."""
+        return now - (self.at - fault.begin)
 
-    def _last_success(self, trouble: Trouble | None, now: float) -> float:
-        return now if trouble is None else self._since(trouble, now)
+    def _last_success(self, fault: FleetFault | None, now: float) -> float:
+        return now if fault is None else self._since(fault, now)
 
     def _reader(self, state: ReaderState, now: float) -> ReaderState:
-        hang, hangs = self.active(FleetFault.READER_HANG), len(self.of_kind(FleetFault.READER_HANG))
-        rejected = self.readings(FleetFault.READER_GARBAGE)
+        hang, hangs = self.active(FleetFaultKind.READER_HANG), len(self.of_kind(FleetFaultKind.READER_HANG))
+        rejected = self.readings(FleetFaultKind.READER_GARBAGE)
         state = replace(
             state,
-            errors=_more(state.errors, "timeout", hangs),
-            rejected=_more(state.rejected, "unreadable", rejected),
+            errors=_increased(state.errors, "timeout", hangs),
+            rejected=_increased(state.rejected, "unreadable", rejected),
         )
         if hang is None:
             return state
         return replace(
             state,
             up=False,
-            reason=_HANGING,
+            reason=_HANG_REASON,
             last_success=self._since(hang, now),
             devices_seen=0,
             abandoned_calls=state.abandoned_calls + 1,
         )
 
     def _pods(self, state: AttributionSourceState, now: float) -> AttributionSourceState:
-        down, count = self.active(FleetFault.SOURCE_DOWN), self.readings(FleetFault.SOURCE_DOWN)
+        down, count = self.active(FleetFaultKind.SOURCE_DOWN), self.readings(FleetFaultKind.SOURCE_DOWN)
         if not count:
             return state
         return replace(
@@ -137,26 +150,27 @@ class AgentTroubles:
             reason=None if down is None else "unreachable",
             error=_UNREACHABLE,
             last_success=self._last_success(down, now),
-            errors=_more(state.errors, "unreachable", count),
+            errors=_increased(state.errors, "unreachable", count),
         )
 
     def _sink(self, state: SinkState, now: float) -> SinkState:
-        down, count = self.active(FleetFault.SINK_DOWN), self.readings(FleetFault.SINK_DOWN)
+        down, count = self.active(FleetFaultKind.SINK_DOWN), self.readings(FleetFaultKind.SINK_DOWN)
         if not count:
             return state
         return replace(
             state,
             up=down is None,
             reason=None if down is None else "forbidden",
-            error=_REFUSED,
+            error=_FORBIDDEN,
             last_success=self._last_success(down, now),
             writes=max(0, state.writes - count),
-            errors=_more(state.errors, "forbidden", count),
+            errors=_increased(state.errors, "forbidden", count),
         )
 
-    def _idling(self, snapshot: Snapshot) -> Iterable[PodUsage]:
-        """An agent that started after the pod became idle takes the time from its predecessor."""
-        since = {t.process: t.begin for t in self.of_kind(FleetFault.IDLE) if t.active(self.at)}
+    def _idle_usages(self, snapshot: Snapshot) -> Iterable[PodUsage]:
+        """Adds the idle time before the node's own agent started."""
+        idle_faults = (fault for fault in self.of_kind(FleetFaultKind.IDLE) if fault.active(self.at))
+        since = {fault.process: fault.begin for fault in idle_faults}
         pods = {
             p.owner.pod_uid: self.at - since[p.name]
             for p in snapshot.processes
@@ -164,24 +178,24 @@ class AgentTroubles:
         }
         for usage in snapshot.pod_usages:
             idle = usage.idle_seconds
-            known = None if idle is None else max(idle, pods.get(usage.pod_uid, 0.0))
-            yield usage if known == idle else replace(usage, idle_seconds=known)
+            longer = None if idle is None else max(idle, pods.get(usage.pod_uid, 0.0))
+            yield usage if longer == idle else replace(usage, idle_seconds=longer)
 
 
-def _more(counts: Iterable[Counted], reason: str, more: int) -> tuple[Counted, ...]:
+def _increased(counts: Iterable[Counted], reason: str, by: int) -> tuple[Counted, ...]:
     found = Counter({each.reason: each.count for each in counts})
-    if more:
-        found[reason] += more
+    if by:
+        found[reason] += by
     return counted(found)
 
 
-def _silenced(snapshot: Snapshot, last_read: float) -> Snapshot:
-    """No device can be read: each keeps its identity only, since old values would pass for new ones."""
+def _without_readings(snapshot: Snapshot, last_read: float) -> Snapshot:
+    """All devices are stale: each keeps only its identity."""
     devices = tuple(
         replace(
             identity_of(device),
             stale=True,
-            health=_SILENT,
+            health=_UNKNOWN_HEALTH,
             errors=device.errors,
             read_at=device.read_at if device.stale else last_read,
         )
@@ -212,27 +226,27 @@ def _without_power(device: Device) -> Device:
 
 
 def in_schema(document: dict[str, Any], version: str) -> dict[str, Any]:
-    """As an agent of that version would write it: an older one without what came later, a newer one with a
-    field that is not known yet."""
+    """The document in another version of the schema: an older one lacks later fields, a newer one has an
+    unknown field."""
     own = tuple(map(int, SCHEMA_VERSION.split(".")))
     wanted = tuple(map(int, version.split(".")))
-    written = {**document, "schema_version": version}
-    unknown_of_processes: set[str] = set()
+    converted = {**document, "schema_version": version}
+    removed_from_processes: set[str] = set()
     if wanted < (1, 1):
-        written = _without(written, _SINCE_1_1)
-        unknown_of_processes.add("owner")
+        converted = _without(converted, _FIELDS_SINCE_1_1)
+        removed_from_processes.add("owner")
     if wanted < (1, 2):
-        unknown_of_processes.update(_OF_PROCESSES_SINCE_1_2)
-    if unknown_of_processes:
-        processes = written.get("processes", ())
-        written["processes"] = [_without(process, unknown_of_processes) for process in processes]
+        removed_from_processes.update(_PROCESS_FIELDS_SINCE_1_2)
+    if removed_from_processes:
+        processes = converted.get("processes", ())
+        converted["processes"] = [_without(process, removed_from_processes) for process in processes]
     if wanted > own:
-        written["not_invented_yet"] = {"answer": 42}
-    return written
+        converted["not_invented_yet"] = {"answer": 42}
+    return converted
 
 
 def is_readable(version: str) -> bool:
-    """Whether readers of our schema read it: of the same major version."""
+    """Whether the version has the same major number as ours."""
     return version.partition(".")[0] == SCHEMA_VERSION.partition(".")[0]
 
 
@@ -240,17 +254,7 @@ def _without(document: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in keys}
 
 
-# --- fleet node ------------------------------------------------------------
-# A node of a running fleet: it plays a recording of its kind, or has an agent of its own while it is faulty.
-#
-# Simulated time of a node goes in ticks, one for each reading of its agent. A node plays the recording of its
-# variant. What leads up to the last change of the node's description is played once; the readings after it
-# are repeated, and counters go on growing. A fault of a device, or a workload that stops, cannot be in the
-# recording: from then on the node has a real agent on a simulated node with that fault, which continues where
-# the recording was.
-
-
-_GZIP = 31  # zlib's word for gzip, with the largest window
+_GZIP = 31  # zlib's `wbits` for gzip with the largest window
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"  # in annotations
 
 
@@ -266,10 +270,12 @@ class Variant:
         self.spec = spec
         self.recording = recording
         self.interval_seconds = interval_seconds
-        self.node = SimulatedNode(spec, "/nowhere")  # not built: what its drivers show, pods, capacity
+        self.node = SimulatedNode(
+            spec, "/nowhere"
+        )  # for readings, pods and capacity; its folder is not built
         self._templates: dict[tuple[int, int], Template] = {}
-        # Times before this one are of something that ended before the loop, such as the last reading of a
-        # device that is lost: they are the same in each round.
+        # Earlier times belong to events before the loop, such as the last reading of a lost device: they are
+        # the same in each round.
         begin = recording.frames[recording.loop_from].at - interval_seconds
         self._settled = self.node.epoch + begin if recording.loop_from else -math.inf
 
@@ -279,11 +285,11 @@ class Variant:
 
     @property
     def looped(self) -> int:
-        """Readings of one round of the loop."""
+        """The number of readings in one round of the loop."""
         return self.length - self.recording.loop_from
 
     def place(self, tick: int) -> tuple[int, int]:
-        """Rounds of the loop before that reading, and its frame."""
+        """The number of rounds before that reading, and the index of its frame."""
         rounds = max(0, (tick - self.recording.loop_from) // self.looped)
         return rounds, tick - rounds * self.looped
 
@@ -291,7 +297,7 @@ class Variant:
         return self.recording.frames[self.place(tick)[1]]
 
     def document(self, tick: int) -> dict[str, Any]:
-        """As recorded, with counters that go on over the rounds before."""
+        """The recorded document, with counters increased by the rounds before."""
         rounds, _ = self.place(tick)
         growth = {place: rounds * more for place, more in self.recording.growth.items()} if rounds else {}
         return raised(self.frame(tick).document(), growth)
@@ -303,21 +309,21 @@ class Variant:
             known = self._templates[place] = Template(
                 self.document(tick), self.recording.identities, settled=self._settled
             )
-            self._templates.pop((place[0] - 2, place[1]), None)  # nobody is two rounds behind
+            self._templates.pop((place[0] - 2, place[1]), None)  # no node is two rounds behind
         return known
 
 
 @dataclass(slots=True)
 class _OwnAgent:
-    """Of a node with a fault, from the reading `tick` on."""
+    """The agent of a node with a fault, from the reading `tick` on."""
 
     session: "AgentSession"
     idle: dict[str, Pauses]
     tick: int
     at: float  # simulated time of that reading
-    delay: float  # from seconds since the fleet started to simulated time
-    moving: float  # from times of its documents to the wall clock
-    offsets: dict[str, float]  # of counters, by which it continues what was played before
+    delay: float  # added to seconds since the fleet started, it gives simulated time
+    moving: float  # added to times of its documents, it gives the wall-clock time
+    offsets: dict[str, float]  # added to counters, so that they continue those of the recording
     last: dict[str, float]  # counters of the last reading
 
 
@@ -325,36 +331,36 @@ class _OwnAgent:
 class _Reading:
     tick: int = -1
     document: bytes = b""
-    readable: bytes = b""  # in our schema
+    readable: bytes = b""  # the document in our schema
     annotations: dict[str, str] = field(default_factory=dict)
 
 
 class FleetNode:
-    """`number` is among all nodes of the fleet; `epoch` the wall-clock time at which the fleet started."""
+    """`number` is unique in the fleet; `epoch` is the wall-clock time when the fleet started."""
 
     def __init__(self, name: str, number: int, variant: Variant, *, seed: int, epoch: float) -> None:
         self.name = name
         self.tag = tag_of(number)
         self.variant = variant
-        self.troubles: tuple[Trouble, ...] = ()
+        self.faults: tuple[FleetFault, ...] = ()
         self._epoch = epoch
         self._interval = variant.interval_seconds
-        # Readings. Where something changes at a time of the description, all nodes start at the beginning.
+        # In readings. Where the description has changes at given times, all nodes start at the beginning.
         spread = 0 if variant.recording.loop_from else variant.length - 1
         self._ahead = identity.whole(0, spread, seed, "ahead", number)
         self._phase = identity.fraction(seed, "phase", number) * self._interval
         self._changes = 0
         self._own: _OwnAgent | None = None
-        self._own_from: int | None = None  # the reading after which it needs an agent of its own
+        self._own_from: int | None = None  # the reading from which on it needs an agent of its own
         self._reading = _Reading()
         self._lock = threading.Lock()
 
     def tick(self, at: float) -> int:
-        """Readings that the agent has made by `at`, in seconds since the fleet started."""
+        """The number of readings by `at`, in seconds since the fleet started."""
         return math.floor((at + self._phase) / self._interval)
 
     def taken_at(self, at: float) -> float:
-        """Seconds since the epoch of its last reading."""
+        """When its last reading was taken, in seconds since the epoch."""
         return self._epoch + self.tick(at) * self._interval - self._phase
 
     def etag(self, at: float) -> str:
@@ -365,46 +371,44 @@ class FleetNode:
 
     @property
     def has_own_agent(self) -> bool:
-        """Its documents take as long as an agent needs for a reading."""
+        """If so, a document takes as long as a reading of the agent."""
         return self._own_from is not None
 
     def document(self, at: float) -> bytes:
-        return self._read(at).document if self.troubles else self._played(at)
+        return self._read(at).document if self.faults else self._played(at)
 
     def readable(self, at: float) -> bytes:
-        """The document; where its schema is of another major version, what it says in ours: metrics do not
-        change with the form of a snapshot."""
-        return self._read(at).readable if self.troubles else self._played(at)
+        """The document in a schema that this version reads: metrics do not depend on the agent's schema."""
+        return self._read(at).readable if self.faults else self._played(at)
 
     def annotations(self, at: float) -> dict[str, str]:
-        """What the agent writes on the Node."""
-        if self.troubles:
+        """The annotations that the agent writes on the Node object."""
+        if self.faults:
             return self._read(at).annotations
         frame = self.variant.frame(self.tick(at) + self._ahead)
         return _dated(frame.annotations, self.variant.node.epoch + frame.at, self.taken_at(at))
 
     def simulated(self, at: float) -> tuple[SimulatedNode, float]:
-        """The node behind the last reading, and its simulated time."""
+        """The simulated node of the last reading, and its simulated time."""
         tick = self.tick(at)
         if self._own is None:
             return self.variant.node, self.variant.frame(tick + self._ahead).at
         return self._own.session.node, self._own.at + (tick - self._own.tick) * self._interval
 
-    def suffer(self, troubles: Sequence[Trouble], at: float) -> None:
-        """All that is or was wrong with it, by now."""
-        troubles = tuple(troubles)
-        if self.troubles == troubles:
+    def set_faults(self, faults: Sequence[FleetFault], at: float) -> None:
+        """`faults` are all current and past faults of the node."""
+        faults = tuple(faults)
+        if self.faults == faults:
             return
         self._changes += 1
-        self.troubles = troubles
+        self.faults = faults
         self._reading.tick = -1
-        needed = any(t.kind == FleetFault.IDLE or t.of_device(0.0) is not None for t in troubles)
-        if needed and self._own_from is None:
+        needs_agent = any(f.kind == FleetFaultKind.IDLE or f.as_device_fault(0.0) is not None for f in faults)
+        if needs_agent and self._own_from is None:
             self._own_from = self.tick(at)
 
-    def trouble(self, kind: FleetFault, at: float) -> Trouble | None:
-        """Of that kind, if there is one at that moment."""
-        return next((t for t in self.troubles if t.kind == kind and t.active(at)), None)
+    def active_fault(self, kind: FleetFaultKind, at: float) -> FleetFault | None:
+        return next((fault for fault in self.faults if fault.kind == kind and fault.active(at)), None)
 
     def close(self) -> None:
         with self._lock:
@@ -413,8 +417,8 @@ class FleetNode:
                 self._own = None
 
     def _shifts(self, tick: int) -> tuple[float, float]:
-        """From recorded times to the wall clock: of times that move with the reading, and of those that are
-        the same in each round."""
+        """The differences between recorded and wall-clock time: for times that move with the reading, and for
+        those that are the same in each round."""
         wall = self._epoch + tick * self._interval - self._phase
         frame, (rounds, _) = self.variant.frame(tick + self._ahead), self.variant.place(tick + self._ahead)
         moving = wall - (self.variant.node.epoch + frame.at)
@@ -426,31 +430,31 @@ class FleetNode:
         return self.variant.template(tick + self._ahead).fill(self.name, self.tag, moving=moving, fixed=fixed)
 
     def _read(self, at: float) -> _Reading:
-        """Of a node that has or had troubles."""
+        """The last reading of a node that has or had faults."""
         with self._lock:
             tick = self.tick(at)
             if self._reading.tick != tick:
-                self._reading = self._troubled(tick, at)
+                self._reading = self._with_faults(tick, at)
             return self._reading
 
-    def _troubled(self, tick: int, at: float) -> _Reading:
+    def _with_faults(self, tick: int, at: float) -> _Reading:
         from accelscope.simulate.fleet.agent_session import node_annotations  # noqa: PLC0415 - imports the agent
 
         text = self._collected(tick) if self.has_own_agent else self._played(at)
         read_at = max(at if tick <= 0 else tick * self._interval - self._phase, 0.0)
-        agent = AgentTroubles(self.troubles, read_at, self._interval, self._phase)
-        snapshot = agent.applied(read_snapshot(json.loads(text)))
+        agent = AgentFaults(self.faults, read_at, self._interval, self._phase)
+        snapshot = agent.apply(read_snapshot(json.loads(text)))
         document = snapshot_document(snapshot)
-        readable = written = _written(document)
-        other = self.trouble(FleetFault.AGENT_SCHEMA, at)
+        readable = served = _compact(document)
+        other = self.active_fault(FleetFaultKind.AGENT_SCHEMA, at)
         if other is not None and other.schema is not None:
-            written = _written(in_schema(document, other.schema))
+            served = _compact(in_schema(document, other.schema))
             if is_readable(other.schema):
-                readable = written
-        return _Reading(tick, written, readable, node_annotations(snapshot))
+                readable = served
+        return _Reading(tick, served, readable, node_annotations(snapshot))
 
     def _collected(self, tick: int) -> bytes:
-        """What the node's own agent reads."""
+        """The document of a reading of the node's own agent."""
         own = self._own_agent(tick)
         own.session.schedule(self._device_faults(own.delay))
         reading = own.session.collect(own.at + (tick - own.tick) * self._interval)
@@ -458,7 +462,7 @@ class FleetNode:
         now = counters(document)
         for place, value in now.items():
             if value < own.last.get(place, value):
-                own.offsets.pop(place, None)  # a time that began anew
+                own.offsets.pop(place, None)  # the counter was reset
         own.last = now
         variant.recording.identities.add(document)
         document["agent"]["started_at"] = variant.frame(0).document()["agent"]["started_at"]
@@ -466,7 +470,7 @@ class FleetNode:
         return template.fill(self.name, self.tag, moving=own.moving, fixed=self._shifts(0)[1])
 
     def _own_agent(self, tick: int) -> _OwnAgent:
-        """A new one where there is none, or where workloads idle at other times than they did."""
+        """Opens a new session if there is none, or if the idle times of workloads have changed."""
         own = self._own
         if own is None:
             begin = self._own_from or 0
@@ -483,7 +487,7 @@ class FleetNode:
         return self._own
 
     def _opened(self, tick: int, at: float, moving: float, before: dict[str, float]) -> _OwnAgent:
-        """It reads once before that reading, so that it has seen its devices well and has rates to show."""
+        """The agent reads once before that reading, without the fault, so that it has rates to show."""
         from accelscope.simulate.fleet.agent_session import AgentSession  # noqa: PLC0415 - imports the agent
 
         delay = at - (tick * self._interval - self._phase)
@@ -496,23 +500,24 @@ class FleetNode:
         return _OwnAgent(session, idle, tick, at, delay, moving, offsets, first)
 
     def _device_faults(self, delay: float) -> list[Fault]:
-        return [fault for trouble in self.troubles if (fault := trouble.of_device(delay)) is not None]
+        faults = (fault.as_device_fault(delay) for fault in self.faults)
+        return [fault for fault in faults if fault is not None]
 
     def _pauses(self, delay: float) -> dict[str, Pauses]:
-        """Times in which processes are idle, by name; they may have begun before simulated time did."""
+        """When processes are idle, by name; this may be before simulated time 0."""
         found: dict[str, Pauses] = {}
-        for trouble in self.troubles:
-            if trouble.kind == FleetFault.IDLE and trouble.process is not None:
-                end = math.inf if trouble.until is None else trouble.until + delay
-                found[trouble.process] = (*found.get(trouble.process, ()), (trouble.begin + delay, end))
+        for fault in self.faults:
+            if fault.kind == FleetFaultKind.IDLE and fault.process is not None:
+                end = math.inf if fault.until is None else fault.until + delay
+                found[fault.process] = (*found.get(fault.process, ()), (fault.begin + delay, end))
         return found
 
 
 def _dated(annotations: Mapping[str, str], recorded: float, now: float) -> dict[str, str]:
-    """With the time of the reading in the place of the recorded one."""
+    """Replaces the recorded time of the reading by the current one."""
     before, after = (time.strftime(_TIMESTAMP, time.gmtime(at)) for at in (recorded, now))
     return {name: text.replace(before, after) for name, text in annotations.items()}
 
 
-def _written(document: dict[str, Any]) -> bytes:
+def _compact(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()

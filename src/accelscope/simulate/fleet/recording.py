@@ -1,4 +1,7 @@
-"""Recordings of the real agent on simulated nodes: made once, kept in the user's cache, played by fleets.
+"""Recordings of the real agent on simulated nodes: made once, stored in the user's cache, played by fleets.
+
+A recorded document belongs to one node at one time. A node of a fleet that plays it fills in its own name,
+ids and pods, shifts the times, and continues the counters over the rounds of the recording.
 
 `python -m accelscope.simulate.fleet.recording` makes one; its request is a JSON document on standard input.
 """
@@ -31,19 +34,12 @@ from accelscope.simulate.description import read_node
 from accelscope.simulate.faults import Fault
 from accelscope.simulate.spec import HolderSpec, NodeSpec, ProcessSpec
 
-# --- template ------------------------------------------------------------
-# A snapshot's document as a template, from which the documents of many nodes are filled in.
-#
-# A recorded document belongs to one node at one time. Played by a node of a fleet, it has that node's name,
-# ids and pods, its times are shifted, and its counters continue over the rounds of a recording.
-
-
 TAG = "~~tag~"
 TAG_DIGITS = len(TAG)
-MOST_NODES = 10**TAG_DIGITS
-_LONG_ENOUGH = 12  # a shorter id would lose what distinguishes the devices of one node
-_SHORT = 6  # a shorter id may occur by chance inside of any text
-# Spreads neighbours, so that nobody takes an id for a count. Prime to ten: each number has its own.
+MAX_NODES = 10**TAG_DIGITS
+_MIN_SHORTENED = 12  # a shorter id would lose what distinguishes the devices of one node
+_MIN_REPLACED = 6  # a shorter id may occur by chance in any text
+# Spreads the tags of neighbouring nodes. Coprime to ten, so that tags are unique.
 _SPREAD = 387_101
 
 _NODE = "~node~"
@@ -52,8 +48,8 @@ _SLOT = re.compile(r'"~(\d+)~"')
 _ID_KEYS = frozenset({"uuid", "serial", "uid", "pod_uid", "container_id"})
 _MOVING = frozenset(
     {"taken_at", "read_at", "last_success", "last_seen"}
-)  # times that go on with each reading
-_FIXED = frozenset({"started_at"})  # of processes and the agent: the same in each round
+)  # times that change with each reading
+_FIXED = frozenset({"started_at"})  # times that are the same in each round
 _COUNTERS = frozenset(
     {
         "collections",
@@ -82,16 +78,15 @@ _MEMBER_KEYS = (
 
 
 def tag_of(number: int) -> str:
-    """Of the node with that number in the whole fleet."""
-    return f"{number * _SPREAD % MOST_NODES:0{TAG_DIGITS}}"
+    """The tag of the node with that number in the fleet."""
+    return f"{number * _SPREAD % MAX_NODES:0{TAG_DIGITS}}"
 
 
 @dataclass(slots=True)
 class Identities:
-    """Strings of a recording that differ on each node: with the tag of a node in them. Several threads may
-    use them."""
+    """Strings of a recording that differ on each node, with the form that contains the tag. Thread-safe."""
 
-    ids: dict[str, str]  # in whatever text they occur
+    ids: dict[str, str]  # replaced in any text
     pods: dict[str, str]  # names
     _known: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -110,16 +105,16 @@ class Identities:
         with self._lock:
             for pod in document.get("pods", ()):
                 if pod["name"] not in self.pods:
-                    # The part that a controller makes up, or a part of its own.
+                    # The tag replaces the random suffix of a controller's pod, or is appended.
                     head = "".join(pod["name"].rpartition("-")[:2]) if "owner_kind" in pod else ""
                     self.pods[pod["name"]] = _unused(head, f"{pod['name']}-", self.pods)
             new = set(_ids(document)) - self.ids.keys()
             if new:
                 ids = dict(self.ids)
                 for text in sorted(new):
-                    # The tag replaces the last characters: six digits fit every vendor's alphabet.
-                    ids[text] = _unused(text[:-TAG_DIGITS] if len(text) > _LONG_ENOUGH else "", text, ids)
-                # One may be part of another.
+                    # The tag replaces the last characters: six digits are valid in every vendor's ids.
+                    ids[text] = _unused(text[:-TAG_DIGITS] if len(text) > _MIN_SHORTENED else "", text, ids)
+                # Longest first, because an id may be part of another.
                 self.ids = dict(sorted(ids.items(), key=lambda each: -len(each[0])))
                 self._known.clear()
 
@@ -131,7 +126,7 @@ class Identities:
             return known
 
     def of_node(self, text: str, tag: str) -> str:
-        """A text of which there are many, such as a tool's output, with the node's own ids."""
+        """The text with the node's own ids, without caching it."""
         return self._with_tags(text).replace(TAG, tag)
 
     def _with_tags(self, text: str) -> str:
@@ -139,7 +134,7 @@ class Identities:
         if text in ids:
             return ids[text]
         for plain, tagged in ids.items():
-            if len(plain) >= _SHORT and plain in text:
+            if len(plain) >= _MIN_REPLACED and plain in text:
                 text = text.replace(plain, tagged)
         return text
 
@@ -148,7 +143,7 @@ class Identities:
 
 
 def _unused(short: str, whole: str, taken: Mapping[str, str]) -> str:
-    """With the tag: after the short text, or after the whole one where something else has that form."""
+    """The tag after the short text, or after the whole one if that form is taken."""
     form = short + TAG if short else whole + TAG
     while form in taken.values():
         form, whole = whole + TAG, f"{whole}0"
@@ -168,12 +163,13 @@ def _ids(value: Any) -> Iterator[str]:
 
 
 def counters(document: Mapping[str, Any]) -> dict[str, float]:
-    """By their places in the document, which are named by ids and not by positions."""
+    """The counters by their path in the document; members of lists are named by their ids, not by
+    position."""
     return {place: holder[key] for place, holder, key in _counters(document, "")}
 
 
 def raised(document: dict[str, Any], by: Mapping[str, float]) -> dict[str, Any]:
-    """The same document, with its counters changed by so much, and without the noise of sums of floats."""
+    """Adds `by` to the counters of the document, in place, and rounds away the noise of float sums."""
     for place, holder, key in _counters(document, ""):
         value = holder[key] + by.get(place, 0)
         holder[key] = round(value, 6) if isinstance(value, float) else value
@@ -181,8 +177,8 @@ def raised(document: dict[str, Any], by: Mapping[str, float]) -> dict[str, Any]:
 
 
 def growth_of(documents: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """From the first document to the last, of counters that never fall in between: what falls is a time that
-    begins anew, such as that of an idle pod that works again."""
+    """The growth from the first document to the last, of counters that never decrease: one that decreases is
+    a duration that restarts, such as the idle time of a pod."""
     series: dict[str, list[float]] = {}
     for document in documents:
         for place, value in counters(document).items():
@@ -209,12 +205,12 @@ def _counters(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any], str
 
 
 def _name(member: Mapping[str, Any]) -> str:
-    """What distinguishes a member of a list from the others."""
+    """A name that is unique in the list."""
     return member.get("id") or "|".join(str(member[key]) for key in _MEMBER_KEYS if key in member)
 
 
 class Template:
-    """Made of one document; filled in for any number of nodes. Times before `settled` do not move."""
+    """A document that is filled in for any number of nodes. Times before `settled` do not move."""
 
     def __init__(
         self, document: Mapping[str, Any], identities: Identities, *, settled: float = -math.inf
@@ -228,8 +224,8 @@ class Template:
         head, _, rest = text.partition(_NODE)
         pieces = _SLOT.split(rest)  # every second one is the number of a slot
         self._head = head.encode()
-        # Cut at the slots, inside at the time of the reading, and inside that at the tag: joining is faster
-        # than replacing (110 against 190 microseconds for 115 KB).
+        # Split at the slots, then at the time of the reading, then at the tag: joining is faster than
+        # replacing (110 against 190 microseconds for 115 KB).
         self._texts = [
             [[part.encode() for part in stretch.split(TAG)] for stretch in piece.split(f'"{_NOW}"')]
             for piece in pieces[::2]
@@ -237,7 +233,7 @@ class Template:
         self._times = [self._slots[int(number)] for number in pieces[1::2]]
 
     def fill(self, name: str, tag: str, *, moving: float, fixed: float) -> bytes:
-        """For the node of that name. `moving` and `fixed` are added to the times of either kind."""
+        """The document of the node `name`. `moving` and `fixed` are added to times of either kind."""
         mark, now = tag.encode(), b"%.3f" % (self.taken_at + moving)
         parts = [self._head, name.encode()]
         for text, slot in zip_longest(self._texts, self._times):
@@ -248,7 +244,7 @@ class Template:
         return b"".join(parts)
 
     def _marked(self, value: Any, key: str, *, in_pods: bool) -> Any:
-        """With marks for what differs on each node."""
+        """The value with placeholders for everything that differs on each node."""
         if isinstance(value, Mapping):
             return {
                 each: self._marked(member, each, in_pods=in_pods or each == "pods")
@@ -268,14 +264,14 @@ class Template:
 
 
 _UNUSED_SECONDS = 14 * 86_400.0  # after which a recording is deleted
-_LEAST_LOOPED = 12  # readings
+_MIN_LOOPED = 12  # readings
 _SOURCES = ("*.py", "*.c", "*.h", "*.yaml")
 
 Progress = Callable[[str], None]
 
 
 class RecordingError(RuntimeError):
-    """A recording could not be made."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +280,9 @@ class RecordingRequest:
     seed: int
     interval_seconds: float
     readings: int = 24
-    idle: tuple[tuple[str, float, float], ...] = ()  # names of processes, and when they do nothing
+    idle: tuple[
+        tuple[str, float, float], ...
+    ] = ()  # name of a process, and the times between which it is idle
 
     def spec(self) -> NodeSpec:
         return replace(read_node(self.description), seed=self.seed)
@@ -297,12 +295,12 @@ class RecordingRequest:
         return max((at for at in times if math.isfinite(at)), default=0.0)
 
     def begin(self) -> float:
-        """Simulated time at which the agent starts: the last change is in the recording."""
+        """Simulated time when the agent starts, early enough for the last change to be in the recording."""
         last = math.ceil(self.latest_change() / self.interval_seconds)
         return self.interval_seconds * max(0, last + 4 - self.readings)
 
     def loop_from(self) -> int:
-        """The first frame that is repeated. The agent has seen every change at least one reading before."""
+        """The first frame that is repeated, at least one reading after the last change."""
         return max(0, math.ceil((self.latest_change() - self.begin()) / self.interval_seconds))
 
     def key(self) -> str:
@@ -323,8 +321,8 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Recording:
     frames: tuple[Frame, ...]
-    loop_from: int  # frames before this one are played once, the others again and again
-    growth: dict[str, float]  # of counters, from one round of the loop to the next
+    loop_from: int  # frames before this one are played once, the others are repeated
+    growth: dict[str, float]  # of counters, in one round of the loop
     identities: Identities
 
     @property
@@ -333,14 +331,14 @@ class Recording:
 
 
 def recorded(requests: Iterable[RecordingRequest], progress: Progress | None = None) -> list[Recording]:
-    """In the order of the requests: from the cache, or made now, as many at a time as there are CPUs.
+    """The recordings in the order of the requests, from the cache or made now, one for each CPU at a time.
     Raises RecordingError."""
     requests = list(requests)
     found = {request: _load(_file(request)) for request in requests}
     missing = [request for request, recording in found.items() if recording is None]
     if missing:
         if progress is not None:
-            progress(f"making {len(missing)} recordings, once: later starts use them again")
+            progress(f"making {len(missing)} recordings; later starts reuse them")
         _delete_unused()
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             for number, name in enumerate(threads.map(_make, missing), 1):
@@ -350,21 +348,21 @@ def recorded(requests: Iterable[RecordingRequest], progress: Progress | None = N
     recordings = [recording for request in requests if (recording := found[request]) is not None]
     if len(recordings) < len(requests):
         raise RecordingError(
-            f"recordings in {_folder()} cannot be read; XDG_CACHE_HOME chooses another place"
+            f"cannot read the recordings in {_folder()}; set XDG_CACHE_HOME to use another folder"
         )
     return recordings
 
 
 def record(request: RecordingRequest) -> dict[str, Any]:
-    """The document of a recording. One more reading than there are frames: it is where the next round begins,
-    and its counters give the growth of a round."""
+    """The document of a recording. One reading more than there are frames is made, because its counters give
+    the growth of a round."""
     from accelscope.simulate.fleet.agent_session import (  # noqa: PLC0415 - imports the agent
         AgentSession,
         node_annotations,
     )
 
     begin, interval, loop_from = request.begin(), request.interval_seconds, request.loop_from()
-    frames = max(request.readings, loop_from + _LEAST_LOOPED)
+    frames = max(request.readings, loop_from + _MIN_LOOPED)
     idle = {name: ((since, until),) for name, since, until in request.idle}
     session = AgentSession(request.spec(), interval, begin, idle=idle)
     try:
@@ -385,12 +383,12 @@ def record(request: RecordingRequest) -> dict[str, Any]:
 
 
 def _make(request: RecordingRequest) -> str:
-    """In a process of its own, since the agent's threads and libraries end with it."""
+    """Runs in a process of its own, which ends the agent's threads and unloads its libraries."""
     target, name = _file(request), request.spec().name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # somebody else may be making it
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
             if not target.exists():
                 command = [sys.executable, "-m", "accelscope.simulate.fleet.recording", str(target)]
                 text = json.dumps(asdict(request))
@@ -399,26 +397,26 @@ def _make(request: RecordingRequest) -> str:
                 )
                 if result.returncode:
                     last = result.stderr.strip().splitlines()[-1:] or ["no message"]
-                    raise RecordingError(f"the recording of {name} could not be made: {last[0]}")
+                    raise RecordingError(f"cannot record {name}: {last[0]}")
         target.with_suffix(".lock").unlink(missing_ok=True)
     except OSError as error:
         raise RecordingError(
-            f"{target.parent}, where recordings are kept, cannot be used: {error.strerror};"
-            " XDG_CACHE_HOME chooses another place"
+            f"cannot store recordings in {target.parent}: {error.strerror};"
+            " set XDG_CACHE_HOME to use another folder"
         ) from None
     return name
 
 
 def _load(file: Path) -> Recording | None:
-    """None if there is none. A damaged one, such as after a full disk, is deleted."""
+    """None if there is none. A damaged file, such as after a full disk, is deleted."""
     if not file.exists():
         return None
     with suppress(OSError):  # a cache that is read-only can still be used
         os.utime(file)
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as text:
-            document = json.load(text)
-        frames = tuple(Frame(at, told, annotations) for at, told, annotations in document["frames"])
+        with gzip.open(file, "rt", encoding="utf-8") as content:
+            document = json.load(content)
+        frames = tuple(Frame(at, text, annotations) for at, text, annotations in document["frames"])
         identities = Identities(**document["identities"])
         return Recording(frames, document["loop_from"], document["growth"], identities)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error):
@@ -436,7 +434,7 @@ def _file(request: RecordingRequest) -> Path:
 
 
 def _delete_unused() -> None:
-    """Also locks and unfinished files of starts that were interrupted."""
+    """Also deletes locks and unfinished files of interrupted starts."""
     for pattern in ("*.json.gz", "*.lock", ".*.json.gz.*"):
         for file in _folder().glob(pattern):
             with suppress(OSError):
@@ -446,7 +444,7 @@ def _delete_unused() -> None:
 
 @cache
 def _fingerprint() -> str:
-    """Of the package's sources: another agent makes other recordings."""
+    """A hash of the package's sources: a changed agent needs new recordings."""
     folder, digest = Path(accelscope.__file__).parent, hashlib.sha256()
     for file in sorted(file for pattern in _SOURCES for file in folder.rglob(pattern)):
         digest.update(file.read_bytes())
@@ -454,7 +452,7 @@ def _fingerprint() -> str:
 
 
 def main() -> int:
-    logging.disable(logging.WARNING)  # a simulated fault is no news
+    logging.disable(logging.WARNING)  # simulated faults would be logged
     request = RecordingRequest(**json.load(sys.stdin))
     target = Path(sys.argv[1])
     scratch = target.with_name(f".{target.name}.{os.getpid()}")

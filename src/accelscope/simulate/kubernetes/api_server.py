@@ -1,4 +1,4 @@
-"""The API server of one node's cluster: the simulated API over HTTP, a thread for each connection."""
+"""The API server of a simulated node's cluster: the simulated API over HTTP, a thread for each connection."""
 
 import select
 import socket
@@ -11,33 +11,30 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from accelscope.simulate.kubernetes.api import JSON, Answer, Api, Watch, failure
+from accelscope.simulate.kubernetes.api import JSON, ApiAnswer, Api, Watch, failure
 
-# --- listener ------------------------------------------------------------
-# A thread that accepts connections and one for each connection: all of them end when they are told to.
-
-
-_PATIENCE_SECONDS = 10.0  # for threads that have nothing left to wait for
+_JOIN_SECONDS = 10.0
+_POLL_SECONDS = 0.5  # how often a watch checks whether its client is still connected
 
 
 class Connection:
-    """One client. `sock` may be replaced by a wrapping one before anything is read."""
+    """One client. `sock` may be replaced by a TLS socket before anything is read."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.dropped = threading.Event()
 
     def drop(self) -> None:
-        """End it from another thread: reads and writes that wait return at once."""
+        """Ends it from another thread: pending reads and writes return at once."""
         self.dropped.set()
         with suppress(OSError):
-            # Not the method of a TLS socket, which would go on in the clear.
+            # The method of a TLS socket would remove the encryption.
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 def bound_to_loopback() -> socket.socket:
-    """On a free port. The kernel lets a socket keep its port while it does not listen only if the port was
-    named, so a first socket finds one and a second names it."""
+    """Binds a free port. A socket keeps its port while it does not listen only if it was bound to a given
+    port, so a first socket finds a free one."""
     with socket.socket() as finder:
         finder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         finder.bind(("127.0.0.1", 0))
@@ -48,7 +45,8 @@ def bound_to_loopback() -> socket.socket:
 
 
 class Listener:
-    """Serves a bound socket. While it does not listen, connections are refused, and the address stays its."""
+    """Serves a bound socket, with a thread that accepts connections and one for each of them. While it is
+    silenced, connections are refused and the address stays bound."""
 
     def __init__(self, sock: socket.socket, serve: Callable[[Connection], None], name: str) -> None:
         self._sock = sock
@@ -65,10 +63,10 @@ class Listener:
             self._acceptor.start()
 
     def silence(self) -> None:
-        """Neither listen nor serve any longer."""
+        """Stops listening and drops all connections."""
         if self._acceptor is not None:
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes accept, and frees nothing but the queue
-            self._acceptor.join(_PATIENCE_SECONDS)
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes accept; the port stays bound
+            self._acceptor.join(_JOIN_SECONDS)
             self._acceptor = None
         self.drop_connections()
 
@@ -79,7 +77,7 @@ class Listener:
             connection.drop()
         for thread in connections.values():
             if thread is not threading.current_thread():
-                thread.join(_PATIENCE_SECONDS)
+                thread.join(_JOIN_SECONDS)
 
     def close(self) -> None:
         self.silence()
@@ -101,7 +99,7 @@ class Listener:
 
     def _run(self, connection: Connection) -> None:
         try:
-            with suppress(OSError):  # a client that has gone, or has been dropped
+            with suppress(OSError):  # the client disconnected or was dropped
                 self._serve(connection)
         finally:
             connection.sock.close()
@@ -109,11 +107,8 @@ class Listener:
                 del self._connections[connection]
 
 
-_LOOK_SECONDS = 0.5  # how often a watch looks whether its client is still there
-
-
 class ApiServer:
-    """Answers one connection after the other in `serve`, each in a thread of its own."""
+    """`serve` handles one connection, in a thread of its own."""
 
     def __init__(self, api: Api, token_file: Path, *, tls: ssl.SSLContext | None = None) -> None:
         self.api = api
@@ -123,11 +118,11 @@ class ApiServer:
         self._requests: list[str] = []
 
     def requests(self) -> tuple[str, ...]:
-        """Paths that were asked for, with their queries, in order."""
+        """The paths of all requests, with their queries, in order."""
         with self._lock:
             return tuple(self._requests)
 
-    def answer(self, path: str, authorization: str | None) -> Answer | Watch:
+    def answer(self, path: str, authorization: str | None) -> ApiAnswer | Watch:
         with self._lock:
             self._requests.append(path)
         if authorization != f"Bearer {self._token_file.read_text().strip()}":
@@ -141,7 +136,7 @@ class ApiServer:
             connection.sock = self._tls.wrap_socket(
                 connection.sock, server_side=True, do_handshake_on_connect=False
             )
-            if connection.dropped.is_set():  # while the socket was changing hands
+            if connection.dropped.is_set():  # while the socket was replaced
                 return
             connection.sock.do_handshake()
         _Handler(self, connection)
@@ -156,13 +151,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._dropped = connection.dropped
         super().__init__(connection.sock, ("", 0), None)  # type: ignore[arg-type]  # serves until the end
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it has there
-        """Nothing: the server keeps the paths of requests."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+        """Logs nothing."""
 
     def do_GET(self) -> None:
         answer = self._server.answer(self.path, self.headers.get("Authorization"))
         if isinstance(answer, Watch):
-            self._follow(answer)
+            self._send_watch(answer)
             return
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
@@ -170,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    def _follow(self, watch: Watch) -> None:
+    def _send_watch(self, watch: Watch) -> None:
         self.send_response(200)
         self.send_header("Content-Type", JSON)
         self.send_header("Transfer-Encoding", "chunked")
@@ -179,15 +174,15 @@ class _Handler(BaseHTTPRequestHandler):
         while True:
             with changed:
                 now = time.monotonic()
-                text = watch.news(now)
+                text = watch.new_events(now)
                 if not text and not watch.ended and not self._dropped.is_set():
-                    changed.wait(min(watch.wait(now), _LOOK_SECONDS))
-                    text = watch.news(time.monotonic())
+                    changed.wait(min(watch.wait(now), _POLL_SECONDS))
+                    text = watch.new_events(time.monotonic())
             if text:
                 self.wfile.write(f"{len(text):x}\r\n".encode() + text + b"\r\n")
             if watch.ended:
                 self.wfile.write(b"0\r\n\r\n")
                 return
             if self._dropped.is_set() or select.select([self.connection], [], [], 0)[0]:
-                self.close_connection = True  # a client sends nothing during a watch but its end
+                self.close_connection = True  # readable during a watch means that the client disconnected
                 return

@@ -20,7 +20,7 @@ from typing import Self
 from accelscope.serve import Tls
 from accelscope.simulate import spec as identity
 from accelscope.simulate.kubernetes import kubelet, objects
-from accelscope.simulate.kubernetes.api import NODES, PODS, Api, History
+from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory
 from accelscope.simulate.kubernetes.api_server import ApiServer, Listener, bound_to_loopback
 from accelscope.simulate.kubernetes.kubelet import GrpcServer
 from accelscope.simulate.node import SimulatedNode
@@ -56,7 +56,7 @@ class SimulatedCluster:
         self._pods = (*node.pods, *(_bystander(node.spec.seed, number) for number in range(extra_pods)))
         self._phases: dict[str, str] = {}  # by uid, of pods that are there
         self._lock = threading.Lock()
-        self._history = History()
+        self._history = ObjectHistory()
         self._labels = objects.node_labels(node.spec)
         self._token_file = self._folder / "token"
         self._bookmark_seconds = bookmark_seconds
@@ -123,7 +123,7 @@ class SimulatedCluster:
     def forget(self, *, as_answer: bool = False) -> None:
         """Watches can no longer be resumed from versions known so far: they get an event with 410, or 410 as
         the answer itself. Those that are open go on."""
-        self._api.api.expired_is_an_answer = as_answer
+        self._api.api.expired_as_status = as_answer
         self._history.forget()
 
     def rotate_token(self) -> None:
