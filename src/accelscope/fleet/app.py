@@ -15,11 +15,11 @@ from pathlib import Path
 from aiohttp import web
 
 from accelscope import __version__
-from accelscope.allowance import Rate
+from accelscope.certificates import CertificateError, CertificateFiles
 from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
-from accelscope.files import CertificateError, CertificateFiles, warn_world_readable
-from accelscope.fleet.api.access import AccessControl, ListedReviews, TokensFile, check_exposure
+from accelscope.files import warn_world_readable
+from accelscope.fleet.api.access import AccessControl, ClusterTokenReviews, TokensFile, check_exposure
 from accelscope.fleet.api.app import Listener, listen, make_app
 from accelscope.fleet.api.problem import ApiLimits
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
@@ -32,6 +32,7 @@ from accelscope.fleet.sources.prometheus.past import StoredPast
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.kube.endpoint import is_loopback
+from accelscope.rate_limit import Rate
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class FleetProcess:
             streams=settings.max_streams,
         )
         vouching = settings.token_review_cluster
-        self._reviews = ListedReviews(vouching, clusters.load()) if vouching else None
+        self._reviews = ClusterTokenReviews(vouching, clusters.load()) if vouching else None
         self._access = AccessControl(
             tokens=TokensFile(settings.tokens_file) if settings.tokens_file is not None else None,
             reviews=self._reviews,
@@ -247,6 +248,7 @@ def _state_file(folder: str | None) -> Path | None:
 def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigError."""
     configure(loaded.settings.log_level, loaded.settings.log_format)
+    loaded.log_deprecated(log)
     _let_nothing_hold_the_loop()
     asyncio.run(_serve(loaded, arguments, environ))
     return 0

@@ -1,7 +1,7 @@
-"""The rows of the fleet's tables, and with them of its API: one declaration for columns, answers and OpenAPI.
+"""Types that the sources, the store and the API share: table rows, node reports and cluster views.
 
-A field is a column: text is interned, numbers are arrays in which NaN is absence, so that a filter or a sum
-over a hundred thousand rows is one operation. Lists are no columns and stay in the node's document.
+A field of a row is a column of the store's table and a field of the API's answers. Fields that a row shares
+with an object of the snapshot have no description here: OpenAPI takes it from the model (`api/openapi.py`).
 """
 
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 
 from accelscope.model import Snapshot
+from accelscope.vendors import declarations
 
 
 def _described(text: str) -> Meta:
     return Meta(description=text)
 
 
-Ratio = Annotated[float | None, _described("0 to 1; null: not known")]
-Bytes = Annotated[int | None, _described("bytes; null: not known")]
-Seconds = Annotated[float | None, _described("seconds; null: not known")]
+HealthName = Annotated[str, _described("`ok`, `warning`, `critical`, `lost` or `unknown`")]
+VendorName = Annotated[str, _described(", ".join(f"`{name}`" for name in declarations()))]
 
 
 class Row(Struct, frozen=True, kw_only=True, gc=False):
@@ -29,35 +29,39 @@ class Row(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeRow(Row, frozen=True, kw_only=True, gc=False):
-    """A node with accelerators, or one that should have them."""
+    """A node that has accelerators, or is expected to have them."""
 
     state: Annotated[str, _described("`fresh`, `stale`, `incompatible` or `unread`")]
-    reason: Annotated[str | None, _described("why it is not fresh, or was not read the last time")] = None
-    source: Annotated[str | None, _described("the sources that it was read from, by precedence")] = None
+    reason: Annotated[str | None, _described("why the node is not fresh, or why the last read failed")] = None
+    source: Annotated[str | None, _described("sources of the data, by precedence, separated by commas")] = (
+        None
+    )
     simulated: bool = False
-    taken_at: Annotated[float | None, _described("when it was read, seconds since the epoch")] = None
-    age_seconds: Seconds = None
+    taken_at: float | None = None
+    age_seconds: float | None = None
     agent_version: str | None = None
     vendors: Annotated[str | None, _described("vendors of its devices, separated by commas")] = None
     models: Annotated[str | None, _described("models of its devices, separated by commas")] = None
     devices: int = 0
     devices_lost: int = 0
-    devices_unhealthy: Annotated[int, _described("warning, critical or lost")] = 0
+    devices_unhealthy: Annotated[
+        int, _described("number of devices whose health is warning, critical or lost")
+    ] = 0
     pods: int = 0
     processes: int = 0
-    utilization_ratio: Annotated[float | None, _described("mean of its devices, 0 to 1")] = None
-    memory_total_bytes: Bytes = None
-    memory_used_bytes: Bytes = None
+    utilization_ratio: Annotated[float | None, _described("mean over its devices")] = None
+    memory_total_bytes: Annotated[int | None, _described("sum over its devices")] = None
+    memory_used_bytes: Annotated[int | None, _described("sum over its devices")] = None
     memory_used_ratio: Annotated[
-        float | None, _described("used of total, over devices that report both; null: none does")
+        float | None, _described("used memory divided by total memory, over devices that report both")
     ] = None
-    power_watts: float | None = None
+    power_watts: Annotated[float | None, _described("sum over its devices")] = None
     temperature_max_celsius: float | None = None
 
 
 class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
-    id: Annotated[str, _described("stable: vendor and uuid, serial number or PCI address")]
-    vendor: str
+    id: str
+    vendor: VendorName
     index: int | None = None
     model: str | None = None
     uuid: str | None = None
@@ -66,58 +70,61 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     driver_version: str | None = None
     firmware_version: str | None = None
     source: str
-    state: Annotated[str, _described("`fresh` or `stale`")]
+    state: str
     simulated: bool = False
     taken_at: Annotated[
         float | None,
-        _described("when it was read, seconds since the epoch; null: never by this agent, or not told"),
+        _described("time of the reading, in seconds since the epoch; null: never read, or not reported"),
     ]
-    age_seconds: Seconds = None
-    health: Annotated[str, _described("`ok`, `warning`, `critical`, `lost` or `unknown`")]
+    age_seconds: float | None = None
+    health: HealthName
     health_reason: str | None = None
-    unusual: Annotated[str | None, _described("what is out of the device's own habit")] = None
-    utilization_ratio: Ratio = None
-    memory_utilization_ratio: Ratio = None
-    memory_total_bytes: Bytes = None
-    memory_used_bytes: Bytes = None
-    memory_free_bytes: Bytes = None
+    unusual: str | None = None
+    utilization_ratio: float | None = None
+    memory_utilization_ratio: float | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
     temperature_celsius: float | None = None
     temperature_slowdown_celsius: float | None = None
     temperature_margin_celsius: Annotated[
         float | None,
-        _described("°C left until the device slows itself down, negative beyond that; null: not known"),
+        _described("degrees below the slowdown temperature; negative above it"),
     ] = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
-    energy_joules: Annotated[
-        float | None, _described("since the driver was loaded, joules; null: not known")
-    ] = None
-    fan_speed_ratio: Ratio = None
+    energy_joules: float | None = None
+    fan_speed_ratio: Annotated[float | None, _described("speed of the fastest fan")] = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     throttled: Annotated[
-        str | None, _described("reasons that slow it down, separated by commas; being idle is none")
+        str | None, _described("active throttle reasons, separated by commas; idle clocks do not count")
     ] = None
-    ecc_uncorrected: int | None = None
-    errors: Annotated[int | None, _described("errors with a code, of all codes")] = None
-    partitions: int = 0
+    ecc_uncorrected: Annotated[int | None, _described("number of uncorrected memory errors")] = None
+    errors: Annotated[int | None, _described("number of errors reported with a code, over all codes")] = None
+    partitions: Annotated[int, _described("number of partitions")] = 0
     processes: int = 0
-    allocated: Annotated[int, _described("containers that hold it or a part of it")] = 0
+    allocated: Annotated[
+        int, _described("number of containers that the device, or a part, is allocated to")
+    ] = 0
     idle_seconds: Annotated[
-        float | None, _described("since any that holds it did anything; null: none holds it, or not known")
+        float | None,
+        _described("time since any of these containers used it; null: not allocated, or not known"),
     ] = None
-    namespaces: Annotated[str | None, _described("of the pods that hold or use it, by commas")] = None
+    namespaces: Annotated[
+        str | None, _described("namespaces of the pods that hold or use it, separated by commas")
+    ] = None
 
 
 class PodRow(Row, frozen=True, kw_only=True, gc=False):
-    """One container of a pod on one device: as the agent measured, allocated or apportioned it."""
+    """One container of a pod on one device: values measured, allocated or apportioned by the agent."""
 
     namespace: str
     pod: str
     container: str
-    device: Annotated[str, _described("id of the device")]
+    device: str
     partition: str | None = None
-    vendor: str
+    vendor: VendorName
     model: str | None = None
     pod_uid: str | None = None
     owner_kind: str | None = None
@@ -126,37 +133,37 @@ class PodRow(Row, frozen=True, kw_only=True, gc=False):
     state: str
     simulated: bool = False
     taken_at: float
-    age_seconds: Seconds = None
+    age_seconds: float | None = None
     processes: int = 0
-    allocated: Annotated[int, _described("device ids that it holds; 0: it only uses the device")] = 0
-    resources: Annotated[str | None, _described("names of the resources it asked for, by commas")] = None
-    idle_seconds: Seconds = None
+    allocated: int = 0
+    resources: Annotated[str | None, _described("names of the allocated resources, separated by commas")] = (
+        None
+    )
+    idle_seconds: float | None = None
     unusual: str | None = None
-    utilization_ratio: Ratio = None
-    memory_used_bytes: Bytes = None
-    memory_share_bytes: Bytes = None
-    compute_share_ratio: Ratio = None
-    device_share_ratio: Annotated[
-        Ratio, _described("fraction of the device that it holds; null: it only uses the device")
-    ] = None
-    energy_joules: Annotated[
-        float | None, _described("its part of the device's energy, joules; null: not known")
-    ] = None
+    utilization_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_share_bytes: int | None = None
+    compute_share_ratio: float | None = None
+    device_share_ratio: float | None = None
+    energy_joules: float | None = None
 
 
 class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     pid: int
     device: str
     device_index: int | None = None
-    vendor: str
+    vendor: VendorName
     partition: str | None = None
-    name: Annotated[str | None, _described("of the program")] = None
+    name: str | None = None
     user: str | None = None
     type: Annotated[str | None, _described("`compute`, `graphics` or `both`")] = None
     owner_kind: Annotated[
-        str | None, _described("whose it is: pod, container, slurm_job, systemd_unit, user, none or unknown")
+        str | None, _described("`pod`, `container`, `slurm_job`, `systemd_unit`, `user`, `none` or `unknown`")
     ] = None
-    owner: Annotated[str | None, _described("container, job, unit or user of a process in no pod")] = None
+    owner: Annotated[
+        str | None, _described("container, job, unit or user of a process that is in no pod")
+    ] = None
     namespace: str | None = None
     pod: str | None = None
     container: str | None = None
@@ -164,28 +171,23 @@ class ProcessRow(Row, frozen=True, kw_only=True, gc=False):
     state: str
     simulated: bool = False
     taken_at: float
-    age_seconds: Seconds = None
-    memory_bytes: Bytes = None
-    utilization_ratio: Ratio = None
-    memory_utilization_ratio: Ratio = None
-    encoder_utilization_ratio: Ratio = None
-    decoder_utilization_ratio: Ratio = None
-    cpu_ratio: Annotated[float | None, _described("of the node's CPUs, 1 is one; null: not known")] = None
-    resident_memory_bytes: Annotated[
-        int | None, _described("of the node's own memory, bytes; null: not known")
-    ] = None
-    started_at: Annotated[
-        float | None, _described("by the node's clock, seconds since the epoch; null: not known")
-    ] = None
+    age_seconds: float | None = None
+    memory_bytes: int | None = None
+    utilization_ratio: float | None = None
+    memory_utilization_ratio: float | None = None
+    encoder_utilization_ratio: float | None = None
+    decoder_utilization_ratio: float | None = None
+    cpu_ratio: float | None = None
+    resident_memory_bytes: int | None = None
+    started_at: float | None = None
 
 
-# --- report ------------------------------------------------------------
-# What a source says of a node: one type for all of them, so that nobody else asks where it came from.
+# --- Reports of sources ------------------------------------------------------
 
 
 class SourceKind(StrEnum):
-    """In order of precedence: of two that see the same vendor's devices on a node, the first one counts while
-    it is fresh."""
+    """In order of precedence: if two sources report the same vendor's devices on a node, the first one counts
+    while it is fresh."""
 
     AGENTS = "agents"
     EXEC = "exec"
@@ -195,19 +197,19 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """A reading. What the source does not know of a node is absent in the snapshot."""
+    """A reading of a node. What the source cannot read is absent in the snapshot."""
 
     node: str
     source: SourceKind
-    taken_at: float  # when it was read there, by this process's clock, seconds since the epoch
+    taken_at: float  # time of the reading, by this process's clock, seconds since the epoch
     snapshot: Snapshot
     document: bytes = b""  # the snapshot as the agent sent it, gzip; empty: there is none
-    remark: str | None = None  # what of it had to be left out, for people
+    remark: str | None = None  # what was left out, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUnchanged:
-    """The node answered that its last reading is still its last."""
+    """The node answered, and has no newer reading than the last one."""
 
     node: str
     source: SourceKind
@@ -215,82 +217,82 @@ class NodeUnchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFailure:
-    """A node that should have answered and did not. What was known of it stays and ages."""
+    """The node did not answer, or its answer cannot be used. Its last reading stays and ages."""
 
     node: str
     source: SourceKind
-    reason: str  # a word that serves as a metric label: timeout, unreachable, forbidden, bad_answer ...
-    text: str  # one line for people; never holds a secret
-    incompatible: bool = False  # it answered in a schema that this version cannot read; `text` names both
+    reason: str  # a metric label: timeout, unreachable, forbidden, bad_answer ...
+    text: str  # one line for people, without secrets
+    incompatible: bool = False  # this version cannot read the answer's schema; `text` names both versions
 
 
-Saying = NodeReport | NodeUnchanged | NodeFailure
-Take = Callable[[Saying], None]
+NodeUpdate = NodeReport | NodeUnchanged | NodeFailure
+UpdateHandler = Callable[[NodeUpdate], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOutcome:
-    """How one refresh of a source went. `reason` and `text` are absent when all went well; a source may be up
-    although some of its nodes failed."""
+    """The result of one refresh of a source. `reason` and `text` are None if nothing failed. A source can be
+    up although some of its nodes failed."""
 
     up: bool
-    expected: int = 0  # nodes that it should have heard of
+    expected: int = 0  # nodes that should have answered
     answered: int = 0
     reason: str | None = None
     text: str | None = None
 
 
-class Source(Protocol):
-    """One way to see one cluster. `refresh` hands over each node as soon as it has it, never raises for what
-    the cluster does, and ends within its own deadlines."""
+class ClusterSource(Protocol):
+    """One way to read one cluster. `refresh` passes each node to `take` as soon as it is read, does not raise
+    for failures of the cluster, and returns within its own deadlines."""
 
     kind: SourceKind
 
-    async def refresh(self, take: Take) -> SourceOutcome: ...
+    async def refresh(self, take: UpdateHandler) -> SourceOutcome: ...
 
     def sees_accelerators(self) -> bool: ...
 
     async def close(self) -> None: ...
 
 
-# --- cluster view ------------------------------------------------------------
-# What is known of a cluster as such, beside its nodes: as the API shows it.
+# --- Clusters and their sources, as the API returns them ---------------------
 
 
 class SourceView(Struct, frozen=True, kw_only=True, gc=False):
-    """How one source of a cluster is doing."""
-
-    kind: Annotated[str, Meta(description="`agents`, `exec`, `annotations` or `prometheus`")]
-    up: Annotated[bool | None, Meta(description="null: not asked yet")] = None
-    reason: Annotated[str | None, Meta(description="why it is not up, in a short word")] = None
-    text: Annotated[str | None, Meta(description="why it is not up, for people")] = None
-    refreshed_at: Annotated[float | None, Meta(description="seconds since the epoch")] = None
-    succeeded_at: Annotated[float | None, Meta(description="when it last did, seconds since the epoch")] = (
-        None
-    )
-    duration_seconds: Annotated[float | None, Meta(description="how long the last reading took")] = None
-    expected: Annotated[int, Meta(description="nodes that it should have heard of")] = 0
-    answered: Annotated[int, Meta(description="nodes that answered")] = 0
-    errors: Annotated[int, Meta(description="refreshes that failed, and nodes that did not answer")] = 0
+    kind: Annotated[str, _described("`agents`, `exec`, `annotations` or `prometheus`")]
+    up: Annotated[bool | None, _described("true: the last refresh succeeded; null: not tried yet")] = None
+    reason: Annotated[str | None, _described("why it is not up, as a short identifier")] = None
+    text: Annotated[str | None, _described("why it is not up, as a message")] = None
+    refreshed_at: Annotated[
+        float | None, _described("time of the last refresh, in seconds since the epoch")
+    ] = None
+    succeeded_at: Annotated[
+        float | None, _described("time of the last refresh that succeeded, in seconds since the epoch")
+    ] = None
+    duration_seconds: Annotated[float | None, _described("duration of the last refresh")] = None
+    expected: Annotated[int, _described("number of nodes that should have answered")] = 0
+    answered: Annotated[int, _described("number of nodes that answered")] = 0
+    errors: Annotated[int, _described("number of failed refreshes and of nodes that did not answer")] = 0
 
 
 class ClusterView(Struct, frozen=True, kw_only=True):
-    """A cluster of the file. `reachable` is about its API server, or about its store where it has none."""
-
-    id: Annotated[str, Meta(description="as the clusters file has it")]
+    id: Annotated[str, _described("id in the clusters file")]
     name: str | None = None
     simulated: bool = False
-    gpu: Annotated[bool | None, Meta(description="whether it has accelerators; null: not known yet")] = None
-    gpu_setting: Annotated[str, Meta(description="`true`, `false` or `auto`")] = "auto"
-    reachable: Annotated[bool | None, Meta(description="null: not tried yet")] = None
-    reason: Annotated[str | None, Meta(description="why it is not well, in a short word")] = None
-    text: Annotated[str | None, Meta(description="why it is not well, for people")] = None
-    succeeded_at: Annotated[float | None, Meta(description="null: it was never reached")] = None
-    age_seconds: Annotated[float | None, Meta(description="since anything of it was read")] = None
-    sources: Annotated[list[SourceView], Meta(description="what it is read from")] = []
-    nodes: Annotated[
-        int | None, Meta(description="number of nodes; null: nothing was read of the cluster yet")
+    gpu: Annotated[bool | None, _described("true: it has accelerators; null: not known yet")] = None
+    gpu_setting: Annotated[str, _described("`capabilities.gpu`: `true`, `false` or `auto`")] = "auto"
+    reachable: Annotated[
+        bool | None,
+        _described(
+            "true: its API server, or its Prometheus store if it has none, answers; null: not tried yet"
+        ),
     ] = None
-    devices: Annotated[
-        int | None, Meta(description="number of devices; null: nothing was read of the cluster yet")
+    reason: Annotated[str | None, _described("what is wrong, as a short identifier")] = None
+    text: Annotated[str | None, _described("what is wrong, as a message")] = None
+    succeeded_at: Annotated[
+        float | None, _described("when it last answered, in seconds since the epoch; null: never")
     ] = None
+    age_seconds: Annotated[float | None, _described("time since the last reading of any node")] = None
+    sources: Annotated[list[SourceView], _described("its sources")] = []
+    nodes: Annotated[int | None, _described("number of nodes; null: nothing was read yet")] = None
+    devices: Annotated[int | None, _described("number of devices; null: nothing was read yet")] = None

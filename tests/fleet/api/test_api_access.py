@@ -9,7 +9,6 @@ import pytest
 from tests.fleet.api.serving import nvidia, report, serving, snapshot, tokens_file
 from tests.fleet.loop import run
 
-from accelscope.allowance import Rate
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import (
     AccessControl,
@@ -20,6 +19,7 @@ from accelscope.fleet.api.access import (
     make_token,
     read_tokens,
 )
+from accelscope.rate_limit import Rate
 
 
 def guarded(folder: Path) -> AccessControl:
@@ -30,7 +30,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_without_a_token_nothing_but_probes_and_the_description_is_shown(tmp_path: Path) -> None:
+def test_only_probes_and_api_documents_are_served_without_a_token(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             for path in (
@@ -61,7 +61,7 @@ def test_without_a_token_nothing_but_probes_and_the_description_is_shown(tmp_pat
         (bearer("x" * 9000), 401),
     ],
 )
-def test_tokens_are_taken_from_two_headers(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+def test_two_headers_accept_a_token(tmp_path: Path, headers: dict[str, str], status: int) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             assert (await client.ask("/api/v1/nodes", headers=headers))[0] == status
@@ -69,7 +69,7 @@ def test_tokens_are_taken_from_two_headers(tmp_path: Path, headers: dict[str, st
     run(body())
 
 
-def test_reading_is_not_administering(tmp_path: Path) -> None:
+def test_the_read_scope_does_not_allow_a_refresh(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             path = "/api/v1/clusters/berlin/refresh"
@@ -80,7 +80,7 @@ def test_reading_is_not_administering(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_token_of_some_clusters_sees_a_fleet_of_those(tmp_path: Path) -> None:
+def test_a_limited_token_sees_only_its_clusters(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path), token="parisian") as client:
             clusters = await client.get("/api/v1/clusters")
@@ -117,7 +117,7 @@ def test_a_token_of_some_clusters_sees_a_fleet_of_those(tmp_path: Path) -> None:
     run(body())
 
 
-def test_answers_to_one_are_not_confirmed_to_another(tmp_path: Path) -> None:
+def test_an_etag_of_one_token_is_not_valid_for_another(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             _, headers, _ = await client.ask("/api/v1/nodes", headers=bearer("reader"))
@@ -129,7 +129,7 @@ def test_answers_to_one_are_not_confirmed_to_another(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_change_of_a_cluster_does_not_show_to_those_who_do_not_see_it(tmp_path: Path) -> None:
+def test_a_change_in_a_hidden_cluster_does_not_change_the_generation(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             paths = ("/api/v1/nodes", "/api/v1/summary", "/api/v1/gpu/summary", "/api/v1/clusters")
@@ -155,7 +155,7 @@ def test_a_change_of_a_cluster_does_not_show_to_those_who_do_not_see_it(tmp_path
     run(body())
 
 
-def test_events_of_a_cluster_do_not_show_to_those_who_do_not_see_it(tmp_path: Path) -> None:
+def test_events_of_a_hidden_cluster_are_not_returned(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
 
@@ -185,7 +185,7 @@ def test_events_of_a_cluster_do_not_show_to_those_who_do_not_see_it(tmp_path: Pa
     run(body())
 
 
-def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None:
+def test_only_unknown_tokens_are_rate_limited_by_address(tmp_path: Path) -> None:
     access = AccessControl(
         tokens=TokensFile(str(tokens_file(tmp_path))), failed_logins=Rate(per_second=0.01, burst=3)
     )
@@ -200,7 +200,7 @@ def test_guessing_is_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None
     run(body())
 
 
-def test_a_changed_file_is_in_force_at_once_and_a_bad_one_never(
+def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accelscope.fleet.api.access.LOOK_SECONDS", 0.0)
@@ -223,7 +223,7 @@ def test_a_changed_file_is_in_force_at_once_and_a_bad_one_never(
     run(body())
 
 
-def test_a_made_token_works_until_it_expires(tmp_path: Path) -> None:
+def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
     made = make_token("ci", scopes=[Scope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
     assert made.token not in made.entry
     path = tmp_path / "tokens.yaml"
@@ -236,7 +236,7 @@ def test_a_made_token_works_until_it_expires(tmp_path: Path) -> None:
     assert not caller.may(Scope.ADMIN)
     moment[0] = 1_900_000_000.0
     assert tokens.caller(made.token) is None
-    with pytest.raises(ConfigError, match=r"expires: .* is not a time with its zone"):
+    with pytest.raises(ConfigError, match=r"expires: .* is not a time with a time zone"):
         make_token("ci", expires="tomorrow")
 
 
@@ -246,7 +246,7 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "has no tokens"),
+        ("", "no tokens"),
         ("token: []", 'unknown key "token"'),
         ("tokens: none", "tokens: not a list"),
         ("tokens: [plain]", r"tokens\[0\]: not a mapping"),
@@ -262,18 +262,18 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         ),
         (f"tokens: [{{name: a, sha256: {HASH}, scopes: []}}]", "scopes: empty"),
         (f"tokens: [{{name: a, sha256: {HASH}, clusters: berlin}}]", "clusters: not a list"),
-        (f"tokens: [{{name: a, sha256: {HASH}, clusters: }}]", "clusters: empty; leave clusters out"),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: }}]", "clusters: empty; omit clusters"),
         (
             f"tokens: [{{name: a, sha256: {HASH}, clusters: ['*']}}]",
-            r'"\*" is not a cluster.*leave clusters out',
+            r'"\*" is not the id of a cluster.*omit clusters',
         ),
-        (f"tokens: [{{name: a, sha256: {HASH}, clusters: ['a,b']}}]", '"a,b" is not a cluster'),
+        (f"tokens: [{{name: a, sha256: {HASH}, clusters: ['a,b']}}]", '"a,b" is not the id of a cluster'),
         (f"tokens: [{{name: a, sha256: {HASH}, expires: 2027-01-01}}]", "expires: .* is not a time"),
-        (f"tokens: [{{name: a, sha256: {HASH}}}, {{name: b, sha256: {HASH}}}]", "same sha256 is given twice"),
+        (f"tokens: [{{name: a, sha256: {HASH}}}, {{name: b, sha256: {HASH}}}]", "same sha256 is used twice"),
         ("tokens: [", "not valid YAML"),
     ],
 )
-def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, content: str, said: str) -> None:
+def test_the_error_names_the_file_and_the_invalid_entry(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "tokens.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError, match=said) as raised:
@@ -283,7 +283,7 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, content: str, sa
     assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_key_is_told_with_its_own_line(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_key_contains_its_line(tmp_path: Path) -> None:
     path = tmp_path / "tokens.yaml"
     path.write_text(
         f"tokens:\n  - name: a\n    sha256: {HASH}\n  - name: b\n    sha256: {HASH}\n    scope: read\n"
@@ -307,7 +307,7 @@ def test_an_unknown_key_is_told_with_its_own_line(tmp_path: Path) -> None:
         ("0.0.0.0", False, True, True),
     ],
 )
-def test_nobody_is_exposed_without_saying_so(
+def test_listening_on_the_network_requires_tokens_or_an_explicit_option(
     host: str, guarded_by_tokens: bool, insecure: bool, fine: bool
 ) -> None:
     if fine:
@@ -321,7 +321,7 @@ def test_nobody_is_exposed_without_saying_so(
     ("host", "status"),
     [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:8080", 200), ("rebound.example", 403), ("", 403)],
 )
-def test_a_local_server_without_tokens_answers_to_local_names_only(host: str, status: int) -> None:
+def test_a_local_server_without_tokens_rejects_other_host_names(host: str, status: int) -> None:
     async def body() -> None:
         async with serving(access=AccessControl(local=True)) as client:
             assert (await client.ask("/api/v1/nodes", headers={"Host": host}))[0] == status
@@ -329,7 +329,7 @@ def test_a_local_server_without_tokens_answers_to_local_names_only(host: str, st
     run(body())
 
 
-def test_tokens_are_looked_up_quickly(tmp_path: Path) -> None:
+def test_token_lookup_is_fast(tmp_path: Path) -> None:
     entries = "".join(make_token(f"t{number}").entry for number in range(500))
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens:\n" + entries)
@@ -339,7 +339,7 @@ def test_tokens_are_looked_up_quickly(tmp_path: Path) -> None:
     assert time.thread_time() - began < 0.5
 
 
-def test_views_are_the_same_for_the_same_clusters_only() -> None:
+def test_callers_share_a_view_only_if_they_see_the_same_clusters() -> None:
     seen = [
         None,
         frozenset("*"),
@@ -354,7 +354,7 @@ def test_views_are_the_same_for_the_same_clusters_only() -> None:
     assert one.view == other.view
 
 
-def test_of_two_tokens_the_one_in_our_own_header_counts(tmp_path: Path) -> None:
+def test_the_accelscope_header_takes_precedence_over_authorization(tmp_path: Path) -> None:
     async def body() -> None:
         async with serving(access=guarded(tmp_path)) as client:
             both = {**bearer("reader"), "X-AccelScope-Token": "parisian"}

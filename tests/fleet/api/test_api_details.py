@@ -4,7 +4,7 @@ from tests.fleet.api.serving import GIB, serving
 from tests.fleet.loop import run
 
 
-def test_a_node_with_everything_on_it() -> None:
+def test_node_detail_contains_devices_pods_and_processes() -> None:
     async def body() -> None:
         async with serving() as client:
             detail = await client.get("/api/v1/nodes/berlin/alpha")
@@ -20,7 +20,7 @@ def test_a_node_with_everything_on_it() -> None:
     run(body())
 
 
-def test_a_node_of_which_nothing_was_read_says_why() -> None:
+def test_node_detail_of_an_unread_node_contains_the_reason() -> None:
     async def body() -> None:
         async with serving() as client:
             detail = await client.get("/api/v1/nodes/paris/orsay")
@@ -31,7 +31,7 @@ def test_a_node_of_which_nothing_was_read_says_why() -> None:
     run(body())
 
 
-def test_a_device_with_all_that_its_driver_gave() -> None:
+def test_device_detail_contains_the_reading() -> None:
     async def body() -> None:
         async with serving() as client:
             detail = await client.get("/api/v1/devices/berlin/alpha/nvidia:GPU-0")
@@ -44,7 +44,7 @@ def test_a_device_with_all_that_its_driver_gave() -> None:
     run(body())
 
 
-def test_a_pod_with_its_devices_and_processes() -> None:
+def test_pod_detail_contains_devices_and_processes() -> None:
     async def body() -> None:
         async with serving() as client:
             detail = await client.get("/api/v1/pods/berlin/team-a/train-0")
@@ -57,7 +57,7 @@ def test_a_pod_with_its_devices_and_processes() -> None:
     run(body())
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_unknown_objects_are_not_found() -> None:
     async def body() -> None:
         async with serving() as client:
             for path in (
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_not_found() -> None:
     run(body())
 
 
-def test_clusters_say_how_they_are() -> None:
+def test_clusters_contain_the_state_of_their_sources() -> None:
     async def body() -> None:
         async with serving() as client:
             clusters = await client.get("/api/v1/clusters")
@@ -95,7 +95,7 @@ def test_clusters_say_how_they_are() -> None:
     run(body())
 
 
-def test_a_cluster_is_read_anew_when_asked_to() -> None:
+def test_refresh_reads_a_cluster() -> None:
     async def body() -> None:
         async with serving() as client:
             status, _, _ = await client.ask("/api/v1/clusters/berlin/refresh", "POST")

@@ -12,13 +12,13 @@ from tests.fleet.api.serving import nvidia, report, serving, snapshot
 from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.allowance import Rate
 from accelscope.fleet.api import answering
-from accelscope.fleet.api.answering import Ready, send
+from accelscope.fleet.api.answering import PreparedResponse, send
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
+from accelscope.rate_limit import Rate
 
 
-def test_an_etag_confirms_until_something_changes() -> None:
+def test_an_etag_is_valid_until_the_data_changes() -> None:
     async def body() -> None:
         async with serving() as client:
             _, headers, _ = await client.ask("/api/v1/devices?vendor=nvidia")
@@ -34,7 +34,7 @@ def test_an_etag_confirms_until_something_changes() -> None:
     run(body())
 
 
-def test_an_etag_of_another_process_confirms_nothing() -> None:
+def test_an_etag_of_another_process_is_not_valid() -> None:
     async def etag() -> str:
         async with serving() as client:
             return (await client.ask("/api/v1/nodes"))[1]["ETag"]
@@ -46,7 +46,7 @@ def test_an_etag_of_another_process_confirms_nothing() -> None:
     ("accept", "compressed"),
     [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("gzip;q=0", False), ("identity", False)],
 )
-def test_large_answers_are_compressed_for_those_who_take_it(accept: str, compressed: bool) -> None:
+def test_large_answers_are_compressed_if_the_client_accepts_gzip(accept: str, compressed: bool) -> None:
     async def body() -> None:
         async with serving() as client, aiohttp.ClientSession(auto_decompress=False) as session:
             for path in ("/api/v1/devices", "/api/v1/gpu/nodes"):
@@ -60,7 +60,7 @@ def test_large_answers_are_compressed_for_those_who_take_it(accept: str, compres
     run(body())
 
 
-def test_methods() -> None:
+def test_unsupported_methods_are_rejected_with_allow() -> None:
     async def body() -> None:
         async with serving() as client:
             status, headers, content = await client.ask("/api/v1/devices", "HEAD")
@@ -80,7 +80,7 @@ def test_methods() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/devices", "/docs", "/nothing", "/api/v1/devices?limit=0"])
-def test_browsers_are_told_to_trust_nothing(path: str) -> None:
+def test_answers_have_security_headers(path: str) -> None:
     async def body() -> None:
         async with serving() as client:
             _, headers, _ = await client.ask(path, headers={"Origin": "https://elsewhere.example"})
@@ -92,7 +92,7 @@ def test_browsers_are_told_to_trust_nothing(path: str) -> None:
     run(body())
 
 
-def test_a_body_is_not_taken() -> None:
+def test_a_request_body_is_rejected() -> None:
     async def body() -> None:
         async with serving() as client:
             status, _, _ = await client.ask("/api/v1/clusters/berlin/refresh", "POST", data=b"x" * 100_000)
@@ -102,7 +102,7 @@ def test_a_body_is_not_taken() -> None:
     run(body())
 
 
-def test_one_caller_cannot_ask_without_end() -> None:
+def test_requests_of_one_caller_are_rate_limited() -> None:
     limits = replace(DEFAULT_LIMITS, requests=Rate(per_second=0.1, burst=3))
 
     async def body() -> None:
@@ -114,7 +114,7 @@ def test_one_caller_cannot_ask_without_end() -> None:
     run(body())
 
 
-def test_requests_beyond_what_is_taken_at_once_are_told_to_come_back() -> None:
+def test_too_many_concurrent_requests_get_retry_after() -> None:
     limits = replace(DEFAULT_LIMITS, concurrent_requests=0)
 
     async def body() -> None:
@@ -130,7 +130,7 @@ def test_requests_beyond_what_is_taken_at_once_are_told_to_come_back() -> None:
     [replace(DEFAULT_LIMITS, concurrent_requests=0), replace(DEFAULT_LIMITS, unsent_bytes=0)],
     ids=["requests", "answers"],
 )
-def test_a_server_that_is_busy_still_tells_that_it_lives(limits: ApiLimits) -> None:
+def test_a_busy_server_answers_probes(limits: ApiLimits) -> None:
     """Whoever asks would end it otherwise."""
 
     async def body() -> None:
@@ -142,7 +142,7 @@ def test_a_server_that_is_busy_still_tells_that_it_lives(limits: ApiLimits) -> N
     run(body())
 
 
-def test_answers_that_nobody_takes_do_not_pile_up() -> None:
+def test_unsent_answers_are_limited() -> None:
     limits = replace(DEFAULT_LIMITS, unsent_bytes=100)
 
     async def body() -> None:
@@ -153,13 +153,13 @@ def test_answers_that_nobody_takes_do_not_pile_up() -> None:
     run(body())
 
 
-def test_a_reader_who_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = replace(DEFAULT_LIMITS, send_seconds=0.2)
 
     async def body() -> None:
         dropped = asyncio.Event()
 
-        async def given_up(request: web.Request, ready: Ready) -> web.StreamResponse:
+        async def given_up(request: web.Request, ready: PreparedResponse) -> web.StreamResponse:
             try:
                 return await send(request, ready)
             except asyncio.CancelledError:
@@ -185,7 +185,7 @@ def test_a_reader_who_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) 
     run(body())
 
 
-def test_a_reader_who_goes_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """Browsers do so with every question whose answer nobody waits for any more."""
 
     async def body() -> None:
@@ -215,7 +215,7 @@ def test_a_reader_who_goes_away_is_no_error(caplog: pytest.LogCaptureFixture) ->
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
     ],
 )
-def test_what_is_no_request_gets_a_problem_and_no_more(request_bytes: bytes) -> None:
+def test_invalid_http_is_answered_with_a_problem(request_bytes: bytes) -> None:
     async def body() -> None:
         async with serving() as client:
             host, port = client.base.removeprefix("http://").split(":")
@@ -230,7 +230,7 @@ def test_what_is_no_request_gets_a_problem_and_no_more(request_bytes: bytes) -> 
     run(body())
 
 
-def test_connections_are_bounded() -> None:
+def test_connections_are_limited() -> None:
     limits = replace(DEFAULT_LIMITS, connections=2)
 
     async def body() -> None:
@@ -246,7 +246,7 @@ def test_connections_are_bounded() -> None:
     run(body())
 
 
-def test_a_connection_that_asks_nothing_is_closed() -> None:
+def test_an_idle_connection_is_closed() -> None:
     limits = replace(DEFAULT_LIMITS, idle_seconds=0.2)
 
     async def body() -> None:
@@ -260,7 +260,7 @@ def test_a_connection_that_asks_nothing_is_closed() -> None:
     run(body())
 
 
-def test_probes_and_the_description_need_nothing() -> None:
+def test_probes_and_api_documents_work_without_data() -> None:
     async def body() -> None:
         async with serving(unready="no cluster has been tried yet") as client:
             assert await client.get("/healthz") == {"status": "ok"}
@@ -282,7 +282,7 @@ def test_probes_and_the_description_need_nothing() -> None:
 @pytest.mark.parametrize(
     "path", ["/api/v1/devices", "/api/v1/devices/columns", "/api/v1/summary", "/api/v1/idle"]
 )
-def test_rows_that_age_in_and_out_by_themselves_have_no_etag(path: str, bound: str) -> None:
+def test_a_filter_by_age_has_no_etag(path: str, bound: str) -> None:
     async def body() -> None:
         async with serving() as client:
             _, headers, _ = await client.ask(f"{path}?{bound}")

@@ -46,7 +46,7 @@ class LongMemory:
         ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", "memory_used_bytes", 1 << 30),
     ],
 )
-def test_every_scope_has_a_past(query: str, field: str, value: float) -> None:
+def test_every_scope_has_history(query: str, field: str, value: float) -> None:
     async def body() -> None:
         async with serving(history=await recorded()) as client:
             series = await client.get(f"/api/v1/history?{query}")
@@ -57,7 +57,7 @@ def test_every_scope_has_a_past(query: str, field: str, value: float) -> None:
     run(body())
 
 
-def test_steps_are_as_coarse_as_is_asked_for() -> None:
+def test_history_is_resampled_to_the_requested_step() -> None:
     async def body() -> None:
         async with serving(history=await recorded(6)) as client:
             series = await client.get("/api/v1/history?scope=fleet&step=120")
@@ -89,7 +89,7 @@ def test_steps_are_as_coarse_as_is_asked_for() -> None:
         ("scope=fleet&until=-1", "until"),
     ],
 )
-def test_what_does_not_go_together_is_named(query: str, parameter: str) -> None:
+def test_the_problem_names_the_parameter_that_does_not_fit_the_scope(query: str, parameter: str) -> None:
     async def body() -> None:
         async with serving(history=await recorded()) as client:
             problem = await client.get(f"/api/v1/history?{query}", 400)
@@ -99,7 +99,7 @@ def test_what_does_not_go_together_is_named(query: str, parameter: str) -> None:
     run(body())
 
 
-def test_the_past_of_what_never_was_is_not_found() -> None:
+def test_history_of_an_unknown_device_or_pod_is_not_found() -> None:
     async def body() -> None:
         async with serving(history=await recorded()) as client:
             for query in (
@@ -112,7 +112,7 @@ def test_the_past_of_what_never_was_is_not_found() -> None:
     run(body())
 
 
-def test_what_is_older_than_the_process_comes_from_a_store() -> None:
+def test_older_history_comes_from_the_store() -> None:
     async def body() -> None:
         past = LongMemory()
         async with serving(history=await recorded(), past=past) as client:
@@ -126,7 +126,7 @@ def test_what_is_older_than_the_process_comes_from_a_store() -> None:
     run(body())
 
 
-def test_a_token_of_some_clusters_sees_the_past_of_those(tmp_path: Path) -> None:
+def test_a_limited_token_sees_the_history_of_its_clusters(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
 
     async def body() -> None:
@@ -145,7 +145,7 @@ def test_a_token_of_some_clusters_sees_the_past_of_those(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("query", ["scope=fleet", "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7"])
-def test_of_what_is_to_come_there_is_nothing(query: str) -> None:
+def test_the_future_has_no_values(query: str) -> None:
     async def body() -> None:
         async with serving(history=await recorded()) as client:
             series = await client.get(f"/api/v1/history?{query}&since=253402300799")
@@ -167,7 +167,7 @@ def test_of_what_is_to_come_there_is_nothing(query: str) -> None:
         ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", False),
     ],
 )
-def test_a_simulated_past_is_called_so(query: str, simulated: bool) -> None:
+def test_history_of_simulated_devices_is_marked(query: str, simulated: bool) -> None:
     async def body() -> None:
         async with serving(history=await recorded()) as client:
             assert (await client.get(f"/api/v1/history?{query}"))["simulated"] is simulated
@@ -176,7 +176,7 @@ def test_a_simulated_past_is_called_so(query: str, simulated: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "simulated"), [("prometheus", True), ("agents", False)])
-def test_a_sum_from_stores_is_simulated_with_any_simulated_store(kind: str, simulated: bool) -> None:
+def test_a_sum_from_stores_is_simulated_if_any_store_is(kind: str, simulated: bool) -> None:
     store = fleet_store()
     store.describe(view("paris", simulated=True, sources=[SourceView(kind=kind, up=True)]))
 

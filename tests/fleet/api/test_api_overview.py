@@ -11,7 +11,7 @@ from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device, Health, HealthState, PodUsage
 
 
-def test_a_summary_is_the_total_and_the_groups() -> None:
+def test_a_summary_contains_the_total_and_the_groups() -> None:
     async def body() -> None:
         async with serving() as client:
             whole = await client.get("/api/v1/summary")
@@ -39,7 +39,7 @@ def test_a_summary_is_the_total_and_the_groups() -> None:
         ("/api/v1/idle?min_seconds=1", "items"),
     ],
 )
-def test_lists_that_are_made_anew_come_in_pages_too(path: str, items: str) -> None:
+def test_computed_lists_are_paged(path: str, items: str) -> None:
     async def body() -> None:
         async with serving() as client:
             whole = (await client.get(path))[items]
@@ -62,7 +62,7 @@ def _steady(item: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name != "age_seconds"}
 
 
-def test_namespaces_have_what_their_pods_hold() -> None:
+def test_namespaces_contain_the_devices_of_their_pods() -> None:
     async def body() -> None:
         async with serving() as client:
             page = await client.get("/api/v1/namespaces")
@@ -73,7 +73,7 @@ def test_namespaces_have_what_their_pods_hold() -> None:
     run(body())
 
 
-def test_the_most_wasteful_pod_comes_first() -> None:
+def test_idle_pods_are_ordered_by_device_hours() -> None:
     async def body() -> None:
         async with serving() as client:
             idle = await client.get("/api/v1/idle")
@@ -102,7 +102,7 @@ def test_the_most_wasteful_pod_comes_first() -> None:
         ((0.0,), 0.0, 0.0),
     ],
 )
-def test_a_device_that_containers_of_a_pod_hold_together_is_wasted_once(
+def test_an_idle_device_shared_by_containers_of_a_pod_counts_once(
     shares: tuple[float | None, ...], devices: float, hours: float
 ) -> None:
     held = tuple(
@@ -125,7 +125,7 @@ def _berlin(devices: tuple[Device, ...], held: tuple[PodUsage, ...]) -> FleetSto
     return store
 
 
-def test_summary_and_list_agree_on_how_much_of_a_shared_card_is_idle() -> None:
+def test_summary_and_idle_list_agree_on_shared_devices() -> None:
     """Three pods share one card, and one of them works; a fourth holds another card alone and is idle."""
     held = (
         usage("nvidia:GPU-0", "works", idle_seconds=0.0),
@@ -154,7 +154,7 @@ def test_summary_and_list_agree_on_how_much_of_a_shared_card_is_idle() -> None:
     run(body())
 
 
-def test_what_is_idle_for_less_than_an_hour_is_neither_counted_nor_listed() -> None:
+def test_devices_idle_for_less_than_an_hour_do_not_count() -> None:
     held = (usage("nvidia:GPU-0", "p", idle_seconds=3599.0),)
 
     async def body() -> None:
@@ -166,7 +166,7 @@ def test_what_is_idle_for_less_than_an_hour_is_neither_counted_nor_listed() -> N
     run(body())
 
 
-def test_health_names_what_is_not_well_worst_first() -> None:
+def test_health_lists_problems_worst_first() -> None:
     async def body() -> None:
         async with serving() as client:
             lost = nvidia(70, health=Health(HealthState.LOST, "fell off the bus"))
@@ -188,7 +188,7 @@ def test_health_names_what_is_not_well_worst_first() -> None:
     run(body())
 
 
-def test_what_is_out_of_habit() -> None:
+def test_unusual_devices_and_pods_are_listed() -> None:
     async def body() -> None:
         async with serving() as client:
             client.store.set_unusual("device", {("berlin", "alpha", "nvidia:GPU-0"): "hotter than usual"})
@@ -199,7 +199,7 @@ def test_what_is_out_of_habit() -> None:
     run(body())
 
 
-def test_events_are_followed_without_missing_one() -> None:
+def test_following_events_misses_none() -> None:
     async def body() -> None:
         async with serving() as client:
             begin = await client.get("/api/v1/events")
@@ -223,7 +223,7 @@ def test_events_are_followed_without_missing_one() -> None:
 
 
 @pytest.mark.parametrize("sort", ["-devices", "devices"])
-def test_a_group_that_moves_between_two_pages_hides_and_repeats_no_other(sort: str) -> None:
+def test_a_group_that_moves_between_two_pages_neither_hides_nor_repeats_others(sort: str) -> None:
     """The last of the first page becomes the largest, or the smallest; those behind it are still to come."""
     store = FleetStore()
     store.declare([view("c")])
@@ -266,7 +266,7 @@ def test_nodes_of_one_name_in_two_clusters_are_two_groups() -> None:
     run(body())
 
 
-def test_simulated_devices_are_told_in_sums() -> None:
+def test_sums_count_simulated_devices() -> None:
     store = FleetStore()
     store.declare([view("made-up", simulated=True), view("real")])
     store.take(

@@ -1,9 +1,9 @@
-"""What is written for people about the API is made from what it does."""
+"""The reference pages of the API are generated from its routes and types."""
 
 import re
 
 from accelscope.fleet.api.access import TOKEN_HEADER
-from accelscope.fleet.api.openapi import COMMON_FIELDS, docs_page, openapi
+from accelscope.fleet.api.openapi import COMMON_FIELDS, docs_page, openapi, sentence
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.reference import reference
 from accelscope.fleet.api.routes import ROUTES
@@ -20,13 +20,13 @@ def test_the_reference_has_every_route_with_its_parameters_and_problems() -> Non
             assert problem.uri in sections[route.path]
 
 
-def test_the_reference_explains_every_type_that_an_answer_names() -> None:
+def test_the_reference_describes_the_types_of_answers() -> None:
     page = reference()
     for name in ("GpuNode", "DeviceRow", "SummaryRow", "HistorySeries", "ClusterView", "Device", "IdlePod"):
         assert f"### {name}\n" in page
 
 
-def test_every_field_of_an_answer_is_described() -> None:
+def test_every_field_of_an_answer_has_a_description() -> None:
     without = [
         f"{name}.{field}"
         for name, component in openapi(ROUTES)["components"]["schemas"].items()
@@ -36,7 +36,7 @@ def test_every_field_of_an_answer_is_described() -> None:
     assert without == []
 
 
-def test_the_reference_has_one_voice() -> None:
+def test_every_meaning_in_the_reference_is_a_sentence() -> None:
     meanings = re.findall(r"^\| `.+ \| (.+) \|$", reference(), re.MULTILINE)
     assert len(meanings) > 500
     for meaning in meanings:
@@ -44,16 +44,16 @@ def test_the_reference_has_one_voice() -> None:
         assert not meaning[0].islower() or meaning.startswith("null"), meaning
 
 
-def test_every_common_description_is_that_of_a_field() -> None:
+def test_every_common_description_is_used() -> None:
     described = {
         (field, schema["description"])
         for component in openapi(ROUTES)["components"]["schemas"].values()
         for field, schema in component.get("properties", {}).items()
     }
-    assert set(COMMON_FIELDS.items()) <= described
+    assert {(field, sentence(text)) for field, text in COMMON_FIELDS.items()} <= described
 
 
-def test_the_page_reads_without_scripts_and_links_lead_somewhere() -> None:
+def test_the_page_has_no_scripts_and_no_broken_links() -> None:
     page = docs_page(ROUTES)
     assert "<script" not in page
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -61,7 +61,7 @@ def test_the_page_reads_without_scripts_and_links_lead_somewhere() -> None:
         assert f"id='{target}'" in page
 
 
-def test_the_document_asks_for_tokens_only_where_the_server_does() -> None:
+def test_the_document_requires_tokens_only_if_the_server_does() -> None:
     guarded, unguarded = openapi(ROUTES), openapi(ROUTES, guarded=False)
     assert guarded["paths"]["/api/v1/nodes"]["get"]["security"] == [{"bearer": []}, {"header": []}]
     assert guarded["paths"]["/healthz"]["get"]["security"] == []
@@ -69,6 +69,6 @@ def test_the_document_asks_for_tokens_only_where_the_server_does() -> None:
     assert guarded["components"]["securitySchemes"]["header"]["name"] == TOKEN_HEADER
 
 
-def test_every_kind_of_problem_but_a_mistake_of_ours_is_documented() -> None:
+def test_every_problem_that_a_client_can_cause_is_documented() -> None:
     documented = {kind for route in ROUTES for kind in route.all_problems}
     assert set(ProblemKind) - documented == {ProblemKind.INTERNAL, ProblemKind.METHOD_NOT_ALLOWED}

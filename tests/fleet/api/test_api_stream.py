@@ -66,7 +66,7 @@ def tick(client: Client) -> None:
     client.store.tick(time.time() + _seconds[0])
 
 
-def test_a_reader_is_told_where_things_stand_and_what_changes() -> None:
+def test_a_stream_begins_with_hello_and_sends_changes() -> None:
     async def body() -> None:
         async with serving() as client, opened(client) as answer:
             assert answer.headers["Content-Type"] == "text/event-stream"
@@ -85,7 +85,7 @@ def test_a_reader_is_told_where_things_stand_and_what_changes() -> None:
     run(body())
 
 
-def test_one_who_comes_back_is_told_what_was_missed() -> None:
+def test_a_reconnecting_client_gets_missed_events() -> None:
     async def body() -> None:
         async with serving() as client:
             url = f"{client.base}/api/v1/stream"
@@ -106,7 +106,7 @@ def test_one_who_comes_back_is_told_what_was_missed() -> None:
     run(body())
 
 
-def test_a_stream_of_one_cluster_is_silent_about_others() -> None:
+def test_a_stream_of_one_cluster_has_no_changes_of_others() -> None:
     async def body() -> None:
         async with serving() as client, opened(client, "?cluster=paris") as answer:
             assert (await message(answer)).data["summary"]["devices"] == 1
@@ -117,7 +117,7 @@ def test_a_stream_of_one_cluster_is_silent_about_others() -> None:
     run(body())
 
 
-def test_a_token_of_some_clusters_hears_of_those_only(tmp_path: Path) -> None:
+def test_a_limited_token_gets_changes_of_its_clusters_only(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
 
     async def body() -> None:
@@ -130,7 +130,7 @@ def test_a_token_of_some_clusters_hears_of_those_only(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_token(tmp_path: Path) -> None:
+def test_an_idle_stream_sends_heartbeats_and_ends_with_the_token(tmp_path: Path) -> None:
     limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.2)
     path = tokens_file(tmp_path)
     access = AccessControl(tokens=TokensFile(str(path)))
@@ -141,15 +141,15 @@ def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_token(tmp_path: Pa
             opened(client) as answer,
         ):
             assert (await message(answer)).event == "hello"
-            assert await asyncio.wait_for(answer.content.readline(), 5) == b": still here\n"
+            assert await asyncio.wait_for(answer.content.readline(), 5) == b": heartbeat\n"
             path.write_text("tokens: []\n")
             rest = await asyncio.wait_for(answer.content.read(), 10)
-            assert set(rest.split(b"\n")) <= {b"", b": still here"}
+            assert set(rest.split(b"\n")) <= {b"", b": heartbeat"}
 
     run(body())
 
 
-def test_a_reader_who_is_told_of_nothing_hears_that_the_stream_lives() -> None:
+def test_a_stream_without_visible_changes_sends_heartbeats() -> None:
     limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.3)
 
     async def body() -> None:
@@ -160,12 +160,12 @@ def test_a_reader_who_is_told_of_nothing_hears_that_the_stream_lives() -> None:
                 while not heard.done():
                     well(client)  # of another cluster, and more often than the stream may be silent
                     await asyncio.sleep(0.02)
-            assert heard.result() == b": still here\n"
+            assert heard.result() == b": heartbeat\n"
 
     run(body())
 
 
-def test_the_number_of_a_change_covers_no_event_that_waits_behind_it() -> None:
+def test_the_id_of_a_change_does_not_cover_later_events() -> None:
     async def body() -> None:
         async with serving() as client, opened(client) as answer:
             assert (await message(answer)).event == "hello"
@@ -180,7 +180,7 @@ def test_the_number_of_a_change_covers_no_event_that_waits_behind_it() -> None:
     run(body())
 
 
-def test_streams_are_bounded() -> None:
+def test_streams_are_limited() -> None:
     limits = replace(DEFAULT_LIMITS, streams=2, streams_of_caller=1)
 
     async def body() -> None:
@@ -197,7 +197,7 @@ def test_streams_are_bounded() -> None:
     run(body())
 
 
-def test_one_who_leaves_makes_room() -> None:
+def test_a_closed_stream_makes_room_for_another() -> None:
     limits = replace(DEFAULT_LIMITS, streams=1)
 
     async def body() -> None:
@@ -215,7 +215,7 @@ def test_one_who_leaves_makes_room() -> None:
     run(body())
 
 
-def test_a_slow_reader_is_told_to_ask_anew() -> None:
+def test_a_slow_client_gets_resync() -> None:
     async def body() -> None:
         async with serving() as client, opened(client) as answer:
             assert (await message(answer)).event == "hello"
@@ -227,7 +227,7 @@ def test_a_slow_reader_is_told_to_ask_anew() -> None:
     run(body())
 
 
-def test_streams_end_when_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
 
     async def body() -> None:
@@ -243,7 +243,7 @@ def test_streams_end_when_the_server_does(monkeypatch: pytest.MonkeyPatch) -> No
     run(body())
 
 
-def test_readers_whose_clusters_read_alike_hear_of_their_own() -> None:
+def test_clients_with_similar_cluster_names_get_their_own_messages() -> None:
     async def body() -> None:
         async with (
             serving() as client,

@@ -47,7 +47,7 @@ def test_devices_are_filtered_by_every_field_of_a_row(query: str, expected: list
     run(body())
 
 
-def test_what_is_near_its_own_limit_is_found_however_many_others_are_hotter() -> None:
+def test_devices_are_sorted_by_the_margin_to_their_own_limit() -> None:
     hotter = [
         nvidia(n, temperature_celsius=92.0, temperature_slowdown_celsius=110.0) for n in range(100, 150)
     ]
@@ -66,7 +66,7 @@ def test_what_is_near_its_own_limit_is_found_however_many_others_are_hotter() ->
     run(body())
 
 
-def test_rows_are_sorted_both_ways_and_what_is_absent_comes_last() -> None:
+def test_rows_are_sorted_both_ways_with_null_last() -> None:
     async def body() -> None:
         async with serving() as client:
             up = ids(await client.get("/api/v1/devices?sort=temperature_celsius"))
@@ -81,7 +81,7 @@ def test_rows_are_sorted_both_ways_and_what_is_absent_comes_last() -> None:
 
 
 @pytest.mark.parametrize("name", ["nodes", "devices", "pods", "processes"])
-def test_pages_put_together_are_the_whole_list(name: str) -> None:
+def test_all_pages_together_are_the_whole_list(name: str) -> None:
     async def body() -> None:
         async with serving() as client:
             whole = (await client.get(f"/api/v1/{name}?sort=-node"))["items"]
@@ -102,7 +102,7 @@ def _identity(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "age_seconds"}
 
 
-def test_a_node_that_comes_between_two_pages_repeats_and_hides_nothing() -> None:
+def test_a_node_added_between_two_pages_neither_hides_nor_repeats_rows() -> None:
     async def body() -> None:
         async with serving() as client:
             first = await client.get("/api/v1/nodes?cluster=berlin&limit=1")
@@ -138,7 +138,7 @@ def test_a_node_that_comes_between_two_pages_repeats_and_hides_nothing() -> None
         ("cursor=" + "A" * 5000, "cursor"),
     ],
 )
-def test_what_is_wrong_with_a_question_is_named(query: str, parameter: str) -> None:
+def test_the_problem_names_the_invalid_parameter(query: str, parameter: str) -> None:
     async def body() -> None:
         async with serving() as client:
             problem = await client.get(f"/api/v1/devices?{query}", status=400)
@@ -149,7 +149,7 @@ def test_what_is_wrong_with_a_question_is_named(query: str, parameter: str) -> N
     run(body())
 
 
-def test_an_unknown_parameter_is_answered_with_the_known_ones() -> None:
+def test_the_problem_for_an_unknown_parameter_lists_the_known_ones() -> None:
     async def body() -> None:
         async with serving() as client:
             problem = await client.get("/api/v1/devices?temperature_min=80", status=400)
@@ -160,7 +160,7 @@ def test_an_unknown_parameter_is_answered_with_the_known_ones() -> None:
     run(body())
 
 
-def test_a_cursor_is_good_for_its_own_question_only() -> None:
+def test_a_cursor_is_valid_only_with_the_same_parameters() -> None:
     async def body() -> None:
         async with serving() as client:
             cursor = (await client.get("/api/v1/devices?limit=1&vendor=nvidia"))["next"]
@@ -176,7 +176,7 @@ def test_a_cursor_is_good_for_its_own_question_only() -> None:
     run(body())
 
 
-def test_columns_say_the_same_as_rows() -> None:
+def test_columns_contain_the_same_values_as_rows() -> None:
     async def body() -> None:
         async with serving() as client:
             rows = {row["id"]: row for row in (await client.get("/api/v1/devices"))["items"]}
@@ -199,7 +199,7 @@ def _cell(column: dict[str, Any], place: int) -> Any:
     return None if code is None else column["texts"][code]
 
 
-def test_columns_take_the_filters_of_devices() -> None:
+def test_columns_accept_the_filters_of_devices() -> None:
     async def body() -> None:
         async with serving() as client:
             columns = await client.get("/api/v1/devices/columns?fields=id&vendor=amd,ascend")

@@ -9,11 +9,11 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
 
-from accelscope.allowance import Rate
-from accelscope.fleet.api.access import AccessControl, Caller, Scope, TokenReviews
+from accelscope.fleet.api.access import AccessControl, Caller, Scope, TokenReviewClient
 from accelscope.fleet.api.problem import Problem
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
+from accelscope.rate_limit import Rate
 
 READ, ADMIN = "/accelscope/fleet/read", "/accelscope/fleet/admin"
 
@@ -55,7 +55,7 @@ class Cluster:
 
 def test_rights_of_a_user_become_scopes() -> None:
     async def body() -> None:
-        reviews = TokenReviews(Cluster())
+        reviews = TokenReviewClient(Cluster())
         ann, bob, eve = [await reviews.caller(token) for token in ("t-ann", "t-bob", "t-eve")]
         assert ann == Caller(name="ann", scopes=frozenset({Scope.READ}))
         assert bob == Caller(name="bob", scopes=frozenset({Scope.READ, Scope.ADMIN}))
@@ -67,10 +67,10 @@ def test_rights_of_a_user_become_scopes() -> None:
     run(body())
 
 
-def test_a_verdict_is_remembered_for_a_while() -> None:
+def test_a_verdict_is_cached() -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
-        reviews = TokenReviews(cluster, clock=clock)
+        reviews = TokenReviewClient(cluster, clock=clock)
         for _ in range(3):
             assert await reviews.caller("t-ann") is not None
         assert cluster.asked == ["t-ann"]
@@ -82,10 +82,10 @@ def test_a_verdict_is_remembered_for_a_while() -> None:
     run(body())
 
 
-def test_many_requests_of_one_token_are_one_review() -> None:
+def test_concurrent_requests_with_one_token_share_a_review() -> None:
     async def body() -> None:
         cluster = Cluster()
-        reviews = TokenReviews(cluster)
+        reviews = TokenReviewClient(cluster)
         callers = await asyncio.gather(*(reviews.caller("t-bob") for _ in range(20)))
         assert all(caller is not None for caller in callers)
         assert cluster.asked == ["t-bob"]
@@ -93,9 +93,9 @@ def test_many_requests_of_one_token_are_one_review() -> None:
     run(body())
 
 
-def test_one_who_goes_away_does_not_stop_the_review_of_others() -> None:
+def test_a_cancelled_request_does_not_stop_the_review() -> None:
     async def body() -> None:
-        reviews = TokenReviews(Cluster())
+        reviews = TokenReviewClient(Cluster())
         leaving = asyncio.ensure_future(reviews.caller("t-bob"))
         staying = asyncio.ensure_future(reviews.caller("t-bob"))
         await asyncio.sleep(0)
@@ -109,10 +109,10 @@ def test_one_who_goes_away_does_not_stop_the_review_of_others() -> None:
     "trouble",
     [{"away": KubeError(Reason.TIMEOUT, "no answer")}, {"garbage": b"<html>"}, {"garbage": b"{}"}],
 )
-def test_while_the_cluster_is_away_only_those_who_were_let_in_are(trouble: dict[str, object]) -> None:
+def test_only_cached_tokens_work_while_the_cluster_is_unreachable(trouble: dict[str, object]) -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
-        reviews = TokenReviews(cluster, clock=clock)
+        reviews = TokenReviewClient(cluster, clock=clock)
         assert await reviews.caller("t-ann") is not None
         assert await reviews.caller("t-eve") is not None
         for name, value in trouble.items():
@@ -134,10 +134,10 @@ def test_while_the_cluster_is_away_only_those_who_were_let_in_are(trouble: dict[
     run(body())
 
 
-def test_while_reviews_fail_nobody_with_a_known_token_waits_for_one() -> None:
+def test_cached_tokens_do_not_wait_while_reviews_fail() -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
-        reviews = TokenReviews(cluster, clock=clock)
+        reviews = TokenReviewClient(cluster, clock=clock)
         assert await reviews.caller("t-ann") is not None
         cluster.away = KubeError(Reason.TIMEOUT, "no answer")
         clock.now += 100
@@ -156,10 +156,10 @@ def test_while_reviews_fail_nobody_with_a_known_token_waits_for_one() -> None:
     run(body())
 
 
-def test_a_right_that_the_fleet_lacks_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_missing_permission(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         cluster = Cluster(away=KubeError(Reason.FORBIDDEN, "the token t-ann is refused", status=403))
-        reviews = TokenReviews(cluster, clock=Clock())
+        reviews = TokenReviewClient(cluster, clock=Clock())
         for _ in range(2):
             with pytest.raises(Problem):
                 await reviews.caller("t-ann")
@@ -173,10 +173,10 @@ def test_a_right_that_the_fleet_lacks_is_named_in_the_log(caplog: pytest.LogCapt
     assert "t-ann" not in str(said)
 
 
-def test_a_review_that_succeeds_ends_the_pause_after_another_s_failure() -> None:
+def test_a_successful_review_ends_the_backoff() -> None:
     async def body() -> None:
         cluster = Cluster()
-        reviews = TokenReviews(cluster, clock=Clock())
+        reviews = TokenReviewClient(cluster, clock=Clock())
         slow = asyncio.Event()
         answered = cluster.post
 
@@ -200,10 +200,10 @@ def test_a_review_that_succeeds_ends_the_pause_after_another_s_failure() -> None
     run(body())
 
 
-def test_renewals_wait_for_as_long_as_the_server_asks() -> None:
+def test_renewals_respect_retry_after() -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
-        reviews = TokenReviews(cluster, clock=clock)
+        reviews = TokenReviewClient(cluster, clock=clock)
         for token in ("t-ann", "t-bob"):
             assert await reviews.caller(token) is not None
         clock.now += 61
@@ -223,10 +223,10 @@ def test_renewals_wait_for_as_long_as_the_server_asks() -> None:
     run(body())
 
 
-def test_made_up_tokens_are_reviewed_at_a_pace() -> None:
+def test_reviews_of_unknown_tokens_are_rate_limited() -> None:
     async def body() -> None:
         cluster = Cluster()
-        reviews = TokenReviews(cluster, rate=Rate(per_second=0.1, burst=5), clock=Clock())
+        reviews = TokenReviewClient(cluster, rate=Rate(per_second=0.1, burst=5), clock=Clock())
         refused = 0
         for number in range(20):
             try:
@@ -238,10 +238,10 @@ def test_made_up_tokens_are_reviewed_at_a_pace() -> None:
     run(body())
 
 
-def test_known_tokens_are_renewed_however_many_made_up_ones_come() -> None:
+def test_known_tokens_are_renewed_despite_many_unknown_ones() -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
-        reviews = TokenReviews(cluster, rate=Rate(per_second=0.001, burst=1), clock=clock)
+        reviews = TokenReviewClient(cluster, rate=Rate(per_second=0.001, burst=1), clock=clock)
         assert await reviews.caller("t-ann") is not None
         clock.now += 100
         with pytest.raises(Problem):
@@ -255,11 +255,11 @@ def test_known_tokens_are_renewed_however_many_made_up_ones_come() -> None:
     run(body())
 
 
-def test_a_token_that_was_let_in_works_from_an_address_that_shows_bad_ones() -> None:
+def test_a_known_token_works_from_an_address_that_is_rate_limited() -> None:
     async def body() -> None:
         cluster, clock = Cluster(), Clock()
         access = AccessControl(
-            reviews=TokenReviews(cluster, clock=clock),
+            reviews=TokenReviewClient(cluster, clock=clock),
             failed_logins=Rate(per_second=0.001, burst=2),
             clock=clock,
         )
@@ -289,9 +289,9 @@ def test_a_token_that_was_let_in_works_from_an_address_that_shows_bad_ones() -> 
     run(body())
 
 
-def test_the_door_asks_the_cluster_for_what_the_file_does_not_know() -> None:
+def test_tokens_that_are_not_in_the_file_are_reviewed_by_the_cluster() -> None:
     async def body() -> None:
-        access = AccessControl(reviews=TokenReviews(Cluster()))
+        access = AccessControl(reviews=TokenReviewClient(Cluster()))
         caller = await access.admit({"Authorization": "Bearer t-ann"}, "192.0.2.1")
         assert caller.name == "ann"
         with pytest.raises(Problem) as raised:

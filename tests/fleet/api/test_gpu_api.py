@@ -35,7 +35,7 @@ SUMMARY = [
 ]
 
 
-def test_fields_come_as_they_are_known_and_ours_behind_them() -> None:
+def test_fields_of_exec_based_collectors_come_first() -> None:
     async def body() -> None:
         async with serving() as client:
             [alpha, *_] = await client.get("/api/v1/gpu/nodes?cluster_id=berlin")
@@ -50,7 +50,7 @@ def test_fields_come_as_they_are_known_and_ours_behind_them() -> None:
     run(body())
 
 
-def test_values_are_percent_and_mb_and_null_where_absent() -> None:
+def test_values_are_percent_and_mb_or_null() -> None:
     async def body() -> None:
         async with serving() as client:
             alpha = await client.get("/api/v1/gpu/nodes/berlin/alpha")
@@ -90,7 +90,7 @@ def test_numbers_have_one_decimal() -> None:
     run(body())
 
 
-def test_a_node_is_found_by_both_spellings() -> None:
+def test_a_node_is_found_by_path_and_by_parameter() -> None:
     async def body() -> None:
         async with serving() as client:
             by_path = await client.get("/api/v1/gpu/nodes/berlin/beta")
@@ -138,7 +138,7 @@ def test_processes_are_of_three_types_and_filtered_by_node() -> None:
     run(body())
 
 
-def test_a_summary_leaves_out_of_averages_what_is_absent() -> None:
+def test_unknown_values_are_left_out_of_averages() -> None:
     async def body() -> None:
         async with serving() as client:
             berlin = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
@@ -156,7 +156,7 @@ def test_a_summary_leaves_out_of_averages_what_is_absent() -> None:
     run(body())
 
 
-def test_without_a_cluster_a_summary_is_one_element_a_cluster() -> None:
+def test_without_a_cluster_the_summary_has_one_element_per_cluster() -> None:
     async def body() -> None:
         async with serving() as client:
             summaries = await client.get("/api/v1/gpu/summary")
@@ -187,7 +187,7 @@ def test_counts_of_a_cluster_that_was_never_reached_are_null() -> None:
     ],
     ids=["not asked yet", "refused"],
 )
-def test_before_the_first_reading_a_cluster_is_not_empty(source: SourceView, why: str) -> None:
+def test_a_cluster_that_was_not_read_yet_is_a_problem(source: SourceView, why: str) -> None:
     store = FleetStore()
     store.declare([view("c", sources=[source])])
     store.node_objects("c", {"n": KubernetesNode({"nvidia.com/gpu": 8})})
@@ -223,7 +223,7 @@ _NO_ANNOTATION = SourceView(kind="annotations", up=True, succeeded_at=1.0)
 
 @pytest.mark.parametrize("agents", [_DOWN, SourceView(kind="agents")], ids=["down", "not asked yet"])
 @pytest.mark.parametrize("offered", [{"nvidia.com/gpu": 8}, {}], ids=["offers GPUs", "offers nothing"])
-def test_a_source_without_nodes_does_not_make_a_cluster_read(
+def test_a_source_without_nodes_does_not_count_as_a_reading(
     agents: SourceView, offered: dict[str, int]
 ) -> None:
     store = FleetStore()
@@ -246,9 +246,7 @@ def test_a_source_without_nodes_does_not_make_a_cluster_read(
 @pytest.mark.parametrize(
     ("offered", "gpus"), [({"nvidia.com/gpu": 8}, None), ({"huawei.com/Ascend910": 8}, 0), ({}, 0)]
 )
-def test_npus_that_were_read_say_nothing_about_gpus_that_were_not(
-    offered: dict[str, int], gpus: int | None
-) -> None:
+def test_reading_npus_does_not_count_as_reading_gpus(offered: dict[str, int], gpus: int | None) -> None:
     npu = Device(vendor=Vendor("ascend"), id="ascend:A1", health=OK)
     store = FleetStore()
     store.declare([view("c")])
@@ -268,7 +266,7 @@ def test_npus_that_were_read_say_nothing_about_gpus_that_were_not(
 
 
 @pytest.mark.parametrize("path", ["nodes", "processes", "summary"])
-def test_clusters_by_name(path: str) -> None:
+def test_a_named_cluster_is_checked(path: str) -> None:
     async def body() -> None:
         async with serving() as client:
             unknown = await client.get(f"/api/v1/gpu/{path}?cluster_id=atlantis", 404)
@@ -283,7 +281,7 @@ def test_clusters_by_name(path: str) -> None:
     run(body())
 
 
-def test_a_cluster_out_of_reach_is_shown_as_it_was_with_its_age() -> None:
+def test_an_unreachable_cluster_keeps_its_last_values_and_their_age() -> None:
     async def body() -> None:
         async with serving() as client:
             [fjord] = await client.get("/api/v1/gpu/nodes?cluster_id=oslo")
@@ -296,7 +294,7 @@ def test_a_cluster_out_of_reach_is_shown_as_it_was_with_its_age() -> None:
     run(body())
 
 
-def test_a_cluster_without_any_gpu_is_an_empty_list() -> None:
+def test_a_cluster_without_gpus_returns_an_empty_list() -> None:
     store = FleetStore()
     store.declare([view("empty", gpu=False)])  # reached, and found to have none
 
@@ -310,7 +308,7 @@ def test_a_cluster_without_any_gpu_is_an_empty_list() -> None:
     run(body())
 
 
-def test_a_store_that_knows_nodes_is_enough_to_have_reached_a_cluster() -> None:
+def test_a_store_with_nodes_counts_as_a_reached_cluster() -> None:
     store = FleetStore()
     store.declare([view("c", reachable=False, succeeded_at=None)])
     store.take("c", report(snapshot("n", (nvidia(0),))))
@@ -323,7 +321,7 @@ def test_a_store_that_knows_nodes_is_enough_to_have_reached_a_cluster() -> None:
     run(body())
 
 
-def test_what_no_number_can_hold_is_null_and_out_of_sums() -> None:
+def test_values_beyond_64_bits_are_null_and_left_out_of_sums() -> None:
     store = FleetStore()
     store.declare([view("c")])
     endless = nvidia(
@@ -371,7 +369,7 @@ def test_what_no_number_can_hold_is_null_and_out_of_sums() -> None:
     run(body())
 
 
-def test_a_share_that_is_beyond_all_numbers_is_null() -> None:
+def test_a_ratio_that_overflows_is_null() -> None:
     store = FleetStore()
     store.declare([view("c")])
     store.take("c", report(snapshot("n", (nvidia(0, memory_total_bytes=1, memory_used_bytes=2**62),))))
@@ -384,7 +382,7 @@ def test_a_share_that_is_beyond_all_numbers_is_null() -> None:
     run(body())
 
 
-def test_a_cluster_that_answers_and_whose_gpus_are_all_stale_is_stale() -> None:
+def test_a_cluster_whose_gpus_are_all_stale_is_stale() -> None:
     store = FleetStore()
     store.declare([view("c"), view("empty")])
     store.take("c", report(snapshot("old", (nvidia(0),)), age=300))

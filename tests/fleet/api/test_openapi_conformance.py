@@ -13,10 +13,10 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from tests.fleet.api.serving import recorded, serving
 
-from accelscope.allowance import Rate
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.problem import DEFAULT_LIMITS
 from accelscope.fleet.api.routes import ROUTES
+from accelscope.rate_limit import Rate
 
 EXAMPLES = 8
 UNHURRIED = replace(DEFAULT_LIMITS, requests=Rate(per_second=1e6, burst=1_000_000))
@@ -82,7 +82,9 @@ def schema(address: str) -> Any:
 
 
 @pytest.mark.parametrize(("method", "path", "mode"), _QUESTIONS)
-def test_every_answer_is_as_documented(schema: Any, method: str, path: str, mode: GenerationMode) -> None:
+def test_answers_conform_to_the_openapi_document(
+    schema: Any, method: str, path: str, mode: GenerationMode
+) -> None:
     operation = schema[path][method]
 
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -119,7 +121,9 @@ _THERE = {
 @pytest.mark.parametrize(
     ("method", "path"), [(route.method, route.path) for route in _ASKED if "{" in route.path]
 )
-def test_what_is_there_is_as_documented(schema: Any, method: str, path: str) -> None:
+def test_answers_for_existing_objects_conform_to_the_openapi_document(
+    schema: Any, method: str, path: str
+) -> None:
     operation = schema[path][method]
     named = {name: value for name, value in _THERE.items() if f"{{{name}}}" in path}
     query = {} if "{cluster}" in path else {"cluster_id": "berlin"}
@@ -129,7 +133,7 @@ def test_what_is_there_is_as_documented(schema: Any, method: str, path: str) -> 
     case.validate_response(answer, checks=_HELD)
 
 
-def test_the_document_names_every_route_once() -> None:
+def test_the_document_contains_every_route_once() -> None:
     document = openapi(ROUTES)
     named = [
         (method.upper(), path) for path, operations in document["paths"].items() for method in operations

@@ -19,7 +19,7 @@ from accelscope.model import (
 from accelscope.vendors import declarations
 
 
-def test_every_field_of_every_answer_is_there() -> None:
+def test_the_types_contain_every_field_of_every_answer() -> None:
     text = types()
     declared = {}
     for block in text.split("export ")[1:]:
@@ -32,7 +32,7 @@ def test_every_field_of_every_answer_is_there() -> None:
             assert f"  {field}: " in declared[shown], f"{name}.{field}"
 
 
-def test_what_may_be_absent_may_be_null() -> None:
+def test_nullable_fields_are_nullable_in_the_types() -> None:
     text = types()
     assert "  utilization_ratio: number | null;" in text
     assert "  codes: (number | null)[];" in text
@@ -57,15 +57,15 @@ def test_the_page_has_the_title_of_every_vendor() -> None:
 @pytest.mark.parametrize(
     ("name", "celsius"), [("HOT_MARGIN_CELSIUS", HOT_MARGIN_CELSIUS), ("HOT_CELSIUS", HOT_CELSIUS)]
 )
-def test_the_page_calls_the_same_hot(name: str, celsius: int) -> None:
+def test_the_page_uses_the_same_temperature_limits(name: str, celsius: int) -> None:
     assert f"const {name} = {celsius};" in (PARTS / "table" / "heat.ts").read_text()
 
 
-def test_the_page_calls_the_same_idle() -> None:
+def test_the_page_uses_the_same_idle_time() -> None:
     assert f"const LONG_IDLE = {IDLE_SECONDS:g};" in (PARTS / "table" / "cells.tsx").read_text()
 
 
 @pytest.mark.parametrize(("name", "minutes"), [("HOUR", ROW_MINUTES), ("DAY", SUMMARY_MINUTES)])
-def test_the_page_knows_how_much_of_the_past_a_fleet_keeps(name: str, minutes: int) -> None:
+def test_the_page_uses_the_same_history_lengths(name: str, minutes: int) -> None:
     text = (REPOSITORY / "web" / "src" / "charts" / "history.ts").read_text()
     assert f"const {name} = {minutes * 60};" in text

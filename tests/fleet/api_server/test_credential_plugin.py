@@ -19,7 +19,7 @@ from tests.fleet.loop import run
 from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
-from accelscope.fleet.api_server.route import PluginCredential, Routes, run_plugin
+from accelscope.fleet.api_server.route import ConnectionResolver, PluginCredential, run_plugin
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
 from accelscope.fleet.clusters.kubeconfig import resolve
 from accelscope.kube.errors import KubeError, Reason
@@ -317,7 +317,7 @@ def test_no_secret_is_in_what_is_shown_of_anything(tmp_path: Path) -> None:
         for user in users:
             access = write(user)
             shown += repr(resolve(access))
-            routes = Routes(access, {})
+            routes = ConnectionResolver(access, {})
             with suppress(KubeError):
                 shown += repr(await routes.current())
             async with session_at(access) as session:

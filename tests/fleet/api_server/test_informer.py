@@ -241,7 +241,7 @@ def test_a_server_that_ends_every_watch_at_once_is_an_error_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "accelscope.kube.listwatch._SHORT_SECONDS", PATIENCE_SECONDS
+        "accelscope.kube.listwatch._SHORT_WATCH_SECONDS", PATIENCE_SECONDS
     )  # also of a busy machine
 
     async def go() -> None:

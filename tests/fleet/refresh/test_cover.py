@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.refresh.cluster_run import Cover
+from accelscope.fleet.refresh.cluster_run import AgentCoverage
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
@@ -31,7 +31,7 @@ def report(
 
 def test_an_agent_whose_collection_hangs_covers_its_node_no_longer_than_its_reading_is_fresh() -> None:
     clock = Clock()
-    cover = Cover(60.0, clock=clock)
+    cover = AgentCoverage(60.0, clock=clock)
     cover.hear(report(clock, age=20.0))
     for _ in range(3):
         assert cover("n1")
@@ -45,7 +45,7 @@ def test_an_agent_whose_collection_hangs_covers_its_node_no_longer_than_its_read
 
 def test_an_agent_that_reads_seldom_has_three_of_its_intervals() -> None:
     clock = Clock()
-    cover = Cover(60.0, clock=clock)
+    cover = AgentCoverage(60.0, clock=clock)
     cover.hear(report(clock, interval_seconds=100.0))
     clock.now += 299
     assert cover("n1")
@@ -55,7 +55,7 @@ def test_an_agent_that_reads_seldom_has_three_of_its_intervals() -> None:
 
 def test_nodes_that_have_left_are_forgotten() -> None:
     clock = Clock()
-    cover = Cover(60.0, clock=clock)
+    cover = AgentCoverage(60.0, clock=clock)
     for number in range(100):
         cover.hear(replace(report(clock), node=f"n{number}"))
         clock.now += 61
@@ -64,7 +64,7 @@ def test_nodes_that_have_left_are_forgotten() -> None:
 
 def test_only_agents_that_show_gpus_cover() -> None:
     clock = Clock()
-    cover = Cover(60.0, clock=clock)
+    cover = AgentCoverage(60.0, clock=clock)
     cover.hear(report(clock, source=SourceKind.ANNOTATIONS))
     assert not cover("n1")
     cover.hear(report(clock))

@@ -8,7 +8,7 @@ from tests.fleet.refresh.running import engine_over
 
 from accelscope.fleet.clusters import ClustersFile
 from accelscope.simulate.fleet.description import read_fleet
-from accelscope.simulate.fleet.faults import read_trouble, write_faults
+from accelscope.simulate.fleet.faults import read_fleet_fault, write_faults
 from accelscope.simulate.fleet.fleet import SimulatedFleet
 from accelscope.simulate.section import Description
 
@@ -44,7 +44,9 @@ def test_each_node_is_seen_by_the_source_that_can_see_it_and_faults_are_its_own(
                     {"cluster": "paris", "kind": "api_unauthorized"},
                 ]
                 nodes = simulated.spec.nodes()
-                write_faults(tmp_path, [read_trouble(Description(one, "fault"), nodes) for one in troubles])
+                write_faults(
+                    tmp_path, [read_fleet_fault(Description(one, "fault"), nodes) for one in troubles]
+                )
                 await running.until(lambda: len(running.nodes(state="incompatible")) == 1, 60)
                 await running.until(lambda: running.cluster("paris").reachable is False, 60)
                 assert running.cluster("paris").reason == "unauthorized"

@@ -1,7 +1,7 @@
 // Questions to the fleet's API. What is refused is a Problem (RFC 9457); nothing is ever answered in its place.
 import { batch, signal } from "@preact/signals";
-import { keep, kept } from "../app/kept";
-import { heardAtFleet } from "../live/fleet-clock";
+import { readStorage, writeStorage } from "../app/storage";
+import { recordFleetTime } from "../live/fleet-clock";
 
 export type Parameters = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
@@ -18,21 +18,21 @@ export class Problem extends Error {
 }
 
 // Whatever went wrong, as a Problem.
-export function problemOf(error: unknown, title = "Unreadable response"): Problem {
+export function toProblem(error: unknown, title = "Unreadable response"): Problem {
   return error instanceof Problem ? error : new Problem(0, title, String(error));
 }
 
-const KEPT_AS = "accelscope.token";
+const STORAGE_KEY = "accelscope.token";
 
 // A fleet beyond loopback asks for a token. It is kept for this tab only, and sent nowhere but to the fleet.
-export const token = signal(kept("sessionStorage", KEPT_AS));
-export const tokenWanted = signal(false); // the last answer was a 401
+export const token = signal(readStorage("sessionStorage", STORAGE_KEY));
+export const tokenRequired = signal(false); // the last answer was a 401
 
-export function useToken(given: string | null): void {
-  keep("sessionStorage", KEPT_AS, given);
+export function setToken(given: string | null): void {
+  writeStorage("sessionStorage", STORAGE_KEY, given);
   batch(() => {
     token.value = given;
-    tokenWanted.value = false;
+    tokenRequired.value = false;
   });
 }
 
@@ -56,15 +56,15 @@ export function headers(): HeadersInit {
   return token.value === null ? {} : { Authorization: `Bearer ${token.value}` };
 }
 
-const PATIENCE_MS = 20_000;
-const PATIENCE_FOR_WORK_MS = 60_000; // a POST has the fleet read a cluster before it answers
+const TIMEOUT_MS = 20_000;
+const POST_TIMEOUT_MS = 60_000; // a POST has the fleet read a cluster before it answers
 
 export async function get<T>(url: string, parameters: Parameters = {}, abort?: AbortSignal): Promise<T> {
-  return ask<T>("GET", url + query(parameters), PATIENCE_MS, abort);
+  return ask<T>("GET", url + query(parameters), TIMEOUT_MS, abort);
 }
 
 export async function post<T>(url: string): Promise<T> {
-  return ask<T>("POST", url, PATIENCE_FOR_WORK_MS);
+  return ask<T>("POST", url, POST_TIMEOUT_MS);
 }
 
 async function ask<T>(method: string, url: string, patience: number, abort?: AbortSignal): Promise<T> {
@@ -77,9 +77,9 @@ async function ask<T>(method: string, url: string, patience: number, abort?: Abo
       headers: headers(),
       signal: abort ? AbortSignal.any([abort, late]) : late,
     });
-    if (!answer.ok) throw await refused(answer, shown);
+    if (!answer.ok) throw await problemFrom(answer, shown);
     const content = await answer.json();
-    heardAtFleet(content?.at, asked);
+    recordFleetTime(content?.at, asked);
     return content as T;
   } catch (error) {
     if (error instanceof Problem || error instanceof SyntaxError || abort?.aborted) throw error;
@@ -98,8 +98,8 @@ async function ask<T>(method: string, url: string, patience: number, abort?: Abo
 }
 
 // shown: the token that was refused. Another one may have been given since.
-export async function refused(answer: Response, shown: string | null): Promise<Problem> {
-  if (answer.status === 401 && shown === token.value) tokenWanted.value = true;
+export async function problemFrom(answer: Response, shown: string | null): Promise<Problem> {
+  if (answer.status === 401 && shown === token.value) tokenRequired.value = true;
   const after = Number(answer.headers.get("Retry-After"));
   let title = answer.statusText || `HTTP ${answer.status}`;
   let detail = "";

@@ -1,4 +1,4 @@
-// Made from src/accelscope/fleet/api by `make docs`; a test compares them.
+// Made from src/accelscope/fleet/api by `make docs`. Do not edit.
 
 export interface Absence {
   /** Name of the field, or of a part of it: `power_watts`, `sensors.memory`. */
@@ -10,43 +10,38 @@ export interface Absence {
 export type AbsenceReason = "deprecated" | "driver_error" | "lost" | "no_permission" | "no_sample" | "not_known" | "not_supported" | "reset_required" | "shared" | "suspended" | "timeout" | "unreadable";
 
 export interface AgentState {
-  /** How long this collection took. */
+  /** Duration of this collection. Null: never. */
   collection_seconds: number | null;
   /** Collections since the agent started. */
   collections: number;
-  /** Changes of the settings file that were noticed, by what came of them. */
+  /** Detected changes of the configuration file, by result. */
   config_reloads: Counted[];
-  /** CPU time used by the agent and the tools that it ran. */
+  /** CPU time used by the agent and by the tools that it ran. Null: never. */
   cpu_seconds: number | null;
   /** Resident memory of the agent. */
   memory_bytes: number | null;
-  /** Files and sockets that the agent has open. */
+  /** Open files and sockets of the agent. */
   open_files: number | null;
-  /** Collections that began late because the one before took longer than the interval. */
+  /** Collections that started late because the previous one took longer than the interval. */
   overruns: number;
-  /** When the agent started. */
+  /** Start time of the agent. */
   started_at: number;
-  /** Threads of the agent. */
+  /** Number of threads of the agent. Null: never. */
   threads: number | null;
-  /** Reviews of bearer tokens by the API server, by what came of them. */
+  /** Bearer tokens reviewed by the API server, by result. */
   token_reviews: Counted[];
   /** Version of AccelScope. */
   version: string;
 }
 
-export interface Alive {
-  /** `ok`; of `/readyz`: `ready` */
-  status: string;
-}
-
 export interface Allocation {
-  /** Namespace and name of the claim. */
+  /** Namespace and name of the claim. Null: not of a claim. */
   claim: string | null;
   /** Part of the device's computing that the share may use. */
   compute_ratio: number | null;
   /** Name of the container. */
   container: string;
-  /** `id` of the device. */
+  /** `id` of the device. Null: no device of this node is known by that id. */
   device: string | null;
   /** As the plugin names it; of a claim `driver/pool/device`. */
   device_id: string;
@@ -54,13 +49,13 @@ export interface Allocation {
   memory_bytes: number | null;
   /** Namespace of the pod. */
   namespace: string;
-  /** `id` of the partition. */
+  /** `id` of the partition. Null: not in a partition. */
   partition: string | null;
   /** Name of the pod. */
   pod: string;
-  /** Uid of the pod. */
+  /** Uid of the pod. Null: while no source of pods tells it. */
   pod_uid: string | null;
-  /** What was asked for: `nvidia.com/gpu`. */
+  /** What was asked for: `nvidia.com/gpu`. Null: of a claim, or not told. */
   resource: string | null;
   /** Who says so: `kubelet`, a device plugin's; `claim`, dynamic resource allocation; `annotation`, a scheduler that shares devices. */
   source: AllocationSource;
@@ -71,13 +66,13 @@ export type AllocationSource = "annotation" | "claim" | "kubelet";
 export interface AttributionSourceState {
   /** What exactly is asked: `api-server`, `kubelet`, `v1`, a path. */
   detail: string | null;
-  /** The last error, for people; kept after the source is well again. */
+  /** The last error, for people; kept after the source is well again. Null: no error yet. */
   error: string | null;
   /** Times that it failed, by reason. */
   errors: Counted[];
-  /** When it last answered. */
+  /** When it last answered. Null: before the first success. */
   last_success: number | null;
-  /** A short word for why it is not up. */
+  /** A short word for why it is not up. Null: while it is up. */
   reason: string | null;
   /** `processes`, `pods`, `pod-resources` … */
   source: string;
@@ -95,53 +90,53 @@ export interface Clock {
 }
 
 export interface ClusterView {
-  /** since anything of it was read */
+  /** Time since the last reading of any node. */
   age_seconds: number | null;
-  /** number of devices; null: nothing was read of the cluster yet */
+  /** Number of devices; null: nothing was read yet. */
   devices: number | null;
-  /** whether it has accelerators; null: not known yet */
+  /** True: it has accelerators; null: not known yet. */
   gpu: boolean | null;
-  /** `true`, `false` or `auto` */
+  /** `capabilities.gpu`: `true`, `false` or `auto`. */
   gpu_setting: string;
-  /** as the clusters file has it */
+  /** Id in the clusters file. */
   id: string;
-  /** name, for people */
+  /** Display name. */
   name: string | null;
-  /** number of nodes; null: nothing was read of the cluster yet */
+  /** Number of nodes; null: nothing was read yet. */
   nodes: number | null;
-  /** null: not tried yet */
+  /** True: its API server, or its Prometheus store if it has none, answers; null: not tried yet. */
   reachable: boolean | null;
-  /** why it is not well, in a short word */
+  /** What is wrong, as a short identifier. */
   reason: string | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** what it is read from */
+  /** Its sources. */
   sources: SourceView[];
-  /** null: it was never reached */
+  /** When it last answered, in seconds since the epoch; null: never. */
   succeeded_at: number | null;
-  /** why it is not well, for people */
+  /** What is wrong, as a message. */
   text: string | null;
 }
 
 export interface Clusters {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** one for each cluster of the clusters file */
+  /** The clusters of the clusters file. */
   items: ClusterView[];
-  /** how many there are in all */
+  /** Number of items. */
   total: number;
 }
 
 export interface Columns {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** those that were asked for */
+  /** The requested columns. */
   fields: Record<string, TextColumn | NumberColumn | FlagColumn>;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** length of every column */
+  /** Number of rows in every column. */
   rows: number;
 }
 
@@ -161,9 +156,9 @@ export interface Core {
 }
 
 export interface Counted {
-  /** How often. */
+  /** Number of events. */
   count: number;
-  /** A short word for what happened. */
+  /** Kind of the event, as a keyword. */
   reason: string;
 }
 
@@ -176,15 +171,15 @@ export interface Device {
   bar1_total_bytes: number | null;
   /** Mapped part of the PCIe BAR1 window. */
   bar1_used_bytes: number | null;
-  /** Ascend: the NPU id. */
+  /** Ascend: the NPU id. Null: of other vendors. */
   board_id: number | null;
-  /** Ascend: how many chips the NPU has. */
+  /** Ascend: how many chips the NPU has. Null: of other vendors. */
   chip_count: number | null;
-  /** Ascend: the chip of the NPU. */
+  /** Ascend: the chip of the NPU. Null: of other vendors. */
   chip_id: number | null;
   /** Clocks of the device's parts. */
   clocks: Clock[];
-  /** AMD: `SPX`, `DPX`, `CPX` … */
+  /** AMD: `SPX`, `DPX`, `CPX` … Null: of other vendors. */
   compute_partition: string | null;
   /** Ascend: use of the CPUs on the chip that control it. */
   control_cpu_utilization_ratio: number | null;
@@ -196,7 +191,7 @@ export interface Device {
   device_files: string[];
   /** Name of its device file: `nvidia0`, `npu0`, `renderD128`. */
   device_name: string | null;
-  /** Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). */
+  /** Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). Null: of other vendors. */
   device_number: string | null;
   /** Fraction of cycles in which device memory was sending or receiving. */
   dram_active_ratio: number | null;
@@ -222,7 +217,7 @@ export interface Device {
   fp32_active_ratio: number | null;
   /** Fraction of cycles in which the pipe for 64-bit floats was active. */
   fp64_active_ratio: number | null;
-  /** Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. */
+  /** Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. Null: of other vendors. */
   governor: string | null;
   /** Fraction of time in which the graphics or compute engine was active. */
   graphics_active_ratio: number | null;
@@ -238,7 +233,7 @@ export interface Device {
   links: Link[];
   /** Memory not in use. */
   memory_free_bytes: number | null;
-  /** AMD: `NPS1`, `NPS4` … */
+  /** AMD: `NPS1`, `NPS4` … Null: of other vendors. */
   memory_partition: string | null;
   /** Memory that the driver or firmware keeps for itself. */
   memory_reserved_bytes: number | null;
@@ -274,7 +269,7 @@ export interface Device {
   performance_state: number | null;
   /** The driver stays loaded without clients. */
   persistence_mode: boolean | null;
-  /** Ascend: the Phy-ID. */
+  /** Ascend: the Phy-ID. Null: of other vendors. */
   physical_id: number | null;
   /** Power limit of the board as it is delivered. */
   power_limit_default_watts: number | null;
@@ -288,7 +283,7 @@ export interface Device {
   power_watts: number | null;
   /** Supply rails. They may contain one another: not for sums. */
   rails: Rail[];
-  /** When it was last read. */
+  /** When it was last read. Null: never read. */
   read_at: number | null;
   /** Memory rows that were replaced by spare ones. */
   remapped_rows: RemappedRows | null;
@@ -296,7 +291,7 @@ export interface Device {
   retired_pages: EccCount[];
   /** Revision of the silicon: `B0`. */
   revision: string | null;
-  /** Furiosa RNGD: version of the run-time of its cores (PERT). */
+  /** Furiosa RNGD: version of the run-time of its cores (PERT). Null: of other vendors. */
   runtime_version: string | null;
   /** All temperature sensors, the main one included. */
   sensors: Sensor[];
@@ -339,122 +334,122 @@ export interface DeviceBalance {
   idle_energy_joules: number | null;
   /** Batch jobs that the job-mapping folder names for the device. */
   jobs: string[];
-  /** Into how many shares the device is cut, by setting (2: each has half of it). */
+  /** Into how many shares the device is cut, by setting (2: each has half of it). Null: no setting cuts it. */
   share_ratio: number | null;
   /** By how much the processes' memory together exceeds what is used. */
   surplus_memory_bytes: number | null;
 }
 
 export interface DeviceDetail {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** what makes the parts add up to the whole */
+  /** What makes the use by pods add up to that of the device. */
   balance: DeviceBalance | null;
-  /** its row */
+  /** Row of the device. */
   device: DeviceRow;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** rows of the containers that hold or use it */
+  /** Rows of the containers that hold or use it. */
   pods: PodRow[];
-  /** rows of the processes on it */
+  /** Rows of the processes on it. */
   processes: ProcessRow[];
-  /** all that its driver gave, and why the rest is absent */
+  /** All values of the device, and why others are absent. */
   reading: Device | null;
-  /** what is in use on it and is no pod's */
+  /** Use of the device that is attributed to no pod. */
   unattributed: Unattributed[];
 }
 
 export interface DeviceRow {
-  /** seconds; null: not known */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** containers that hold it or a part of it */
+  /** Number of containers that the device, or a part, is allocated to. */
   allocated: number;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** version of the driver */
+  /** Version of the driver. */
   driver_version: string | null;
-  /** memory errors that were not corrected; null: not known */
+  /** Number of uncorrected memory errors. */
   ecc_uncorrected: number | null;
-  /** since the driver was loaded, joules; null: not known */
+  /** Energy used since the driver was loaded. */
   energy_joules: number | null;
-  /** errors with a code, of all codes */
+  /** Number of errors reported with a code, over all codes. */
   errors: number | null;
-  /** 0 to 1; null: not known */
+  /** Speed of the fastest fan. */
   fan_speed_ratio: number | null;
-  /** version of the firmware */
+  /** Version of the firmware or VBIOS. AMD: the part number of the VBIOS. */
   firmware_version: string | null;
-  /** `ok`, `warning`, `critical`, `lost` or `unknown` */
+  /** `ok`, `warning`, `critical`, `lost` or `unknown`. */
   health: string;
-  /** why it is not ok */
+  /** Why the health is not `ok`. */
   health_reason: string | null;
-  /** stable: vendor and uuid, serial number or PCI address */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
   id: string;
-  /** since any that holds it did anything; null: none holds it, or not known */
+  /** Time since any of these containers used it; null: not allocated, or not known. */
   idle_seconds: number | null;
-  /** number on its node, as the driver counts */
+  /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
   index: number | null;
-  /** bytes; null: not known */
+  /** Memory not in use. */
   memory_free_bytes: number | null;
-  /** bytes; null: not known */
+  /** Memory of the device. */
   memory_total_bytes: number | null;
-  /** bytes; null: not known */
+  /** Memory in use, without what the driver reserves where it tells that apart. */
   memory_used_bytes: number | null;
-  /** 0 to 1; null: not known */
+  /** Fraction of the driver's last sample period in which memory was read or written, not how full it is. */
   memory_utilization_ratio: number | null;
-  /** model, as the driver names it */
+  /** Name of the product. */
   model: string | null;
-  /** of the pods that hold or use it, by commas */
+  /** Namespaces of the pods that hold or use it, separated by commas. */
   namespaces: string | null;
-  /** name of the node */
+  /** Name of the node. */
   node: string;
-  /** number of partitions */
+  /** Number of partitions. */
   partitions: number;
-  /** `domain:bus:device.function` */
+  /** Such as `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
-  /** generation of the link now */
+  /** Current PCIe generation. */
   pcie_generation: number | null;
-  /** lanes of the link now */
+  /** Current number of PCIe lanes. */
   pcie_width: number | null;
-  /** watts; null: not known */
+  /** Power limit that is enforced now. */
   power_limit_watts: number | null;
-  /** watts; null: not known */
+  /** Power drawn. */
   power_watts: number | null;
-  /** number of processes */
+  /** Number of processes. */
   processes: number;
-  /** serial number */
+  /** Serial number of the board. */
   serial: string | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the source that it was read from */
+  /** Where the data comes from: `agents`, `exec`, `annotations` or `prometheus`. */
   source: string;
-  /** `fresh` or `stale` */
+  /** `fresh` or `stale`. */
   state: string;
-  /** when it was read, seconds since the epoch; null: never by this agent, or not told */
+  /** Time of the reading, in seconds since the epoch; null: never read, or not reported. */
   taken_at: number | null;
-  /** °C; null: not known */
+  /** Temperature at the main sensor. */
   temperature_celsius: number | null;
-  /** °C left until the device slows itself down, negative beyond that; null: not known */
+  /** Degrees below the slowdown temperature; negative above it. */
   temperature_margin_celsius: number | null;
-  /** °C at which the device slows itself down; null: not known */
+  /** At which the device slows itself down. */
   temperature_slowdown_celsius: number | null;
-  /** reasons that slow it down, separated by commas; being idle is none */
+  /** Active throttle reasons, separated by commas; idle clocks do not count. */
   throttled: string | null;
-  /** what is out of the device's own habit */
+  /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
-  /** 0 to 1; null: not known */
+  /** Fraction of the driver's last sample period in which something ran. */
   utilization_ratio: number | null;
-  /** the vendor's unique id */
+  /** As the driver writes it. */
   uuid: string | null;
-  /** `nvidia`, `amd`, `ascend` or `furiosa` */
+  /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
 }
 
 export interface EccCount {
-  /** Part of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … */
+  /** Part of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … Null: of the device's total. */
   block: string | null;
   /** How many. */
   count: number;
-  /** When the count last grew, in seconds since the epoch. */
+  /** When the count last grew, in seconds since the epoch. Null: it has not grown since the agent started. */
   last_seen: number | null;
   /** True: over the life of the board; false: since the driver was loaded. */
   lifetime: boolean;
@@ -474,42 +469,42 @@ export interface ErrorCount {
 }
 
 export interface Event {
-  /** seconds since the epoch */
+  /** Seconds since the epoch. */
   at: number;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** id of the device */
+  /** Id of the device. */
   device: string | null;
-  /** increases with each event of this process */
+  /** Increases with each event of this process. */
   id: number;
-  /** what happened */
+  /** What happened. */
   kind: EventKind;
-  /** of the pod that it is about */
+  /** Of the pod that it is about. */
   namespace: string | null;
-  /** name of the node; null: of the whole cluster */
+  /** Name of the node; null: of the whole cluster. */
   node: string | null;
-  /** that it is about */
+  /** That it is about. */
   pod: string | null;
-  /** how much it matters */
+  /** How much it matters. */
   severity: Severity;
-  /** for people */
+  /** For people. */
   text: string;
 }
 
 export type EventKind = "cluster_back" | "cluster_left" | "cluster_unreachable" | "device_back" | "device_better" | "device_gone" | "device_lost" | "device_new" | "device_worse" | "node_back" | "node_forgotten" | "node_incompatible" | "node_stale" | "unusual_began" | "unusual_ended";
 
 export interface Events {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** from this number on none is missing; of older ones, not all are held */
+  /** No event with this id or a later one is missing; older ones may be. */
   first: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** oldest first */
+  /** Oldest first. */
   items: Event[];
-  /** number of the newest that the caller can see; 0: none yet */
+  /** Id of the newest event that the caller can see; 0: none yet. */
   last: number;
-  /** `after` of the next question */
+  /** `after` of the next request. */
   next: number;
 }
 
@@ -523,238 +518,238 @@ export interface Fan {
 }
 
 export interface FlagColumn {
-  /** which kind of column it is */
+  /** Type of the column. */
   kind: "flag";
-  /** by row; null: not known */
+  /** One value for each row. */
   values: (boolean | null)[];
 }
 
 export interface Gpu {
-  /** version of the driver */
+  /** Version of the driver. */
   driver_version: string | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   fan_speed_percent: number | null;
-  /** `ok`, `warning`, `critical`, `lost` or `unknown` */
+  /** `ok`, `warning`, `critical`, `lost` or `unknown`. */
   health: string;
-  /** as the vendor-neutral API names it */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
   id: string;
-  /** number on its node, as the driver counts */
+  /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
   index: number | null;
-  /** bytes / 2^20; null: not known */
+  /** Bytes / 2^20. */
   memory_free_mb: number | null;
-  /** bytes / 2^20; null: not known */
+  /** Bytes / 2^20. */
   memory_total_mb: number | null;
-  /** bytes / 2^20; null: not known */
+  /** Bytes / 2^20. */
   memory_used_mb: number | null;
-  /** model, as the driver names it */
+  /** Name of the product. */
   name: string | null;
-  /** generation of the link now */
+  /** Current PCIe generation. */
   pcie_generation: number | null;
-  /** lanes of the link now */
+  /** Current number of PCIe lanes. */
   pcie_link_width: number | null;
-  /** watts; null: not known */
+  /** Power drawn. */
   power_draw_watts: number | null;
-  /** watts; null: not known */
+  /** Power limit that is enforced now. */
   power_limit_watts: number | null;
-  /** °C; null: not known */
+  /** Temperature at the main sensor. */
   temperature_celsius: number | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   utilization_gpu_percent: number | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   utilization_memory_percent: number | null;
-  /** the vendor's unique id */
+  /** As the driver writes it. */
   uuid: string | null;
-  /** `nvidia`, `amd`, `ascend` or `furiosa` */
+  /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
 }
 
 export interface GpuNode {
-  /** seconds since it was read */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster_id: string;
-  /** number of GPUs */
+  /** Number of GPUs. */
   gpu_count: number;
-  /** its GPUs */
+  /** GPUs of the node. */
   gpus: Gpu[];
-  /** of the Node object */
+  /** Labels of the Node object. */
   labels: Record<string, string>;
-  /** name of the node */
+  /** Name of the node. */
   node_name: string;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the source that it was read from */
+  /** Where the data comes from: `agents`, `exec`, `annotations` or `prometheus`. */
   source: string | null;
-  /** nothing newer came for longer than it should take */
+  /** True: no newer reading came in time. */
   stale: boolean;
-  /** of those GPUs of which it is known */
+  /** Sum over GPUs that report it. */
   total_memory_mb: number;
 }
 
 export interface GpuProcess {
-  /** seconds since it was read */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster_id: string;
-  /** the program's name, never its arguments */
+  /** Name of the program, without arguments. */
   command: string | null;
-  /** null: in none, or not known */
+  /** Name of the container. Null: no pod is known. */
   container: string | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   decoder_utilization: number | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   encoder_utilization: number | null;
-  /** bytes / 2^20; null: not known */
+  /** Bytes / 2^20. */
   fb_memory_mb: number | null;
-  /** id of the device, as in the tables */
+  /** `id` of the device. */
   gpu_id: string;
-  /** number of the GPU on its node */
+  /** Index of the GPU on its node. */
   gpu_index: number | null;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   memory_utilization: number | null;
-  /** of its pod; null: in none, or not known */
+  /** Namespace of the pod. Null: no pod is known. */
   namespace: string | null;
-  /** name of the node */
+  /** Name of the node. */
   node_name: string;
-  /** process id on the node */
+  /** Process id, as the node counts. */
   pid: number;
-  /** null: in none, or not known */
+  /** Name of the pod. Null: no pod is known. */
   pod: string | null;
-  /** `compute` (also where it is both), `graphics` or `unknown` */
+  /** `compute` (also for processes that do both), `graphics` or `unknown`. */
   process_type: string;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** 0 to 100; null: not known */
+  /** 0 to 100. */
   sm_utilization: number | null;
-  /** nothing newer came for longer than it should take */
+  /** True: no newer reading came in time. */
   stale: boolean;
 }
 
 export interface GpuSummary {
-  /** since the cluster last answered */
+  /** Time since the cluster last answered. */
   age_seconds: number | null;
-  /** mean of the GPUs of which it is known */
+  /** Mean over GPUs that report it. */
   average_gpu_utilization_percent: number | null;
-  /** mean of the GPUs of which it is known, °C */
+  /** Mean over GPUs that report it. */
   average_temperature_celsius: number | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster_id: string;
-  /** null: its GPUs were not read yet */
+  /** Number of GPUs; null: GPUs not read yet. */
   gpu_count: number | null;
-  /** used of total, of GPUs of which both are known */
+  /** Used memory divided by total memory, over GPUs that report both. */
   memory_utilization_percent: number | null;
-  /** nodes with GPUs; null: its GPUs were not read yet */
+  /** Number of nodes with GPUs; null: GPUs not read yet. */
   node_count: number | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the cluster is out of reach, or all its GPUs are stale: the last that is known */
+  /** True: the cluster is unreachable, or all its GPUs are stale. */
   stale: boolean;
-  /** of all GPUs, MB; null: its GPUs were not read yet */
+  /** Sum over all GPUs; null: GPUs not read yet. */
   total_memory_mb: number | null;
-  /** of all GPUs, MB; null: its GPUs were not read yet */
+  /** Sum over all GPUs; null: GPUs not read yet. */
   used_memory_mb: number | null;
 }
 
 export interface Health {
-  /** What led to the state, for people. */
+  /** Human-readable reason for the state. */
   reason: string | null;
-  /** The state on the scale of all vendors. */
+  /** State on a scale that is the same for all vendors. */
   state: HealthState;
-  /** The driver's own word, with its case: `OK`, `Alarm`. */
+  /** The state in the driver's own words: `OK`, `Alarm`. */
   vendor_word: string | null;
 }
 
 export interface HealthReport {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** out of reach, or with a source that is not up */
+  /** Unreachable clusters, and clusters with a source that is down. */
   clusters: ClusterView[];
-  /** lost, critical, then warning; `limit` at most */
+  /** Lost, critical, then warning devices; at most `limit`. */
   devices: DeviceRow[];
-  /** all devices, by their health */
+  /** Number of devices by health. */
   devices_by_health: Record<string, number>;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** incompatible, stale, then unread; `limit` at most */
+  /** Incompatible, stale, then unread nodes; at most `limit`. */
   nodes: NodeRow[];
-  /** all nodes, by their state */
+  /** Number of nodes by state. */
   nodes_by_state: Record<string, number>;
-  /** no device, node or cluster that is meant is unwell */
+  /** True: no problem with any of these devices, nodes and clusters. */
   ok: boolean;
 }
 
 export type HealthState = "critical" | "lost" | "ok" | "unknown" | "warning";
 
 export interface HistorySeries {
-  /** of the device or pod */
+  /** Of the device or pod. */
   cluster: string | null;
-  /** by name, all of one length; null: nothing was read then */
+  /** By name, all of one length; null: nothing was read then. */
   fields: Record<string, (number | null)[]>;
-  /** the cluster, vendor, model, namespace, device id or pod; null: the fleet */
+  /** The cluster, vendor, model, namespace, device id or pod; null: the fleet. */
   key: string | null;
-  /** of the pod */
+  /** Of the pod. */
   namespace: string | null;
-  /** of the device */
+  /** Of the device. */
   node: string | null;
-  /** what it is of */
+  /** What it is of. */
   scope: "cluster" | "device" | "fleet" | "model" | "namespace" | "pod" | "vendor";
-  /** all of it or a part, by clusters as they are now */
+  /** All of it or a part, by clusters as they are now. */
   simulated: boolean;
-  /** `ring`: what this process saw by the minute */
+  /** `ring`: what this process saw by the minute. */
   source: "prometheus" | "ring";
-  /** of the first value, seconds since the epoch */
+  /** Of the first value, seconds since the epoch. */
   start: number;
-  /** time from one point to the next */
+  /** Time from one point to the next. */
   step_seconds: number;
 }
 
 export interface IdlePod {
-  /** how old it is */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** idle time of each times its share of the device, added up */
+  /** Sum of the idle time of each device times the share of the pod. */
   device_hours: number;
-  /** devices or partitions that it holds and does not use */
+  /** Number of idle devices or partitions allocated to the pod. */
   devices: number;
-  /** sum of its shares of them; 0.5: half of a device */
+  /** Sum of its shares of them; 0.5 is half a device. */
   devices_idle: number;
-  /** all of them are idle for at least so long */
+  /** All of them have been idle for at least this time. */
   idle_seconds: number;
-  /** that it still holds there; null: not known */
+  /** Memory that the pod still uses on them. */
   memory_used_bytes: number | null;
-  /** of those devices */
+  /** Models of those devices. */
   models: string[];
-  /** namespace of the pod */
+  /** Namespace of the pod. */
   namespace: string;
-  /** name of the node */
+  /** Name of the node. */
   node: string;
-  /** what the pod belongs to: Deployment, StatefulSet, Job … */
+  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
   owner_kind: string | null;
-  /** name of what the pod belongs to */
+  /** Name of what it belongs to. Null: it belongs to nothing. */
   owner_name: string | null;
-  /** name of the pod */
+  /** Name of the pod. */
   pod: string;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** `fresh` or `stale` */
+  /** `fresh` or `stale`. */
   state: string;
 }
 
 export interface IdlePods {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** of all pages together */
+  /** Sum over all pages. */
   device_hours: number;
-  /** of all pages together; as the summary has it for the same pods */
+  /** Sum over all pages. */
   devices_idle: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: IdlePod[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** how many there are in all */
+  /** Number of items. */
   total: number;
 }
 
@@ -785,194 +780,194 @@ export interface LinkErrors {
 }
 
 export interface NamespaceRow {
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** containers that hold or use a device */
+  /** Number of containers that hold or use a device. */
   containers: number;
-  /** that its pods hold or use */
+  /** That its pods hold or use. */
   devices: number;
-  /** devices that its pods hold */
+  /** Number of devices allocated to its pods. */
   devices_allocated: number;
-  /** sum of the shares of devices that are held and were not used for an hour or more */
+  /** Allocated devices that were not used for an hour or more, as a sum of device shares. */
   devices_idle: number;
-  /** of clusters that are simulated */
+  /** Of clusters that are simulated. */
   devices_simulated: number;
-  /** devices whose last reading is old */
+  /** Number of devices whose last reading is old. */
   devices_stale: number;
-  /** null: not known of any of its devices */
+  /** null: not known of any of its devices. */
   energy_joules: number | null;
-  /** null: not known of any of its devices */
+  /** null: not known of any of its devices. */
   memory_used_bytes: number | null;
-  /** namespace of the pod */
+  /** Name of the namespace. */
   namespace: string;
-  /** number of nodes */
+  /** Number of nodes. */
   nodes: number;
-  /** number of pods */
+  /** Number of pods. */
   pods: number;
-  /** number of processes */
+  /** Number of processes. */
   processes: number;
-  /** 0 to 1; null: not known */
+  /** Mean over its devices. */
   utilization_ratio: number | null;
 }
 
 export interface Namespaces {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: NamespaceRow[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** namespaces on all pages together */
+  /** Number of namespaces on all pages. */
   total: number;
 }
 
 export interface NodeDetail {
-  /** null: no agent, or it was never heard */
+  /** State of the agent; null: no agent, or not read yet. */
   agent: AgentState | null;
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** of the agent: the sources that tell whose what is */
+  /** Attribution sources of the agent. */
   attribution: AttributionSourceState[];
-  /** rows of its devices */
+  /** Rows of its devices. */
   devices: DeviceRow[];
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** between two readings there */
+  /** Time from one collection of the agent to the next. */
   interval_seconds: number | null;
-  /** of the Node object */
+  /** Labels of the Node object. */
   labels: Record<string, string>;
-  /** its row */
+  /** Row of the node. */
   node: NodeRow;
-  /** rows of its containers */
+  /** Rows of its containers. */
   pods: PodRow[];
-  /** rows of its processes */
+  /** Rows of its processes. */
   processes: ProcessRow[];
-  /** of the agent: one for each vendor that is looked for */
+  /** Readers of the agent, one for each vendor. */
   readers: ReaderState[];
-  /** of the agent: what carries readings into the Node object */
+  /** Writers of the agent into the Node object. */
   sinks: SinkState[];
-  /** what is in use and no pod's */
+  /** Use that is attributed to no pod. */
   unattributed: Unattributed[];
 }
 
 export interface NodeRow {
-  /** seconds; null: not known */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** version of the agent that read it; null: no agent did */
+  /** Version of the agent that read the node; null: not read by an agent. */
   agent_version: string | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** number of devices */
+  /** Number of devices. */
   devices: number;
-  /** devices that fell off the bus or no longer answer */
+  /** Number of devices that fell off the bus or do not answer. */
   devices_lost: number;
-  /** warning, critical or lost */
+  /** Number of devices whose health is warning, critical or lost. */
   devices_unhealthy: number;
-  /** bytes; null: not known */
+  /** Sum over its devices. */
   memory_total_bytes: number | null;
-  /** bytes; null: not known */
+  /** Sum over its devices. */
   memory_used_bytes: number | null;
-  /** used of total, over devices that report both; null: none does */
+  /** Used memory divided by total memory, over devices that report both. */
   memory_used_ratio: number | null;
-  /** models of its devices, separated by commas */
+  /** Models of its devices, separated by commas. */
   models: string | null;
-  /** name of the node */
+  /** Name of the node. */
   node: string;
-  /** number of pods */
+  /** Number of pods. */
   pods: number;
-  /** watts; null: not known */
+  /** Sum over its devices. */
   power_watts: number | null;
-  /** number of processes */
+  /** Number of processes. */
   processes: number;
-  /** why it is not fresh, or was not read the last time */
+  /** Why the node is not fresh, or why the last read failed. */
   reason: string | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the sources that it was read from, by precedence */
+  /** Sources of the data, by precedence, separated by commas. */
   source: string | null;
-  /** `fresh`, `stale`, `incompatible` or `unread` */
+  /** `fresh`, `stale`, `incompatible` or `unread`. */
   state: string;
-  /** when it was read, seconds since the epoch */
+  /** Time of the reading, in seconds since the epoch. */
   taken_at: number | null;
-  /** °C, of the hottest; null: not known */
+  /** Highest temperature of its devices. */
   temperature_max_celsius: number | null;
-  /** mean of its devices, 0 to 1 */
+  /** Mean over its devices. */
   utilization_ratio: number | null;
-  /** vendors of its devices, separated by commas */
+  /** Vendors of its devices, separated by commas. */
   vendors: string | null;
 }
 
 export interface NumberColumn {
-  /** which kind of column it is */
+  /** Type of the column. */
   kind: "number";
-  /** by row; null: not known */
+  /** One value for each row. */
   values: (number | null)[];
 }
 
 export type OwnerKind = "container" | "none" | "pod" | "slurm_job" | "systemd_unit" | "unknown" | "user";
 
 export interface DeviceRowPage {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: DeviceRow[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** rows on all pages together */
+  /** Number of rows on all pages. */
   total: number;
 }
 
 export interface NodeRowPage {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: NodeRow[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** rows on all pages together */
+  /** Number of rows on all pages. */
   total: number;
 }
 
 export interface PodRowPage {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: PodRow[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** rows on all pages together */
+  /** Number of rows on all pages. */
   total: number;
 }
 
 export interface ProcessRowPage {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** the rows */
+  /** The rows of this page. */
   items: ProcessRow[];
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** rows on all pages together */
+  /** Number of rows on all pages. */
   total: number;
 }
 
 export interface Partition {
-  /** MIG: the compute instance. */
+  /** MIG: the compute instance. Null: not of MIG. */
   compute_instance_id: number | null;
-  /** AMD: the platform device that holds its render node, `amdgpu_xcp_1`. */
+  /** AMD: the platform device that holds its render node, `amdgpu_xcp_1`. Null: of other vendors. */
   device_name: string | null;
   /** As of the device. */
   dram_active_ratio: number | null;
-  /** MIG: the GPU instance. */
+  /** MIG: the GPU instance. Null: not of MIG. */
   gpu_instance_id: number | null;
   /** Unique on the node, and the label `partition` of its series. */
   id: string;
@@ -1007,13 +1002,13 @@ export interface Pcie {
   max_generation: number | null;
   /** Lanes that device and slot allow. */
   max_width: number | null;
-  /** Received, over the driver's own short window. */
+  /** Received, over the driver's own short window. Null: not told, or there is a counter. */
   receive_bytes_per_second: number | null;
   /** Received so far. */
   receive_bytes_total: number | null;
   /** Packets that had to be sent again. */
   replays_total: number | null;
-  /** Sent, over the driver's own short window. */
+  /** Sent, over the driver's own short window. Null: not told, or there is a counter. */
   transmit_bytes_per_second: number | null;
   /** Sent so far. */
   transmit_bytes_total: number | null;
@@ -1028,173 +1023,178 @@ export interface Pod {
   name: string;
   /** Its namespace. */
   namespace: string;
-  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … */
+  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
   owner_kind: string | null;
-  /** Name of what it belongs to. */
+  /** Name of what it belongs to. Null: it belongs to nothing. */
   owner_name: string | null;
   /** Its uid. */
   uid: string;
 }
 
 export interface PodDetail {
-  /** device ids that it was given */
+  /** Device ids allocated to it. */
   allocations: Allocation[];
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** one for each container and device */
+  /** Rows of its containers, one for each container and device. */
   containers: PodRow[];
-  /** rows of the devices that it holds or uses */
+  /** Rows of the devices that it holds or uses. */
   devices: DeviceRow[];
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** namespace of the pod */
+  /** Name of the namespace. */
   namespace: string;
-  /** what is known of the pod as such */
+  /** The pod itself; null: not known. */
   object: Pod | null;
-  /** name of the pod */
+  /** Name of the pod. */
   pod: string;
-  /** rows of its processes */
+  /** Rows of its processes. */
   processes: ProcessRow[];
 }
 
 export interface PodRow {
-  /** seconds; null: not known */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** device ids that it holds; 0: it only uses the device */
+  /** Allocated: ids of the device that it holds. 0: it only uses it. */
   allocated: number;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** 0 to 1; null: not known */
+  /** Apportioned: its share of the device's computing. Null: the device is not shared. */
   compute_share_ratio: number | null;
-  /** name of the container */
+  /** Name of the container. */
   container: string;
-  /** id of the device */
+  /** `id` of the device. */
   device: string;
-  /** fraction of the device that it holds; null: it only uses the device */
+  /** Apportioned: fraction of the device that it holds. Those of one device add up to 1 at most. Idle devices are sums of it. Null: it holds nothing, it only uses the device. */
   device_share_ratio: number | null;
-  /** its part of the device's energy, joules; null: not known */
+  /** Apportioned: energy of the device, split by use among the pods on it. */
   energy_joules: number | null;
-  /** seconds; null: not known */
+  /** Allocated: time since it last did anything with what it holds. Null: it holds nothing, or nobody can tell. */
   idle_seconds: number | null;
-  /** bytes; null: not known */
+  /** Apportioned: its share of the memory of a device that is cut into shares. Null: the device is not shared. */
   memory_share_bytes: number | null;
-  /** bytes; null: not known */
+  /** Measured: device memory that its processes hold. */
   memory_used_bytes: number | null;
-  /** model, as the driver names it */
+  /** Name of the product. */
   model: string | null;
-  /** namespace of the pod */
+  /** Namespace of the pod. */
   namespace: string;
-  /** name of the node */
+  /** Name of the node. */
   node: string;
-  /** what the pod belongs to: Deployment, StatefulSet, Job … */
+  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
   owner_kind: string | null;
-  /** name of what the pod belongs to */
+  /** Name of what it belongs to. Null: it belongs to nothing. */
   owner_name: string | null;
-  /** id of the partition (MIG, core range); null: the whole device */
+  /** `id` of the partition. Null: not in a partition. */
   partition: string | null;
-  /** name of the pod */
+  /** Name of the pod. */
   pod: string;
-  /** uid of the pod */
+  /** Uid of the pod. Null: while no source of pods tells it. */
   pod_uid: string | null;
-  /** number of processes */
+  /** Measured: processes of the container on the device. */
   processes: number;
-  /** names of the resources it asked for, by commas */
+  /** Names of the allocated resources, separated by commas. */
   resources: string | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the source that it was read from */
+  /** Where the data comes from: `agents`, `exec`, `annotations` or `prometheus`. */
   source: string;
-  /** `fresh` or `stale` */
+  /** `fresh` or `stale`. */
   state: string;
-  /** when it was read, seconds since the epoch */
+  /** Time of the reading, in seconds since the epoch. */
   taken_at: number;
-  /** what is out of its own habit */
+  /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
-  /** 0 to 1; null: not known */
+  /** Measured: shares of the period in which its processes ran, added up. */
   utilization_ratio: number | null;
-  /** `nvidia`, `amd`, `ascend` or `furiosa` */
+  /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
 }
 
+export interface ProbeStatus {
+  /** `ok`, or `ready` for `/readyz`. */
+  status: string;
+}
+
 export interface ProblemDocument {
-  /** what could have been said instead */
+  /** Allowed values or names. */
   allowed: string[] | null;
-  /** the cluster that it is about */
+  /** Id of the cluster concerned. */
   cluster: string | null;
-  /** this very case, for people */
+  /** Description of this occurrence. */
   detail: string | null;
-  /** the path that was asked for */
+  /** Path of the request. */
   instance: string | null;
-  /** the parameter that is to blame */
+  /** Name of the invalid parameter. */
   parameter: string | null;
-  /** a word for why, where a cluster is to blame */
+  /** Why the cluster failed, as a short identifier. */
   reason: string | null;
-  /** of the answer */
+  /** HTTP status code. */
   status: number;
-  /** what it is, in words */
+  /** The kind of problem in a few words. */
   title: string;
-  /** identifies the kind of problem; does not change with versions */
+  /** Identifies the kind of problem; stable across versions. */
   type: string;
 }
 
 export interface ProcessRow {
-  /** seconds; null: not known */
+  /** Time since the data was read. */
   age_seconds: number | null;
-  /** id of the cluster */
+  /** Id of the cluster. */
   cluster: string;
-  /** name of the container */
+  /** Name of the container. Null: no pod is known. */
   container: string | null;
-  /** of the node's CPUs, 1 is one; null: not known */
+  /** CPU time of the whole process on the node, the same in all of its entries. 1 is one CPU. Null: not told, or in the first collection that sees the process. */
   cpu_ratio: number | null;
-  /** 0 to 1; null: not known */
+  /** Its use of the video decoders. */
   decoder_utilization_ratio: number | null;
-  /** id of the device */
+  /** `id` of the device. */
   device: string;
-  /** number of the device on its node */
+  /** `index` of the device. */
   device_index: number | null;
-  /** 0 to 1; null: not known */
+  /** Its use of the video encoders. */
   encoder_utilization_ratio: number | null;
-  /** bytes; null: not known */
+  /** Device memory that it holds. */
   memory_bytes: number | null;
-  /** 0 to 1; null: not known */
+  /** Fraction of the period in which it read or wrote device memory. */
   memory_utilization_ratio: number | null;
-  /** of the program */
+  /** Name of the program. */
   name: string | null;
-  /** namespace of the pod */
+  /** Namespace of the pod. Null: no pod is known. */
   namespace: string | null;
-  /** name of the node */
+  /** Name of the node. */
   node: string;
-  /** container, job, unit or user of a process in no pod */
+  /** Container, job, unit or user of a process that is in no pod. */
   owner: string | null;
-  /** whose it is: pod, container, slurm_job, systemd_unit, user, none or unknown */
+  /** `pod`, `container`, `slurm_job`, `systemd_unit`, `user`, `none` or `unknown`. */
   owner_kind: string | null;
-  /** id of the partition (MIG, core range); null: the whole device */
+  /** `id` of the partition. Null: not in a partition. */
   partition: string | null;
-  /** process id on the node */
+  /** Process id, as the node counts. */
   pid: number;
-  /** name of the pod */
+  /** Name of the pod. Null: no pod is known. */
   pod: string | null;
-  /** of the node's own memory, bytes; null: not known */
+  /** Memory of the whole process on the node. */
   resident_memory_bytes: number | null;
-  /** it comes from simulated devices, in whole or in part */
+  /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
-  /** the source that it was read from */
+  /** Where the data comes from: `agents`, `exec`, `annotations` or `prometheus`. */
   source: string;
-  /** by the node's clock, seconds since the epoch; null: not known */
+  /** When it started, by the node's clock. */
   started_at: number | null;
-  /** `fresh` or `stale` */
+  /** `fresh` or `stale`. */
   state: string;
-  /** when it was read, seconds since the epoch */
+  /** Time of the reading, in seconds since the epoch. */
   taken_at: number;
-  /** `compute`, `graphics` or `both` */
+  /** `compute`, `graphics` or `both`. */
   type: string | null;
-  /** whose it is on the node */
+  /** Who runs it: a name, or a number where none is known. */
   user: string | null;
-  /** 0 to 1; null: not known */
+  /** Fraction of the driver's last sample period in which it ran on the device. */
   utilization_ratio: number | null;
-  /** `nvidia`, `amd`, `ascend` or `furiosa` */
+  /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
 }
 
@@ -1210,40 +1210,40 @@ export interface Rail {
 }
 
 export interface ReaderState {
-  /** Calls into the driver that were given up and have not come back. */
+  /** Driver calls that missed their deadline and have not returned yet. */
   abandoned_calls: number;
-  /** Devices that should be there: by setting, else all that were seen since the agent started. */
+  /** Number of expected devices: as configured, otherwise all devices seen since the agent started. */
   devices_expected: number;
-  /** Devices that answered at the last pass. */
+  /** Number of devices that answered the last read. */
   devices_seen: number;
   /** Version of the driver. */
   driver_version: string | null;
-  /** How long the last pass took. */
+  /** Duration of the last complete read. Null: before the first read. */
   duration_seconds: number | null;
   /** Failed reads, by reason. */
   errors: Counted[];
-  /** The driver or its tool is on this node. */
+  /** The driver or its tool was found on this node. */
   found: boolean;
-  /** When a pass last succeeded. */
+  /** Time of the last successful read. Null: before the first success. */
   last_success: number | null;
-  /** Why it is not up, for people. */
+  /** Human-readable reason why it is not up. Null: while it is up. */
   reason: string | null;
-  /** Lines or cells of its answer that could not be taken as a value, by reason. */
+  /** Lines or values of the driver's output that could not be parsed, by reason. */
   rejected: Counted[];
-  /** Where it reads: `nvml`, `nvidia-smi`, `sysfs` … */
+  /** Source of the readings: `nvml`, `nvidia-smi`, `sysfs` … */
   source: string | null;
-  /** The last pass brought something back. */
+  /** The last read succeeded. */
   up: boolean;
-  /** Whose driver it reads. */
+  /** Vendor of the driver. */
   vendor: Vendor;
 }
 
 export interface Refreshed {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** as it is after the refresh */
+  /** The cluster after the refresh. */
   cluster: ClusterView;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
 }
 
@@ -1268,123 +1268,123 @@ export interface Sensor {
 export type Severity = "critical" | "info" | "warning";
 
 export interface SinkState {
-  /** The last error, for people; kept after the sink is well again. */
+  /** Text of the last error; it stays after the sink has recovered. Null: no error yet. */
   error: string | null;
-  /** Writes that failed or had to leave something out, by reason. */
+  /** Writes that failed or left something out, by reason. */
   errors: Counted[];
-  /** When it last wrote. */
+  /** Time of the last successful write. Null: before the first success. */
   last_success: number | null;
-  /** A short word for why it is not up; `too_large` also for what was left out. */
+  /** Why it is not up, as a keyword; `too_large` also if something was left out. Null: no problem. */
   reason: string | null;
   /** `annotation`, `labels`, `feature-file` or `idle-state`. */
   sink: string;
-  /** Collections that had nothing new to write. */
+  /** Collections with nothing new to write. */
   skips: number;
-  /** What it carries was written when it last tried. */
+  /** The last write succeeded. */
   up: boolean;
-  /** Writes that succeeded. */
+  /** Successful writes. */
   writes: number;
 }
 
 export interface SourceView {
-  /** nodes that answered */
+  /** Number of nodes that answered. */
   answered: number;
-  /** how long the last reading took */
+  /** Duration of the last refresh. */
   duration_seconds: number | null;
-  /** refreshes that failed, and nodes that did not answer */
+  /** Number of failed refreshes and of nodes that did not answer. */
   errors: number;
-  /** nodes that it should have heard of */
+  /** Number of nodes that should have answered. */
   expected: number;
-  /** `agents`, `exec`, `annotations` or `prometheus` */
+  /** `agents`, `exec`, `annotations` or `prometheus`. */
   kind: string;
-  /** why it is not up, in a short word */
+  /** Why it is not up, as a short identifier. */
   reason: string | null;
-  /** seconds since the epoch */
+  /** Time of the last refresh, in seconds since the epoch. */
   refreshed_at: number | null;
-  /** when it last did, seconds since the epoch */
+  /** Time of the last refresh that succeeded, in seconds since the epoch. */
   succeeded_at: number | null;
-  /** why it is not up, for people */
+  /** Why it is not up, as a message. */
   text: string | null;
-  /** null: not asked yet */
+  /** True: the last refresh succeeded; null: not tried yet. */
   up: boolean | null;
 }
 
 export interface Summary {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** by `group_by`; empty without it */
+  /** One row for each group; empty without `group_by`. */
   groups: SummaryRow[];
-  /** groups on all pages together */
+  /** Number of groups on all pages. */
   groups_total: number;
-  /** cursor of the next page; null: this is the last */
+  /** Cursor of the next page; null: this is the last page. */
   next: string | null;
-  /** over all that is meant */
+  /** Over all selected devices. */
   total: SummaryRow;
 }
 
 export interface SummaryRow {
-  /** where rows are by cluster; null: they are not */
+  /** Where rows are by cluster; null: they are not. */
   cluster: string | null;
-  /** containers that hold or use a device */
+  /** Number of containers that hold or use a device. */
   containers: number;
-  /** number of devices */
+  /** Number of devices. */
   devices: number;
-  /** held by some container, whole or in part */
+  /** Held by some container, whole or in part. */
   devices_allocated: number;
-  /** sum of the shares of devices that are held and were not used for an hour or more */
+  /** Sum of the shares of devices that are held and were not used for an hour or more. */
   devices_idle: number;
-  /** devices that fell off the bus or no longer answer */
+  /** Number of devices that fell off the bus or do not answer. */
   devices_lost: number;
-  /** of clusters that are simulated */
+  /** Of clusters that are simulated. */
   devices_simulated: number;
-  /** counted with their last values */
+  /** Counted with their last values. */
   devices_stale: number;
-  /** warning, critical or lost */
+  /** Warning, critical or lost. */
   devices_unhealthy: number;
-  /** where rows are grouped by it; null: they are not, or it is not known */
+  /** Where rows are grouped by it; null: they are not, or it is not known. */
   health: string | null;
-  /** null: none of its devices tells */
+  /** null: none of its devices tells. */
   memory_total_bytes: number | null;
-  /** bytes, of the devices of which it is known; null: of none */
+  /** Bytes, of the devices of which it is known; null: of none. */
   memory_used_bytes: number | null;
-  /** used of total, over devices that report both; null: none does */
+  /** Used of total, over devices that report both; null: none does. */
   memory_used_ratio: number | null;
-  /** where rows are grouped by it; null: they are not, or it is not known */
+  /** Where rows are grouped by it; null: they are not, or it is not known. */
   model: string | null;
-  /** where rows are grouped by it; null: they are not, or it is not known */
+  /** Where rows are grouped by it; null: they are not, or it is not known. */
   namespace: string | null;
-  /** where rows are grouped by it; null: they are not, or it is not known */
+  /** Where rows are grouped by it; null: they are not, or it is not known. */
   node: string | null;
-  /** nodes of its devices */
+  /** Nodes of its devices. */
   nodes: number;
-  /** number of pods */
+  /** Number of pods. */
   pods: number;
-  /** power of limit, over the devices in `power_limit_watts` */
+  /** Power of limit, over the devices in `power_limit_watts`. */
   power_limit_ratio: number | null;
-  /** sum of the limits, over devices that report both power and limit */
+  /** Sum of the limits, over devices that report both power and limit. */
   power_limit_watts: number | null;
-  /** sum over devices that report it */
+  /** Sum over devices that report it. */
   power_watts: number | null;
-  /** a process on two devices counts twice */
+  /** A process on two devices counts twice. */
   processes: number;
-  /** mean */
+  /** Mean. */
   temperature_celsius: number | null;
-  /** °C, of the hottest; null: not known */
+  /** Highest temperature of its devices. */
   temperature_max_celsius: number | null;
-  /** mean, 0 to 1; null: not known */
+  /** Mean, 0 to 1; null: not known. */
   utilization_ratio: number | null;
-  /** where rows are grouped by it; null: they are not, or it is not known */
+  /** Where rows are grouped by it; null: they are not, or it is not known. */
   vendor: string | null;
 }
 
 export interface TextColumn {
-  /** by row: a place in `texts`; null: not known */
+  /** For each row an index into `texts`. */
   codes: (number | null)[];
-  /** which kind of column it is */
+  /** Type of the column. */
   kind: "text";
-  /** each text once */
+  /** The distinct texts. */
   texts: string[];
 }
 
@@ -1402,40 +1402,40 @@ export interface Unattributed {
   kind: OwnerKind;
   /** Device memory that the owner's processes hold. */
   memory_used_bytes: number | null;
-  /** Which owner, within the kind. */
+  /** Which owner, within the kind. Null: of `none` and `unknown`. */
   name: string | null;
   /** Processes of the owner. */
   processes: number;
   /** Why it is not attributed to a pod. */
   reason: UnattributedReason;
-  /** The use of the owner's processes together. */
+  /** The use of the owner's processes together. Null: the driver does not tell it by process. */
   utilization_ratio: number | null;
 }
 
 export type UnattributedReason = "cgroup_hidden" | "no_permission" | "no_pod_source" | "no_process" | "not_in_a_pod" | "pod_unknown" | "process_gone";
 
 export interface UnusualReport {
-  /** when this was answered, seconds since the epoch */
+  /** Time of the answer, in seconds since the epoch. */
   at: number;
-  /** `limit` at most */
+  /** Unusual devices; at most `limit`. */
   devices: DeviceRow[];
-  /** how many devices are out of their habit */
+  /** Number of unusual devices. */
   devices_total: number;
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** `limit` at most */
+  /** Unusual containers; at most `limit`. */
   pods: PodRow[];
-  /** how many containers are out of their habit */
+  /** Number of unusual containers. */
   pods_total: number;
 }
 
 export type Vendor = "amd" | "ascend" | "furiosa" | "nvidia";
 
 export interface Version {
-  /** grows with every change of what the caller can see */
+  /** Increases with every change that the caller can see. */
   generation: number;
-  /** of agents that it understands: this major version */
+  /** Schema version of snapshots; agents with the same major version are supported. */
   snapshot_schema: string;
-  /** version of AccelScope */
+  /** Version of AccelScope. */
   version: string;
 }

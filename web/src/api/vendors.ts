@@ -1,4 +1,4 @@
-// Made from src/accelscope/vendors by `make docs`; a test compares them.
+// Made from src/accelscope/vendors by `make docs`. Do not edit.
 
 export const VENDOR_TITLES: Record<string, string> = {
   "nvidia": "NVIDIA",
@@ -7,7 +7,7 @@ export const VENDOR_TITLES: Record<string, string> = {
   "furiosa": "Furiosa",
 };
 
-/** Reasons for a lower clock that slow no work down. */
+/** Throttle reasons that do not slow down any work. */
 export const HARMLESS_THROTTLES: readonly string[] = [
   "gpu_idle",
   "applications_clocks_setting",
@@ -18,7 +18,7 @@ export const HARMLESS_THROTTLES: readonly string[] = [
   "idle",
 ];
 
-/** Reasons by which heat or the power supply forces a device. */
+/** Throttle reasons caused by heat or by the power supply. */
 export const FAULT_THROTTLES: readonly string[] = [
   "hw_slowdown",
   "hw_thermal_slowdown",

@@ -1,9 +1,8 @@
-"""Access control: tokens of a file, tokens that a cluster reviews, or no tokens at all.
+"""Access control: tokens from a file, tokens reviewed by a cluster, or no tokens.
 
-A cluster reviews tokens through its API server, which must know the token (TokenReview) and let that user
-`get` a path that stands for the fleet (SubjectAccessReview). The paths are our own and not those of the API:
-every user of a cluster may `get` what begins with /api there (the role system:discovery), so that asking for
-those would let everybody in.
+A cluster reviews a token through its API server: it must authenticate the token (TokenReview) and authorize
+its user to `get` a path that stands for the fleet (SubjectAccessReview). These paths do not begin with /api,
+because the role system:discovery grants `get` on /api/* to every user of a cluster.
 """
 
 import asyncio
@@ -18,12 +17,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from accelscope.allowance import Allowances, Rate
 from accelscope.config import BadValue, Choice, ConfigError, Kind, Text, quoted
 from accelscope.config.document import Section, read_document
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
-from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, later
+from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, temporary
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.clusters import ClusterEntry
 from accelscope.fleet.clusters.entry import CLUSTER_ID, Access
@@ -37,40 +35,26 @@ from accelscope.kube.token_review import (
     Verdict,
     VerdictCache,
     is_bearer_token,
+    log_fields,
     review,
-    told_of,
 )
-
-# --- tokens ------------------------------------------------------------
-# Callers, and static tokens: a file that holds their hashes, so that reading the file lets nobody in.
-#
-# ```yaml
-# tokens:
-#   - name: grafana
-#     sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-#     scopes: [read]              # read or admin; left out: read
-#     clusters: [berlin, paris]   # left out: all
-#     expires: 2027-01-01T00:00:00Z   # left out: never
-# ```
-#
-# A token is 256 random bits, so a plain hash is as good as a slow one: there is nothing to guess.
-
+from accelscope.rate_limit import Rate, RateLimiter
 
 log = logging.getLogger(__name__)
 
 
 class Scope(StrEnum):
     READ = "read"
-    ADMIN = "admin"  # may also have clusters read anew; includes read
+    ADMIN = "admin"  # includes read; may also refresh clusters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """To one limited to some clusters the others are not there: not in lists, not in sums, not found."""
+    """A caller limited to some clusters gets answers as if the others did not exist."""
 
     name: str
     scopes: frozenset[Scope]
-    clusters: frozenset[str] | None = None  # None: all, also those that come later
+    clusters: frozenset[str] | None = None  # None: all, including those added later
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
@@ -80,23 +64,36 @@ class Caller:
 
     @property
     def view(self) -> str:
-        """The same text for those to whom the same answer is given."""
+        """A key that is equal for callers who get equal answers."""
         return "all" if self.clusters is None else repr(sorted(self.clusters))
 
 
-EVERYBODY = Caller(name="everybody", scopes=frozenset(Scope))
+ANONYMOUS = Caller(name="anonymous", scopes=frozenset(Scope))
 
-LOOK_SECONDS = 1.0  # between two looks at the file
+# --- Static tokens ------------------------------------------------------------
+#
+# The file contains SHA-256 hashes:
+#
+#   tokens:
+#     - name: grafana
+#       sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+#       scopes: [read]                  # read or admin; default: read
+#       clusters: [berlin, paris]       # default: all
+#       expires: 2027-01-01T00:00:00Z   # default: never
+#
+# A token has 256 random bits, which makes a slow password hash unnecessary.
+
+LOOK_SECONDS = 1.0  # between two checks of the file
 _NAME = Text(
     "a name of letters, digits, - _ and . (at most 63)", r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 )
 _SHA256 = Text("64 hexadecimal digits: the SHA-256 of the token", r"[0-9A-Fa-f]{64}", secret=True)
 _SCOPE = Choice(*Scope)
-_CLUSTER = Text("a cluster's id; leave clusters out for all", CLUSTER_ID)
+_CLUSTER = Text("the id of a cluster; omit clusters for all", CLUSTER_ID)
 
 
 class _Expiry(Kind[float]):
-    allowed = "a time with its zone, such as 2027-01-01T00:00:00Z"
+    allowed = "a time with a time zone, such as 2027-01-01T00:00:00Z"
 
     def parse(self, text: str) -> float:
         try:
@@ -119,8 +116,8 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeToken:
-    token: str  # shown once, kept nowhere
+class NewToken:
+    token: str  # shown once and never stored
     entry: str  # the lines for the file
 
 
@@ -130,8 +127,8 @@ def make_token(
     scopes: Iterable[Scope] = (Scope.READ,),
     clusters: Iterable[str] | None = None,
     expires: str | None = None,
-) -> MadeToken:
-    """Raises ConfigError for what the file would not take."""
+) -> NewToken:
+    """Raises ConfigError for values that the file does not allow."""
     token = "as_" + secrets.token_urlsafe(32)
     entry: dict[str, str | list[str]] = {
         "name": name,
@@ -147,29 +144,29 @@ def make_token(
     for key, value in entry.items():
         shown = value if isinstance(value, str) else f"[{', '.join(value)}]"
         lines.append(f"{'  - ' if not lines else '    '}{key}: {shown}\n")
-    return MadeToken(token, "".join(lines))
+    return NewToken(token, "".join(lines))
 
 
 def read_tokens(path: str) -> tuple[Token, ...]:
-    """Raises ConfigError of one line that names the file and the entry; it never quotes a hash."""
+    """Raises ConfigError: one line with the file and the entry, without the hash."""
     document = Section(read_document(path), file=path)
     listed = document.sections("tokens")
     document.finish()
     if not document.has("tokens"):
-        raise ConfigError("has no tokens; an empty list (tokens: []) lets nobody in", file=path)
+        raise ConfigError("no tokens; write tokens: [] to reject all requests", file=path)
     tokens: list[Token] = []
     for section in listed:
         token = _token(section)
         if any(token.caller.name == other.caller.name for other in tokens):
-            raise section.error("name", f"{quoted(token.caller.name)} is given twice")
+            raise section.error("name", f"{quoted(token.caller.name)} is used twice")
         if any(token.digest == other.digest for other in tokens):
-            raise section.error("sha256", "the same sha256 is given twice")
+            raise section.error("sha256", "the same sha256 is used twice")
         tokens.append(token)
     return tuple(tokens)
 
 
 class TokensFile:
-    """The tokens in force. A file that is no good any more leaves them as they were; the log says so."""
+    """The current tokens. If a changed file is invalid, the old tokens stay and an error is logged."""
 
     def __init__(self, path: str, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -179,7 +176,7 @@ class TokensFile:
         self._looked_at = time.monotonic()
 
     def caller(self, token: str) -> Caller | None:
-        """None: no token of ours, or not any more."""
+        """None: the token is unknown or has expired."""
         self._look()
         digest, found = _digest(token), None
         for known in self._tokens:
@@ -199,9 +196,9 @@ class TokensFile:
         try:
             self._tokens = read_tokens(self._path)
         except ConfigError as error:
-            log.error("tokens stay as they were: the new file is no good", extra=fields(error=str(error)))  # noqa: TRY400 - the text says all
+            log.error("tokens file is invalid, the old tokens stay", extra=fields(error=str(error)))  # noqa: TRY400 - no traceback needed
         else:
-            log.info("tokens read anew", extra=fields(tokens=len(self._tokens)))
+            log.info("tokens file reloaded", extra=fields(tokens=len(self._tokens)))
 
 
 def _digest(token: str) -> bytes:
@@ -216,18 +213,20 @@ def _token(section: Section) -> Token:
     if section.has("scopes") and not scopes:
         raise section.error("scopes", f"empty; expected a list of {', '.join(Scope)}")
     if section.has("clusters") and section.raw("clusters") is None:
-        raise section.error("clusters", "empty; leave clusters out for all")
-    held = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
+        raise section.error("clusters", "empty; omit clusters for all")
+    granted = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
     visible = frozenset(clusters) if section.has("clusters") else None
-    return Token(bytes.fromhex(sha256), Caller(name=name, scopes=held, clusters=visible), expires_at)
+    return Token(bytes.fromhex(sha256), Caller(name=name, scopes=granted, clusters=visible), expires_at)
 
+
+# --- Token reviews ------------------------------------------------------------
 
 SCOPE_PATHS = {Scope.READ: "/accelscope/fleet/read", Scope.ADMIN: "/accelscope/fleet/admin"}
-TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header; some proxies keep Authorization to themselves
-REVIEW_SECONDS = 5.0  # of one question
+TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - for proxies that remove Authorization
+REVIEW_SECONDS = 5.0  # timeout of one request
 VERDICTS_LIMIT = 1024
-_GONE_SECONDS = 60.0  # until one may ask again whether the cluster is back in the list
-_QUIET_SECONDS = 60.0  # without anybody turned away: the next one is news
+_GONE_SECONDS = 60.0  # Retry-After while the cluster is not in the list
+_QUIET_SECONDS = 60.0  # without a rejected token; the next one is logged again
 
 
 class _Reply(Protocol):
@@ -236,15 +235,15 @@ class _Reply(Protocol):
 
 
 class ReviewSession(Protocol):
-    """What is needed of a session with an API server. Raises KubeError."""
+    """The part of `Session` that reviews use. Raises KubeError."""
 
     async def post(
         self, path: str, body: bytes, *, limit_bytes: int, timeout_seconds: float | None = None
     ) -> _Reply: ...
 
 
-class TokenReviews:
-    """Callers whose tokens a cluster accepts."""
+class TokenReviewClient:
+    """Reviews tokens at one API server and caches the verdicts."""
 
     def __init__(
         self,
@@ -258,32 +257,32 @@ class TokenReviews:
         self._pending: dict[bytes, asyncio.Task[Verdict]] = {}
 
     async def caller(self, token: str) -> Caller | None:
-        """None: not known there. A user whom no rule lets in has no scopes. Raises Problem where the API
-        server cannot be asked."""
+        """None: the cluster does not authenticate the token. A user without authorization has no scopes.
+        Raises Problem if the API server cannot be reached."""
         if not is_bearer_token(token):
             return None
         key = self._verdicts.key(token)
         decision = self._verdicts.decide(key)
         task = self._pending.get(key)
         if task is None and decision.ask and not self._verdicts.paused:
-            # Known tokens are renewed beside the rate, which made-up ones may have used up.
+            # Known tokens are renewed outside the rate limit, which unknown ones may have exhausted.
             if decision.known is None and (wait := self._verdicts.take_turn()):
-                raise later(ProblemKind.BUSY, "too many unknown tokens wait for their review", wait)
+                raise temporary(ProblemKind.BUSY, "too many unknown tokens are waiting for a review", wait)
             task = self._start(key, token)
         verdict = decision.known
         if task is not None and decision.wait:
             try:
-                # One review a token, however many requests wait for it; one that is cancelled stops none.
+                # One review per token, which a cancelled request does not stop.
                 verdict = await asyncio.shield(task)
             except KubeError:
                 verdict = self._verdicts.usable(key)
         if verdict is None:
-            text = "the cluster that knows the tokens cannot be asked"
-            raise later(ProblemKind.CANNOT_REVIEW, text, self._verdicts.retry_after())
+            text = "the cluster that reviews tokens cannot be reached"
+            raise temporary(ProblemKind.CANNOT_REVIEW, text, self._verdicts.retry_after())
         return _caller(verdict)
 
     def knows(self, token: str) -> bool:
-        """Let in so lately that it would be now, even if the API server could not be asked."""
+        """Whether a cached verdict admits the token."""
         if not is_bearer_token(token):
             return False
         verdict = self._verdicts.usable(self._verdicts.key(token))
@@ -296,13 +295,13 @@ class TokenReviews:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def _start(self, key: bytes, token: str) -> asyncio.Task[Verdict]:
-        def ended(done: asyncio.Task[Verdict]) -> None:
+        def finished(done: asyncio.Task[Verdict]) -> None:
             del self._pending[key]
             if not done.cancelled():
-                done.exception()  # retrieved, also where nobody waits any more
+                done.exception()  # marks it as retrieved, even if no request waits for it
 
         task = self._pending[key] = asyncio.ensure_future(self._review(key, token))
-        task.add_done_callback(ended)
+        task.add_done_callback(finished)
         return task
 
     async def _review(self, key: bytes, token: str) -> Verdict:
@@ -310,10 +309,10 @@ class TokenReviews:
             verdict = await self._ask(token)
         except KubeError as error:
             if self._verdicts.failed(key, error):
-                log.warning(CANNOT_REVIEW, extra=fields(**told_of(error)))
+                log.warning(CANNOT_REVIEW, extra=fields(**log_fields(error)))
             raise
         if self._verdicts.succeeded(key, verdict):
-            log.info("tokens can be reviewed again")
+            log.info("token review works again")
         return verdict
 
     async def _ask(self, token: str) -> Verdict:
@@ -337,43 +336,44 @@ def _caller(verdict: Verdict) -> Caller | None:
     return Caller(name=verdict.user, scopes=scopes)
 
 
-class ListedReviews:
-    """Of the cluster with this id, as it is listed now. Verdicts are of one way to reach it: another may lead
-    to another cluster."""
+class ClusterTokenReviews:
+    """Reviews tokens at the cluster with this id. If its access changes in the list of clusters, all cached
+    verdicts are dropped: it may be another cluster."""
 
     def __init__(self, cluster: str, entries: Iterable[ClusterEntry]) -> None:
-        """Raises ConfigError where there is none."""
+        """Raises ConfigError if no cluster has this id."""
         self._cluster = cluster
         self._access = _access(cluster, entries)
         if self._access is None:
-            raise ConfigError(
-                f"--token-review-cluster: no cluster of the list has the id {cluster} and an API server"
-            )
+            raise ConfigError(f"--token-review-cluster: there is no cluster {cluster} with an API server")
         self._session = Session(self._access)
-        self._reviews = TokenReviews(self._session)
+        self._reviews = TokenReviewClient(self._session)
 
     async def declare(self, entries: Iterable[ClusterEntry]) -> None:
-        """The whole list of clusters."""
+        """Takes the new list of clusters."""
         access = _access(self._cluster, entries)
         if access == self._access:
             return
         before, self._access = self._session, access
         if access is None:
             log.error(
-                "no API server is listed any more for the cluster that vouches for tokens: none is taken",
+                "the cluster that reviews tokens was removed from the list: all its tokens are rejected",
                 extra=fields(cluster=self._cluster),
             )
         else:
             self._session = Session(access)
-            self._reviews = TokenReviews(self._session)
-            log.info("tokens are reviewed as the new list says", extra=fields(cluster=self._cluster))
+            self._reviews = TokenReviewClient(self._session)
+            log.info(
+                "the access to the cluster that reviews tokens has changed",
+                extra=fields(cluster=self._cluster),
+            )
         await before.close()
 
     async def caller(self, token: str) -> Caller | None:
-        """None: not known there. Raises Problem where the cluster cannot be asked."""
+        """As `TokenReviewClient.caller`."""
         if self._access is None:
-            text = "no API server is listed any more for the cluster that knows the tokens"
-            raise later(ProblemKind.CANNOT_REVIEW, text, _GONE_SECONDS)
+            text = "the cluster that reviews tokens is not in the list of clusters"
+            raise temporary(ProblemKind.CANNOT_REVIEW, text, _GONE_SECONDS)
         return await self._reviews.caller(token)
 
     def knows(self, token: str) -> bool:
@@ -388,39 +388,38 @@ def _access(cluster: str, entries: Iterable[ClusterEntry]) -> Access | None:
     return next((entry.access for entry in entries if entry.id == cluster), None)
 
 
+# --- Access control -----------------------------------------------------------
+
+
 def check_exposure(*, host: str, guarded: bool, insecure_no_auth: bool) -> None:
-    """Raises ConfigError where anybody on the network could read everything and nobody said so."""
+    """Raises ConfigError if the API would be open to the network without --insecure-no-auth."""
     if guarded or insecure_no_auth or is_loopback(host):
         return
     raise ConfigError(
-        f"listening on {host or 'all addresses'} without tokens lets anybody read everything: give "
-        "--tokens-file or --token-review-cluster, listen on 127.0.0.1, or say --insecure-no-auth"
+        f"listening on {host or 'all addresses'} without tokens exposes all data to the network: set "
+        "--tokens-file or --token-review-cluster, listen on 127.0.0.1, or set --insecure-no-auth"
     )
 
 
-class Reviews(Protocol):
-    """What a cluster vouches for."""
+class TokenReviewer(Protocol):
+    """Implemented by `TokenReviewClient` and `ClusterTokenReviews`."""
 
-    async def caller(self, token: str) -> Caller | None:
-        """Raises Problem where the cluster cannot be asked."""
-        ...
+    async def caller(self, token: str) -> Caller | None: ...
 
-    def knows(self, token: str) -> bool:
-        """Whether it was let in lately."""
-        ...
+    def knows(self, token: str) -> bool: ...
 
     async def close(self) -> None: ...
 
 
 class AccessControl:
-    """`local` is for a server without tokens on a loopback address: a web page that has the user's browser
-    ask it under a name of its own (DNS rebinding) is turned away."""
+    """`local`: the server listens on a loopback address. Without tokens it then rejects other host names,
+    which prevents DNS rebinding."""
 
     def __init__(
         self,
         *,
         tokens: TokensFile | None = None,
-        reviews: Reviews | None = None,
+        reviews: TokenReviewer | None = None,
         local: bool = False,
         failed_logins: Rate = FAILED_LOGINS,
         clock: Callable[[], float] = time.monotonic,
@@ -429,38 +428,37 @@ class AccessControl:
         self._reviews = reviews
         self._local = local and not self.guarded
         self._clock = clock
-        self._failed = Allowances(failed_logins)
+        self._failed = RateLimiter(failed_logins)
         self._refused_at = float("-inf")
-        self.refusals = 0  # tokens that were none, since the start
+        self.refusals = 0  # requests with an unknown token, since the start
 
     @property
     def guarded(self) -> bool:
         return self._tokens is not None or self._reviews is not None
 
     async def admit(self, headers: Mapping[str, str], peer: str) -> Caller:
-        """Raises Problem: 401, 403, 429, and 503 where a cluster cannot be asked."""
+        """Raises Problem: 401, 403, 429, or 503 if the cluster that reviews tokens cannot be reached."""
         if not self.guarded:
             self._check_host(headers)
-            return EVERYBODY
-        token = _shown(headers)
+            return ANONYMOUS
+        token = _token_header(headers)
         if token is None:
-            raise _unauthorized("show a token: Authorization: Bearer …")
+            raise _unauthorized("a token is required: Authorization: Bearer …")
         if len(token) > TOKEN_LIMIT:
-            raise _unauthorized(f"a token of more than {TOKEN_LIMIT} bytes is not taken")
+            raise _unauthorized(f"the token is longer than {TOKEN_LIMIT} bytes")
         caller = self._tokens.caller(token) if self._tokens is not None else None
         if caller is not None:
             return caller
-        # Only those whose token is not known are slowed down: one that was let in works from behind any
-        # proxy, whatever else comes from there.
+        # Known tokens are not limited: several clients may share the address of a proxy.
         known = self._reviews is not None and self._reviews.knows(token)
         now = self._clock()
         if not known and (wait := self._failed.wait(peer, now)):
-            raise later(ProblemKind.TOO_MANY_REQUESTS, "too many unknown tokens come from this address", wait)
+            raise temporary(ProblemKind.TOO_MANY_REQUESTS, "too many unknown tokens from this address", wait)
         if self._reviews is not None:
             caller = await self._reviews.caller(token)
         if caller is None:
             self._refused(peer, now)
-            raise _unauthorized("this token is not known, or has expired")
+            raise _unauthorized("the token is unknown or has expired")
         return caller
 
     async def close(self) -> None:
@@ -471,7 +469,7 @@ class AccessControl:
         self._failed.take(peer, now)
         self.refusals += 1
         if now >= self._refused_at + _QUIET_SECONDS:
-            log.warning("somebody shows a token that is not known", extra=fields(peer=peer))
+            log.warning("request with an unknown token", extra=fields(peer=peer))
         self._refused_at = now
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
@@ -481,12 +479,12 @@ class AccessControl:
         name = host[1 : host.index("]")] if host.startswith("[") and "]" in host else host.split(":", 1)[0]
         if not is_loopback(name):
             raise Problem(
-                ProblemKind.FORBIDDEN, "without tokens this server answers to localhost only, by that name"
+                ProblemKind.FORBIDDEN, "without tokens the server accepts only requests to localhost"
             )
 
 
-def _shown(headers: Mapping[str, str]) -> str | None:
-    """Of both, the header that no proxy in between puts a token of its own into."""
+def _token_header(headers: Mapping[str, str]) -> str | None:
+    """TOKEN_HEADER takes precedence: a proxy may put its own token into Authorization."""
     if own := headers.get(TOKEN_HEADER, "").strip():
         return own
     scheme, _, token = headers.get("Authorization", "").partition(" ")

@@ -1,4 +1,4 @@
-"""The application: routes bound to a fleet."""
+"""The aiohttp application and its listener: the API's routes, the web page, connection limits."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.answering import (
     NO_FRAMES,
     SECURITY_HEADERS,
-    Answering,
-    Body,
-    Ready,
+    EncodedBody,
+    PreparedResponse,
+    RequestHandler,
     Traffic,
     accepted,
-    confirms,
+    accepts_gzip,
+    etag_matches,
     problem_response,
-    takes_gzip,
 )
-from accelscope.fleet.api.events import Streams
+from accelscope.fleet.api.events import StreamServer
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits, Problem, ProblemKind
 from accelscope.fleet.api.route import Fleet
 from accelscope.fleet.api.routes import ROUTES
@@ -30,72 +30,71 @@ from accelscope.fleet.history import History, Past
 from accelscope.fleet.page import BuiltPage, PageFile
 from accelscope.fleet.store.fleet_store import FleetStore
 
-# --- page ------------------------------------------------------------
-# The web page over HTTP. It holds no data, so that it is open; what it shows it asks the API for.
+# --- Web page -------------------------------------------------------------------
 #
-# The page is one document for all of its places: `/nodes/berlin/alpha` exists only in it. A path that nobody
-# else answers is therefore the page's for whoever asks for a document, and stays a problem for programs.
+# The page contains no data and needs no token. It is a single-page application: paths such as
+# `/nodes/berlin/alpha` exist only in the browser. A path that no route matches therefore returns the page to
+# clients that accept HTML, and a problem to all others.
 
 
-# Style attributes that a script sets are no inline style to a browser: charts may do that.
+# Scripts may set style attributes under this policy, which the charts need.
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     f"font-src 'self'; {NO_FRAMES}"
 )
 _HEADERS = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_POLICY, "Vary": "Accept, Accept-Encoding"}
-_A_YEAR = "public, max-age=31536000, immutable"
-_ASK_AGAIN = "no-cache"
-_NOT_A_PLACE = {"assets"} | {route.path.split("/")[1] for route in ROUTES}
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+_REVALIDATE = "no-cache"
+_RESERVED_ROOTS = {"assets"} | {route.path.split("/")[1] for route in ROUTES}
 _NOT_BUILT = b"""\
 <!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>AccelScope: no page</title></head>
 <body>
-<h1>The page is not built</h1>
-<p>This installation of AccelScope came without its web page. In a clone, <code>make page</code> builds it and
-<code>make wheel</code> packs it; then start the fleet anew.</p>
-<p>The API is there: <a href="/docs">/docs</a> describes it.</p>
+<h1>The web page is not built</h1>
+<p>This installation of AccelScope does not contain the web page. In a clone, <code>make page</code> builds it
+and <code>make wheel</code> packages it; then restart the fleet.</p>
+<p>The API works: see <a href="/docs">/docs</a>.</p>
 </body>
 </html>
 """
 
 
-def page_answer(page: BuiltPage, path: str, headers: Mapping[str, str]) -> Ready | None:
-    """None: the path is none of the page's."""
+def page_answer(page: BuiltPage, path: str, headers: Mapping[str, str]) -> PreparedResponse | None:
+    """None: the path does not belong to the page."""
     found = page.file(path)
     if found is None:
-        if path != "/" and not _is_place(path, headers.get("Accept", "")):
+        if path != "/" and not _is_page_path(path, headers.get("Accept", "")):
             return None
         found = page.index
     if found is None:
         unbuilt = {**_HEADERS, "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
-        return Ready(404, unbuilt, Body((_NOT_BUILT,)))
-    return _sent(found, headers)
+        return PreparedResponse(404, unbuilt, EncodedBody((_NOT_BUILT,)))
+    return _file_response(found, headers)
 
 
-def _sent(file: PageFile, asked: Mapping[str, str]) -> Ready:
-    headers = {**_HEADERS, "ETag": file.etag, "Cache-Control": _A_YEAR if file.lasts else _ASK_AGAIN}
-    if confirms(asked.get("If-None-Match"), file.etag):
-        return Ready(304, headers)
+def _file_response(file: PageFile, request_headers: Mapping[str, str]) -> PreparedResponse:
+    headers = {**_HEADERS, "ETag": file.etag, "Cache-Control": _CACHE_FOREVER if file.lasts else _REVALIDATE}
+    if etag_matches(request_headers.get("If-None-Match"), file.etag):
+        return PreparedResponse(304, headers)
     headers["Content-Type"] = file.media_type
-    if takes_gzip(asked.get("Accept-Encoding", "")) and file.compressed is not None:
+    if accepts_gzip(request_headers.get("Accept-Encoding", "")) and file.compressed is not None:
         headers["Content-Encoding"] = "gzip"
-        return Ready(200, headers, Body((file.compressed,), "gzip"))
-    return Ready(200, headers, Body((file.content,)))
+        return PreparedResponse(200, headers, EncodedBody((file.compressed,), "gzip"))
+    return PreparedResponse(200, headers, EncodedBody((file.content,)))
 
 
-def _is_place(path: str, accept: str) -> bool:
-    """Whether somebody went there with a browser. Never below what others answer for: a mistyped path of the
-    API must not look like an answer."""
-    root = path.split("/")[1]  # empty in //elsewhere.example, which scripts would take for another host
-    # Browsers name HTML. Programs that take anything do not mean it.
-    return root not in _NOT_A_PLACE and root != "" and accepted(accept).get("text/html", False)
+def _is_page_path(path: str, accept: str) -> bool:
+    """Whether a browser requests a path of the page. A mistyped path of the API must not return the page."""
+    root = path.split("/")[1]  # empty for //other.example, which scripts would interpret as another host
+    # Browsers accept text/html explicitly; other clients send */*.
+    return root not in _RESERVED_ROOTS and root != "" and accepted(accept).get("text/html", False)
 
 
 log = logging.getLogger(__name__)
 
 TRAFFIC = web.AppKey("traffic", Traffic)  # for metrics
-STREAMS = web.AppKey("streams", Streams)
+STREAMS = web.AppKey("streams", StreamServer)
 
 
 def make_app(
@@ -110,10 +109,10 @@ def make_app(
     limits: ApiLimits = DEFAULT_LIMITS,
     page: BuiltPage | None = None,
 ) -> web.Application:
-    """Must be called within the loop. `refresh` has one cluster read anew and returns when that is done;
-    `metrics` renders the process's own; `unready` says why it is not ready yet; `past` is where history is
-    asked for that is older than the process's own; `page` is the installed one unless another is given."""
-    streams = Streams(limits)
+    """Must be called in a running loop. `refresh` reads one cluster and returns when it is done; `metrics`
+    renders the metrics of the process; `unready` returns why the fleet is not ready; `past` has history that
+    is older than the process; `page` defaults to the installed one."""
+    streams = StreamServer(limits)
     fleet = Fleet(
         store=store,
         history=history,
@@ -124,22 +123,22 @@ def make_app(
         guarded=access.guarded,
         streams=streams,
     )
-    answering = Answering(fleet, access, limits)
+    requests = RequestHandler(fleet, access, limits)
     built = BuiltPage.load() if page is None else page
     if built.index is None:
-        log.info("this installation has no web page in it; / tells how to build one")
+        log.info("this installation does not contain the web page; see / for how to build it")
 
     async def document(request: web.Request) -> web.StreamResponse:
-        ready = page_answer(built, request.path, request.headers)
-        if ready is None:
+        prepared = page_answer(built, request.path, request.headers)
+        if prepared is None:
             raise web.HTTPNotFound
-        return await answering.give(request, "/", ready)
+        return await requests.respond(request, "/", prepared)
 
-    app = web.Application(middlewares=[_refusals(document)], client_max_size=1024)
+    app = web.Application(middlewares=[_routing_errors(document)], client_max_size=1024)
     app.router.add_get("/", document)
     allowed = {"/": {"GET", "HEAD", "OPTIONS"}}
     for route in ROUTES:
-        handle = answering.handler(route)
+        handle = requests.handler(route)
         methods = {route.method, "HEAD"} if route.method == "GET" and route.stream is None else {route.method}
         for method in sorted(methods):
             app.router.add_route(method, route.path, handle)
@@ -155,13 +154,13 @@ def make_app(
 
     app.on_shutdown.append(end_streams)
     app.on_cleanup.append(end_reviews)
-    app[TRAFFIC] = answering.traffic
+    app[TRAFFIC] = requests.traffic
     app[STREAMS] = streams
     return app
 
 
 def _options(allow: str) -> Handler:
-    """What may be done. Nothing about other origins: their pages may not read this."""
+    """The allowed methods. No CORS headers: pages of other origins may not read the API."""
 
     async def options(_: web.Request) -> web.Response:
         return web.Response(status=204, headers={**SECURITY_HEADERS, "Allow": allow})
@@ -169,11 +168,11 @@ def _options(allow: str) -> Handler:
     return options
 
 
-def _refusals(document: Handler) -> Middleware:
-    """What the router turns away: the page's, or a problem."""
+def _routing_errors(document: Handler) -> Middleware:
+    """Answers requests that match no route: with the page, or with a problem."""
 
     @web.middleware
-    async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             try:
                 return await handler(request)
@@ -187,19 +186,16 @@ def _refusals(document: Handler) -> Middleware:
                 ProblemKind.METHOD_NOT_ALLOWED, f"{request.path} allows {allow}", headers={"Allow": allow}
             )
         except web.HTTPNotFound:
-            problem = Problem(
-                ProblemKind.NOT_FOUND, "there is nothing at this path; /docs lists what there is"
-            )
+            problem = Problem(ProblemKind.NOT_FOUND, "no such path; see /docs")
         return problem_response(problem, request)
 
-    return refusals
+    return respond
 
 
-# --- listening ------------------------------------------------------------
-# The socket: how many connections, for how long, and what is no HTTP.
+# --- Listener -------------------------------------------------------------------
 
 
-_SHUTDOWN_SECONDS = 5.0  # for answers that are under way
+_SHUTDOWN_SECONDS = 5.0  # for requests in progress
 
 
 class Listener:
@@ -213,7 +209,7 @@ class Listener:
         return port
 
     async def close(self) -> None:
-        """Takes no more connections, ends streams, and lets answers that are under way be finished."""
+        """Stops accepting connections, ends streams and waits for requests in progress."""
         self._server.close()
         await self._runner.cleanup()
 
@@ -226,7 +222,7 @@ async def listen(
     tls: ssl.SSLContext | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
 ) -> Listener:
-    """Raises OSError where the address cannot be had."""
+    """Raises OSError if the address cannot be used."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     server, loop = runner.server, asyncio.get_running_loop()
@@ -261,7 +257,7 @@ class _Connections:
 
 
 class _Connection(web.RequestHandler):
-    """Of too many, the newest is closed at once: those that are served go on."""
+    """Closes itself at once if there are too many connections."""
 
     __slots__ = ("_connections", "_counted")
 
@@ -291,10 +287,12 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         if status >= 500:
-            log.error("a request could not be handled", exc_info=exc)
-            problem = Problem(ProblemKind.INTERNAL, "the log of the fleet says more")
+            log.error("unexpected error while handling a request", exc_info=exc)
+            problem = Problem(ProblemKind.INTERNAL, "see the log of the fleet")
         else:
-            problem = Problem(ProblemKind.BAD_REQUEST, (message or "this is not HTTP").splitlines()[0][:200])
+            problem = Problem(
+                ProblemKind.BAD_REQUEST, (message or "not an HTTP request").splitlines()[0][:200]
+            )
         response = problem_response(problem, request)
         response.force_close()
         return response

@@ -1,4 +1,4 @@
-"""Clusters: how each is doing, and having one read anew."""
+"""Clusters, their refresh, and reports of unhealthy and unusual devices."""
 
 from typing import Annotated, Any
 
@@ -16,37 +16,34 @@ from accelscope.fleet.store.query import Condition, Query, Sort
 from accelscope.fleet.store.table import R, Table
 from accelscope.model import HealthState
 
-# --- visible ------------------------------------------------------------
-# Clusters as the caller sees them: to a token that is limited to some, the others are not there.
-
 
 def path_parameter(name: str, description: str) -> Parameter:
     return Parameter(name=name, kind=TEXT, description=description, where="path", required=True)
 
 
 def visible_clusters(call: Call) -> list[ClusterView]:
-    """In the order of their ids."""
+    """The clusters that the caller may see, ordered by id."""
     clusters = call.fleet.store.clusters
     return [clusters[name] for name in sorted(clusters) if call.caller.sees(name)]
 
 
-def visible_cluster(call: Call, id: str) -> ClusterView:  # noqa: A002 - it is the cluster's id
+def visible_cluster(call: Call, id: str) -> ClusterView:  # noqa: A002
     """Raises Problem: 404."""
     view = call.fleet.store.clusters.get(id)
     if view is None or not call.caller.sees(id):
-        raise Problem(ProblemKind.NOT_FOUND, f"there is no cluster {id!r}", cluster=id)
+        raise Problem(ProblemKind.NOT_FOUND, f"cluster {id!r} not found", cluster=id)
     return view
 
 
 class Clusters(Struct, frozen=True, kw_only=True):
-    items: Annotated[list[ClusterView], Meta(description="one for each cluster of the clusters file")]
+    items: Annotated[list[ClusterView], Meta(description="the clusters of the clusters file")]
     total: int
     generation: Generation
     at: At
 
 
 class Refreshed(Struct, frozen=True, kw_only=True):
-    cluster: Annotated[ClusterView, Meta(description="as it is after the refresh")]
+    cluster: Annotated[ClusterView, Meta(description="the cluster after the refresh")]
     generation: Generation
     at: At
 
@@ -63,7 +60,7 @@ def cluster(call: Call) -> ClusterView:
 async def refresh(call: Call) -> Refreshed:
     id_ = visible_cluster(call, call.values["cluster"]).id
     await call.fleet.refresh(id_)
-    view = visible_cluster(call, id_)  # it may have left the list meanwhile
+    view = visible_cluster(call, id_)  # it may have been removed from the list
     return Refreshed(cluster=view, generation=call.generation, at=call.now)
 
 
@@ -72,7 +69,7 @@ _CLUSTER = path_parameter("cluster", "id of the cluster")
 CLUSTER_ROUTES = (
     Route(
         path="/api/v1/clusters",
-        summary="Clusters, reachable or not, with their sources",
+        summary="All clusters with their sources",
         tag="fleet",
         answer=Clusters,
         handle=clusters,
@@ -91,8 +88,8 @@ CLUSTER_ROUTES = (
     Route(
         path="/api/v1/clusters/{cluster}/refresh",
         method="POST",
-        summary="Have a cluster read anew, now",
-        description="Waits until it is done, or has failed: the cluster says which. Takes no body.",
+        summary="Refresh a cluster now",
+        description="Returns when the refresh has succeeded or failed; `cluster` shows which.",
         tag="fleet",
         answer=Refreshed,
         handle=refresh,
@@ -103,9 +100,7 @@ CLUSTER_ROUTES = (
 )
 
 
-# --- health ------------------------------------------------------------
-# What needs looking after: devices that are not well, nodes that are silent, clusters out of reach, and what
-# is out of its habit.
+# --- Reports --------------------------------------------------------------------
 
 
 _WORST_FIRST = (HealthState.LOST, HealthState.CRITICAL, HealthState.WARNING)
@@ -113,30 +108,36 @@ _NODE_STATES = (INCOMPATIBLE, STALE, UNREAD)
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    ok: Annotated[bool, Meta(description="no device, node or cluster that is meant is unwell")]
-    devices: Annotated[list[DeviceRow], Meta(description="lost, critical, then warning; `limit` at most")]
-    devices_by_health: Annotated[dict[str, int], Meta(description="all devices, by their health")]
-    nodes: Annotated[list[NodeRow], Meta(description="incompatible, stale, then unread; `limit` at most")]
-    nodes_by_state: Annotated[dict[str, int], Meta(description="all nodes, by their state")]
-    clusters: Annotated[list[ClusterView], Meta(description="out of reach, or with a source that is not up")]
+    ok: Annotated[bool, Meta(description="true: no problem with any of these devices, nodes and clusters")]
+    devices: Annotated[
+        list[DeviceRow], Meta(description="lost, critical, then warning devices; at most `limit`")
+    ]
+    devices_by_health: Annotated[dict[str, int], Meta(description="number of devices by health")]
+    nodes: Annotated[
+        list[NodeRow], Meta(description="incompatible, stale, then unread nodes; at most `limit`")
+    ]
+    nodes_by_state: Annotated[dict[str, int], Meta(description="number of nodes by state")]
+    clusters: Annotated[
+        list[ClusterView], Meta(description="unreachable clusters, and clusters with a source that is down")
+    ]
     generation: Generation
     at: At
 
 
 class UnusualReport(Struct, frozen=True, kw_only=True):
-    devices: Annotated[list[DeviceRow], Meta(description="`limit` at most")]
-    devices_total: Annotated[int, Meta(description="how many devices are out of their habit")]
-    pods: Annotated[list[PodRow], Meta(description="`limit` at most")]
-    pods_total: Annotated[int, Meta(description="how many containers are out of their habit")]
+    devices: Annotated[list[DeviceRow], Meta(description="unusual devices; at most `limit`")]
+    devices_total: Annotated[int, Meta(description="number of unusual devices")]
+    pods: Annotated[list[PodRow], Meta(description="unusual containers; at most `limit`")]
+    pods_total: Annotated[int, Meta(description="number of unusual containers")]
     generation: Generation
     at: At
 
 
 def health(call: Call) -> HealthReport:
     store = call.fleet.store
-    where = _meant(call)
-    devices = _counted(store.devices, "health", tuple(HealthState), where)
-    nodes = _counted(store.nodes, "state", (FRESH, *_NODE_STATES), where)
+    where = _requested(call)
+    devices = _count(store.devices, "health", tuple(HealthState), where)
+    nodes = _count(store.nodes, "state", (FRESH, *_NODE_STATES), where)
     sought = call.values["cluster"]
     clusters = [
         view
@@ -144,12 +145,12 @@ def health(call: Call) -> HealthReport:
         if (sought is None or view.id in sought)
         and (view.reachable is False or any(source.up is False for source in view.sources))
     ]
-    unwell = sum(devices[state] for state in _WORST_FIRST) + sum(nodes[state] for state in _NODE_STATES)
+    problems = sum(devices[state] for state in _WORST_FIRST) + sum(nodes[state] for state in _NODE_STATES)
     return HealthReport(
-        ok=not unwell and not clusters,
-        devices=_first(call, store.devices, "health", _WORST_FIRST, where),
+        ok=not problems and not clusters,
+        devices=_first_rows(call, store.devices, "health", _WORST_FIRST, where),
         devices_by_health=devices,
-        nodes=_first(call, store.nodes, "state", _NODE_STATES, where),
+        nodes=_first_rows(call, store.nodes, "state", _NODE_STATES, where),
         nodes_by_state=nodes,
         clusters=clusters,
         generation=call.generation,
@@ -159,7 +160,7 @@ def health(call: Call) -> HealthReport:
 
 def unusual(call: Call) -> UnusualReport:
     store = call.fleet.store
-    where = (*_meant(call), Condition("unusual", "present"))
+    where = (*_requested(call), Condition("unusual", "present"))
     query = Query(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
     devices, pods = store.devices.select(query), store.pods.select(query)
     return UnusualReport(
@@ -172,14 +173,14 @@ def unusual(call: Call) -> UnusualReport:
     )
 
 
-def _meant(call: Call) -> tuple[Condition, ...]:
+def _requested(call: Call) -> tuple[Condition, ...]:
     where = list(visible(call))
     if call.values["cluster"] is not None:
         where.append(Condition("cluster", "in", call.values["cluster"]))
     return tuple(where)
 
 
-def _counted(
+def _count(
     table: Table[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> dict[str, int]:
     codes = table.column(field, table.matching(Query(where=where)))
@@ -190,10 +191,10 @@ def _counted(
     }
 
 
-def _first(
+def _first_rows(
     call: Call, table: Table[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> list[R]:
-    """In the order of the words, as many as are asked for."""
+    """The first `limit` rows, in the order of `words`."""
     rows: list[R] = []
     for word in words:
         left = call.values["limit"] - len(rows)
@@ -204,21 +205,21 @@ def _first(
 
 
 _PARAMETERS = (
-    Parameter(name="cluster", kind=several(TEXT), description="only of these clusters"),
+    Parameter(name="cluster", kind=several(TEXT), description="only these clusters"),
     Parameter(
         name="limit",
         kind=WholeNumber(1, LIMIT_MOST),
         default=LIMIT_DEFAULT,
-        description="rows of each list; the tables have all of them, in pages",
+        description="number of rows in each list; the tables have all, in pages",
     ),
 )
 
 HEALTH_ROUTES = (
     Route(
         path="/api/v1/health",
-        summary="What is not well: devices, nodes, clusters",
+        summary="Problems: unhealthy devices, stale nodes, unreachable clusters",
         description=(
-            "More than `limit` are at /api/v1/devices?health=lost,critical,warning and "
+            "For more than `limit` rows see /api/v1/devices?health=lost,critical,warning and "
             "/api/v1/nodes?state=stale,incompatible,unread."
         ),
         tag="fleet",
@@ -229,8 +230,8 @@ HEALTH_ROUTES = (
     ),
     Route(
         path="/api/v1/unusual",
-        summary="Devices and pods that are out of their own habit",
-        description="More than `limit`: /api/v1/devices?present=unusual and /api/v1/pods?present=unusual.",
+        summary="Devices and pods that differ from their usual behaviour",
+        description="For more rows see /api/v1/devices?present=unusual and /api/v1/pods?present=unusual.",
         tag="fleet",
         answer=UnusualReport,
         handle=unusual,

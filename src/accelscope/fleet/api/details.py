@@ -1,4 +1,4 @@
-"""One node, one device, one pod: its row, and all that the node's last snapshot holds of it."""
+"""Details of one node, device or pod: its row, and its data from the node's last snapshot."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -26,40 +26,40 @@ from accelscope.model import (
     Unattributed,
 )
 
-_ROWS_LIMIT = 10_000  # of one node or pod; nobody has so many, and nobody shall
+_ROWS_LIMIT = 10_000  # per node or pod: far more than any has
 
 
 class NodeDetail(Struct, frozen=True, kw_only=True):
-    node: Annotated[NodeRow, Meta(description="its row")]
-    labels: Annotated[dict[str, str], Meta(description="of the Node object")]
+    node: Annotated[NodeRow, Meta(description="row of the node")]
+    labels: Annotated[dict[str, str], Meta(description="labels of the Node object")]
     devices: Annotated[list[DeviceRow], Meta(description="rows of its devices")]
     pods: Annotated[list[PodRow], Meta(description="rows of its containers")]
     processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
-    interval_seconds: Annotated[float | None, Meta(description="between two readings there")]
-    agent: Annotated[AgentState | None, Meta(description="null: no agent, or it was never heard")]
-    readers: Annotated[
-        list[ReaderState], Meta(description="of the agent: one for each vendor that is looked for")
+    interval_seconds: Annotated[
+        float | None, Meta(description="time from one collection of the agent to the next")
     ]
-    attribution: Annotated[
-        list[AttributionSourceState], Meta(description="of the agent: the sources that tell whose what is")
+    agent: Annotated[
+        AgentState | None, Meta(description="state of the agent; null: no agent, or not read yet")
     ]
-    sinks: Annotated[
-        list[SinkState], Meta(description="of the agent: what carries readings into the Node object")
-    ]
-    unattributed: Annotated[list[Unattributed], Meta(description="what is in use and no pod's")]
+    readers: Annotated[list[ReaderState], Meta(description="readers of the agent, one for each vendor")]
+    attribution: Annotated[list[AttributionSourceState], Meta(description="attribution sources of the agent")]
+    sinks: Annotated[list[SinkState], Meta(description="writers of the agent into the Node object")]
+    unattributed: Annotated[list[Unattributed], Meta(description="use that is attributed to no pod")]
     generation: Generation
     at: At
 
 
 class DeviceDetail(Struct, frozen=True, kw_only=True):
-    device: Annotated[DeviceRow, Meta(description="its row")]
-    reading: Annotated[
-        Device | None, Meta(description="all that its driver gave, and why the rest is absent")
+    device: Annotated[DeviceRow, Meta(description="row of the device")]
+    reading: Annotated[Device | None, Meta(description="all values of the device, and why others are absent")]
+    balance: Annotated[
+        DeviceBalance | None, Meta(description="what makes the use by pods add up to that of the device")
     ]
-    balance: Annotated[DeviceBalance | None, Meta(description="what makes the parts add up to the whole")]
     pods: Annotated[list[PodRow], Meta(description="rows of the containers that hold or use it")]
     processes: Annotated[list[ProcessRow], Meta(description="rows of the processes on it")]
-    unattributed: Annotated[list[Unattributed], Meta(description="what is in use on it and is no pod's")]
+    unattributed: Annotated[
+        list[Unattributed], Meta(description="use of the device that is attributed to no pod")
+    ]
     generation: Generation
     at: At
 
@@ -68,21 +68,23 @@ class PodDetail(Struct, frozen=True, kw_only=True):
     cluster: str
     namespace: str
     pod: str
-    object: Annotated[Pod | None, Meta(description="what is known of the pod as such")]
-    containers: Annotated[list[PodRow], Meta(description="one for each container and device")]
+    object: Annotated[Pod | None, Meta(description="the pod itself; null: not known")]
+    containers: Annotated[
+        list[PodRow], Meta(description="rows of its containers, one for each container and device")
+    ]
     devices: Annotated[list[DeviceRow], Meta(description="rows of the devices that it holds or uses")]
     processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
-    allocations: Annotated[list[Allocation], Meta(description="device ids that it was given")]
+    allocations: Annotated[list[Allocation], Meta(description="device ids allocated to it")]
     generation: Generation
     at: At
 
 
 def node_detail(call: Call) -> NodeDetail:
     store = call.fleet.store
-    cluster, name = _named(call)
+    cluster, name = _cluster_and_node(call)
     position = store.nodes.find(cluster=cluster, node=name)
     if position is None:
-        raise _missing(f"cluster {cluster!r} has no node {name!r} with accelerators", cluster)
+        raise _not_found(f"node {name!r} with accelerators not found in cluster {cluster!r}", cluster)
     [node] = store.nodes.rows(np.array([position]), call.now)
     snapshot = store.snapshot(cluster, name)
     here = (Condition("cluster", "=", cluster), Condition("node", "=", name))
@@ -105,11 +107,11 @@ def node_detail(call: Call) -> NodeDetail:
 
 def device_detail(call: Call) -> DeviceDetail:
     store = call.fleet.store
-    cluster, node = _named(call)
+    cluster, node = _cluster_and_node(call)
     id_ = call.values["device"]
     position = store.devices.find(cluster=cluster, node=node, id=id_)
     if position is None:
-        raise _missing(f"node {node!r} of cluster {cluster!r} has no device {id_!r}", cluster)
+        raise _not_found(f"device {id_!r} not found on node {node!r} of cluster {cluster!r}", cluster)
     [row] = store.devices.rows(np.array([position]), call.now)
     snapshot = store.snapshot(cluster, node)
     there = (
@@ -142,7 +144,7 @@ def pod_detail(call: Call) -> PodDetail:
     )
     containers = _rows(call, store.pods, *named)
     if not containers:
-        raise _missing(f"no pod {namespace}/{name} of cluster {cluster!r} has a device", cluster)
+        raise _not_found(f"pod {namespace}/{name} with a device not found in cluster {cluster!r}", cluster)
     snapshots = {row.node: store.snapshot(cluster, row.node) for row in containers}
     positions = [
         store.devices.find(cluster=cluster, node=row.node, id=row.device)
@@ -179,11 +181,11 @@ def _rows(call: Call, table: Table[R], *where: Condition) -> list[R]:
     return table.rows(found.positions, call.now)
 
 
-def _named(call: Call) -> tuple[str, str]:
+def _cluster_and_node(call: Call) -> tuple[str, str]:
     return visible_cluster(call, call.values["cluster"]).id, call.values["node"]
 
 
-def _missing(detail: str, cluster: str) -> Problem:
+def _not_found(detail: str, cluster: str) -> Problem:
     return Problem(ProblemKind.NOT_FOUND, detail, cluster=cluster)
 
 
@@ -203,7 +205,7 @@ ROUTES = (
     ),
     Route(
         path="/api/v1/devices/{cluster}/{node}/{device}",
-        summary="One device with all that its driver gave",
+        summary="One device with all its values",
         tag="tables",
         answer=DeviceDetail,
         handle=device_detail,

@@ -1,6 +1,7 @@
-"""Devices column by column: for maps of tens of thousands of them, as small as they get.
+"""Devices column by column: a compact answer for charts of tens of thousands of devices.
 
-Text comes as codes into a dictionary of its own. Columns are copied at once and encoded in a thread.
+Text columns are codes into a list of distinct texts. Columns are copied in the event loop and encoded in a
+thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +14,12 @@ from msgspec import Meta, Struct
 
 from accelscope.config.values import Choice
 from accelscope.fleet.api.parameter import Parameter, several
-from accelscope.fleet.api.route import Call, Document, Large, Route
+from accelscope.fleet.api.route import Call, EncodedAnswer, Route, ThreadedAnswer
 from accelscope.fleet.api.tables import At, Generation, columns, conditions, filter_parameters
 from accelscope.fleet.rows import DeviceRow
 from accelscope.fleet.store.query import Positions, Query
 from accelscope.fleet.store.table import Table
 from accelscope.fleet.store.texts import ABSENT
-
-# --- copied columns ------------------------------------------------------------
-# Columns taken out of a table: answers are made of them in a thread, whatever the table does meanwhile.
-
 
 Array = npt.NDArray[Any]
 
@@ -30,22 +27,22 @@ _LIMIT = 2.0**63
 
 
 def countable(values: Array) -> Array:
-    """NaN, absence, in the place of what no whole number of 64 bits is near: JSON has no infinity, and the
-    edge of the range is nothing that was measured."""
+    """Replaces values outside the range of 64-bit integers by NaN, which means absent. JSON has no
+    infinity."""
     return np.where(np.abs(values) < _LIMIT, values, np.nan)
 
 
 class CopiedColumns:
-    """Values of some rows. Taken in the loop, where it is quick; read in a thread, where it may take a while.
+    """A copy of some rows, taken in the event loop and read in a thread.
 
-    Lists are made by calls that go over a whole column at once. The interpreter changes threads between such
-    calls only, so each must stay a matter of milliseconds: a column is, all of an answer would not be.
+    Lists are made column by column. The interpreter can switch threads only between such calls, so each must
+    not take longer than a few milliseconds.
     """
 
     def __init__(
         self, table: Table[Any], positions: Positions, fields: Sequence[str], *, sorted_by: Sequence[str] = ()
     ) -> None:
-        self.nodes = table.nodes(positions)  # by row, the number of its node
+        self.nodes = table.nodes(positions)  # the node number of each row
         self._values: dict[str, Array] = {}
         self._texts: dict[str, Sequence[str | None]] = {}
         self._ranks: dict[str, Array] = {}
@@ -59,26 +56,25 @@ class CopiedColumns:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def put_in_order(self, order: Array) -> None:
+    def reorder(self, order: Array) -> None:
         self.nodes = self.nodes[order]
         self._values = {field: values[order] for field, values in self._values.items()}
 
     def keys(self, field: str) -> Array:
-        """To sort by, if it was said beforehand: what is absent comes last."""
+        """Sort keys; absent values come last. Text needs to be in `sorted_by`."""
         values = self._values[field]
         return self._ranks[field][values] if field in self._ranks else values
 
     def text(self, field: str) -> list[Any]:
         return list(map(self._texts[field].__getitem__, self._values[field].tolist()))
 
-    def is_(self, field: str, word: str) -> list[bool]:
-        """Whether the text is this one."""
+    def equals(self, field: str, word: str) -> list[bool]:
         texts = self._texts[field]
-        said: list[bool] = (self._values[field] == (texts.index(word) if word in texts else -1)).tolist()
-        return said
+        equal: list[bool] = (self._values[field] == (texts.index(word) if word in texts else -1)).tolist()
+        return equal
 
     def number(self, field: str, factor: float = 1.0) -> list[Any]:
-        """One decimal; a whole number without one, since some callers take nothing else."""
+        """Rounded to one decimal; integers for whole numbers, since some clients accept only those."""
         values = np.round(countable(countable(self._values[field]) * factor), 1)
         gaps = np.isnan(values)
         if gaps.all():
@@ -103,7 +99,7 @@ class CopiedColumns:
 
 _NAMES = tuple(column.name for column in columns(DeviceRow))
 _KINDS = {column.name: column.kind for column in columns(DeviceRow)}
-_DEFAULT = (
+_DEFAULT_FIELDS = (
     *("cluster", "node", "id", "index", "vendor", "model", "state", "simulated", "health"),
     *("utilization_ratio", "memory_used_bytes", "memory_total_bytes", "temperature_celsius", "power_watts"),
 )
@@ -112,31 +108,31 @@ _Copy: TypeAlias = tuple[np.ndarray[Any, Any], Sequence[str | None]]
 
 
 class TextColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="text"):
-    texts: Annotated[list[str], Meta(description="each text once")]
-    codes: Annotated[list[int | None], Meta(description="by row: a place in `texts`; null: not known")]
+    texts: Annotated[list[str], Meta(description="the distinct texts")]
+    codes: Annotated[list[int | None], Meta(description="for each row an index into `texts`")]
 
 
 class NumberColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="number"):
-    values: Annotated[list[int | float | None], Meta(description="by row; null: not known")]
+    values: Annotated[list[int | float | None], Meta(description="one value for each row")]
 
 
 class FlagColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="flag"):
-    values: Annotated[list[bool | None], Meta(description="by row; null: not known")]
+    values: Annotated[list[bool | None], Meta(description="one value for each row")]
 
 
 class Columns(Struct, frozen=True, kw_only=True):
-    rows: Annotated[int, Meta(description="length of every column")]
+    rows: Annotated[int, Meta(description="number of rows in every column")]
     fields: Annotated[
-        dict[str, TextColumn | NumberColumn | FlagColumn], Meta(description="those that were asked for")
+        dict[str, TextColumn | NumberColumn | FlagColumn], Meta(description="the requested columns")
     ]
     generation: Generation
     at: At
 
 
-def device_columns(call: Call) -> Large:
+def device_columns(call: Call) -> ThreadedAnswer:
     table = call.fleet.store.devices
     query = Query(where=conditions(DeviceRow, call), search=call.values["q"])
-    # By place in the table: devices of a node come together, in the order in which the node lists them.
+    # In table order: the devices of a node are adjacent, in the order of its snapshot.
     positions = table.matching(query)
     copies: dict[str, _Copy] = {}
     for name in call.values["fields"]:
@@ -144,14 +140,14 @@ def device_columns(call: Call) -> Large:
         copies[name] = (table.column(name, positions), texts)
     generation, now = call.generation, call.now
 
-    def make() -> Document:
-        return Document(_encoded(copies, len(positions), generation, now))
+    def make() -> EncodedAnswer:
+        return EncodedAnswer(_encoded(copies, len(positions), generation, now))
 
-    return Large(make)
+    return ThreadedAnswer(make)
 
 
 def _encoded(copies: Mapping[str, _Copy], rows: int, generation: int, now: float) -> Iterator[bytes]:
-    """As `Columns` says, a column a piece."""
+    """`Columns` as JSON, one piece per column."""
     before = f'{{"rows":{rows},"generation":{generation},"at":{now},"fields":{{'
     for name, copy in copies.items():
         yield f'{before}"{name}":'.encode() + msgspec.json.encode(_column(_KINDS[name], *copy))
@@ -171,12 +167,12 @@ def _column(
         return FlagColumn(values=flags)
     if kind == "whole" and not absent.any():
         return NumberColumn(values=values.astype(np.int64).tolist())
-    # NaN, the table's absence, is encoded as null.
+    # msgspec encodes NaN as null.
     return NumberColumn(values=np.round(values, 3).tolist())
 
 
 def _text_column(codes: np.ndarray[Any, Any], texts: Sequence[str | None]) -> TextColumn:
-    """Only texts that occur, numbered anew."""
+    """Only the texts that occur, renumbered."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
     known = used[used != ABSENT]
     places = np.full(len(texts), -1, np.int64)
@@ -190,8 +186,8 @@ def _text_column(codes: np.ndarray[Any, Any], texts: Sequence[str | None]) -> Te
 ROUTES = (
     Route(
         path="/api/v1/devices/columns",
-        summary="All devices that are meant, column by column",
-        description="For maps and charts over the whole fleet: no pages, only the fields that are asked for.",
+        summary="All selected devices, column by column",
+        description="For charts over the whole fleet: no pages, only the requested fields.",
         tag="tables",
         answer=Columns,
         handle=device_columns,
@@ -199,8 +195,8 @@ ROUTES = (
             Parameter(
                 name="fields",
                 kind=several(Choice(*_NAMES), len(_NAMES)),
-                default=_DEFAULT,
-                description="columns that are wanted",
+                default=_DEFAULT_FIELDS,
+                description="columns to return",
             ),
             *filter_parameters(DeviceRow),
         ),

@@ -1,4 +1,4 @@
-"""What happened: the log of events, as far as it reaches back."""
+"""The event log, and the live stream of changes (server-sent events)."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from accelscope.config.values import WholeNumber
 from accelscope.fleet.api.answering import SECURITY_HEADERS
 from accelscope.fleet.api.parameter import TEXT, Parameter, one_of, several
-from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, later
+from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, temporary
 from accelscope.fleet.api.route import Call, Route
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.store.events import Change, Event, EventKind, Severity, Subscription
@@ -26,24 +26,24 @@ from accelscope.fleet.store.summary import SummaryRow, summarize
 class Events(Struct, frozen=True, kw_only=True):
     items: Annotated[list[Event], Meta(description="oldest first")]
     first: Annotated[
-        int, Meta(description="from this number on none is missing; of older ones, not all are held")
+        int, Meta(description="no event with this id or a later one is missing; older ones may be")
     ]
-    last: Annotated[int, Meta(description="number of the newest that the caller can see; 0: none yet")]
-    next: Annotated[int, Meta(description="`after` of the next question")]
+    last: Annotated[int, Meta(description="id of the newest event that the caller can see; 0: none yet")]
+    next: Annotated[int, Meta(description="`after` of the next request")]
     generation: Generation
     at: At
 
 
 def events(call: Call) -> Events:
-    """Without `after` the newest; with it, those behind it from the oldest on, so that nothing is missed."""
+    """Without `after` the newest events; with it the oldest ones after that id, so that none is missed."""
     log = call.fleet.store.events
     after, limit = call.values["after"], call.values["limit"]
-    # Numbers begin anew with each process: one that lies ahead is another's, and all is news to its holder.
+    # Ids restart with each process: an id ahead of the last one is from before a restart.
     last = log.last_id_of(call.caller.clusters)
-    held = log.after(after if after is not None and after <= last else 0)
-    meant = [event for event in held if call.caller.sees(event.cluster) and _is_meant(event, call)]
-    shown = meant[-limit:] if after is None else meant[:limit]
-    more = after is not None and len(meant) > limit
+    stored = log.after(after if after is not None and after <= last else 0)
+    matching = [event for event in stored if call.caller.sees(event.cluster) and _matches(event, call)]
+    shown = matching[-limit:] if after is None else matching[:limit]
+    more = after is not None and len(matching) > limit
     return Events(
         items=shown,
         first=log.first_id_of(call.caller.clusters),
@@ -54,7 +54,7 @@ def events(call: Call) -> Events:
     )
 
 
-def _is_meant(event: Event, call: Call) -> bool:
+def _matches(event: Event, call: Call) -> bool:
     for name in _FILTERS:
         sought = call.values[name]
         if sought is not None and getattr(event, name) not in sought:
@@ -68,29 +68,32 @@ _WORDS = {"kind": tuple(EventKind), "severity": tuple(Severity)}
 EVENT_ROUTES = (
     Route(
         path="/api/v1/events",
-        summary="What happened: devices lost and back, nodes stale, clusters out of reach, what is unusual",
+        summary="Events: lost and recovered devices, stale nodes, unreachable clusters, anomalies",
         description=(
-            "Oldest first. To follow, ask again with `after` set to `next`; the stream has the same events. "
-            "An `after` that is ahead of `last` comes from before a restart: all that is held is given."
+            "Oldest first. To follow, repeat the request with `after` set to `next`; the stream has the same "
+            "events. If `after` is greater than `last`, the fleet was restarted and all stored events are "
+            "returned."
         ),
         tag="time",
         answer=Events,
         handle=events,
         parameters=(
             Parameter(
-                name="after", kind=WholeNumber(0, 2**53), description="only later ones; left out: the newest"
+                name="after",
+                kind=WholeNumber(0, 2**53),
+                description="only events after this id; default: the newest events",
             ),
             Parameter(
                 name="limit",
                 kind=WholeNumber(1, LIMIT_MOST),
                 default=LIMIT_DEFAULT,
-                description="events in the answer",
+                description="number of events",
             ),
             *(
                 Parameter(
                     name=name,
                     kind=several(one_of(tuple(map(str, _WORDS.get(name, ()))))),
-                    description="one of these",
+                    description="is one of these",
                 )
                 for name in _FILTERS
             ),
@@ -100,16 +103,16 @@ EVENT_ROUTES = (
 )
 
 
-# --- stream ------------------------------------------------------------
-# The live stream: server-sent events.
+# --- Live stream ----------------------------------------------------------------
 #
-# `hello` says where things stand. `change` tells which clusters and nodes changed, with the new sums, once a
-# second at most; `event` is an entry of the log; `resync` says that something was missed and all should be
-# asked for anew. The id of a message names the last entry of the log that the reader can see, so that a
-# reader that comes back with it (browsers send Last-Event-ID by themselves) is told what it missed.
+# `hello` contains the current sums. `change` lists the clusters and nodes that have changed, with the new
+# sums, at most once a second. `event` is an entry of the event log. `resync` means that messages were lost
+# and that the client must fetch everything again. The id of a message is that of the last event that the
+# client can see. A client that reconnects with it (browsers send Last-Event-ID) gets the events that it
+# missed.
 
 
-NODES_LIMIT = 500  # named in one change; of more only the number is told
+NODES_LIMIT = 500  # listed in one change; of more nodes only the number is sent
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -123,7 +126,7 @@ class Changed(Struct, frozen=True, kw_only=True):
     at: float
     clusters: list[str]
     nodes: Annotated[
-        list[tuple[str, str]] | None, Meta(description="cluster and name; null: more than are named")
+        list[tuple[str, str]] | None, Meta(description="cluster and name; null: too many to list")
     ]
     nodes_changed: int
     summary: SummaryRow
@@ -134,22 +137,22 @@ class Resync(Struct, frozen=True, kw_only=True):
     at: float
 
 
-class Streams:
-    """Those that are open. Readers who see the same get the same bytes, made once."""
+class StreamServer:
+    """The open streams. Each message is encoded once for all clients that see the same clusters."""
 
     def __init__(self, limits: ApiLimits) -> None:
         self._limits = limits
-        self._process = os.urandom(4).hex()  # entries of the log are numbered anew by each process
-        self._open: dict[Subscription, str] = {}  # and whose it is
+        self._process = os.urandom(4).hex()  # event ids restart with each process
+        self._open: dict[Subscription, str] = {}  # key of the rate limit of each
         self._closing = False
-        self._made: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
-        self._made_of: Change | None = None
+        self._encoded: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
+        self._encoded_change: Change | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
     async def serve(self, call: Call) -> web.StreamResponse:
-        """Raises Problem before anything is sent."""
+        """Raises Problem if there are too many streams."""
         self._check_room(call.counted_as)
         subscription = call.fleet.store.subscribe()
         self._open[subscription] = call.counted_as
@@ -160,16 +163,16 @@ class Streams:
             del self._open[subscription]
 
     def close(self) -> None:
-        """Ends all of them, and takes no more."""
+        """Ends all streams and rejects new ones."""
         self._closing = True
         for subscription in list(self._open):
             subscription.close()
 
     def _check_room(self, counted_as: str) -> None:
         if self._closing or len(self._open) >= self._limits.streams:
-            raise later(ProblemKind.BUSY, "there are as many streams as there may be", 5.0)
+            raise temporary(ProblemKind.BUSY, "too many streams", 5.0)
         if Counter(self._open.values())[counted_as] >= self._limits.streams_of_caller:
-            raise later(ProblemKind.TOO_MANY_REQUESTS, "this caller has as many streams as it may have", 5.0)
+            raise temporary(ProblemKind.TOO_MANY_REQUESTS, "too many streams of this caller", 5.0)
 
     async def _run(self, call: Call, subscription: Subscription) -> web.StreamResponse:
         response = web.StreamResponse(
@@ -183,7 +186,7 @@ class Streams:
         first = [b"retry: 3000\n\n", *self._missed(call), self._hello(call)]
         heartbeat_seconds = self._limits.heartbeat_seconds
         checked_at = written_at = time.monotonic()
-        # Whoever went away, or takes nothing for too long, ends the stream: there is nobody to tell.
+        # A client that has disconnected, or does not read for too long, ends the stream.
         with suppress(ConnectionError, TimeoutError):
             await response.prepare(call.request)
             await self._write(response, b"".join(first))
@@ -196,9 +199,9 @@ class Streams:
                         if change is None:
                             break
                         message = self._message(call, change)
-                # Changes that this reader is not told of are no sign of life.
+                # Changes that are not sent to this client do not replace a heartbeat.
                 if not message and time.monotonic() >= silent_until:
-                    message = b": still here\n\n"
+                    message = b": heartbeat\n\n"
                 if message:
                     await self._write(response, message)
                     written_at = time.monotonic()
@@ -214,17 +217,17 @@ class Streams:
             await response.write(message)
 
     def _missed(self, call: Call) -> Iterable[bytes]:
-        """What a reader that was here before has not been told."""
-        shown = call.request.headers.get("Last-Event-ID")
-        if not shown:
+        """The messages that a reconnecting client missed."""
+        last_id = call.request.headers.get("Last-Event-ID")
+        if not last_id:
             return ()
         log = call.fleet.store.events
-        process, _, number = shown.partition("-")
+        process, _, number = last_id.partition("-")
         known = int(number) if number.isascii() and number.isdigit() and len(number) < 18 else -1
         clusters = call.caller.clusters
         if process != self._process or not log.first_id_of(clusters) - 1 <= known <= log.last_id_of(clusters):
             return (self._resync(call),)
-        return [self._event(event) for event in log.after(known) if _is_meant_stream(call, event.cluster)]
+        return [self._event(event) for event in log.after(known) if _is_requested(call, event.cluster)]
 
     def _hello(self, call: Call) -> bytes:
         store = call.fleet.store
@@ -240,21 +243,21 @@ class Streams:
         return self._entry("event", event, event.id)
 
     def _message(self, call: Call, change: Change) -> bytes:
-        if self._made_of is not change:
-            self._made_of = change
-            self._made = {}
+        if self._encoded_change is not change:
+            self._encoded_change = change
+            self._encoded = {}
         key = (call.caller.view, call.values["cluster"])
-        message = self._made.get(key)
+        message = self._encoded.get(key)
         if message is None:
-            message = self._made[key] = self._make(call, change)
+            message = self._encoded[key] = self._make(call, change)
         return message
 
     def _make(self, call: Call, change: Change) -> bytes:
         if change.resync:
             return self._resync(call)
-        parts = [self._event(event) for event in change.events if _is_meant_stream(call, event.cluster)]
-        clusters = [cluster for cluster in change.clusters if _is_meant_stream(call, cluster)]
-        nodes = [node for node in change.nodes if _is_meant_stream(call, node[0])]
+        parts = [self._event(event) for event in change.events if _is_requested(call, event.cluster)]
+        clusters = [cluster for cluster in change.clusters if _is_requested(call, cluster)]
+        nodes = [node for node in change.nodes if _is_requested(call, node[0])]
         if clusters or nodes:
             changed = Changed(
                 generation=call.generation,
@@ -273,7 +276,7 @@ class Streams:
         return f"event: {name}\nid: {self._process}-{last_id}\ndata: ".encode() + text + b"\n\n"
 
 
-def _is_meant_stream(call: Call, cluster: str) -> bool:
+def _is_requested(call: Call, cluster: str) -> bool:
     sought = call.values["cluster"]
     return call.caller.sees(cluster) and (sought is None or cluster in sought)
 
@@ -287,7 +290,7 @@ def _sum(call: Call) -> SummaryRow:
 
 
 async def _still_admitted(call: Call) -> bool:
-    """A token that was revoked, or sees other clusters now, ends the stream; its holder may come back."""
+    """False if the token was revoked or its clusters have changed. The client can reconnect."""
     try:
         return await call.admitted_again() == call.caller
     except Problem:
@@ -301,22 +304,22 @@ async def stream(call: Call) -> web.StreamResponse:
 STREAM_ROUTES = (
     Route(
         path="/api/v1/stream",
-        summary="What changes, as it changes: server-sent events",
+        summary="Live changes as server-sent events",
         description=(
-            "Messages are `hello`, `change` (clusters and nodes, and the new sums; once a second at most), "
-            "`event` (an entry of the log) and `resync` (something was missed: ask for everything anew). A "
-            "reader that comes back with Last-Event-ID is told the events that it missed."
+            "Messages are `hello`, `change` (clusters and nodes that have changed, and the new sums; at most "
+            "once a second), `event` (an entry of the event log) and `resync` (messages were lost: fetch "
+            "everything again). A client that reconnects with Last-Event-ID gets the events that it missed."
         ),
         tag="time",
         answer=None,
         media_type="text/event-stream",
         stream=stream,
         parameters=(
-            Parameter(name="cluster", kind=several(TEXT), description="only of these clusters"),
+            Parameter(name="cluster", kind=several(TEXT), description="only these clusters"),
             Parameter(
                 name="Last-Event-ID",
                 kind=TEXT,
-                description="id of the last message that was seen",
+                description="id of the last message received",
                 where="header",
             ),
         ),

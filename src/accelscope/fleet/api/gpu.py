@@ -1,15 +1,14 @@
-"""GPUs in the words of exec-based collectors: percent, MB (bytes / 2^20), whole lists without pages.
+"""`/gpu/*`: GPUs in the format of exec-based collectors: percent, MB (bytes / 2^20), lists without pages.
 
-Whoever moves from such a collector finds its fields first and ours (`age_seconds`, `stale`, `simulated` …)
-behind them. `/gpu/summary` returns the object of a cluster that is named, as those collectors do, and a list
-with one element a cluster otherwise: nothing is summed up under an id that no cluster has. The sum over all
-clusters is at `/api/v1/summary`.
+The fields of those collectors come first, followed by those of AccelScope (`age_seconds`, `stale`,
+`simulated` …). `/gpu/summary` returns the object of the cluster that is named, as those collectors do, and
+otherwise a list with one object per cluster. Sums over all clusters are at `/api/v1/summary`.
 
-What was not read yet is not empty, also where other devices of the cluster were read. Asked for by name it
-is a problem (503); among all clusters its counts and sums are null.
+An empty list means that there are no GPUs. A cluster whose GPUs were not read yet is a problem (503) if it is
+requested by name; in the list of all clusters its counts and sums are null.
 
-Lists can be tens of thousands of devices long. Columns are copied at once, so that an answer is of one
-moment, and the objects are made from the copies in a thread.
+Lists can contain tens of thousands of devices. Columns are copied in one step, so that an answer shows one
+moment, and a thread makes the objects from the copies.
 """
 
 import asyncio
@@ -24,32 +23,30 @@ from msgspec import Meta, Struct
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.api.device_columns import CopiedColumns, countable
 from accelscope.fleet.api.parameter import TEXT, Parameter
-from accelscope.fleet.api.problem import Problem, ProblemKind, later
-from accelscope.fleet.api.route import Call, Document, Large, Route
+from accelscope.fleet.api.problem import Problem, ProblemKind, temporary
+from accelscope.fleet.api.route import Call, EncodedAnswer, Route, ThreadedAnswer
 from accelscope.fleet.api.tables import visible
 from accelscope.fleet.api_server.objects import resources_of
-from accelscope.fleet.rows import ClusterView, DeviceRow
+from accelscope.fleet.rows import ClusterView, DeviceRow, HealthName, VendorName
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.fleet.store.table import Table
 from accelscope.model import ProcessType
 from accelscope.vendors import declarations
 
-# --- gpu types ------------------------------------------------------------
-# What exec-based collectors answer with, field for field, and ours behind them.
+# --- Types --------------------------------------------------------------------
 
 
 Measured = int | float | None
-Percent = Annotated[Measured, Meta(description="0 to 100; null: not known")]
-Megabytes = Annotated[Measured, Meta(description="bytes / 2^20; null: not known")]
-Age = Annotated[float | None, Meta(description="seconds since it was read")]
-Stale = Annotated[bool, Meta(description="nothing newer came for longer than it should take")]
+Percent = Annotated[Measured, Meta(description="0 to 100")]
+Megabytes = Annotated[Measured, Meta(description="bytes / 2^20")]
+Stale = Annotated[bool, Meta(description="true: no newer reading came in time")]
 
 
 class Gpu(Struct, frozen=True, gc=False):
     index: int | None
     uuid: str | None
-    name: Annotated[str | None, Meta(description="model, as the driver names it")]
+    name: Annotated[str | None, Meta(description="name of the product")]
     driver_version: str | None
     temperature_celsius: Measured
     utilization_gpu_percent: Percent
@@ -62,19 +59,19 @@ class Gpu(Struct, frozen=True, gc=False):
     pcie_generation: int | None
     pcie_link_width: int | None
     fan_speed_percent: Percent
-    vendor: str
-    id: Annotated[str, Meta(description="as the vendor-neutral API names it")]
-    health: str
+    vendor: VendorName
+    id: str
+    health: HealthName
 
 
 class GpuNode(Struct, frozen=True, kw_only=True):
     node_name: str
     cluster_id: str
-    gpus: Annotated[list[Gpu], Meta(description="its GPUs")]
+    gpus: Annotated[list[Gpu], Meta(description="GPUs of the node")]
     gpu_count: int
-    total_memory_mb: Annotated[int | float, Meta(description="of those GPUs of which it is known")]
-    labels: Annotated[dict[str, str], Meta(description="of the Node object")]
-    age_seconds: Age
+    total_memory_mb: Annotated[int | float, Meta(description="sum over GPUs that report it")]
+    labels: Annotated[dict[str, str], Meta(description="labels of the Node object")]
+    age_seconds: float | None
     stale: Stale
     simulated: bool
     source: str | None
@@ -82,57 +79,50 @@ class GpuNode(Struct, frozen=True, kw_only=True):
 
 class GpuProcess(Struct, frozen=True, gc=False):
     pid: int
-    gpu_index: Annotated[int | None, Meta(description="number of the GPU on its node")]
+    gpu_index: Annotated[int | None, Meta(description="index of the GPU on its node")]
     process_type: Annotated[
-        str, Meta(description="`compute` (also where it is both), `graphics` or `unknown`")
+        str, Meta(description="`compute` (also for processes that do both), `graphics` or `unknown`")
     ]
     sm_utilization: Percent
     memory_utilization: Percent
     encoder_utilization: Percent
     decoder_utilization: Percent
     fb_memory_mb: Megabytes
-    command: Annotated[str | None, Meta(description="the program's name, never its arguments")]
+    command: Annotated[str | None, Meta(description="name of the program, without arguments")]
     node_name: str
     cluster_id: str
-    age_seconds: Age
+    age_seconds: float | None
     stale: Stale
     simulated: bool
-    gpu_id: Annotated[str, Meta(description="id of the device, as in the tables")]
-    namespace: Annotated[str | None, Meta(description="of its pod; null: in none, or not known")]
-    pod: Annotated[str | None, Meta(description="null: in none, or not known")]
-    container: Annotated[str | None, Meta(description="null: in none, or not known")]
+    gpu_id: Annotated[str, Meta(description="`id` of the device")]
+    namespace: str | None
+    pod: str | None
+    container: str | None
 
 
 class GpuSummary(Struct, frozen=True, kw_only=True):
     cluster_id: str
-    node_count: Annotated[int | None, Meta(description="nodes with GPUs; null: its GPUs were not read yet")]
-    gpu_count: Annotated[int | None, Meta(description="null: its GPUs were not read yet")]
-    total_memory_mb: Annotated[
-        Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")
-    ]
-    used_memory_mb: Annotated[Measured, Meta(description="of all GPUs, MB; null: its GPUs were not read yet")]
+    node_count: Annotated[int | None, Meta(description="number of nodes with GPUs; null: GPUs not read yet")]
+    gpu_count: Annotated[int | None, Meta(description="number of GPUs; null: GPUs not read yet")]
+    total_memory_mb: Annotated[Measured, Meta(description="sum over all GPUs; null: GPUs not read yet")]
+    used_memory_mb: Annotated[Measured, Meta(description="sum over all GPUs; null: GPUs not read yet")]
     memory_utilization_percent: Annotated[
-        Measured, Meta(description="used of total, of GPUs of which both are known")
+        Measured, Meta(description="used memory divided by total memory, over GPUs that report both")
     ]
-    average_gpu_utilization_percent: Annotated[
-        Measured, Meta(description="mean of the GPUs of which it is known")
-    ]
-    average_temperature_celsius: Annotated[
-        Measured, Meta(description="mean of the GPUs of which it is known, °C")
-    ]
-    age_seconds: Annotated[float | None, Meta(description="since the cluster last answered")]
+    average_gpu_utilization_percent: Annotated[Measured, Meta(description="mean over GPUs that report it")]
+    average_temperature_celsius: Annotated[Measured, Meta(description="mean over GPUs that report it")]
+    age_seconds: Annotated[float | None, Meta(description="time since the cluster last answered")]
     stale: Annotated[
         bool,
-        Meta(description="the cluster is out of reach, or all its GPUs are stale: the last that is known"),
+        Meta(description="true: the cluster is unreachable, or all its GPUs are stale"),
     ]
     simulated: bool
 
 
-# --- gpu objects ------------------------------------------------------------
-# Nodes, GPUs and processes as exec-based collectors show them, made from columns and encoded piece by piece.
+# --- Objects, made from columns -------------------------------------------------
 #
-# All of this runs in a thread while the loop answers others. One call that encodes everything would keep the
-# interpreter to itself for a tenth of a second; many small ones do not.
+# This runs in a thread while the event loop answers other requests. A single call that encodes everything
+# would hold the GIL for a tenth of a second, so objects are encoded in batches.
 
 
 GPU_VENDORS = tuple(name for name, vendor in declarations().items() if vendor.makes_gpus)
@@ -162,18 +152,18 @@ PROCESS_FIELDS = (
 
 
 def tidy(value: float) -> int | float | None:
-    """As `tenths`; None for what no number in an answer is."""
+    """As `tenths`; None for values outside the range of 64-bit integers."""
     return tenths(value) if abs(value) < 2.0**63 else None
 
 
 def tenths(value: float) -> int | float:
-    """One decimal; a whole number without one, since some callers take nothing else."""
+    """Rounded to one decimal; integers for whole numbers, since some clients accept only those."""
     rounded = round(value, 1)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 class NodeGpus:
-    """`labels` by row of `nodes`. Nodes without GPUs are left out."""
+    """Nodes with their GPUs. `labels` is parallel to the rows of `nodes`. Nodes without GPUs are left out."""
 
     def __init__(
         self,
@@ -191,7 +181,7 @@ class NodeGpus:
         return _encoded(self.nodes(), _NODES_AT_ONCE)
 
     def nodes(self) -> Iterator[GpuNode]:
-        """By cluster and name."""
+        """Ordered by cluster and name."""
         by_node = self._by_node()
         nodes = self._nodes
         rows = list(
@@ -200,7 +190,7 @@ class NodeGpus:
                 nodes.text("node"),
                 nodes.text("cluster"),
                 nodes.ages(self._now),
-                nodes.is_("state", FRESH),
+                nodes.equals("state", FRESH),
                 nodes.flags("simulated"),
                 nodes.text("source"),
                 self._labels,
@@ -209,15 +199,15 @@ class NodeGpus:
         )
         for place in np.lexsort([nodes.keys(field) for field in reversed(NODE_ORDER)]).tolist():
             number, name, cluster, age, fresh, simulated, source, labels = rows[place]
-            held = by_node.get(number)
-            if held is None:
+            gpus = by_node.get(number)
+            if gpus is None:
                 continue
-            total = sum(gpu.memory_total_mb for gpu in held if gpu.memory_total_mb is not None)
+            total = sum(gpu.memory_total_mb for gpu in gpus if gpu.memory_total_mb is not None)
             yield GpuNode(
                 node_name=name,
                 cluster_id=cluster,
-                gpus=held,
-                gpu_count=len(held),
+                gpus=gpus,
+                gpu_count=len(gpus),
                 total_memory_mb=tenths(total),
                 labels=dict(labels),
                 age_seconds=age,
@@ -227,12 +217,12 @@ class NodeGpus:
             )
 
     def _by_node(self) -> dict[int, list[Gpu]]:
-        """By the node's number; of each by vendor and index."""
+        """GPUs by the number of their node, ordered by vendor and index."""
         columns = self._gpus
         ranks = np.zeros(len(columns.nodes), np.uint8)
         for rank, vendor in enumerate(GPU_VENDORS):
-            ranks[np.array(columns.is_("vendor", vendor), np.bool_)] = rank
-        columns.put_in_order(np.lexsort([columns.keys("index"), ranks, columns.nodes]))
+            ranks[np.array(columns.equals("vendor", vendor), np.bool_)] = rank
+        columns.reorder(np.lexsort([columns.keys("index"), ranks, columns.nodes]))
         by_node: dict[int, list[Gpu]] = {}
         for number, gpu in zip(columns.nodes.tolist(), _gpus(columns), strict=True):
             by_node.setdefault(number, []).append(gpu)
@@ -264,13 +254,13 @@ def _gpus(columns: CopiedColumns) -> Iterator[Gpu]:
 
 
 def encoded_processes(columns: CopiedColumns, now: float) -> Iterator[bytes]:
-    """By cluster, node, GPU and pid."""
-    columns.put_in_order(np.lexsort([columns.keys(field) for field in reversed(PROCESS_ORDER)]))
+    """Ordered by cluster, node, GPU and pid."""
+    columns.reorder(np.lexsort([columns.keys(field) for field in reversed(PROCESS_ORDER)]))
     return _encoded(_processes(columns, now), _PROCESSES_AT_ONCE)
 
 
 def _encoded(items: Iterator[object], at_once: int) -> Iterator[bytes]:
-    """A JSON list, so many items a piece."""
+    """A JSON list in pieces of `at_once` items."""
     before = b"["
     while some := list(islice(items, at_once)):
         yield before + msgspec.json.encode(some)[1:-1]
@@ -293,7 +283,7 @@ def _processes(columns: CopiedColumns, now: float) -> Iterator[GpuProcess]:
         columns.text("node"),
         columns.text("cluster"),
         columns.ages(now),
-        columns.is_("state", STALE),
+        columns.equals("state", STALE),
         columns.flags("simulated"),
         columns.text("device"),
         columns.text("namespace"),
@@ -307,13 +297,13 @@ _RETRY_SECONDS = 15.0
 _LABELS_AT_ONCE = 200
 
 
-async def nodes(call: Call) -> Large:
-    found = await _nodes(call, _asked_clusters(call))
-    return Large(lambda: Document(found.encoded()))
+async def nodes(call: Call) -> ThreadedAnswer:
+    found = await _nodes(call, _requested_clusters(call))
+    return ThreadedAnswer(lambda: EncodedAnswer(found.encoded()))
 
 
 async def node(call: Call) -> GpuNode:
-    """Both spellings: the cluster in the path, or as a parameter."""
+    """The cluster is in the path, or a query parameter."""
     cluster = call.values.get("cluster") or call.values["cluster_id"]
     view = _reached_cluster(call, cluster)
     where = (Condition("cluster", "=", cluster), Condition("node", "=", call.values["node"]))
@@ -325,13 +315,15 @@ async def node(call: Call) -> GpuNode:
         if view.devices is None:
             raise _not_read(view, "")
         raise Problem(
-            ProblemKind.NOT_FOUND, f"cluster {view.id!r} has no such node with accelerators", cluster=view.id
+            ProblemKind.NOT_FOUND,
+            f"node {call.values['node']!r} with accelerators not found in cluster {view.id!r}",
+            cluster=view.id,
         )
     [row] = store.nodes.rows(np.array([position]), call.now)
     if row.state in (UNREAD, INCOMPATIBLE):
-        raise later(
+        raise temporary(
             ProblemKind.NOT_READ_YET,
-            f"nothing was read of node {row.node!r} yet{_because(row.reason)}",
+            f"node {row.node!r} was not read yet{_because(row.reason)}",
             _RETRY_SECONDS,
             cluster=view.id,
         )
@@ -349,21 +341,21 @@ async def node(call: Call) -> GpuNode:
     )
 
 
-def processes(call: Call) -> Large:
-    where = [*_asked_clusters(call), Condition("vendor", "in", GPU_VENDORS)]
+def processes(call: Call) -> ThreadedAnswer:
+    where = [*_requested_clusters(call), Condition("vendor", "in", GPU_VENDORS)]
     if call.values["node_name"] is not None:
         where.append(Condition("node", "=", call.values["node_name"]))
     table = call.fleet.store.processes
     columns = CopiedColumns(
         table, table.matching(Query(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
     )
-    return Large(lambda: Document(encoded_processes(columns, call.now)))
+    return ThreadedAnswer(lambda: EncodedAnswer(encoded_processes(columns, call.now)))
 
 
 def summary(call: Call) -> GpuSummary | list[GpuSummary]:
     named = call.values["cluster_id"]
     if named is not None:
-        [found] = _summaries(call, [_asked_cluster(call, named)])
+        [found] = _summaries(call, [_requested_cluster(call, named)])
         return found
     return _summaries(call, [view for view in visible_clusters(call) if view.gpu_setting != "false"])
 
@@ -404,7 +396,7 @@ def _summary(
 
 
 def _all_stale(table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
-    """The cluster answers, and nothing comes from its nodes. Of no GPUs there is nothing that is old."""
+    """The cluster answers, but its nodes do not. False if there are no GPUs."""
     code = table.texts("state").code(STALE)
     return len(positions) > 0 and bool((table.column("state", positions) == code).all())
 
@@ -426,32 +418,32 @@ async def _nodes(call: Call, where: Sequence[Condition]) -> NodeGpus:
     for cluster, name in zip(nodes.text("cluster"), nodes.text("node"), strict=True):
         labels.append(store.labels(cluster, name))
         if not len(labels) % _LABELS_AT_ONCE:
-            await asyncio.sleep(0)  # others have their turn: there may be ten thousand nodes
+            await asyncio.sleep(0)  # lets other tasks run: there may be ten thousand nodes
     return NodeGpus(gpus, nodes, labels, call.now)
 
 
-def _asked_clusters(call: Call) -> tuple[Condition, ...]:
-    """By name, or all that the caller sees but for those that are declared to have no GPUs."""
+def _requested_clusters(call: Call) -> tuple[Condition, ...]:
+    """The named cluster, or all visible ones except those declared without GPUs."""
     named = call.values["cluster_id"]
     if named is not None:
-        _asked_cluster(call, named)
+        _requested_cluster(call, named)
         return (Condition("cluster", "=", named),)
     with_gpus = [view.id for view in visible_clusters(call) if view.gpu_setting != "false"]
     return (Condition("cluster", "in", tuple(with_gpus)),)
 
 
 def _reached_cluster(call: Call, named: str) -> ClusterView:
-    """Raises Problem: 404 unknown, 400 without GPUs, 503 never reached."""
+    """Raises Problem: 404 for an unknown cluster, 400 for one without GPUs, 503 for one not reached yet."""
     view = visible_cluster(call, named)
     if view.gpu_setting == "false":
         raise Problem(
             ProblemKind.NO_GPU_CAPABILITY,
-            f"capabilities.gpu of cluster {named!r} is false",
+            f"cluster {named!r} is declared without GPUs (capabilities.gpu: false)",
             parameter="cluster_id",
             cluster=named,
         )
     if view.succeeded_at is None and not view.nodes:
-        raise later(
+        raise temporary(
             ProblemKind.CLUSTER_NEVER_REACHED,
             f"cluster {named!r} was not reached yet{_because(view.text)}",
             _RETRY_SECONDS,
@@ -461,8 +453,8 @@ def _reached_cluster(call: Call, named: str) -> ClusterView:
     return view
 
 
-def _asked_cluster(call: Call, named: str) -> ClusterView:
-    """Raises Problem: as `_reached_cluster`, and 503 where none of its GPUs was read and it may have some."""
+def _requested_cluster(call: Call, named: str) -> ClusterView:
+    """Raises Problem: as `_reached_cluster`, and 503 if no GPU was read although there may be some."""
     view = _reached_cluster(call, named)
     devices = call.fleet.store.devices
     where = (Condition("cluster", "=", named), Condition("vendor", "in", GPU_VENDORS))
@@ -472,8 +464,8 @@ def _asked_cluster(call: Call, named: str) -> ClusterView:
 
 
 def _why_unread(call: Call, view: ClusterView) -> str | None:
-    """Of a cluster without a row of a GPU: why that does not mean that it has none; may be empty. None: it
-    has none. NPUs that were read say nothing about GPUs on nodes that were not."""
+    """Why a cluster without GPU rows may still have GPUs; the text may be empty. None: it has no GPUs. NPUs
+    that were read do not imply that there are no GPUs on other nodes."""
     node = call.fleet.store.unread_node(view.id, lambda name: _GPU_RESOURCE.fullmatch(name) is not None)
     if node is not None:
         return f"node {node[0]!r}: {node[1]}"
@@ -482,14 +474,14 @@ def _why_unread(call: Call, view: ClusterView) -> str | None:
 
 
 def _not_read(view: ClusterView, why: str) -> Problem:
-    wrong = [source for source in view.sources if source.text is not None]
-    texts = "; ".join(f"{source.kind}: {source.text}" for source in wrong)
-    return later(
+    failed = [source for source in view.sources if source.text is not None]
+    texts = "; ".join(f"{source.kind}: {source.text}" for source in failed)
+    return temporary(
         ProblemKind.NOT_READ_YET,
-        f"no GPU of cluster {view.id!r} was read yet{_because(texts or why)}",
+        f"the GPUs of cluster {view.id!r} were not read yet{_because(texts or why)}",
         _RETRY_SECONDS,
         cluster=view.id,
-        reason=wrong[0].reason if wrong else None,
+        reason=failed[0].reason if failed else None,
     )
 
 
@@ -497,7 +489,7 @@ def _because(text: str | None) -> str:
     return f": {text}" if text else ""
 
 
-_CLUSTER = Parameter(name="cluster_id", kind=TEXT, description="left out: all clusters")
+_CLUSTER = Parameter(name="cluster_id", kind=TEXT, description="id of the cluster; default: all clusters")
 _PROBLEMS = (
     ProblemKind.NOT_FOUND,
     ProblemKind.NO_GPU_CAPABILITY,
@@ -505,10 +497,9 @@ _PROBLEMS = (
     ProblemKind.NOT_READ_YET,
 )
 _RULES = (
-    "A cluster that is out of reach is shown as it was last seen, with its age. Asked for by name, an "
-    "unknown one is 404, one that is declared without GPUs 400, one that was never reached 503, and so is "
-    "one that was reached and none of whose GPUs was read yet, although a node that offers GPUs, or of which "
-    "nothing is known, was not read: an empty list means that there is nothing."
+    "An unreachable cluster is returned with its last known values and their age. Requested by name, an "
+    "unknown cluster is 404, a cluster declared without GPUs is 400, and a cluster that was not reached yet, "
+    "or whose GPUs were not read yet, is 503. An empty list means that there are no GPUs."
 )
 
 ROUTES = (
@@ -538,7 +529,7 @@ ROUTES = (
     ),
     Route(
         path="/api/v1/gpu/nodes/{node}",
-        summary="One node with its GPUs, the cluster as a parameter",
+        summary="One node with its GPUs; the cluster is a query parameter",
         tag="gpu",
         answer=GpuNode,
         handle=node,
@@ -556,18 +547,21 @@ ROUTES = (
         tag="gpu",
         answer=list[GpuProcess],
         handle=processes,
-        parameters=(_CLUSTER, Parameter(name="node_name", kind=TEXT, description="left out: all nodes")),
+        parameters=(
+            _CLUSTER,
+            Parameter(name="node_name", kind=TEXT, description="name of the node; default: all nodes"),
+        ),
         problems=_PROBLEMS,
         cached=True,
     ),
     Route(
         path="/api/v1/gpu/summary",
-        summary="Sums and averages of a cluster, or of each cluster",
+        summary="Sums and averages of one cluster, or of each cluster",
         description=(
             f"{_RULES} With `cluster_id` the answer is the object of that cluster, without it a list with "
-            "one for each. What is not known stays out of averages; sums of nothing are 0, averages of "
-            "nothing null. Of a cluster in the list whose GPUs were not read yet, counts and sums are null. "
-            "The sum over all clusters is at /api/v1/summary."
+            "one object per cluster. Unknown values are left out of sums and averages. Without any value a "
+            "sum is 0 and an average is null. In the list, counts and sums of a cluster whose GPUs were not "
+            "read yet are null. Sums over all clusters are at /api/v1/summary."
         ),
         tag="gpu",
         answer=GpuSummary | list[GpuSummary],

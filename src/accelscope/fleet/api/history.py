@@ -1,4 +1,5 @@
-"""What was: by the minute from what this process saw, and further back from a store where there is one."""
+"""History: per minute from this process's memory, and older values from a Prometheus store if there is
+one."""
 
 from collections.abc import Sequence
 from math import ceil, inf
@@ -17,8 +18,8 @@ from accelscope.fleet.store.query import Condition, Query
 SPAN_SECONDS = 3600.0
 _LONGEST_SECONDS = 366 * 86400.0
 _LATEST = 253402300799  # seconds since the epoch: the end of the year 9999
-_NEAR_ENOUGH_SECONDS = 120.0  # a store that is asked for less would not know more
-_NEEDED = {
+_TOLERANCE_SECONDS = 120.0  # smaller gaps are not filled from the store
+_REQUIRED = {
     "fleet": (),
     "device": ("cluster", "node", "key"),
     "pod": ("cluster", "namespace", "key"),
@@ -33,28 +34,28 @@ async def history(call: Call) -> HistorySeries:
     since = until - SPAN_SECONDS if call.values["since"] is None else call.values["since"]
     since = max(since, until - _LONGEST_SECONDS)
     _check(call, scope)
-    series = _seen(call, scope, since, until)
-    if since < min(_begin(series), until) - _NEAR_ENOUGH_SECONDS:
-        series = await _remembered(call, scope, since, until) or series
-    _check_known(call, scope, series)
-    shown = _in_steps(series, call.values["step"])
+    series = _own_series(call, scope, since, until)
+    if since < min(_first_value_at(series), until) - _TOLERANCE_SECONDS:
+        series = await _stored_series(call, scope, since, until) or series
+    _check_exists(call, scope, series)
+    shown = _resampled(series, call.values["step"])
     return replace(shown, simulated=_is_simulated(call, scope, series.source))
 
 
 def _check(call: Call, scope: Scope) -> None:
-    """What goes with the scope, and nothing that the caller may not see."""
-    needed = _NEEDED.get(scope, ("key",))
+    """Checks that the parameters fit the scope and that the caller may see the cluster."""
+    required = _REQUIRED.get(scope, ("key",))
     for name in ("key", *_PARTS):
-        if name in needed and call.values[name] is None:
-            raise _incomplete(name, f"{name} is needed with scope={scope}")
-        if name not in needed and call.values[name] is not None:
-            raise _incomplete(name, f"{name} means nothing with scope={scope}")
+        if name in required and call.values[name] is None:
+            raise _bad_combination(name, f"{name} is required with scope={scope}")
+        if name not in required and call.values[name] is not None:
+            raise _bad_combination(name, f"{name} is not allowed with scope={scope}")
     cluster = call.values["key" if scope == "cluster" else "cluster"]
     if cluster is not None:
         visible_cluster(call, cluster)
 
 
-def _seen(call: Call, scope: Scope, since: float, until: float) -> HistorySeries:
+def _own_series(call: Call, scope: Scope, since: float, until: float) -> HistorySeries:
     values, past = call.values, call.fleet.history
     if scope == "device":
         return past.device(values["cluster"], values["node"], values["key"], since, until)
@@ -63,8 +64,8 @@ def _seen(call: Call, scope: Scope, since: float, until: float) -> HistorySeries
     return past.summary(scope, values["key"], since, until, clusters=call.caller.clusters)
 
 
-def _begin(series: HistorySeries) -> float:
-    """Of what is known; of nothing, the end of time."""
+def _first_value_at(series: HistorySeries) -> float:
+    """Time of the first value; infinity if there is none."""
     firsts = [
         next((place for place, value in enumerate(values) if value is not None), inf)
         for values in series.fields.values()
@@ -72,8 +73,8 @@ def _begin(series: HistorySeries) -> float:
     return series.start + min(firsts, default=inf) * series.step_seconds
 
 
-async def _remembered(call: Call, scope: Scope, since: float, until: float) -> HistorySeries | None:
-    """A store adds up all clusters or one: of no use to somebody who may see some of them."""
+async def _stored_series(call: Call, scope: Scope, since: float, until: float) -> HistorySeries | None:
+    """None without a store, or if its sums include clusters that the caller may not see."""
     store = call.fleet.past
     if store is None or (call.caller.clusters is not None and scope in _ACROSS_CLUSTERS):
         return None
@@ -89,25 +90,25 @@ def _is_simulated(call: Call, scope: Scope, source: str) -> bool:
             return call.values["cluster"] in simulated
         case "cluster":
             return call.values["key"] in simulated
-    if source == "prometheus":  # a store does not tell whose devices it adds up
-        return any(kept.kind == source for name in simulated for kept in views[name].sources)
+    if source == "prometheus":  # a store does not report which clusters its sums contain
+        return any(one.kind == source for name in simulated for one in views[name].sources)
     return not simulated.isdisjoint(
         call.fleet.history.clusters_of(scope, call.values["key"], clusters=simulated)
     )
 
 
-def _check_known(call: Call, scope: Scope, series: HistorySeries) -> None:
-    """A device or pod that nobody has heard of; of one that was there something is known."""
+def _check_exists(call: Call, scope: Scope, series: HistorySeries) -> None:
+    """Raises Problem for a device or pod that has neither history nor a row."""
     if scope not in ("device", "pod") or any(_known(values) for values in series.fields.values()):
         return
     values, store = call.values, call.fleet.store
     if scope == "device":
-        there = store.devices.find(cluster=values["cluster"], node=values["node"], id=values["key"])
+        row = store.devices.find(cluster=values["cluster"], node=values["node"], id=values["key"])
     else:
-        there = next(iter(_pod_positions(call)), None)
-    if there is None:
+        row = next(iter(_pod_positions(call)), None)
+    if row is None:
         raise Problem(
-            ProblemKind.NOT_FOUND, f"no {scope} {values['key']!r} is known there", cluster=values["cluster"]
+            ProblemKind.NOT_FOUND, f"{scope} {values['key']!r} not found", cluster=values["cluster"]
         )
 
 
@@ -118,19 +119,19 @@ def _pod_positions(call: Call) -> Sequence[int]:
     return positions
 
 
-def _in_steps(series: HistorySeries, step: float | None) -> HistorySeries:
-    """Coarser: means of what is known, and the highest of what is a highest."""
-    together = 1 if step is None else max(1, ceil(step / series.step_seconds))
-    if together == 1:
+def _resampled(series: HistorySeries, step: float | None) -> HistorySeries:
+    """Resampled: the maximum of `_max_` fields, the mean of all others, without unknown values."""
+    factor = 1 if step is None else max(1, ceil(step / series.step_seconds))
+    if factor == 1:
         return series
-    fields = {name: _coarser(name, values, together) for name, values in series.fields.items()}
-    return replace(series, step_seconds=series.step_seconds * together, fields=fields)
+    fields = {name: _resampled_values(name, values, factor) for name, values in series.fields.items()}
+    return replace(series, step_seconds=series.step_seconds * factor, fields=fields)
 
 
-def _coarser(name: str, values: Sequence[float | None], together: int) -> list[float | None]:
+def _resampled_values(name: str, values: Sequence[float | None], factor: int) -> list[float | None]:
     coarse: list[float | None] = []
-    for start in range(0, len(values), together):
-        known = _known(values[start : start + together])
+    for start in range(0, len(values), factor):
+        known = _known(values[start : start + factor])
         if not known:
             coarse.append(None)
         else:
@@ -142,7 +143,7 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _incomplete(parameter: str, detail: str) -> Problem:
+def _bad_combination(parameter: str, detail: str) -> Problem:
     return Problem(ProblemKind.INCOMPLETE_QUESTION, detail, parameter=parameter)
 
 
@@ -161,29 +162,32 @@ _PARAMETERS = (
     Parameter(
         name="scope",
         kind=Choice(*get_args(Scope)),
-        description="of what the past is asked for",
+        description="what the history is about",
         required=True,
     ),
-    _part("key", "the cluster, vendor, model, namespace, device id or pod; not with scope=fleet"),
+    _part(
+        "key",
+        "id of the cluster or device, or name of the vendor, model, namespace or pod; not with scope=fleet",
+    ),
     _part("cluster", "with scope=device and scope=pod"),
     _part("node", "with scope=device"),
     _part("namespace", "with scope=pod"),
-    _moment("since", "seconds since the epoch; left out: an hour before `until`"),
-    _moment("until", "seconds since the epoch; left out: now"),
+    _moment("since", "seconds since the epoch; default: an hour before `until`"),
+    _moment("until", "seconds since the epoch; default: now"),
     Parameter(
         name="step",
         kind=Decimal(1, _LONGEST_SECONDS),
-        description="seconds between two values; left out: as fine as there is",
+        description="seconds between two values; default: the finest available",
     ),
 )
 
 ROUTES = (
     Route(
         path="/api/v1/history",
-        summary="What was, by the minute",
+        summary="History of the fleet, a cluster, a device, a pod …",
         description=(
-            "A day of sums by cluster, vendor, model and namespace, and an hour of every device and pod; "
-            "further back where a cluster has a Prometheus store. Gaps are null."
+            "One value per minute: sums by cluster, vendor, model and namespace for a day, and every device "
+            "and pod for an hour. Older values need a Prometheus store. Gaps are null."
         ),
         tag="time",
         answer=HistorySeries,

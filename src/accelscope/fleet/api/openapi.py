@@ -1,7 +1,8 @@
-"""The OpenAPI 3.1 document, from the declarations of the routes and the types of their answers."""
+"""The OpenAPI 3.1 document and the page `/docs`, made from the routes and the types of their answers."""
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,98 +15,87 @@ from accelscope import __version__
 from accelscope.config.values import List
 from accelscope.fleet.api.access import TOKEN_HEADER
 from accelscope.fleet.api.answering import NO_FRAMES
+from accelscope.fleet.api.gpu import Gpu, GpuProcess
 from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
-from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, Document, Route
-from accelscope.model import Snapshot
-from accelscope.model.documentation import documentation, objects
+from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Route
+from accelscope.fleet.api.summary import IdlePod
+from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
+from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
+from accelscope.model.documentation import Documentation, documentation, objects
 from accelscope.vendors import declarations
 
-REFERENCE = "#/components/schemas/"  # in front of a type's name
+REFERENCE = "#/components/schemas/"  # precedes the name of a type
+_MARKDOWN_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 INTRODUCTION = """\
-What every accelerator in a fleet of Kubernetes clusters is doing, and which pod is doing it.
+What every accelerator in a fleet of Kubernetes clusters is doing, and which pod is using it.
 
-What is not known is null, never 0. Ratios are 0 to 1, sizes bytes, times seconds since the epoch; only
-`/gpu/*` speaks in percent and MB (bytes / 2^20), for those who come from another collector. Every row says
-where it is from, how old it is and whether it is simulated.
+Unknown values are null, never 0. Ratios are 0 to 1, sizes are bytes, times are seconds since the epoch. Only
+`/gpu/*` uses percent and MB (bytes / 2^20), for clients of exec-based collectors. Every row contains its
+source, its age and whether it is simulated.
 
-Lists come in pages: `next` of an answer is the `cursor` of the next question. A token that is limited to some
-clusters sees a fleet of those. An `ETag` is of the data, not of its age: a 304 says that nothing but
-`age_seconds`, `at` and the like has changed; a filter by `age_seconds` has none. GET also answers HEAD.
-Anything that is refused is a problem (RFC 9457); one with `Retry-After` goes away by itself.
+Lists are paged: pass `next` of an answer as `cursor` of the next request. A token limited to some clusters
+sees only those. An `ETag` covers the data, not its age: 304 means that only `age_seconds`, `at` and similar
+fields have changed. Requests that filter by `age_seconds` get no ETag. Routes that accept GET also accept
+HEAD. Errors are problem details (RFC 9457); retry those that have `Retry-After`.
 """
 
-_VENDORS = [f"`{name}`" for name in declarations()]
 _GPU_TITLES = " and ".join(vendor.title for vendor in declarations().values() if vendor.makes_gpus)
 TAGS = {
-    "fleet": "The whole of it: clusters, sums, what needs looking after",
-    "tables": "Rows of nodes, devices, pods and processes: filtered, sorted, in pages",
-    "time": "What was, and what happens",
-    "gpu": f"{_GPU_TITLES} GPUs in the words of exec-based collectors: percent, MB, whole lists",
+    "fleet": "Clusters, sums, unhealthy and idle devices",
+    "tables": "Nodes, devices, pods and processes: filtered, sorted and paged",
+    "time": "History and events",
+    "gpu": f"{_GPU_TITLES} GPUs in the format of exec-based collectors: percent, MB, complete lists",
     "service": "The server itself",
 }
 
-# Fields that mean the same in every answer, where the type itself has no description of the field.
+# The model objects that a type takes the descriptions of its fields from, the first match counts.
+_MODEL_TYPES: Mapping[type[Any], tuple[type[Any], ...]] = {
+    DeviceRow: (Device,),
+    PodRow: (PodUsage, Pod, Device),
+    ProcessRow: (Process, Owner),
+    IdlePod: (PodUsage, Pod),
+    Gpu: (Device,),
+    GpuProcess: (Process, Owner),
+}
+
+# Fields that mean the same in every answer and that the model does not describe.
 COMMON_FIELDS: Mapping[str, str] = {
-    "age_seconds": "how old it is",
-    "agent_version": "version of the agent that read it; null: no agent did",
+    "age_seconds": "time since the data was read",
+    "agent_version": "version of the agent that read the node; null: not read by an agent",
     "cluster": "id of the cluster",
     "cluster_id": "id of the cluster",
-    "container": "name of the container",
-    "containers": "containers that hold or use a device",
-    "device": "id of the device",
-    "device_index": "number of the device on its node",
+    "containers": "number of containers that hold or use a device",
     "devices": "number of devices",
-    "devices_allocated": "devices that its pods hold",
-    "devices_idle": "sum of the shares of devices that are held and were not used for an hour or more",
-    "devices_lost": "devices that fell off the bus or no longer answer",
-    "devices_stale": "devices whose last reading is old",
-    "driver_version": "version of the driver",
-    "ecc_uncorrected": "memory errors that were not corrected; null: not known",
-    "firmware_version": "version of the firmware",
+    "devices_allocated": "number of devices allocated to its pods",
+    "devices_idle": "allocated devices that were not used for an hour or more, as a sum of device shares",
+    "devices_lost": "number of devices that fell off the bus or do not answer",
+    "devices_stale": "number of devices whose last reading is old",
     "gpu_count": "number of GPUs",
-    "health": "`ok`, `warning`, `critical`, `lost` or `unknown`",
-    "health_reason": "why it is not ok",
-    "index": "number on its node, as the driver counts",
-    "items": "the rows",
-    "kind": "which kind of column it is",
-    "model": "model, as the driver names it",
-    "name": "name, for people",
-    "namespace": "namespace of the pod",
+    "health_reason": "why the health is not `ok`",
+    "items": "the rows of this page",
+    "kind": "type of the column",
+    "name": "display name",
+    "namespace": "name of the namespace",
     "node": "name of the node",
     "node_name": "name of the node",
     "nodes": "number of nodes",
-    "owner_kind": "what the pod belongs to: Deployment, StatefulSet, Job …",
-    "owner_name": "name of what the pod belongs to",
-    "partition": "id of the partition (MIG, core range); null: the whole device",
-    "partitions": "number of partitions",
-    "pci_address": "`domain:bus:device.function`",
-    "pcie_generation": "generation of the link now",
-    "pcie_link_width": "lanes of the link now",
-    "pcie_width": "lanes of the link now",
-    "pid": "process id on the node",
+    "pcie_generation": "current PCIe generation",
+    "pcie_link_width": "current number of PCIe lanes",
+    "pcie_width": "current number of PCIe lanes",
     "pod": "name of the pod",
-    "pod_uid": "uid of the pod",
     "pods": "number of pods",
-    "power_draw_watts": "watts; null: not known",
-    "power_limit_watts": "watts; null: not known",
-    "power_watts": "watts; null: not known",
+    "power_draw_watts": "power drawn",
     "processes": "number of processes",
-    "serial": "serial number",
-    "simulated": "it comes from simulated devices, in whole or in part",
-    "source": "the source that it was read from",
+    "simulated": "true: some or all of the data comes from simulated devices",
+    "source": "where the data comes from: `agents`, `exec`, `annotations` or `prometheus`",
     "state": "`fresh` or `stale`",
-    "taken_at": "when it was read, seconds since the epoch",
-    "temperature_celsius": "°C; null: not known",
-    "temperature_max_celsius": "°C, of the hottest; null: not known",
-    "temperature_slowdown_celsius": "°C at which the device slows itself down; null: not known",
-    "total": "how many there are in all",
-    "unusual": "what is out of its own habit",
-    "user": "whose it is on the node",
-    "utilization_ratio": "0 to 1; null: not known",
-    "uuid": "the vendor's unique id",
-    "vendor": " or ".join(filter(None, (", ".join(_VENDORS[:-1]), _VENDORS[-1]))),
+    "taken_at": "time of the reading, in seconds since the epoch",
+    "temperature_max_celsius": "highest temperature of its devices",
+    "total": "number of items",
+    "unusual": "what differs from the usual behaviour; null: nothing does",
+    "utilization_ratio": "mean over its devices",
     "version": "version of AccelScope",
 }
 
@@ -119,17 +109,30 @@ def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], 
 
 
 def _describe(components: Mapping[str, dict[str, Any]]) -> None:
-    """Adds descriptions of fields that have none: from the objects of the snapshot, or the common ones."""
-    of_snapshot = {kind.__name__: documentation(kind).fields for kind in objects(Snapshot)}
+    """Adds the descriptions that are written in the model or common to all types, and makes all of them
+    sentences."""
+    model_types: dict[str, tuple[type[Any], ...]] = {kind.__name__: (kind,) for kind in objects(Snapshot)}
+    model_types |= {kind.__name__: models for kind, models in _MODEL_TYPES.items()}
     for name, component in components.items():
-        texts = of_snapshot.get(name, COMMON_FIELDS)
+        documented = [documentation(kind) for kind in model_types.get(name, ())]
         for field, declared in component.get("properties", {}).items():
-            if "description" not in declared and field in texts:
-                declared["description"] = texts[field]
+            text = declared.get("description") or _model_text(documented, field, declared)
+            text = text or COMMON_FIELDS.get(field)
+            if text:
+                declared["description"] = sentence(text)
+
+
+def _model_text(documented: Sequence[Documentation], field: str, declared: Mapping[str, Any]) -> str | None:
+    for model in documented:
+        if field in model.fields:
+            text = _MARKDOWN_LINK.sub(r"\1", model.fields[field])
+            nullable = {"type": "null"} in declared.get("anyOf", ())
+            return f"{text} Null: {model.absent[field]}." if nullable and field in model.absent else text
+    return None
 
 
 def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each route's answer by method and path, and the components that they refer to."""
+    """The schema of each route's answer by method and path, and the components that they reference."""
     schemas, components = _components(tuple(routes))
     answered = [route for route in routes if route.answer is not None]
     named = {f"{route.method} {route.path}": schema for route, schema in zip(answered, schemas, strict=False)}
@@ -137,7 +140,7 @@ def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], 
 
 
 def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
-    """`guarded`: the server asks for tokens."""
+    """`guarded`: the server requires tokens."""
     schemas, components = answer_schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -148,7 +151,7 @@ def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
         "info": {
             "title": "AccelScope fleet",
             "version": __version__,
-            "summary": "What every accelerator is doing, and which pod is doing it",
+            "summary": "What every accelerator is doing, and which pod is using it",
             "description": INTRODUCTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -193,7 +196,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": parameter.name,
         "in": parameter.where,
-        "description": parameter.description,
+        "description": sentence(parameter.description),
         "required": parameter.required or parameter.where == "path",
         "schema": described,
     }
@@ -209,8 +212,8 @@ def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
     success: dict[str, Any] = {"description": route.summary, "content": content}
     responses: dict[str, Any] = {str(route.status): success}
     if route.cached:
-        success["headers"] = {"ETag": {"description": "of the data", "schema": {"type": "string"}}}
-        responses["304"] = {"description": "nothing but ages has changed since the ETag that was shown"}
+        success["headers"] = {"ETag": {"description": "Version of the data", "schema": {"type": "string"}}}
+        responses["304"] = {"description": "Only ages have changed since this ETag"}
     by_status: dict[int, list[ProblemKind]] = {}
     for kind in route.all_problems:
         by_status.setdefault(kind.status, []).append(kind)
@@ -226,14 +229,13 @@ def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
 def _problem_headers(kinds: Sequence[ProblemKind]) -> dict[str, Any]:
     status = kinds[0].status
     if status in (429, 503):
-        return {"headers": {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}}
+        return {"headers": {"Retry-After": {"description": "Seconds", "schema": {"type": "string"}}}}
     if status == 401:
         return {"headers": {"WWW-Authenticate": {"schema": {"type": "string"}}}}
     return {}
 
 
-# --- description ------------------------------------------------------------
-# The types of answers and parameters in words, for pages that people read.
+# --- Types as text, for the reference pages ----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,62 +246,61 @@ class Field:
 
 
 def answer_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, list[Field]]]:
-    """The answer's type and those that it is made of, each with its fields; every type once."""
+    """The types that the answer consists of, each once with its fields."""
     schemas, components = answer_schemas(routes)
     schema = schemas.get(f"{route.method} {route.path}")
     if schema is None:
         return []
     found: dict[str, list[Field]] = {}
-    waiting = _referred(schema)
+    waiting = _references(schema)
     while waiting:
         name = waiting.pop(0)
         if name in found:
             continue
         component = components[name]
         found[name] = [
-            Field(field, type_words(of), sentence(of.get("description", "")))
-            for field, of in component.get("properties", {}).items()
+            Field(field, type_text(declared), declared.get("description", ""))
+            for field, declared in component.get("properties", {}).items()
         ]
-        waiting += _referred(component)
+        waiting += _references(component)
     return [(name, fields) for name, fields in found.items() if fields]
 
 
 def sentence(text: str) -> str:
-    """Words about a field or a parameter, written as those about a snapshot are: with a full stop, and with a
-    capital unless they begin with `null`."""
+    """The text with a capital, unless it begins with `null`, and a full stop."""
     if not text:
         return text
     begun = text if text.startswith("null") else text[0].upper() + text[1:]
     return begun if begun.endswith((".", "…")) else f"{begun}."
 
 
-def type_words(schema: dict[str, Any]) -> str:
-    """A JSON schema in a few words; null is not said, since nearly everything may be absent."""
+def type_text(schema: dict[str, Any]) -> str:
+    """A JSON schema in a few words, without null: nearly every field may be null."""
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix(REFERENCE)
     if "anyOf" in schema:
-        options = [type_words(option) for option in schema["anyOf"] if option.get("type") != "null"]
+        options = [type_text(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(options))
     if "enum" in schema:
         words = [str(word) for word in schema["enum"]]
         return ", ".join(words) if len(words) <= 16 else "names of fields"
-    return _plain_words(schema)
+    return _simple_type_text(schema)
 
 
-def _plain_words(schema: dict[str, Any]) -> str:
+def _simple_type_text(schema: dict[str, Any]) -> str:
     kind = schema.get("type")
     if kind == "array" and "prefixItems" in schema:
-        return " and ".join(type_words(item) for item in schema["prefixItems"])
+        return " and ".join(type_text(item) for item in schema["prefixItems"])
     if kind == "array":
-        return f"list of {type_words(schema['items'])}" if "items" in schema else "list"
+        return f"list of {type_text(schema['items'])}" if "items" in schema else "list"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {type_words(schema['additionalProperties'])}"
+        return f"object of {type_text(schema['additionalProperties'])}"
     if kind in ("integer", "number"):
         return _range(schema, "whole number" if kind == "integer" else "number")
     return {"string": "text", "boolean": "true or false"}.get(str(kind), "anything")
 
 
-def problem_words(kinds: Iterable[ProblemKind]) -> list[str]:
+def problem_texts(kinds: Iterable[ProblemKind]) -> list[str]:
     return [f"{kind.status} `{kind.uri}`: {kind.title}" for kind in kinds]
 
 
@@ -310,18 +311,17 @@ def _range(schema: dict[str, Any], words: str) -> str:
     return f"{words}, {least} to {most}" if most < 2**53 else f"{words}, from {least}"
 
 
-def _referred(schema: Any) -> list[str]:
+def _references(schema: Any) -> list[str]:
     if isinstance(schema, list):
-        return [name for item in schema for name in _referred(item)]
+        return [name for item in schema for name in _references(item)]
     if not isinstance(schema, dict):
         return []
     if "$ref" in schema:
         return [str(schema["$ref"]).removeprefix(REFERENCE)]
-    return [name for value in schema.values() for name in _referred(value)]
+    return [name for value in schema.values() for name in _references(value)]
 
 
-# --- documents ------------------------------------------------------------
-# The API's own description: the OpenAPI document and a page to read. They hold no data and are open.
+# --- Routes of the documents. They contain no data and need no token. ---------
 
 
 STYLE = """
@@ -343,7 +343,7 @@ PAGE_POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {NO_FRAMES
 
 
 def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """Both describe `routes`."""
+    """The routes of the OpenAPI document and of the page, which describe `routes`."""
 
     @cache
     def encoded(guarded: bool) -> bytes:
@@ -359,16 +359,16 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
             summary="The OpenAPI 3.1 document",
             tag="service",
             answer=None,
-            handle=lambda call: Document([encoded(call.fleet.guarded)]),
+            handle=lambda call: EncodedAnswer([encoded(call.fleet.guarded)]),
             scope=None,
         ),
         Route(
             path="/docs",
-            summary="This description as a page",
+            summary="The API reference as a web page",
             tag="service",
             answer=None,
             media_type="text/html; charset=utf-8",
-            handle=lambda _: Document([page()]),
+            handle=lambda _: EncodedAnswer([page()]),
             scope=None,
             content_security_policy=PAGE_POLICY,
         ),
@@ -382,11 +382,12 @@ def docs_page(routes: tuple[Route, ...]) -> str:
         f"<style>{STYLE}</style></head><body><h1>AccelScope fleet API</h1>",
         "".join(f"<p>{_prose(paragraph)}</p>" for paragraph in INTRODUCTION.strip().split("\n\n")),
         "<p><a href='openapi.json'>openapi.json</a></p>",
-        f"<details><summary>Problems of every route</summary>{_problems(COMMON_PROBLEMS)}</details><nav>",
+        "<details><summary>Problems that every route can return</summary>",
+        f"{_problems(COMMON_PROBLEMS)}</details><nav>",
     ]
     for tag, text in TAGS.items():
         links = "".join(
-            f"<li><a href='#{_anchor(route)}'>{escape(_shown(route))}</a></li>"
+            f"<li><a href='#{_anchor(route)}'>{escape(_title(route))}</a></li>"
             for route in routes
             if route.tag == tag
         )
@@ -398,7 +399,7 @@ def docs_page(routes: tuple[Route, ...]) -> str:
 
 
 def _section(route: Route, routes: tuple[Route, ...]) -> str:
-    scope = f"Scope: <code>{route.scope}</code>." if route.scope is not None else "Open to everybody."
+    scope = f"Scope: <code>{route.scope}</code>." if route.scope is not None else "No token required."
     parts = [
         f"<h3 id='{_anchor(route)}'><span class=method>{route.method}</span> ",
         f"<code>{escape(route.path)}</code></h3><p>{_prose(route.summary)}.</p>",
@@ -414,20 +415,20 @@ def _section(route: Route, routes: tuple[Route, ...]) -> str:
         rows = "".join(_field_row(field) for field in fields)
         parts.append(f"<details><summary>Fields of {escape(name)}</summary><table>{rows}</table></details>")
     if route.problems:
-        parts.append(f"<p>Problems of its own:</p>{_problems(route.problems)}")
+        parts.append(f"<p>Further problems:</p>{_problems(route.problems)}")
     return "".join(parts)
 
 
 def _problems(kinds: Iterable[ProblemKind]) -> str:
-    return f"<ul>{''.join(f'<li>{_prose(words)}</li>' for words in problem_words(kinds))}</ul>"
+    return f"<ul>{''.join(f'<li>{_prose(words)}</li>' for words in problem_texts(kinds))}</ul>"
 
 
 def _parameter_row(parameter: Parameter) -> str:
-    needed = " (needed)" if parameter.required else ""
+    needed = " (required)" if parameter.required else ""
     where = "" if parameter.where == "query" else f" in the {parameter.where}"
     return (
         f"<tr><td><code>{escape(parameter.name)}</code>{needed}{where}</td>"
-        f"<td>{escape(type_words(schema(parameter.kind)))}</td>"
+        f"<td>{escape(type_text(schema(parameter.kind)))}</td>"
         f"<td>{_prose(sentence(parameter.description))}</td></tr>"
     )
 
@@ -439,7 +440,7 @@ def _field_row(field: Field) -> str:
     )
 
 
-def _shown(route: Route) -> str:
+def _title(route: Route) -> str:
     return route.path if route.method == "GET" else f"{route.method} {route.path}"
 
 
@@ -448,6 +449,6 @@ def _anchor(route: Route) -> str:
 
 
 def _prose(text: str) -> str:
-    """Back quotes are code."""
+    """HTML of a text in which back quotes mark code."""
     pieces = escape(text).split("`")
     return "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces))

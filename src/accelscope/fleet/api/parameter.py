@@ -1,4 +1,4 @@
-"""Parameters of a route as data: how each is read, what is allowed, and what OpenAPI says of it."""
+"""Parameters of a route as data: parsing, allowed values, and the JSON Schema for OpenAPI."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any, Literal
 from accelscope.config.values import BadValue, Boolean, Choice, Kind, List, Number, WholeNumber
 from accelscope.fleet.api.problem import Problem, ProblemKind
 
-TEXT_LIMIT = 512  # characters; the longest name in Kubernetes has 253, a model's name less
+TEXT_LIMIT = 512  # characters; the longest name in Kubernetes has 253
 WORDS_LIMIT = 64  # values of one parameter
-_NAMED_LIMIT = 200  # names that a problem lists; all the routes have fewer
+_ALLOWED_LIMIT = 200  # names that a problem lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Parameter:
     description: str
     where: Literal["path", "query", "header"] = "query"
     required: bool = False
-    default: Any = None  # as a handler sees it when the parameter is not given
+    default: Any = None  # value if the parameter is missing
 
 
 class BoundedText(Kind[str]):
@@ -34,7 +34,7 @@ class BoundedText(Kind[str]):
 
 
 class Flag(Boolean):
-    """As JSON writes it, and not in the other ways that settings allow."""
+    """Only the JSON spelling, not the others that settings allow."""
 
     allowed = "true or false"
 
@@ -46,16 +46,16 @@ class Flag(Boolean):
 
 TEXT = BoundedText()
 FLAG = Flag()
-WHOLE = WholeNumber(-(2**53), 2**53)  # beyond it JSON numbers are not exact for everybody
+WHOLE = WholeNumber(-(2**53), 2**53)  # the range in which every JSON parser is exact
 
 
 def one_of(words: Sequence[str]) -> Kind[str]:
-    """Any text where there are no words."""
+    """Any text if `words` is empty."""
     return Choice(*words) if words else TEXT
 
 
 def several(item: Kind[Any], limit: int = WORDS_LIMIT) -> List[Any]:
-    """Values separated by commas (a comma within one is written `\\,`), or the parameter given repeatedly."""
+    """Values separated by commas (`\\,` is a comma within a value); the parameter can also be repeated."""
     return List(item, limit)
 
 
@@ -88,14 +88,14 @@ def split_words(text: str) -> list[str]:
         else:
             escaped = True
     if escaped:
-        words[-1] += "\\"  # the last character: nothing that it could escape
+        words[-1] += "\\"  # a trailing backslash escapes nothing
     return words
 
 
 def parse(
     parameters: Sequence[Parameter], path: Mapping[str, str], query: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    """The values of all parameters, the default for those not given. Raises Problem."""
+    """The values of all parameters, defaults included. Raises Problem."""
     given: dict[str, list[str]] = {}
     for name, text in query:
         given.setdefault(name, []).append(text)
@@ -105,9 +105,9 @@ def parse(
             shown = name if len(name) <= 80 else name[:80] + "…"
             raise Problem(
                 ProblemKind.BAD_PARAMETER,
-                f"there is no parameter {shown!r} here",
+                f"unknown parameter {shown!r}",
                 parameter=shown,
-                allowed=known[:_NAMED_LIMIT],
+                allowed=known[:_ALLOWED_LIMIT],
             )
     values: dict[str, Any] = {}
     for parameter in parameters:
@@ -130,9 +130,9 @@ def _bad(parameter: Parameter, what: str) -> Problem:
     words = _words(parameter.kind)
     return Problem(
         ProblemKind.BAD_PARAMETER,
-        f"the parameter {parameter.name}: {what}",
+        f"{parameter.name}: {what}",
         parameter=parameter.name,
-        allowed=words[:_NAMED_LIMIT],
+        allowed=words[:_ALLOWED_LIMIT],
     )
 
 
@@ -146,5 +146,5 @@ def _value(kind: Kind[Any], texts: Sequence[str]) -> Any:
     if isinstance(kind, List):
         return kind.read([word for text in texts for word in split_words(text)])
     if len(texts) != 1:
-        raise BadValue("given more than once")
+        raise BadValue("specified more than once")
     return kind.read(texts[0])

@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 problem details: one type for every refusal of the API."""
+"""Errors of the API as problem details (RFC 9457), and the limits of the server."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from accelscope.allowance import Rate
+from accelscope.rate_limit import Rate
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:accelscope:problem:"
@@ -23,25 +23,25 @@ class _Kind:
 
 
 class ProblemKind(Enum):
-    """Every problem that the API can answer with. The slug is the stable part; a text may be reworded."""
+    """All problems of the API. Clients match the slug, which is stable; the title can change."""
 
-    BAD_PARAMETER = _Kind("bad-parameter", 400, "A parameter is not as it should be")
-    BAD_CURSOR = _Kind("bad-cursor", 400, "The cursor is of no use here")
-    INCOMPLETE_QUESTION = _Kind("incomplete-question", 400, "Parameters do not go together")
-    NO_GPU_CAPABILITY = _Kind("no-gpu-capability", 400, "The cluster is declared to have no GPUs")
-    BAD_REQUEST = _Kind("bad-request", 400, "The request is not valid HTTP")
-    UNAUTHORIZED = _Kind("unauthorized", 401, "A valid token is needed")
-    FORBIDDEN = _Kind("forbidden", 403, "The token does not allow this")
-    NOT_FOUND = _Kind("not-found", 404, "There is no such thing")
-    METHOD_NOT_ALLOWED = _Kind("method-not-allowed", 405, "The resource has no such method")
-    BODY_TOO_LARGE = _Kind("body-too-large", 413, "The request has a body that nobody asked for")
+    BAD_PARAMETER = _Kind("bad-parameter", 400, "Invalid parameter")
+    BAD_CURSOR = _Kind("bad-cursor", 400, "Invalid cursor")
+    INCOMPLETE_QUESTION = _Kind("incomplete-question", 400, "Invalid combination of parameters")
+    NO_GPU_CAPABILITY = _Kind("no-gpu-capability", 400, "Cluster has no GPUs")
+    BAD_REQUEST = _Kind("bad-request", 400, "Bad request")
+    UNAUTHORIZED = _Kind("unauthorized", 401, "Unauthorized")
+    FORBIDDEN = _Kind("forbidden", 403, "Forbidden")
+    NOT_FOUND = _Kind("not-found", 404, "Not found")
+    METHOD_NOT_ALLOWED = _Kind("method-not-allowed", 405, "Method not allowed")
+    BODY_TOO_LARGE = _Kind("body-too-large", 413, "Request body not allowed")
     TOO_MANY_REQUESTS = _Kind("too-many-requests", 429, "Too many requests")
-    INTERNAL = _Kind("internal", 500, "The fleet made a mistake")
-    CLUSTER_NEVER_REACHED = _Kind("cluster-never-reached", 503, "The cluster was never reached")
-    NOT_READ_YET = _Kind("not-read-yet", 503, "Nothing was read of it yet")
-    NOT_READY = _Kind("not-ready", 503, "The fleet is not ready")
-    BUSY = _Kind("busy", 503, "The fleet is busy")
-    CANNOT_REVIEW = _Kind("cannot-review", 503, "Tokens cannot be reviewed at the moment")
+    INTERNAL = _Kind("internal", 500, "Internal server error")
+    CLUSTER_NEVER_REACHED = _Kind("cluster-never-reached", 503, "Cluster not reached yet")
+    NOT_READ_YET = _Kind("not-read-yet", 503, "Not read yet")
+    NOT_READY = _Kind("not-ready", 503, "Not ready")
+    BUSY = _Kind("busy", 503, "Server busy")
+    CANNOT_REVIEW = _Kind("cannot-review", 503, "Token review unavailable")
 
     @property
     def status(self) -> int:
@@ -57,21 +57,21 @@ class ProblemKind(Enum):
 
 
 class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RFC 9457. What is not known is left out."""
+    """RFC 9457. Members without a value are left out."""
 
-    type: Annotated[str, Meta(description="identifies the kind of problem; does not change with versions")]
-    title: Annotated[str, Meta(description="what it is, in words")]
-    status: Annotated[Annotated[int, Meta(ge=400, le=599)], Meta(description="of the answer")]
-    detail: Annotated[str | None, Meta(description="this very case, for people")] = None
-    instance: Annotated[str | None, Meta(description="the path that was asked for")] = None
-    parameter: Annotated[str | None, Meta(description="the parameter that is to blame")] = None
-    allowed: Annotated[list[str] | None, Meta(description="what could have been said instead")] = None
-    cluster: Annotated[str | None, Meta(description="the cluster that it is about")] = None
-    reason: Annotated[str | None, Meta(description="a word for why, where a cluster is to blame")] = None
+    type: Annotated[str, Meta(description="identifies the kind of problem; stable across versions")]
+    title: Annotated[str, Meta(description="the kind of problem in a few words")]
+    status: Annotated[Annotated[int, Meta(ge=400, le=599)], Meta(description="HTTP status code")]
+    detail: Annotated[str | None, Meta(description="description of this occurrence")] = None
+    instance: Annotated[str | None, Meta(description="path of the request")] = None
+    parameter: Annotated[str | None, Meta(description="name of the invalid parameter")] = None
+    allowed: Annotated[list[str] | None, Meta(description="allowed values or names")] = None
+    cluster: Annotated[str | None, Meta(description="id of the cluster concerned")] = None
+    reason: Annotated[str | None, Meta(description="why the cluster failed, as a short identifier")] = None
 
 
 class Problem(Exception):
-    """Raised anywhere between the request and its answer. `detail` never holds a secret or a traceback."""
+    """Raised while a request is handled. `detail` never contains a secret or a traceback."""
 
     def __init__(
         self,
@@ -104,33 +104,32 @@ class Problem(Exception):
         return msgspec.json.encode(document)
 
 
-def later(kind: ProblemKind, detail: str, seconds: float, **members: Any) -> Problem:
-    """A problem that goes away: says when to try again."""
+def temporary(kind: ProblemKind, detail: str, seconds: float, **members: Any) -> Problem:
+    """A problem with `Retry-After`."""
     return Problem(kind, detail, headers={"Retry-After": str(max(1, math.ceil(seconds)))}, **members)
 
 
-# --- limits ------------------------------------------------------------
-# How much one server takes on, at most: what one caller may ask for, and what all of them may together.
+# --- Limits -------------------------------------------------------------------
 
 
 REQUESTS = Rate(per_second=50.0, burst=200)
-FAILED_LOGINS = Rate(per_second=0.5, burst=20)  # of an address
+FAILED_LOGINS = Rate(per_second=0.5, burst=20)  # per address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    requests: Rate = REQUESTS  # of a token; of an address where no token is needed
+    requests: Rate = REQUESTS  # per token, or per address if no token is required
     concurrent_requests: int = 128
     streams: int = 256
     streams_of_caller: int = 16
-    heartbeat_seconds: float = 15.0  # of a stream without news; its token is looked at anew as often
+    heartbeat_seconds: float = 15.0  # of an idle stream; its token is checked as often
     connections: int = 1024
-    unsent_bytes: int = 256 << 20  # of answers whose readers are slow, all of them together
-    large_answers: int = 2  # made at the same time, in threads
-    send_seconds: float = 60.0  # until an answer must be taken
-    idle_seconds: float = 30.0  # of a connection between requests, and until its first request is there
+    unsent_bytes: int = 256 << 20  # of all answers that clients have not read yet
+    large_answers: int = 2  # built at the same time, in threads
+    send_seconds: float = 60.0  # for the client to read an answer
+    idle_seconds: float = 30.0  # of a connection before its first request and between requests
     url_bytes: int = 8190
-    header_bytes: int = 16384  # of one header field: a token with many groups is some KiB
+    header_bytes: int = 16384  # of one header field: a token with many groups has several KiB
     headers: int = 64
 
 

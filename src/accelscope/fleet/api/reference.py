@@ -1,7 +1,8 @@
-"""The reference page of the API in Markdown, from the declarations of its routes."""
+"""Generated references of the API: the Markdown page, and the TypeScript types of the web page."""
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,9 @@ from accelscope.fleet.api.openapi import (
     TAGS,
     answer_fields,
     openapi,
-    problem_words,
+    problem_texts,
     sentence,
-    type_words,
+    type_text,
 )
 from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.route import COMMON_PROBLEMS, Route
@@ -21,21 +22,21 @@ from accelscope.fleet.api.routes import ROUTES
 from accelscope.vendors import declarations
 
 _HEAD = """\
-# The fleet's API
+# Fleet API
 
-<!-- Made from src/accelscope/fleet/api by `make docs`; a test compares them. -->
+<!-- Made from src/accelscope/fleet/api by `make docs`. Do not edit. -->
 
 """
 _TYPES_HEAD = """
 ## Types
 
-What answers are made of. Anything may be null where it is not known, except ids and counts.
+Any field can be null if its value is not known, except ids and counts.
 """
 
 
 def reference(routes: tuple[Route, ...] = ROUTES) -> str:
-    common = "".join(f"- {words}\n" for words in problem_words(COMMON_PROBLEMS))
-    parts = [_HEAD, INTRODUCTION, f"\nEvery route may answer with:\n\n{common}"]
+    common = "".join(f"- {words}\n" for words in problem_texts(COMMON_PROBLEMS))
+    parts = [_HEAD, INTRODUCTION, f"\nEvery route can return these problems:\n\n{common}"]
     types: dict[str, str] = {}
     for tag, text in TAGS.items():
         parts.append(f"\n## {tag.capitalize()}\n\n{text}.\n")
@@ -55,18 +56,18 @@ def reference(routes: tuple[Route, ...] = ROUTES) -> str:
 def _section(route: Route) -> str:
     parts = [f"\n### {route.method} {route.path}\n\n{route.summary}.\n"]
     if route.description:
-        parts.append(f"\n{route.description}\n")
+        parts.append(f"\n{_wrapped(route.description)}\n")
     if route.parameters:
         parts.append("\n| parameter | type | meaning |\n|---|---|---|\n")
         parts += _rows(route.parameters)
-    scope = f"Needs the scope `{route.scope}`." if route.scope is not None else "Open to everybody."
-    own = "".join(f"- {words}\n" for words in problem_words(route.problems))
-    parts.append(f"\n{scope}" + (f" Problems of its own:\n\n{own}" if own else "\n"))
+    scope = f"Requires the scope `{route.scope}`." if route.scope is not None else "No token required."
+    own = "".join(f"- {words}\n" for words in problem_texts(route.problems))
+    parts.append(f"\n{scope}" + (f" Further problems:\n\n{own}" if own else "\n"))
     return "".join(parts)
 
 
 def _rows(parameters: Sequence[Parameter]) -> Iterator[str]:
-    """A number and its least and most are one row."""
+    """One row for a number with its `_min` and `_max`."""
     names = {parameter.name for parameter in parameters}
     for parameter in parameters:
         stem = parameter.name.removesuffix("_min").removesuffix("_max")
@@ -76,23 +77,26 @@ def _rows(parameters: Sequence[Parameter]) -> Iterator[str]:
 
 
 def _row(parameter: Parameter, names: Sequence[str]) -> str:
-    where = {"path": " (in the path)", "header": " (a header)", "query": ""}[parameter.where]
-    needed = " (needed)" if parameter.required and parameter.where == "query" else ""
+    where = {"path": " (path)", "header": " (header)", "query": ""}[parameter.where]
+    needed = " (required)" if parameter.required and parameter.where == "query" else ""
     default = f"; default {parameter.default:g}" if isinstance(parameter.default, int | float) else ""
-    words = _cell(type_words(schema(parameter.kind)))
+    words = _cell(type_text(schema(parameter.kind)))
     shown = ", ".join(f"`{name}`" for name in names)
     return f"| {shown}{where}{needed} | {words}{default} | {_cell(sentence(parameter.description))} |\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False)
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-# --- typescript ------------------------------------------------------------
-# TypeScript for the web page: the API's answers, made from the OpenAPI document, and the vendors' words.
+# --- TypeScript -----------------------------------------------------------------
 
 
-_TYPESCRIPT_HEAD = "// Made from src/accelscope/fleet/api by `make docs`; a test compares them.\n"
+_TYPESCRIPT_HEAD = "// Made from src/accelscope/fleet/api by `make docs`. Do not edit.\n"
 _PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
@@ -104,17 +108,17 @@ def types() -> str:
 
 
 def vendors() -> str:
-    """Titles and throttle reasons, as the vendors declare them."""
+    """Titles and throttle reasons of the vendors."""
     declared = declarations().values()
     titles = "".join(f"  {_quoted(vendor.name)}: {_quoted(vendor.title)},\n" for vendor in declared)
     harmless = [reason for vendor in declared for reason in vendor.harmless_throttles]
     faults = [reason for vendor in declared for reason in vendor.fault_throttles]
     return (
-        "// Made from src/accelscope/vendors by `make docs`; a test compares them.\n"
+        "// Made from src/accelscope/vendors by `make docs`. Do not edit.\n"
         f"\nexport const VENDOR_TITLES: Record<string, string> = {{\n{titles}}};\n"
-        "\n/** Reasons for a lower clock that slow no work down. */\n"
+        "\n/** Throttle reasons that do not slow down any work. */\n"
         f"export const HARMLESS_THROTTLES: readonly string[] = {_listed(harmless)};\n"
-        "\n/** Reasons by which heat or the power supply forces a device. */\n"
+        "\n/** Throttle reasons caused by heat or by the power supply. */\n"
         f"export const FAULT_THROTTLES: readonly string[] = {_listed(faults)};\n"
     )
 
@@ -128,14 +132,14 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _named(name: str) -> str:
-    """`Page_NodeRow_` is a name that only a program would give."""
+    """`NodeRowPage` for `Page_NodeRow_`, the name of a generic type in msgspec."""
     return re.sub(r"^Page_(\w+)_$", r"\1Page", name)
 
 
 def _declared(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
         return f"export type {name} = {_type(schema)};\n"
-    # Answers hold every field that they have: what may be left out has a default, and is sent all the same.
+    # Fields with a default are always sent, so no field is optional.
     lines = [
         f"{_comment(field)}  {key}: {_type(field)};\n" for key, field in sorted(schema["properties"].items())
     ]

@@ -1,4 +1,4 @@
-"""A route as data: what is asked, who may, what comes back, and the function that answers."""
+"""A route of the API as data: path, parameters, required scope, type of the answer, handler."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,23 +13,21 @@ from accelscope.fleet.history import History, Past
 from accelscope.fleet.store.fleet_store import FleetStore
 
 if TYPE_CHECKING:
-    from accelscope.fleet.api.events import Streams
-
-
-# --- fleet ------------------------------------------------------------
-# All that answers are made from.
+    from accelscope.fleet.api.events import StreamServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
+    """What handlers build their answers from."""
+
     store: FleetStore
     history: History
-    past: Past | None  # a store that remembers longer
-    refresh: Callable[[str], Awaitable[None]]  # has one cluster read anew, at once
-    metrics: Callable[[], bytes]  # of the fleet itself, Prometheus text
-    guarded: bool  # a token is needed
-    streams: "Streams"
-    unready: Callable[[], str | None]  # why it is not ready; None: it is
+    past: Past | None  # a store with a longer history
+    refresh: Callable[[str], Awaitable[None]]  # reads one cluster now
+    metrics: Callable[[], bytes]  # of the fleet process, in the Prometheus text format
+    guarded: bool  # a token is required
+    streams: "StreamServer"
+    unready: Callable[[], str | None]  # why the fleet is not ready; None: it is ready
 
 
 JSON = "application/json"
@@ -37,46 +35,46 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request whose parameters are read and whose caller is let in."""
+    """A request whose caller is authorized and whose parameters are parsed."""
 
     fleet: Fleet
     caller: Caller
-    counted_as: str  # whose limits it counts against: a token, or an address where no token is needed
-    values: Mapping[str, Any]  # by parameter, its default where it was not given
-    question: str  # path and parameters that say which rows are meant: what a cursor is bound to
+    counted_as: str  # key of the rate limit: the token, or the address if no token is required
+    values: Mapping[str, Any]  # by parameter, defaults included
+    question: str  # path and filters: a cursor is valid only with the same ones
     now: float  # seconds since the epoch
     request: web.Request
-    admitted_again: Callable[[], Awaitable[Caller]]  # looks at the token anew; raises Problem
+    admitted_again: Callable[[], Awaitable[Caller]]  # checks the token again; raises Problem
 
     @property
     def generation(self) -> int:
-        """Of what the caller sees: changes of other clusters must not show in it."""
+        """Changes only with the clusters that the caller can see."""
         return self.fleet.store.generation_of(self.caller.clusters)
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """An answer that is encoded already, in one piece or in several."""
+class EncodedAnswer:
+    """An answer that is already encoded, in one or several pieces."""
 
     pieces: Iterable[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Large:
-    """An answer that takes long to make: `make` runs in a thread and must touch nothing that changes."""
+class ThreadedAnswer:
+    """An answer that takes long to build. `make` runs in a thread and must not use mutable state."""
 
     make: Callable[[], object]
 
 
-Answer = object  # what the route's `answer` says, a Document or a Large
-Handle = Callable[[Call], Answer | Awaitable[Answer]]
-Stream = Callable[[Call], Awaitable[web.StreamResponse]]
+Answer = object  # an object of the type `Route.answer`, an EncodedAnswer or a ThreadedAnswer
+Handler = Callable[[Call], Answer | Awaitable[Answer]]
+StreamHandler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
-_OF_THE_DOOR = frozenset({ProblemKind.UNAUTHORIZED, ProblemKind.FORBIDDEN, ProblemKind.CANNOT_REVIEW})
+_ACCESS_PROBLEMS = frozenset({ProblemKind.UNAUTHORIZED, ProblemKind.FORBIDDEN, ProblemKind.CANNOT_REVIEW})
 COMMON_PROBLEMS = (
     ProblemKind.BAD_REQUEST,
-    ProblemKind.BAD_PARAMETER,  # unknown ones are refused everywhere
+    ProblemKind.BAD_PARAMETER,  # every route rejects unknown ones
     ProblemKind.UNAUTHORIZED,
     ProblemKind.FORBIDDEN,
     ProblemKind.BODY_TOO_LARGE,
@@ -91,28 +89,27 @@ class Route:
     path: str  # with {parameters}
     summary: str
     tag: str
-    answer: Any  # a type that msgspec describes; None: the media type says all
-    handle: Handle | None = None
-    # In the place of `handle`: writes the answer itself, for as long as it likes.
-    stream: Stream | None = None
+    answer: Any  # a type that msgspec can encode; None: not JSON, or any
+    handle: Handler | None = None
+    stream: StreamHandler | None = None  # instead of `handle`: writes the response itself
     method: str = "GET"
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
-    problems: tuple[ProblemKind, ...] = ()  # beside those that every route has
-    scope: Scope | None = Scope.READ  # None: open to everybody
-    all_clusters: bool = False  # not for tokens that are limited to some
+    problems: tuple[ProblemKind, ...] = ()  # besides COMMON_PROBLEMS
+    scope: Scope | None = Scope.READ  # None: no token required
+    all_clusters: bool = False  # rejects tokens that are limited to some clusters
     media_type: str = JSON
     status: int = 200
-    probe: bool = False  # answered also by a server that is too busy for anything else
-    cached: bool = False  # has an ETag: the answer changes with the store's generation only
-    content_security_policy: str | None = None  # of a page; what is no page needs none but the strictest
+    probe: bool = False  # answered even if the server is too busy for other requests
+    cached: bool = False  # has an ETag: the answer changes only with the store's generation
+    content_security_policy: str | None = None  # None: the strictest
 
     @property
     def all_problems(self) -> tuple[ProblemKind, ...]:
-        """What may come in place of the answer."""
+        """All problems that the route can return."""
         kinds = {*COMMON_PROBLEMS, *self.problems}
         if self.scope is None:
-            kinds -= _OF_THE_DOOR
+            kinds -= _ACCESS_PROBLEMS
         if self.probe:
             kinds -= {ProblemKind.BUSY}
         return tuple(sorted(kinds, key=lambda kind: (kind.status, kind.uri)))

@@ -1,12 +1,12 @@
-"""The server itself: which it is, whether it lives, whether it is ready, and its own metrics."""
+"""Routes about the server itself: version, health, readiness, metrics."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from accelscope import __version__
-from accelscope.fleet.api.problem import ProblemKind, later
-from accelscope.fleet.api.route import Call, Document, Route
+from accelscope.fleet.api.problem import ProblemKind, temporary
+from accelscope.fleet.api.route import Call, EncodedAnswer, Route
 from accelscope.fleet.api.tables import Generation
 from accelscope.model.wire import SCHEMA_VERSION
 
@@ -16,51 +16,53 @@ _RETRY_SECONDS = 5.0
 
 class Version(Struct, frozen=True, kw_only=True):
     version: str
-    snapshot_schema: Annotated[str, Meta(description="of agents that it understands: this major version")]
+    snapshot_schema: Annotated[
+        str, Meta(description="schema version of snapshots; agents with the same major version are supported")
+    ]
     generation: Generation
 
 
-class Alive(Struct, frozen=True, kw_only=True):
-    status: Annotated[str, Meta(description="`ok`; of `/readyz`: `ready`")]
+class ProbeStatus(Struct, frozen=True, kw_only=True):
+    status: Annotated[str, Meta(description="`ok`, or `ready` for `/readyz`")]
 
 
 def version(call: Call) -> Version:
     return Version(version=__version__, snapshot_schema=SCHEMA_VERSION, generation=call.generation)
 
 
-def healthz(_: Call) -> Alive:
-    return Alive(status="ok")
+def healthz(_: Call) -> ProbeStatus:
+    return ProbeStatus(status="ok")
 
 
-def readyz(call: Call) -> Alive:
+def readyz(call: Call) -> ProbeStatus:
     why = call.fleet.unready()
     if why is not None:
-        raise later(ProblemKind.NOT_READY, why, _RETRY_SECONDS)
-    return Alive(status="ready")
+        raise temporary(ProblemKind.NOT_READY, why, _RETRY_SECONDS)
+    return ProbeStatus(status="ready")
 
 
-def metrics(call: Call) -> Document:
-    return Document([call.fleet.metrics()])
+def metrics(call: Call) -> EncodedAnswer:
+    return EncodedAnswer([call.fleet.metrics()])
 
 
 ROUTES = (
     Route(
-        path="/api/v1/version", summary="Which version this is", tag="service", answer=Version, handle=version
+        path="/api/v1/version", summary="Version of the fleet", tag="service", answer=Version, handle=version
     ),
     Route(
         path="/healthz",
-        summary="Whether the process lives and its loop moves",
+        summary="Liveness: the event loop runs",
         tag="service",
-        answer=Alive,
+        answer=ProbeStatus,
         handle=healthz,
         scope=None,
         probe=True,
     ),
     Route(
         path="/readyz",
-        summary="Whether every cluster has been tried once",
+        summary="Readiness: every cluster was tried once",
         tag="service",
-        answer=Alive,
+        answer=ProbeStatus,
         handle=readyz,
         scope=None,
         probe=True,
@@ -68,7 +70,7 @@ ROUTES = (
     ),
     Route(
         path="/metrics",
-        summary="Metrics of the fleet process itself, for Prometheus",
+        summary="Metrics of the fleet process, for Prometheus",
         tag="service",
         answer=None,
         media_type=METRICS_TYPE,

@@ -1,4 +1,4 @@
-"""Sums and averages over the fleet, or over a part of it, by whatever people ask by."""
+"""Sums over the fleet: in total, by group, by namespace, and of idle pods."""
 
 from itertools import islice
 from typing import Annotated, Any
@@ -47,9 +47,9 @@ _GROUPS_ON_A_PAGE = 1000
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    total: Annotated[SummaryRow, Meta(description="over all that is meant")]
-    groups: Annotated[list[SummaryRow], Meta(description="by `group_by`; empty without it")]
-    groups_total: Annotated[int, Meta(description="groups on all pages together")]
+    total: Annotated[SummaryRow, Meta(description="over all selected devices")]
+    groups: Annotated[list[SummaryRow], Meta(description="one row for each group; empty without `group_by`")]
+    groups_total: Annotated[int, Meta(description="number of groups on all pages")]
     next: Next
     generation: Generation
     at: At
@@ -73,9 +73,9 @@ def summary(call: Call) -> Summary:
     )
 
 
-def _grouping(asked: tuple[str, ...]) -> tuple[str, ...]:
-    """A node is one of its cluster: others may have a node of that name."""
-    return ("cluster", *asked) if "node" in asked and "cluster" not in asked else asked
+def _grouping(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Grouping by node includes the cluster, since node names are not unique across clusters."""
+    return ("cluster", *fields) if "node" in fields and "cluster" not in fields else fields
 
 
 _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
@@ -83,11 +83,11 @@ _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if para
 SUMMARY_ROUTES = (
     Route(
         path="/api/v1/summary",
-        summary="Sums and averages, of everything or by group",
+        summary="Sums and averages, in total or by group",
         description=(
-            "Filters are those of /api/v1/devices. What is absent stays out of sums and averages; sums of "
-            "nothing are 0, averages of nothing null, and so is a sum over devices of which none tells. By "
-            "namespace, a device that two share counts in both; in a sum over several, once."
+            "The filters are those of /api/v1/devices. Unknown values are left out of sums and averages. "
+            "Without devices a sum is 0 and an average is null; a sum over devices that all lack the value "
+            "is null. A device shared by two namespaces counts in both groups, and once in the total."
         ),
         tag="fleet",
         answer=Summary,
@@ -97,12 +97,12 @@ SUMMARY_ROUTES = (
                 name="group_by",
                 kind=several(Choice(*GROUP_FIELDS), len(GROUP_FIELDS)),
                 default=(),
-                description="one group for each combination of these; `node` is by cluster too",
+                description="one group for each combination of these; `node` includes `cluster`",
             ),
             Parameter(
                 name="namespace",
                 kind=several(TEXT),
-                description="only what pods of these namespaces hold or use",
+                description="only devices that pods of these namespaces hold or use",
             ),
             *_FILTERS,
             sort_parameter(SummaryRow),
@@ -114,13 +114,12 @@ SUMMARY_ROUTES = (
 )
 
 
-# --- namespaces ------------------------------------------------------------
-# Who has what: namespaces of each cluster with what their pods hold and use.
+# --- Namespaces -----------------------------------------------------------------
 
 
 class Namespaces(Struct, frozen=True, kw_only=True):
     items: list[NamespaceRow]
-    total: Annotated[int, Meta(description="namespaces on all pages together")]
+    total: Annotated[int, Meta(description="number of namespaces on all pages")]
     next: Next
     generation: Generation
     at: At
@@ -147,16 +146,16 @@ def list_namespaces(call: Call) -> Namespaces:
 NAMESPACE_ROUTES = (
     Route(
         path="/api/v1/namespaces",
-        summary="Namespaces with what their pods hold and use",
+        summary="Namespaces with the devices that their pods hold and use",
         tag="fleet",
         answer=Namespaces,
         handle=list_namespaces,
         parameters=(
             *(
-                Parameter(name=name, kind=several(TEXT), description="one of these")
+                Parameter(name=name, kind=several(TEXT), description="is one of these")
                 for name in ("cluster", "namespace", "vendor", "model")
             ),
-            Parameter(name="q", kind=TEXT, description="found in the name of the namespace"),
+            Parameter(name="q", kind=TEXT, description="the name of the namespace contains this"),
             sort_parameter(NamespaceRow),
             *page_parameters(),
         ),
@@ -166,8 +165,7 @@ NAMESPACE_ROUTES = (
 )
 
 
-# --- idle ------------------------------------------------------------
-# Pods that hold devices and do nothing with them, the most wasteful first.
+# --- Idle pods ------------------------------------------------------------------
 
 
 _BY = ("cluster", "node", "namespace", "pod")
@@ -180,19 +178,19 @@ class IdlePod(Struct, frozen=True, kw_only=True):
     pod: str
     owner_kind: str | None
     owner_name: str | None
-    devices: Annotated[int, Meta(description="devices or partitions that it holds and does not use")]
+    devices: Annotated[int, Meta(description="number of idle devices or partitions allocated to the pod")]
     devices_idle: Annotated[
         float,
-        Meta(description="sum of its shares of them; 0.5: half of a device"),
+        Meta(description="sum of its shares of them; 0.5 is half a device"),
     ]
-    models: Annotated[list[str], Meta(description="of those devices")]
-    idle_seconds: Annotated[float, Meta(description="all of them are idle for at least so long")]
+    models: Annotated[list[str], Meta(description="models of those devices")]
+    idle_seconds: Annotated[float, Meta(description="all of them have been idle for at least this time")]
     device_hours: Annotated[
         float,
-        Meta(description="idle time of each times its share of the device, added up"),
+        Meta(description="sum of the idle time of each device times the share of the pod"),
     ]
-    memory_used_bytes: Annotated[int | None, Meta(description="that it still holds there; null: not known")]
-    state: Annotated[str, Meta(description="`fresh` or `stale`")]
+    memory_used_bytes: Annotated[int | None, Meta(description="memory that the pod still uses on them")]
+    state: str
     simulated: bool
     age_seconds: float | None
 
@@ -200,10 +198,8 @@ class IdlePod(Struct, frozen=True, kw_only=True):
 class IdlePods(Struct, frozen=True, kw_only=True):
     items: list[IdlePod]
     total: int
-    devices_idle: Annotated[
-        float, Meta(description="of all pages together; as the summary has it for the same pods")
-    ]
-    device_hours: Annotated[float, Meta(description="of all pages together")]
+    devices_idle: Annotated[float, Meta(description="sum over all pages")]
+    device_hours: Annotated[float, Meta(description="sum over all pages")]
     next: Next
     generation: Generation
     at: At
@@ -234,8 +230,8 @@ def idle_pods(call: Call) -> IdlePods:
 
 
 class _Pods:
-    """Rows of the table, one for each container and device, put together by pod. Pods are numbers here: there
-    may be as many as there are devices, and only those that are shown are looked at one by one."""
+    """Rows of the table, which are per container and device, grouped by pod. A pod is an index into the
+    arrays: there may be as many pods as devices, and only those of one page become objects."""
 
     def __init__(self, table: Table[PodRow], positions: Positions, min_seconds: float) -> None:
         self._table = table
@@ -243,24 +239,24 @@ class _Pods:
         groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
         order = np.argsort(groups.of, kind="stable")
         self._positions = positions[order]
-        self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # of each pod's rows
+        self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # first row of each pod
         shares = idle_shares(table, self._positions, min_seconds)
         hours = table.column("idle_seconds", self._positions) / 3600 * shares
         self.device_hours = float(hours.sum())
         if len(hours):
             shares, hours = (np.add.reduceat(values, self._starts) for values in (shares, hours))
         self.shares = shares
-        # As it is shown, so that a cursor finds its place again.
+        # Rounded as in the answer, so that a cursor matches.
         self.hours = np.round(hours, SHARE_DIGITS)
 
     def page(self, after: After | None, limit: int) -> tuple[list[int], bool]:
-        """Most hours first, then by name; and whether there are more."""
+        """Pods ordered by descending hours and name, and whether there are more."""
         first = self._positions[self._starts]
         keys = [-self.hours]
         keys += [self._table.texts(name).ranks()[self._table.column(name, first)] for name in _BY]
-        pods = np.arange(len(first)) if after is None else self._behind(keys, after)
+        pods = np.arange(len(first)) if after is None else self._after(keys, after)
         more = len(pods) > limit
-        if more:  # those that are surely not on this page need not be put in order
+        if more:  # sort only candidates for this page
             edge = np.partition(keys[0][pods], limit)[limit]
             pods = pods[keys[0][pods] <= edge]
         order = np.lexsort([key[pods] for key in reversed(keys)])[:limit]
@@ -274,7 +270,7 @@ class _Pods:
         end = self._starts[pod + 1] if pod + 1 < len(self._starts) else len(self._positions)
         return self._positions[self._starts[pod] : end]
 
-    def _behind(self, keys: list[npt.NDArray[Any]], after: After) -> Positions:
+    def _after(self, keys: list[npt.NDArray[Any]], after: After) -> Positions:
         hours, *names = after
         if not isinstance(hours, float) or len(names) != len(_BY):
             raise bad_cursor(NO_PLACE)
@@ -287,7 +283,7 @@ class _Pods:
 
 
 def _items(call: Call, table: Table[PodRow], pods: _Pods, shown: list[int]) -> list[IdlePod]:
-    """Rows of all of them at once, which is far quicker than pod by pod."""
+    """Reads the rows of all pods at once, which is far faster than pod by pod."""
     here = [pods.rows(pod) for pod in shown]
     rows = iter(table.rows(np.concatenate(here), call.now) if here else ())
     return [
@@ -320,16 +316,19 @@ def _pod(rows: list[PodRow], share: float, hours: float) -> IdlePod:
 
 
 _MIN_SECONDS = Parameter(
-    name="min_seconds", kind=Decimal(0), default=IDLE_SECONDS, description="idle for at least so long"
+    name="min_seconds",
+    kind=Decimal(0),
+    default=IDLE_SECONDS,
+    description="idle for at least this many seconds",
 )
 
 IDLE_ROUTES = (
     Route(
         path="/api/v1/idle",
-        summary="Pods that hold devices and do nothing with them, the most wasteful first",
+        summary="Pods that hold idle devices",
         description=(
-            "Most device-hours first. Filters are those of /api/v1/pods; a pod of several devices is counted "
-            "with those that are idle."
+            "Ordered by idle device-hours, the most first. The filters are those of /api/v1/pods. Of a pod "
+            "with several devices only the idle ones count."
         ),
         tag="fleet",
         answer=IdlePods,

@@ -1,4 +1,4 @@
-"""Rows of nodes, devices, pods and processes: filtered, sorted, in pages."""
+"""Tables of nodes, devices, pods and processes: filters, sorting and pages."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,27 +24,26 @@ from accelscope.fleet.store.query import AGE, Condition, Query, QueryError, Sele
 from accelscope.fleet.store.table import Table
 from accelscope.model import HealthState, ProcessType, Vendor
 
-# --- cursor ------------------------------------------------------------
-# Where the next page begins: opaque, stateless, and of use with the question that it was made for only.
+# --- Cursors --------------------------------------------------------------------
 #
-# It holds the values of the last row in the order of the sort, not a position: rows that come and go in
-# between shift nothing. The sum tells a cut or mistyped cursor from a good one; it is no secret, for there is
-# none: a cursor names a place in a list that its holder may read anyway, and rights are looked at anew each
-# time.
+# A cursor is opaque and stateless, and valid only with the filters and the order that it was made for. It
+# contains the sort keys of the last row and not an offset, so that rows that come and go do not shift the
+# next page. The checksum detects truncated cursors. It is no signature: the rights of the caller are checked
+# with every request.
 
 
 After = tuple[str | float | None, ...]
 
 LENGTH_LIMIT = 4096  # characters
-_SUM_BYTES = 6
-_SPOILT = "it is cut or mistyped"
+_CHECKSUM_BYTES = 6
+_DAMAGED = "it is truncated or mistyped"
 
-NO_PLACE = "it is no place in this list"
+NO_PLACE = "it does not fit this list"
 
 
 def write_cursor(question: str, after: After) -> str:
     content = msgspec.json.encode([_fingerprint(question), *after])
-    return base64.urlsafe_b64encode(_sum(content) + content).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_checksum(content) + content).decode().rstrip("=")
 
 
 def read_cursor(question: str, cursor: str) -> After:
@@ -52,20 +51,18 @@ def read_cursor(question: str, cursor: str) -> After:
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise bad_cursor(_SPOILT) from None
-    given, content = packed[:_SUM_BYTES], packed[_SUM_BYTES:]
-    if given != _sum(content):
-        raise bad_cursor(_SPOILT)
+        raise bad_cursor(_DAMAGED) from None
+    checksum, content = packed[:_CHECKSUM_BYTES], packed[_CHECKSUM_BYTES:]
+    if checksum != _checksum(content):
+        raise bad_cursor(_DAMAGED)
     try:
         fingerprint, *after = msgspec.json.decode(content, type=list[str | float | None])
     except (msgspec.DecodeError, ValueError):
-        raise bad_cursor(_SPOILT) from None
+        raise bad_cursor(_DAMAGED) from None
     if fingerprint != _fingerprint(question):
-        raise bad_cursor(
-            "it belongs to other parameters: filters and sort must stay the same from page to page"
-        )
+        raise bad_cursor("it was made with other parameters; keep filters and sort the same for all pages")
     if any(isinstance(value, float) and not math.isfinite(value) for value in after):
-        raise bad_cursor(_SPOILT)
+        raise bad_cursor(_DAMAGED)
     return tuple(after)
 
 
@@ -73,20 +70,18 @@ def _fingerprint(question: str) -> str:
     return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _sum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_SUM_BYTES, person=b"cursor").digest()
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES, person=b"cursor").digest()
 
 
 def bad_cursor(why: str) -> Problem:
-    """One that cannot be used with this list."""
-    return Problem(ProblemKind.BAD_CURSOR, f"the cursor is not taken: {why}", parameter="cursor")
+    return Problem(ProblemKind.BAD_CURSOR, f"the cursor cannot be used: {why}", parameter="cursor")
 
 
-# --- filters ------------------------------------------------------------
-# Filters, search, sort and paging of a table, made from the fields of its rows.
+# --- Filters, search, sort and pages of a table, made from the fields of its rows ---
 #
-# Text fields take several values (one of them must be it), numbers also a least (`_min`) and a most (`_max`).
-# Fields that list words by commas are asked for by word.
+# A filter takes several values of which one must match. Numbers also have a minimum (`_min`) and a maximum
+# (`_max`). Fields that contain several words are matched word by word.
 
 
 LIMIT_DEFAULT = 100
@@ -99,7 +94,9 @@ _KINDS: dict[type, Literal["text", "whole", "number", "flag"]] = {
     float: "number",
     bool: "flag",
 }
-_LISTED = frozenset({"vendors", "models", "namespaces", "resources", "throttled"})  # words by commas
+_LISTED = frozenset(
+    {"vendors", "models", "namespaces", "resources", "throttled"}
+)  # words separated by commas
 _FRESHNESS = (FRESH, STALE)
 _WORDS: dict[tuple[type[Struct], str], tuple[str, ...]] = {
     (NodeRow, "state"): (*_FRESHNESS, INCOMPATIBLE, UNREAD),
@@ -107,73 +104,57 @@ _WORDS: dict[tuple[type[Struct], str], tuple[str, ...]] = {
     (PodRow, "state"): _FRESHNESS,
     (ProcessRow, "state"): _FRESHNESS,
 }
-_WORDS_EVERYWHERE: dict[str, type[StrEnum]] = {"vendor": Vendor, "health": HealthState, "type": ProcessType}
+_ENUMS: dict[str, type[StrEnum]] = {"vendor": Vendor, "health": HealthState, "type": ProcessType}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of a row as far as filters are concerned."""
+    """A field of a row as a filter sees it."""
 
     name: str
     kind: Literal["text", "whole", "number", "flag"]
-    words: tuple[str, ...]  # all that it can be; empty: any
-    listed: bool  # several words by commas in one text
-    description: str
+    words: tuple[str, ...]  # possible values; empty: any
+    listed: bool  # several words separated by commas
 
 
 def columns(row: type[Struct]) -> tuple[Column, ...]:
     found = []
     for field in msgspec.structs.fields(row):
-        kind, description = _kind(field.type)
         words = _WORDS.get((row, field.name), ())
-        if not words and field.name in _WORDS_EVERYWHERE:
-            words = tuple(_WORDS_EVERYWHERE[field.name])
+        if not words and field.name in _ENUMS:
+            words = tuple(_ENUMS[field.name])
         listed = field.name in _LISTED or (row is NodeRow and field.name == "source")
-        found.append(Column(field.name, _KINDS[kind], words, listed, description))
+        found.append(Column(field.name, _KINDS[_plain_type(field.type)], words, listed))
     return tuple(found)
 
 
-def _kind(annotation: Any) -> tuple[type, str]:
-    """`Annotated[float | None, Meta(description=…)]` is a float with that description."""
-    description = ""
+def _plain_type(annotation: Any) -> type:
+    """`float` for `Annotated[float | None, …]`."""
     if hasattr(annotation, "__metadata__"):
-        for meta in annotation.__metadata__:
-            description = getattr(meta, "description", None) or description
         annotation = annotation.__origin__
     options = [option for option in get_args(annotation) if option is not type(None)] or [annotation]
-    return options[0], description
+    return cast(type, options[0])
 
 
 def filter_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
-    """Which rows are meant: without sort and paging."""
+    """Parameters that select rows: without sort and pages."""
     made: list[Parameter] = []
     for column in columns(row):
-        described = f": {column.description}" if column.description else ""
-        described = described.removesuffix("; null: not known")
         if column.kind == "flag":
-            made.append(Parameter(name=column.name, kind=FLAG, description=f"only where it is so{described}"))
+            made.append(Parameter(name=column.name, kind=FLAG, description="only rows with this value"))
         elif column.kind == "text":
-            meant = "one of these among its words" if column.listed else "one of these"
-            kind = several(one_of(column.words))
-            made.append(Parameter(name=column.name, kind=kind, description=f"{meant}{described}"))
+            matched = "the list contains one of these" if column.listed else "is one of these"
+            made.append(Parameter(name=column.name, kind=several(one_of(column.words)), description=matched))
         else:
-            one = WHOLE if column.kind == "whole" else Decimal()
-            if column.name != AGE:  # which moves by itself: equal to nothing
-                made.append(
-                    Parameter(name=column.name, kind=several(one), description=f"one of these{described}")
-                )
-            made.append(
-                Parameter(name=f"{column.name}_min", kind=Decimal(), description=f"at least{described}")
-            )
-            made.append(
-                Parameter(name=f"{column.name}_max", kind=Decimal(), description=f"at most{described}")
-            )
+            number = WHOLE if column.kind == "whole" else Decimal()
+            if column.name != AGE:  # changes all the time: an exact value never matches
+                made.append(Parameter(name=column.name, kind=several(number), description="is one of these"))
+            made.append(Parameter(name=f"{column.name}_min", kind=Decimal(), description="is at least this"))
+            made.append(Parameter(name=f"{column.name}_max", kind=Decimal(), description="is at most this"))
     names = Choice(*(column.name for column in columns(row)))
-    made.append(Parameter(name="present", kind=several(names), description="fields that must be known"))
-    made.append(Parameter(name="absent", kind=several(names), description="fields that must not be known"))
-    made.append(
-        Parameter(name="q", kind=TEXT, description="found in any text of the row, in any case of letters")
-    )
+    made.append(Parameter(name="present", kind=several(names), description="these fields are not null"))
+    made.append(Parameter(name="absent", kind=several(names), description="these fields are null"))
+    made.append(Parameter(name="q", kind=TEXT, description="any text field contains this; case-insensitive"))
     return tuple(made)
 
 
@@ -183,12 +164,12 @@ def page_parameters(limit_default: int = LIMIT_DEFAULT) -> tuple[Parameter, ...]
             name="limit",
             kind=WholeNumber(1, LIMIT_MOST),
             default=limit_default,
-            description="items on a page",
+            description="number of items per page",
         ),
         Parameter(
             name="cursor",
             kind=BoundedText(LENGTH_LIMIT),
-            description="`next` of the page before; all other parameters but `limit` must stay as they were",
+            description="`next` of the previous page; all other parameters except `limit` must be the same",
         ),
     )
 
@@ -200,7 +181,7 @@ def sort_parameter(row: type[Struct]) -> Parameter:
         name="sort",
         kind=several(sorts, SORTS_LIMIT),
         default=(),
-        description="fields to sort by, with `-` the largest first; what is absent comes last",
+        description="fields to sort by; `-` before a field sorts in descending order; null comes last",
     )
 
 
@@ -209,11 +190,11 @@ def list_parameters(row: type[Struct]) -> tuple[Parameter, ...]:
 
 
 def conditions(row: type[Struct], call: Call) -> tuple[Condition, ...]:
-    """What the caller asks for, and what the caller may see."""
+    """The filters of the request, and the clusters that the caller may see."""
     made = list(visible(call))
     values = call.values
     for column in columns(row):
-        made += _of_column(column, values)
+        made += _column_conditions(column, values)
     made += [Condition(name, "present") for name in values.get("present") or ()]
     made += [Condition(name, "absent") for name in values.get("absent") or ()]
     return tuple(made)
@@ -225,13 +206,14 @@ def visible(call: Call) -> tuple[Condition, ...]:
     return (Condition("cluster", "in", tuple(sorted(call.caller.clusters))),)
 
 
-def asks_for_ages(values: Mapping[str, Any]) -> bool:
-    """Rows come and go by themselves then, without any change that the store would count."""
+def filters_by_age(values: Mapping[str, Any]) -> bool:
+    """Whether rows are filtered by age. The result then changes without a change of the store's
+    generation."""
     return any(values.get(f"{AGE}_{bound}") is not None for bound in ("min", "max"))
 
 
 def list_query(row: type[Struct], call: Call) -> Query:
-    """Raises Problem for a cursor that is of no use."""
+    """Raises Problem for an invalid cursor."""
     given = call.values["cursor"]
     return Query(
         where=conditions(row, call),
@@ -242,7 +224,7 @@ def list_query(row: type[Struct], call: Call) -> Query:
     )
 
 
-def _of_column(column: Column, values: Mapping[str, Any]) -> list[Condition]:
+def _column_conditions(column: Column, values: Mapping[str, Any]) -> list[Condition]:
     made = []
     value = values.get(column.name)
     if value is not None:
@@ -260,21 +242,21 @@ def _of_column(column: Column, values: Mapping[str, Any]) -> list[Condition]:
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
-Generation = Annotated[int, Meta(description="grows with every change of what the caller can see")]
-At = Annotated[float, Meta(description="when this was answered, seconds since the epoch")]
-Next = Annotated[str | None, Meta(description="cursor of the next page; null: this is the last")]
+Generation = Annotated[int, Meta(description="increases with every change that the caller can see")]
+At = Annotated[float, Meta(description="time of the answer, in seconds since the epoch")]
+Next = Annotated[str | None, Meta(description="cursor of the next page; null: this is the last page")]
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
     items: list[T]
-    total: Annotated[int, Meta(description="rows on all pages together")]
+    total: Annotated[int, Meta(description="number of rows on all pages")]
     next: Next
     generation: Generation
     at: At
 
 
 def selected(table: Table[Any], query: Query) -> Selection:
-    """Raises Problem: what does not fit the table is a cursor's place, since all else was checked."""
+    """Raises Problem. Only the cursor can be wrong: all other parameters were checked."""
     try:
         return table.select(query)
     except QueryError as error:
@@ -306,20 +288,24 @@ def _route(row: type[R], name: str, summary: str, table: Callable[[Call], Table[
 
 
 ROUTES = (
-    _route(NodeRow, "nodes", "Nodes that have accelerators, or should", lambda call: call.fleet.store.nodes),
+    _route(
+        NodeRow,
+        "nodes",
+        "Nodes that have accelerators or are expected to have them",
+        lambda call: call.fleet.store.nodes,
+    ),
     _route(DeviceRow, "devices", "Devices of every vendor", lambda call: call.fleet.store.devices),
     _route(
         PodRow,
         "pods",
-        "Containers of pods, one row for each device they have",
+        "Containers of pods, one row for each device",
         lambda call: call.fleet.store.pods,
     ),
     _route(ProcessRow, "processes", "Processes on devices", lambda call: call.fleet.store.processes),
 )
 
 
-# --- short lists ------------------------------------------------------------
-# Pages of lists that are made anew for each question: sums by group, namespaces.
+# --- Pages of lists that are computed for each request: groups, namespaces ------
 
 
 S = TypeVar("S", bound=Struct)
@@ -327,13 +313,13 @@ S = TypeVar("S", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One field of the order; what is absent comes last in both directions."""
+    """One sort key; null comes last in both directions."""
 
     field: str
     descending: bool = False
 
     def value(self, item: Struct) -> str | float | None:
-        """As a cursor holds it. Numbers that differ by less than a cursor can tell are the same number."""
+        """The value as a cursor contains it."""
         value = getattr(item, self.field)
         if value is None or isinstance(value, str):
             return value
@@ -341,7 +327,7 @@ class _Key:
         return number if isfinite(number) else None
 
     def compare(self, item: Struct, place: str | float | None) -> int:
-        """Below 0: the item is before that place; above 0: behind it."""
+        """Negative: the item comes before `place`; positive: after it."""
         value = self.value(item)
         if value == place:
             return 0
@@ -354,15 +340,15 @@ class _Key:
 
 
 def short_page(call: Call, items: Sequence[S], identity: Sequence[str]) -> tuple[list[S], str | None]:
-    """One page, and the cursor of the next: what the last item was sorted by, and its identity, so that items
-    that come, go or change their place in between neither hide nor repeat others. `items` come in the order
-    of their identity. Raises Problem."""
+    """One page and the cursor of the next. The cursor contains the sort keys and the identity of the last
+    item, so that items that come, go or move neither hide nor repeat others. `items` are ordered by identity.
+    Raises Problem."""
     sort = [_Key(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
     keys = [*sort, *map(_Key, identity)]
     ordered = _sorted(items, sort)
     start = 0
     if (given := call.values["cursor"]) is not None:
-        start = _behind(ordered, keys, read_cursor(call.question, given))
+        start = _first_after(ordered, keys, read_cursor(call.question, given))
     shown = ordered[start : start + call.values["limit"]]
     if not shown or start + len(shown) >= len(ordered):
         return shown, None
@@ -379,14 +365,14 @@ def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
     return ordered
 
 
-def _behind(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
+def _first_after(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
     if len(after) != len(keys):
         raise bad_cursor(NO_PLACE)
 
-    def is_behind(item: Struct) -> bool:
+    def is_after(item: Struct) -> bool:
         for key, place in zip(keys, after, strict=True):
             if compared := key.compare(item, place):
                 return compared > 0
         return False
 
-    return bisect_left(ordered, True, key=is_behind)
+    return bisect_left(ordered, True, key=is_after)

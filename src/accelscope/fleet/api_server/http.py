@@ -14,9 +14,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from accelscope import __version__
-from accelscope.fleet.api_server.route import Route
-from accelscope.kube.endpoint import why
-from accelscope.kube.errors import KubeError, Reason, refusal
+from accelscope.fleet.api_server.route import ConnectionParameters
+from accelscope.kube.errors import KubeError, Reason, error_for_response
+from accelscope.kube.tls import tls_error_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ PIECE_BYTES = 64 << 10  # what is handed on at a time; decoding it takes about a
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Inflater:
+class GzipDecoder:
     """gzip, never more than a piece at a time, whatever it grows to."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Inflater:
             raise KubeError(Reason.BAD_ANSWER, "the compressed answer ends in the middle")
 
 
-class Body:
+class BodyReader:
     """Not decompressed by aiohttp, which would take a bomb for what it says. The limit holds for what comes
     and for what it grows to. Everything raises KubeError and what aiohttp raises."""
 
@@ -69,7 +69,7 @@ class Body:
         if encoding not in ("identity", "gzip"):
             raise KubeError(Reason.BAD_ANSWER, "the answer is compressed in a way that was not asked for")
         self._content = response.content
-        self._inflater = Inflater() if encoding == "gzip" else None
+        self._inflater = GzipDecoder() if encoding == "gzip" else None
         self._limit = limit_bytes
         self._check(response.content_length or 0)
 
@@ -119,7 +119,7 @@ def _cut(content: bytes) -> Iterator[bytes]:
 FAILURES = (aiohttp.ClientError, OSError, ValueError)
 
 
-def explained(error: Exception, route: Route, url: str) -> KubeError:
+def explained(error: Exception, route: ConnectionParameters, url: str) -> KubeError:
     """`url` is that of the server."""
     if isinstance(error, KubeError):
         return error
@@ -127,29 +127,29 @@ def explained(error: Exception, route: Route, url: str) -> KubeError:
     return KubeError(reason, f"{url}: {told(error, route)}")
 
 
-def _by(route: Route) -> str:
+def _by(route: ConnectionParameters) -> str:
     return "" if route.proxy is None else f" by way of the proxy {shown_proxy(route.proxy)}"
 
 
-def _not_trusted(error: Exception, route: Route) -> str:
+def _not_trusted(error: Exception, route: ConnectionParameters) -> str:
     cause = getattr(error, "certificate_error", error)
     told = getattr(cause, "verify_message", None) or "it cannot be verified"
     by = route.authority or "the system's authorities"
     return f"the server's certificate is not trusted: {told} (CA: {by})"
 
 
-def _tls(error: Exception, _: Route) -> str:
+def _tls(error: Exception, _: ConnectionParameters) -> str:
     cause = getattr(error, "os_error", error)
-    return why(cause) if isinstance(cause, ssl.SSLError) else "the TLS handshake failed"
+    return tls_error_text(cause) if isinstance(cause, ssl.SSLError) else "the TLS handshake failed"
 
 
-def _not_connected(error: Exception, route: Route) -> str:
+def _not_connected(error: Exception, route: ConnectionParameters) -> str:
     cause = getattr(error, "os_error", error)
     return f"cannot connect{_by(route)}: {getattr(cause, 'strerror', None) or type(cause).__name__}"
 
 
 # The first that fits counts. The texts of others than these repeat what was to be sent.
-_KINDS: tuple[tuple[type[Exception], Reason, Callable[[Exception, Route], str]], ...] = (
+_KINDS: tuple[tuple[type[Exception], Reason, Callable[[Exception, ConnectionParameters], str]], ...] = (
     (TimeoutError, Reason.TIMEOUT, lambda _, route: f"no answer in time{_by(route)}"),
     (aiohttp.ClientConnectorCertificateError, Reason.TLS, _not_trusted),
     (ssl.SSLCertVerificationError, Reason.TLS, _not_trusted),
@@ -219,7 +219,7 @@ class Transport:
     async def fetch(
         self,
         method: str,
-        route: Route,
+        route: ConnectionParameters,
         url: str,
         *,
         headers: Mapping[str, str],
@@ -237,7 +237,7 @@ class Transport:
                         await _check(response, url)
                         content, gzip = b"", None
                         if response.status != _NOT_MODIFIED:  # which has no body, by HTTP
-                            content, gzip = await Body(response, limit_bytes).whole()
+                            content, gzip = await BodyReader(response, limit_bytes).whole()
                     finally:
                         response.close()  # which lets go of nothing that was read to its end
             except (KubeError, *FAILURES) as error:
@@ -248,7 +248,7 @@ class Transport:
     @asynccontextmanager
     async def stream(
         self,
-        route: Route,
+        route: ConnectionParameters,
         url: str,
         *,
         headers: Mapping[str, str],
@@ -262,7 +262,7 @@ class Transport:
                 response = await self._begun("GET", route, url, headers, None)
                 try:
                     await _check(response, url)
-                    body = Body(response, limit_bytes)
+                    body = BodyReader(response, limit_bytes)
                 except BaseException:
                     response.close()
                     raise
@@ -284,7 +284,13 @@ class Transport:
 
     @asynccontextmanager
     async def websocket(
-        self, route: Route, url: str, *, protocols: tuple[str, ...], begin_seconds: float, limit_bytes: int
+        self,
+        route: ConnectionParameters,
+        url: str,
+        *,
+        protocols: tuple[str, ...],
+        begin_seconds: float,
+        limit_bytes: int,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         handshake = _Handshake()
         async with aiohttp.ClientSession(
@@ -345,7 +351,12 @@ class Transport:
         return self._client
 
     async def _begun(
-        self, method: str, route: Route, url: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        route: ConnectionParameters,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
     ) -> aiohttp.ClientResponse:
         fields = _fields(route, headers)
         if body is not None:
@@ -387,7 +398,7 @@ class _Handshake:
                 f"{_place(url)}: asked for WebSocket, the server speaks {offered[:40]} ({error.status}); "
                 "does a proxy before it forbid WebSocket?",
             )
-        return refusal(error.status, fields, self._body, url=_place(url))
+        return error_for_response(error.status, fields, self._body, url=_place(url))
 
 
 async def _check(response: aiohttp.ClientResponse, url: str) -> None:
@@ -395,7 +406,7 @@ async def _check(response: aiohttp.ClientResponse, url: str) -> None:
     if 200 <= response.status < 300 or response.status == _NOT_MODIFIED:
         return
     fields = {name.lower(): value for name, value in response.headers.items()}
-    raise refusal(response.status, fields, await _refusal_body(response), url=_place(url))
+    raise error_for_response(response.status, fields, await _refusal_body(response), url=_place(url))
 
 
 async def _refusal_body(response: aiohttp.ClientResponse) -> bytes:
@@ -403,12 +414,12 @@ async def _refusal_body(response: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
     with suppress(KubeError, *FAILURES):
         async with asyncio.timeout(_REFUSAL_SECONDS):
-            async for piece in Body(response, _REFUSAL_BYTES).pieces():
+            async for piece in BodyReader(response, _REFUSAL_BYTES).pieces():
                 content += piece
     return bytes(content)
 
 
-def _fields(route: Route, headers: Mapping[str, str]) -> CIMultiDict[str]:
+def _fields(route: ConnectionParameters, headers: Mapping[str, str]) -> CIMultiDict[str]:
     fields = CIMultiDict({"User-Agent": USER_AGENT, "Accept": "application/json"})
     fields["Accept-Encoding"] = "gzip" if route.compression else "identity"
     fields.update(headers)
@@ -424,7 +435,7 @@ def _keep_alive(response: aiohttp.ClientResponse) -> None:
             sock.setsockopt(*option)
 
 
-def _told(error: Exception, route: Route, url: str, headers: Mapping[str, str]) -> KubeError:
+def _told(error: Exception, route: ConnectionParameters, url: str, headers: Mapping[str, str]) -> KubeError:
     place = _place(url)
     told = explained(error, route, place)
     if place not in told.text:

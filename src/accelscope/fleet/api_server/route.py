@@ -29,8 +29,9 @@ from accelscope.fleet.clusters.entry import (
     checked_proxy,
 )
 from accelscope.fleet.clusters.kubeconfig import resolve
-from accelscope.kube.endpoint import PemSource, TokenFile, client_context, is_loopback
+from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
 from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.tls import client_context
 
 # --- credentials ------------------------------------------------------------
 # Credentials for a server: from files, a kubeconfig, or a credential plugin whose output is cached.
@@ -344,7 +345,7 @@ class _KeptPlugin:
         return time.monotonic() - self._ran_at >= seconds
 
 
-class Trust:
+class TlsContextCache:
     """Makes contexts; the last one is kept until a file of it changes. A new context means new connections,
     so that those made with what was rotated away end by themselves."""
 
@@ -439,7 +440,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class ConnectionParameters:
     url: str  # of the server, without a slash at its end
     credentials: Credentials
     tls: ssl.SSLContext | None  # None: the server is not https
@@ -449,7 +450,7 @@ class Route:
     compression: bool = True
 
 
-class Routes:
+class ConnectionResolver:
     """Gives the Route of the moment."""
 
     def __init__(self, access: Access, environ: Mapping[str, str] = os.environ) -> None:
@@ -463,7 +464,7 @@ class Routes:
         self._resolved: _Resolved | None = None
         self._failure: KubeError | None = None  # of the last attempt to resolve it, until files are looked at
 
-    async def current(self) -> Route:
+    async def current(self) -> ConnectionParameters:
         """Raises KubeError."""
         resolved = await self._current()
         credentials = await resolved.credentials.current()
@@ -483,7 +484,7 @@ class Routes:
         except KubeError:
             return None
 
-    def refused(self, route: Route) -> bool:
+    def refused(self, route: ConnectionParameters) -> bool:
         """The server answered 401; whether it makes sense to ask for a route once more."""
         return self._resolved is not None and self._resolved.credentials.refused(route.credentials)
 
@@ -530,11 +531,11 @@ class _Resolved:
                 extra=fields(url=self._server.url),
             )
         self.credentials = CredentialSource(identity, environ)
-        self.trust = Trust(self._server, identity)
+        self.trust = TlsContextCache(self._server, identity)
 
-    def route(self, credentials: Credentials, tls: ssl.SSLContext | None) -> Route:
+    def route(self, credentials: Credentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
         server = self._server
-        return Route(
+        return ConnectionParameters(
             url=server.url,
             credentials=credentials,
             tls=tls,

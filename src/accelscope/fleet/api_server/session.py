@@ -13,9 +13,9 @@ from urllib.parse import quote
 import aiohttp
 
 from accelscope.fleet.api_server.http import Reply, Transport
-from accelscope.fleet.api_server.route import Credentials, Route, Routes
+from accelscope.fleet.api_server.route import ConnectionParameters, ConnectionResolver, Credentials
 from accelscope.fleet.clusters.entry import Access
-from accelscope.kube.errors import KubeError, Reason, reason_of
+from accelscope.kube.errors import KubeError, Reason, reason_for_status
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request, random_ratio
 
 # --- informer ------------------------------------------------------------
@@ -32,7 +32,7 @@ _COMPRESSED: Mapping[str, str] = MappingProxyType({})
 _PLAIN = MappingProxyType({"Accept-Encoding": "identity"})  # an event that waits in a compressor is late
 
 
-class Streams(Protocol):
+class StreamingClient(Protocol):
     """What of a session is needed here."""
 
     def stream(
@@ -54,7 +54,7 @@ class Informer(Generic[T]):
 
     def __init__(
         self,
-        session: Streams,
+        session: StreamingClient,
         collection: Collection,
         *,
         decode: Callable[[object], T],
@@ -240,7 +240,7 @@ def _exit_code(content: bytes) -> int:
     if any(words in told for words in _NO_SUCH_PROGRAM):
         reason = Reason.NOT_FOUND
     else:
-        reason = reason_of(code) if isinstance(code, int) else Reason.SERVER_ERROR
+        reason = reason_for_status(code) if isinstance(code, int) else Reason.SERVER_ERROR
     cause = told if len(told) <= _CAUSE_CHARACTERS else f"… {told[-_CAUSE_CHARACTERS:]}"
     raise KubeError(reason, f"the command was not run: {cause}")
 
@@ -272,7 +272,7 @@ class Session:
         timeout_seconds: float = 10.0,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._routes = Routes(access, environ)
+        self._routes = ConnectionResolver(access, environ)
         self._transport = Transport(connections=connections)
         self._timeout_seconds = timeout_seconds
 
@@ -337,7 +337,7 @@ class Session:
         path = f"/api/v1/{names}/exec?{query}"
         what = f"{command[0]} in {namespace}/{pod}"
 
-        async def run(route: Route) -> ExecResult:
+        async def run(route: ConnectionParameters) -> ExecResult:
             url = route.url + path
             async with self._transport.websocket(
                 route, url, protocols=PROTOCOLS, begin_seconds=timeout_seconds, limit_bytes=_FRAME_BYTES
@@ -374,7 +374,7 @@ class Session:
         """The body of an answer to GET, in pieces while it comes."""
         async with AsyncExitStack() as stack:
 
-            async def begin(route: Route) -> AsyncIterator[bytes]:
+            async def begin(route: ConnectionParameters) -> AsyncIterator[bytes]:
                 streamed = self._transport.stream(
                     route,
                     route.url + path,
@@ -405,7 +405,7 @@ class Session:
         timeout_seconds: float | None,
         at: str | None = None,
     ) -> Reply:
-        async def ask(route: Route) -> Reply:
+        async def ask(route: ConnectionParameters) -> Reply:
             return await self._transport.fetch(
                 method,
                 route,
@@ -418,7 +418,7 @@ class Session:
 
         return await self._with_credentials(ask)
 
-    async def _with_credentials(self, ask: Callable[[Route], Awaitable[T]]) -> T:
+    async def _with_credentials(self, ask: Callable[[ConnectionParameters], Awaitable[T]]) -> T:
         """Once more with new credentials, where the first are refused and there are others."""
         route = await self._routes.current()
         try:

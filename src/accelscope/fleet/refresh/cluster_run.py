@@ -25,12 +25,12 @@ from accelscope.fleet.api_server.objects import (
 from accelscope.fleet.clusters import AgentsEntry, ClusterEntry, ExecEntry
 from accelscope.fleet.refresh.source_loop import Pacing, SourceLoop
 from accelscope.fleet.rows import (
+    ClusterSource,
     ClusterView,
     NodeFailure,
     NodeReport,
     NodeUnchanged,
-    Saying,
-    Source,
+    NodeUpdate,
     SourceKind,
     SourceOutcome,
 )
@@ -38,7 +38,7 @@ from accelscope.fleet.sources.agents import AgentsSource, DirectReach, ProxyReac
 from accelscope.fleet.sources.annotations import AnnotationsSource
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.prometheus import PrometheusSource
-from accelscope.fleet.sources.round import LoopShare, Pace
+from accelscope.fleet.sources.round import LoopThrottle, Pace
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.listwatch import all_nodes, pods_in
@@ -61,14 +61,14 @@ _THERE = frozenset({Reason.FORBIDDEN, Reason.NOT_FOUND, Reason.THROTTLED, Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Reachability:
     reachable: bool | None = None  # None: not tried yet
     reason: str | None = None
     text: str | None = None
     succeeded_at: float | None = None
 
 
-class Beat:
+class ReachabilityProbe:
     def __init__(
         self,
         session: Session,
@@ -84,7 +84,7 @@ class Beat:
         self._changed = changed
         self._clock = clock
         self._sooner = asyncio.Event()
-        self.standing = Standing()
+        self.standing = Reachability()
 
     async def run(self) -> None:
         while True:
@@ -107,7 +107,7 @@ class Beat:
             await self._session.get(_PATH, limit_bytes=_ANSWER_LIMIT)
         except KubeError as error:
             if error.reason not in _THERE:
-                self.standing = Standing(
+                self.standing = Reachability(
                     reachable=False,
                     reason=error.reason.value,
                     text=error.text,
@@ -118,7 +118,7 @@ class Beat:
                     log.warning("a cluster is out of reach", extra=said)
                 self._changed()
                 return
-        self.standing = Standing(reachable=True, succeeded_at=self._clock())
+        self.standing = Reachability(reachable=True, succeeded_at=self._clock())
         if not before.reachable:
             log.info("a cluster is within reach", extra=fields(cluster=self._cluster))
         self._changed()
@@ -158,7 +158,7 @@ def _is_labelled(node: NodeObject) -> bool:
 _INTERVALS_MISSED = 3
 
 
-class Cover:
+class AgentCoverage:
     """Of the vendors whose devices can be read in driver pods."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
@@ -168,7 +168,7 @@ class Cover:
         self._clock = clock
         self._until: dict[str, float] = {}  # by node; the last that was heard of is last
 
-    def hear(self, saying: Saying) -> None:
+    def hear(self, saying: NodeUpdate) -> None:
         if saying.source is not SourceKind.AGENTS:
             return
         if isinstance(saying, NodeReport):
@@ -195,8 +195,8 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    source: Source
+class OpenedSource:
+    source: ClusterSource
     by_api_server: bool  # nothing of it can be had while the API server is out of reach
 
 
@@ -206,26 +206,28 @@ def open_sources(
     nodes: Informer[NodeObject] | None,
     *,
     pacing: Pacing,
-    loop_share: LoopShare,
+    loop_share: LoopThrottle,
     is_covered: Callable[[str], bool],
-) -> list[Opened]:
+) -> list[OpenedSource]:
     """In the order of precedence. To be called in a running loop; each is to be closed."""
-    opened: list[Opened] = []
+    opened: list[OpenedSource] = []
     if session is not None and nodes is not None:
         if entry.agents is not None:
             agents = _agents(entry.agents, session, pacing, loop_share)
-            opened.append(Opened(agents, by_api_server=entry.agents.via == "proxy"))
+            opened.append(OpenedSource(agents, by_api_server=entry.agents.via == "proxy"))
         if entry.exec is not None:
             commands = _exec(entry.exec, session, loop_share, is_covered)
-            opened.append(Opened(commands, by_api_server=True))
+            opened.append(OpenedSource(commands, by_api_server=True))
         if entry.annotations is not None:
-            opened.append(Opened(AnnotationsSource(nodes, loop_share=loop_share), by_api_server=True))
+            opened.append(OpenedSource(AnnotationsSource(nodes, loop_share=loop_share), by_api_server=True))
     if entry.prometheus is not None:
-        opened.append(Opened(PrometheusSource(entry.prometheus, loop_share=loop_share), by_api_server=False))
+        opened.append(
+            OpenedSource(PrometheusSource(entry.prometheus, loop_share=loop_share), by_api_server=False)
+        )
     return opened
 
 
-def _agents(entry: AgentsEntry, session: Session, pacing: Pacing, loop_share: LoopShare) -> AgentsSource:
+def _agents(entry: AgentsEntry, session: Session, pacing: Pacing, loop_share: LoopThrottle) -> AgentsSource:
     reach: Reach
     if entry.via == "direct":
         reach = DirectReach(entry, connections=pacing.concurrency, timeout_seconds=pacing.timeout_seconds)
@@ -242,7 +244,7 @@ def _agents(entry: AgentsEntry, session: Session, pacing: Pacing, loop_share: Lo
 
 
 def _exec(
-    entry: ExecEntry, session: Session, loop_share: LoopShare, is_covered: Callable[[str], bool]
+    entry: ExecEntry, session: Session, loop_share: LoopThrottle, is_covered: Callable[[str], bool]
 ) -> ExecSource:
     pods = [
         session.follow(
@@ -259,7 +261,7 @@ def _exec(
 _NODES_SECONDS = 2.0  # between two looks at the Node watch
 
 
-def declared(entry: ClusterEntry) -> ClusterView:
+def declared_view(entry: ClusterEntry) -> ClusterView:
     """What the list says of a cluster that nobody has asked yet."""
     return ClusterView(
         id=entry.id,
@@ -277,7 +279,7 @@ class ClusterRun:
         store: FleetStore,
         *,
         pacing: Pacing,
-        loop_share: LoopShare,
+        loop_share: LoopThrottle,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.entry = entry
@@ -286,8 +288,8 @@ class ClusterRun:
         self._pacing = pacing
         self._loop_share = loop_share
         self._clock = clock
-        self._cover = Cover(pacing.covered_seconds, clock=clock)
-        self._beat: Beat | None = None
+        self._cover = AgentCoverage(pacing.covered_seconds, clock=clock)
+        self._beat: ReachabilityProbe | None = None
         self._nodes: Informer[NodeObject] | None = None
         self._has_accelerators = False  # by its Node objects
         self._not_taken: set[str] = set()  # nodes whose reading could not be stored
@@ -303,7 +305,7 @@ class ClusterRun:
     @property
     def view(self) -> ClusterView:
         standing = self._standing()
-        view = declared(self.entry)
+        view = declared_view(self.entry)
         return structs.replace(
             view,
             gpu=view.gpu if view.gpu is not None else self._gpu(),
@@ -328,7 +330,7 @@ class ClusterRun:
                     timeout_seconds=self._pacing.timeout_seconds,
                 )
                 stack.push_async_callback(session.close)
-                self._beat = Beat(
+                self._beat = ReachabilityProbe(
                     session,
                     cluster=self.entry.id,
                     interval_seconds=self._pacing.interval_seconds,
@@ -369,7 +371,7 @@ class ClusterRun:
                     await other.asked_once.wait()
         await loop.run()
 
-    def _loop(self, opened: Opened) -> SourceLoop:
+    def _loop(self, opened: OpenedSource) -> SourceLoop:
         return SourceLoop(
             opened.source,
             cluster=self.entry.id,
@@ -387,12 +389,12 @@ class ClusterRun:
             return None
         return SourceOutcome(up=False, reason=standing.reason, text=standing.text)
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> Reachability:
         if self._beat is not None:
             standing = self._beat.standing
             lost = None if self._nodes is None else self._nodes.error
             if standing.reachable and lost is not None:
-                return Standing(
+                return Reachability(
                     reachable=True,
                     reason=lost.reason.value,
                     text=f"nodes: {lost.text}",
@@ -403,7 +405,7 @@ class ClusterRun:
         times = [view.succeeded_at for view in views if view.succeeded_at is not None]
         down = next((view for view in views if view.up is False), None)
         tried = any(view.up is not None for view in views)
-        return Standing(
+        return Reachability(
             reachable=any(view.up for view in views) if tried else None,
             reason=None if down is None else down.reason,
             text=None if down is None else down.text,
@@ -445,7 +447,7 @@ class ClusterRun:
                 self._describe()
             await asyncio.sleep(_NODES_SECONDS if version >= 0 else 0.1)
 
-    def _take(self, saying: Saying) -> None:
+    def _take(self, saying: NodeUpdate) -> None:
         self._cover.hear(saying)
         try:
             self._store.take(self.entry.id, saying)

@@ -9,9 +9,9 @@ from typing import Protocol
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.refresh.cluster_run import ClusterRun, declared
+from accelscope.fleet.refresh.cluster_run import ClusterRun, declared_view
 from accelscope.fleet.refresh.source_loop import Pacing
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.store.fleet_store import FleetStore
 
 log = logging.getLogger(__name__)
@@ -52,8 +52,8 @@ class Engine:
         self._each_list = each_list
         self._clock = clock
         self._entries = clusters.load()
-        store.declare([declared(entry) for entry in self._entries])
-        self.loop_share = LoopShare()
+        store.declare([declared_view(entry) for entry in self._entries])
+        self.loop_share = LoopThrottle()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, ClusterRun] = {}
         self._started_at = time.monotonic()
@@ -146,7 +146,7 @@ class Engine:
         """What was read of another cluster under the same id is not this one's."""
         self._entries = tuple(entries)
         others = [e.id for e in entries if e.id in before and not _same_cluster(e, before[e.id])]
-        self._store.declare([declared(entry) for entry in entries], others=others)
+        self._store.declare([declared_view(entry) for entry in entries], others=others)
         for entry in entries:
             if entry.id not in self._tasks:
                 self._begin(entry)

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.rows import NodeFailure, Saying, Source, SourceKind, SourceOutcome, SourceView, Take
+from accelscope.fleet.rows import (
+    ClusterSource,
+    NodeFailure,
+    NodeUpdate,
+    SourceKind,
+    SourceOutcome,
+    SourceView,
+    UpdateHandler,
+)
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +32,10 @@ class SourceLoop:
 
     def __init__(
         self,
-        source: Source,
+        source: ClusterSource,
         *,
         cluster: str,
-        take: Take,
+        take: UpdateHandler,
         described: Callable[[], None],
         hindrance: Callable[[], SourceOutcome | None],
         interval_seconds: float,
@@ -113,7 +121,7 @@ class SourceLoop:
                 outcome = SourceOutcome(up=False, reason="internal", text="the log of the fleet says more")
         self._done(outcome, time.perf_counter() - began)
 
-    def _heard(self, saying: Saying) -> None:
+    def _heard(self, saying: NodeUpdate) -> None:
         if isinstance(saying, NodeFailure):
             self.errors[saying.reason] += 1
         self._take(saying)
